@@ -1,0 +1,1 @@
+"""The query side: candidate plans, checkpoints, switching."""

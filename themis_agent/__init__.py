@@ -1,0 +1,1 @@
+"""The training side: hyperparameter search, bids, trials on GPUs."""

@@ -1,0 +1,1 @@
+"""TPC-DS: data, queries, runs, comparison, reports."""

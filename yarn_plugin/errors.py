@@ -1,0 +1,23 @@
+"""The root of every error whose message is meant for a person.
+
+Public: the applications (`qoop`, `themis_agent`, `tpcds`) hang their own error trees below `ReportedError`.
+"""
+
+
+class ReportedError(Exception):
+    """An error to show as one line: what is wrong (field and value), and what would be right.
+
+    `exit_code` is what a command ends with when it meets this error.
+    """
+
+    exit_code = 1
+
+
+class BadInputError(ReportedError):
+    """Something the caller wrote is wrong: names the field, the value and what would be right."""
+
+    exit_code = 2
+
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        super().__init__(f"{field} {value!r}: {expected}")
+        self.field, self.value, self.expected = field, value, expected

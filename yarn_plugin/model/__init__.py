@@ -1,0 +1,1 @@
+"""The nouns everything else is said in: immutable, without input or output."""

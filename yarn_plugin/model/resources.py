@@ -1,0 +1,82 @@
+"""Vectors of cluster resources."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+MEMORY = "memory-mb"
+VCORES = "vcores"
+GPU = "yarn.io/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Amounts by YARN resource name (`memory-mb` in MiB, `vcores`, `yarn.io/gpu`, ...); a name not held is 0.
+
+    Amounts are whole numbers, as in YARN. `amounts` is sorted by name, so equal vectors compare and hash equal.
+    """
+
+    amounts: tuple[tuple[str, int], ...] = ()
+
+    @staticmethod
+    def of(amounts: Mapping[str, int]) -> "Resources":
+        """The vector with these amounts."""
+        return Resources(tuple(sorted((name, amount) for name, amount in amounts.items() if amount)))
+
+    def __getitem__(self, name: str) -> int:
+        return next((amount for held, amount in self.amounts if held == name), 0)
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(self.amounts)
+
+    def __bool__(self) -> bool:
+        return bool(self.amounts)
+
+    def names(self) -> frozenset[str]:
+        """The resources this vector holds an amount of."""
+        return frozenset(name for name, _ in self.amounts)
+
+    def _zip(self, other: "Resources", combine: Callable[[int, int], int]) -> "Resources":
+        mine, theirs = dict(self.amounts), dict(other.amounts)
+        return Resources.of({name: combine(mine.get(name, 0), theirs.get(name, 0)) for name in {**mine, **theirs}})
+
+    def __add__(self, other: "Resources") -> "Resources":
+        return self._zip(other, lambda a, b: a + b)
+
+    def __sub__(self, other: "Resources") -> "Resources":
+        """What is left, never below 0."""
+        return self._zip(other, lambda a, b: max(a - b, 0))
+
+    def at_most(self, other: "Resources") -> "Resources":
+        """The smaller amount of each resource."""
+        return self._zip(other, min)
+
+    def only(self, names: frozenset[str]) -> "Resources":
+        """These resources alone."""
+        return Resources(tuple((name, amount) for name, amount in self.amounts if name in names))
+
+    def scaled(self, fraction: float) -> "Resources":
+        """This fraction of each amount, rounded down (a part of a core cannot be promised).
+
+        The tiny addition undoes the rounding of fractions such as 1/3 * 3.
+        """
+        return Resources.of({name: int(amount * fraction + 1e-6) for name, amount in self.amounts})
+
+    def fits(self, capacity: "Resources") -> bool:
+        """Whether no amount exceeds the capacity's."""
+        return all(amount <= capacity[name] for name, amount in self.amounts)
+
+    def dominant_fraction(self, capacity: "Resources") -> float:
+        """The largest fraction of any resource of `capacity` (002, section 2.3.2: the current share of a job).
+
+        A resource that `capacity` does not have does not count.
+        """
+        held = dict(self.amounts)
+        return max((held.get(name, 0) / amount for name, amount in capacity.amounts), default=0.0)
+
+    def as_dict(self) -> dict[str, int]:
+        """The amounts by name."""
+        return dict(self.amounts)
+
+    def __str__(self) -> str:
+        shown = {MEMORY: "MB", VCORES: "vcores", GPU: "GPUs"}
+        return ", ".join(f"{amount} {shown.get(name, name)}" for name, amount in self.amounts) or "nothing"
