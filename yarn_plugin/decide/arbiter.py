@@ -1,0 +1,146 @@
+"""The arbiter's cycle: one event in, commands out. Pure: live, simulated and replayed by the same function."""
+
+from dataclasses import replace
+
+from yarn_plugin.decide.commands import Admit, Command, Dismiss, SetTimer, TellShare
+from yarn_plugin.decide.enforcement import binding, choose_victims, deadlines, find_overstays, write_weights
+from yarn_plugin.decide.events import ContainersListed, Event
+from yarn_plugin.decide.membership import is_quiet, pool_of, snapshot
+from yarn_plugin.decide.observations import forget, learn
+from yarn_plugin.decide.policies import Decision, Snapshot, find
+from yarn_plugin.decide.state import Member, State, Step
+from yarn_plugin.model.share import Grant, Pool, Share
+
+
+def step(state: State, seq: int, at: float, event: Event) -> tuple[State, tuple[Command, ...]]:
+    """One cycle. `seq` and `at` (epoch seconds) are the event's number and time in the journal."""
+    # 1. Learn what the event says.
+    before = state
+    state, causes = learn(state, seq, at, event)
+    commands: list[Command] = [Admit(state.registered[app]) for app in state.registered if app not in before.registered]
+    # 2. Let go of registrations that YARN never saw.
+    state, expired = _expire(state, at)
+    causes += expired
+    commands += _dismissals(before, state, causes)
+    # 3. Divide each pool among those that count in it, and tell whose share changed.
+    seen = {pool.name: snapshot(state, pool, at) for pool in state.pools}
+    for pool in state.pools:
+        state, told = _divide(state, pool, seen[pool.name], seq, at, causes)
+        commands += told
+    # 4. Steer YARN: queue weights, then signals for what still overstays.
+    for pool in state.pools:
+        capacity = seen[pool.name].capacity
+        state, found = find_overstays(state, pool, capacity, at)
+        commands += found
+        if isinstance(event, ContainersListed) and _home_name(state, event.app) == pool.name:
+            commands += choose_victims(state, event, pool, capacity, at)
+    state, written = write_weights(state, at, "; ".join(causes) or "a grace is over")
+    commands += written
+    # 5. Wake up when the next thing is due.
+    state, timer = _set_timer(state, at)
+    return state, (*commands, *timer)
+
+
+def _expire(state: State, now: float) -> tuple[State, list[str]]:
+    """A registered application that YARN does not see in time is no longer counted."""
+    causes: list[str] = []
+    for app, registration in list(state.registered.items()):
+        pool = next((pool for pool in state.pools if pool.name == registration.pool), None)
+        if pool is None:
+            state, cause = forget(state, app), f"{app} ended: its pool {registration.pool} is gone"
+        elif app not in state.yarn_apps and now >= registration.registered_at + pool.submit_within:
+            state, cause = forget(state, app), f"{app} ended: not submitted within {pool.submit_within:g} s"
+        else:
+            continue
+        causes.append(cause)
+    return state, causes
+
+
+def _dismissals(before: State, state: State, causes: list[str]) -> list[Command]:
+    gone = [app for app in before.registered if app not in state.registered]
+    return [Dismiss(app, next((cause for cause in causes if cause.startswith(app)), f"{app} ended")) for app in gone]
+
+
+def _divide(
+    state: State, pool: Pool, seen: Snapshot, seq: int, now: float, causes: list[str]
+) -> tuple[State, list[Command]]:
+    policy_states = state.policy_states
+    decision = find(pool.policy).decide(seen, policy_states.get(pool.name))
+    members = {app: member for app, member in state.members.items() if _stays(state, pool, app, decision)}
+    commands: list[Command] = []
+    for app, grant in decision.grants.items():
+        member = members.get(app)
+        if member is not None and member.share.grant.same_share(grant) and member.share.capacity == seen.capacity:
+            members[app] = replace(member, share=replace(member.share, grant=grant, apps=len(seen.claims)))
+            continue
+        member = _member(state, app, member, grant, now)
+        share = _share(seen, grant, seq, now, member.schedule[-1].at, _why(causes, seen, decision.reasons[app]))
+        members[app] = replace(member, share=share)
+        commands.append(TellShare(app, share))
+    policy_states = {**policy_states, pool.name: decision.policy_state}
+    return replace(state, members=members, policy_states=policy_states), commands
+
+
+def _stays(state: State, pool: Pool, app: str, decision: Decision) -> bool:
+    return app in decision.grants or _home_name(state, app) not in (pool.name, None)
+
+
+def _home_name(state: State, app: str) -> str | None:
+    """The pool that an application belongs to, registered or not; None once it is gone."""
+    if app in state.registered:
+        return state.registered[app].pool
+    running = state.cluster.apps.get(app)
+    home = pool_of(state, running.queue) if running else None
+    return home.name if home else None
+
+
+def _member(state: State, app: str, member: Member | None, grant: Grant, now: float) -> Member:
+    """The member with its new share scheduled: more at once, less after its grace (nobody to tell: at once)."""
+    target = grant.entitlement_fraction
+    placeholder = Share(0, now, now, grant, 0, grant.guarantee, "")
+    if member is None:
+        return Member(app, placeholder, (Step(now, target),))
+    held = binding(member, now)
+    if target >= held:
+        return replace(member, schedule=(Step(now, target),))
+    grace = state.registered[app].grace if app in state.registered else 0.0
+    to_come = [step for step in member.schedule if step.at > now]
+    above = [step for step in to_come if step.fraction > target]
+    # Told earlier to be as small by then: being told again does not lengthen the grace.
+    by = min([now + grace, *(step.at for step in to_come if step.fraction <= target)])
+    return replace(member, schedule=(Step(now, held), *above, Step(by, target)))
+
+
+def _share(seen: Snapshot, grant: Grant, seq: int, now: float, effective_at: float, reason: str) -> Share:
+    return Share(seq, now, effective_at, grant, len(seen.claims), seen.capacity, reason)
+
+
+def _why(causes: list[str], seen: Snapshot, reason: str) -> str:
+    """ "app_17 arrived: 3 apps now (weight 1 of 3 ...)"."""
+    count = len(seen.claims)
+    counted = f"{count} app{'' if count == 1 else 's'} now"
+    return f"{'; '.join(causes) or 'demands changed'}: {counted} ({reason})"
+
+
+def _set_timer(state: State, now: float) -> tuple[State, tuple[Command, ...]]:
+    due = [at for at in (*deadlines(state), *_membership_deadlines(state)) if at > now]
+    earliest = min(due, default=None)
+    if earliest is None or earliest == state.timer:
+        return replace(state, timer=earliest), ()
+    return replace(state, timer=earliest), (SetTimer(earliest),)
+
+
+def _membership_deadlines(state: State) -> list[float]:
+    """When someone stops counting although nothing happens."""
+    pools = {pool.name: pool for pool in state.pools}
+    due = [
+        registration.registered_at + pools[registration.pool].submit_within
+        for app, registration in state.registered.items()
+        if app not in state.yarn_apps and registration.pool in pools
+    ]
+    for app, since in state.quiet_since.items():
+        running = state.cluster.apps.get(app)
+        pool = pool_of(state, running.queue) if running and is_quiet(running) else None
+        if pool:
+            due.append(since + pool.settle)
+    return due

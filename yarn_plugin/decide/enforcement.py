@@ -1,0 +1,135 @@
+"""From shares to queue weights, and to container signals for what still overstays."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from yarn_plugin.decide.commands import Command, ListContainers, SignalContainers, WriteWeights
+from yarn_plugin.decide.events import ContainersListed
+from yarn_plugin.decide.state import Member, State
+from yarn_plugin.model.cluster import Container
+from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.share import Pool
+
+LEAST_WEIGHT = 0.01
+"""YARN treats weight 0 as "no queue"; the least weight keeps an application alive that is entitled to nothing now."""
+
+
+def binding(member: Member, now: float) -> float:
+    """The dominant fraction that binds an application now: the latest step of its schedule that has begun."""
+    begun = [step.fraction for step in member.schedule if step.at <= now]
+    return begun[-1] if begun else member.schedule[0].fraction
+
+
+def weights(state: State, pool: Pool, now: float) -> dict[str, float]:
+    """The weight of each queue of the pool, out of 100.
+
+    Those that are still vacating keep what they held; the others divide what is left. So nobody's guarantee sinks
+    before its grace is over, although YARN's weights are relative.
+    """
+    members = {app: member for app, member in state.members.items() if _queue_of(state, pool, app)}
+    vacating = {app for app, member in members.items() if any(step.at > now for step in member.schedule)}
+    held = sum(binding(members[app], now) for app in vacating)
+    settled = sum(binding(members[app], now) for app in members if app not in vacating)
+    squeeze = min(1.0, max(1.0 - held, 0.0) / settled) if settled else 1.0
+    result: dict[str, float] = defaultdict(float)
+    for app, member in members.items():
+        queue = _queue_of(state, pool, app)
+        if queue:
+            result[queue] += binding(member, now) * (1.0 if app in vacating else squeeze)
+    return {queue: max(round(100 * fraction, 2), LEAST_WEIGHT) for queue, fraction in sorted(result.items())}
+
+
+def write_weights(state: State, now: float, reason: str) -> tuple[State, list[Command]]:
+    """Ask for the weights that differ from what YARN is known to have; one request at a time."""
+    allowed = state.capabilities is not None and state.capabilities.writable and state.manager_error is None
+    waiting = state.enforcement.asked or (state.enforcement.retry_at or now) > now
+    if not allowed or waiting:
+        return state, []
+    wanted: dict[str, float] = {}
+    for pool in state.pools:
+        wanted |= weights(state, pool, now)
+    written = state.enforcement.written
+    changed = tuple((queue, weight) for queue, weight in wanted.items() if written.get(queue) != weight)
+    forget = tuple(queue for queue in sorted(written) if queue not in wanted)
+    if not changed and not forget:
+        return state, []
+    state = replace(state, enforcement=replace(state.enforcement, asked=True))
+    return state, [WriteWeights(changed, forget, reason)]
+
+
+def find_overstays(state: State, pool: Pool, capacity: Resources, now: float) -> tuple[State, list[Command]]:
+    """Note who holds more than binds it while another waits; ask for its containers when that has lasted."""
+    commands: list[Command] = []
+    members = dict(state.members)
+    for app, member in state.members.items():
+        running = state.cluster.apps.get(state.yarn_apps.get(app, app))
+        if running is None or not _queue_of(state, pool, app):
+            continue
+        allowed = capacity.scaled(binding(member, now))
+        over = not running.used.only(frozenset(pool.resources)).fits(allowed) and _others_wait(state, pool, running.id)
+        if not over:
+            members[app] = replace(member, over_since=None)
+        elif member.over_since is None:
+            members[app] = replace(member, over_since=now)
+        elif now >= member.over_since + pool.overstay:
+            members[app] = replace(member, over_since=now)
+            reason = f"{app} holds {running.used}, {allowed} is its share, and others wait since {pool.overstay:g} s"
+            commands.append(ListContainers(app, running.id, reason))
+    return replace(state, members=members), commands
+
+
+def choose_victims(state: State, event: ContainersListed, pool: Pool, capacity: Resources, now: float) -> list[Command]:
+    """The newest containers beyond the share, never a master; empty once the application has obeyed."""
+    member = state.members.get(event.app)
+    if member is None:
+        return []
+    allowed = capacity.scaled(binding(member, now))
+    names = frozenset(pool.resources)
+    held = sum((container.resources for container in event.containers), Resources()).only(names)
+    chosen: list[str] = []
+    for container in sorted(event.containers, key=_age_key, reverse=True):
+        if held.fits(allowed):
+            break
+        if not container.master:
+            chosen.append(container.id)
+            held = held - container.resources.only(names)
+    if not chosen:
+        return []
+    return [SignalContainers(event.app, tuple(chosen), f"{event.app} overstayed its share of {allowed}")]
+
+
+def _age_key(container: Container) -> str:
+    """Container ids end in a number that grows as an application gets containers."""
+    return container.id
+
+
+def _others_wait(state: State, pool: Pool, yarn_app: str) -> bool:
+    return any(
+        (other.pending or other.waiting) and other.id != yarn_app and pool.contains(other.queue)
+        for other in state.cluster.apps.values()
+    )
+
+
+def _queue_of(state: State, pool: Pool, app: str) -> str | None:
+    """The leaf queue, directly under the pool's, that YARN runs this application in; None before it is there."""
+    running = state.cluster.apps.get(state.yarn_apps.get(app, app))
+    if running is None or running.queue.rpartition(".")[0] != pool.queue:
+        return None
+    return running.queue
+
+
+def deadlines(state: State) -> Iterator[float]:
+    """The times at which enforcement has something to do although nothing happens."""
+    for member in state.members.values():
+        yield from (step.at for step in member.schedule)
+        if member.over_since is not None:
+            pool = _home(state, member.app)
+            if pool:
+                yield member.over_since + pool.overstay
+    if state.enforcement.retry_at is not None:
+        yield state.enforcement.retry_at
+
+
+def _home(state: State, app: str) -> Pool | None:
+    return next((pool for pool in state.pools if _queue_of(state, pool, app)), None)

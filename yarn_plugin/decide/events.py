@@ -1,0 +1,146 @@
+"""What the arbiter is told. Each is journaled, with its number and time, before it is decided on."""
+
+from dataclasses import dataclass
+
+from yarn_plugin.model.cluster import Capabilities, Container, Node, Queue, YarnApp
+from yarn_plugin.model.share import Demand, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """The arbiter started with these pools; what an earlier run had asked of YARN and not heard of is asked again."""
+
+    pools: tuple[Pool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerReached:
+    """The ResourceManager answers (again), and this is what it allows."""
+
+    url: str
+    capabilities: Capabilities
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerLost:
+    """No ResourceManager answers; what is known stays as it is."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodesChanged:
+    """Nodes that came or changed, and the ids of those that went."""
+
+    present: tuple[Node, ...]
+    gone: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AppsChanged:
+    """YARN applications that came or changed, and the ids of those that ended."""
+
+    present: tuple[YarnApp, ...]
+    gone: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesChanged:
+    """Queues that came or changed, and the paths of those that went."""
+
+    present: tuple[Queue, ...]
+    gone: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """An application wants to be told its share; `yarn_app` if YARN knows it already, else it gets a queue."""
+
+    request_id: str
+    name: str
+    user: str
+    pool: str
+    weight: float
+    demand: Demand | None
+    grace: float | None
+    yarn_app: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """A registered application changed what it weighs or can use."""
+
+    app: str
+    weight: float
+    demand: Demand | None
+
+
+@dataclass(frozen=True, slots=True)
+class Vacated:
+    """A registered application holds no more than what it was told with number `seq`."""
+
+    app: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deregistered:
+    """A registered application is done."""
+
+    app: str
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsWritten:
+    """These weights of queues were written and read back; `forgotten` ones have no weight of their own any more."""
+
+    weights: tuple[tuple[str, float], ...]
+    forgotten: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsRefused:
+    """The ResourceManager did not take the weights, or did not keep them."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainersListed:
+    """The containers of an application that overstays its share."""
+
+    app: str
+    containers: tuple[Container, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainersSignalled:
+    """These containers were told to end; `failed` names those that could not be, and why."""
+
+    app: str
+    containers: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The time asked for has come."""
+
+
+Event = (
+    Configured
+    | ManagerReached
+    | ManagerLost
+    | NodesChanged
+    | AppsChanged
+    | QueuesChanged
+    | Registered
+    | Revised
+    | Vacated
+    | Deregistered
+    | WeightsWritten
+    | WeightsRefused
+    | ContainersListed
+    | ContainersSignalled
+    | TimerFired
+)

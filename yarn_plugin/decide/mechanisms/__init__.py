@@ -1,0 +1,1 @@
+"""One-shot mathematics, each in a file of its own."""

@@ -1,0 +1,59 @@
+"""Weighted max-min shares (002, section 2.3.2, Pseudocode 1).
+
+An application's guarantee is w R / sum w: fairShare of line 11, with weights. What some do not want of theirs is
+shared by water-filling; that is the entitlement. The allocating half of Pseudocode 1 (lines 4 to 7) is YARN's own
+scheduler, steered by the weights of the applications' queues.
+"""
+
+from typing import Any
+
+from yarn_plugin.decide.mechanisms.water_filling import Filler, fill
+from yarn_plugin.decide.policies import Decision, Snapshot
+from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.share import Claim, Grant
+
+
+def decide(snapshot: Snapshot, policy_state: Any) -> Decision:
+    """Guarantees by weight, entitlements by water-filling."""
+    names = [name for name, _ in snapshot.capacity]
+    fillers = [_filler(claim, snapshot.capacity, names) for claim in snapshot.claims]
+    entitled = fill(fillers, len(names))
+    total = sum(claim.weight for claim in snapshot.claims)
+    grants = {
+        claim.app: _grant(claim, snapshot.capacity, claim.weight / total, filler, share)
+        for claim, filler, share in zip(snapshot.claims, fillers, entitled, strict=True)
+    }
+    reasons = {claim.app: _reason(claim, total, len(grants), grants[claim.app]) for claim in snapshot.claims}
+    return Decision(grants, reasons, policy_state)
+
+
+def _filler(claim: Claim, capacity: Resources, names: list[str]) -> Filler:
+    if claim.demand is None:
+        return Filler(claim.weight, (1.0,) * len(names), 1.0)
+    wanted = claim.demand.alternatives[0]
+    fractions = [wanted[name] / capacity[name] for name in names]
+    limit = max(fractions, default=0.0)
+    shape = tuple(fraction / limit for fraction in fractions) if limit > 0 else (0.0,) * len(names)
+    return Filler(claim.weight, shape, min(limit, 1.0))
+
+
+def _grant(claim: Claim, capacity: Resources, guaranteed: float, filler: Filler, share: float) -> Grant:
+    entitlement = Resources.of(
+        {name: int(amount * share * part + 1e-6) for (name, amount), part in zip(capacity, filler.shape, strict=True)}
+    )
+    return Grant(
+        current=claim.used.dominant_fraction(capacity),
+        guarantee_fraction=guaranteed,
+        guarantee=capacity.scaled(guaranteed),
+        entitlement_fraction=share,
+        entitlement=entitlement,
+    )
+
+
+def _reason(claim: Claim, total: float, apps: int, grant: Grant) -> str:
+    guaranteed = f"weight {claim.weight:g} of {total:g} over {apps} apps guarantees {grant.guarantee_fraction:.1%}"
+    if grant.entitlement_fraction > grant.guarantee_fraction + 1e-9:
+        return f"{guaranteed}; others want less, so {grant.entitlement_fraction:.1%}"
+    if grant.entitlement_fraction < grant.guarantee_fraction - 1e-9:
+        return f"{guaranteed}; it wants {grant.entitlement_fraction:.1%}"
+    return guaranteed

@@ -1,0 +1,60 @@
+"""What the arbiter knows between two events. Immutable: every change makes a new value."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from yarn_plugin.model.cluster import Capabilities, ClusterView
+from yarn_plugin.model.share import Pool, Registration, Share
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of an application's enforced share: this dominant fraction of its pool binds from `at` on."""
+
+    at: float
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An application of a pool that counts or has counted.
+
+    `schedule`: the steps of what is enforced; the last one is its present share, earlier ones are kept while an
+    application has time to vacate. `over_since`: since when it holds more than is enforced while others wait.
+    """
+
+    app: str
+    share: Share
+    schedule: tuple[Step, ...]
+    over_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enforcement:
+    """The queue weights: what YARN is known to have, what was asked and not answered yet, when to try again."""
+
+    written: dict[str, float] = field(default_factory=dict)
+    asked: bool = False
+    retry_at: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything. `registered` by the arbiter's id; `members` by the arbiter's id, or YARN's where unregistered.
+
+    `quiet_since`: when each unregistered application last stopped wanting anything.
+    """
+
+    pools: tuple[Pool, ...] = ()
+    manager_url: str | None = None
+    manager_error: str | None = "not asked yet"
+    capabilities: Capabilities | None = None
+    cluster: ClusterView = field(default_factory=ClusterView)
+    registered: dict[str, Registration] = field(default_factory=dict)
+    yarn_apps: dict[str, str] = field(default_factory=dict)
+    quiet_since: dict[str, float] = field(default_factory=dict)
+    members: dict[str, Member] = field(default_factory=dict)
+    enforcement: Enforcement = field(default_factory=Enforcement)
+    policy_states: dict[str, Any] = field(default_factory=dict)
+    timer: float | None = None

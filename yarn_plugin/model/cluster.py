@@ -1,0 +1,77 @@
+"""The cluster as the ResourceManager shows it."""
+
+from dataclasses import dataclass, field
+
+from yarn_plugin.model.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine that takes containers. `id` is YARN's `host:port`; `rack` its network location."""
+
+    id: str
+    rack: str
+    capacity: Resources
+
+    @property
+    def host(self) -> str:
+        """The node's address without the port."""
+        return self.id.rsplit(":", 1)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class YarnApp:
+    """An application that is not finished.
+
+    `waiting`: it has no application master yet. `containers` counts the application master too.
+    `pending`: asked for and not yet given. `started_at`: when the RM recorded it, seconds since the epoch.
+    """
+
+    id: str
+    name: str
+    user: str
+    queue: str
+    waiting: bool
+    started_at: float
+    used: Resources
+    pending: Resources
+    containers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue of the CapacityScheduler: its guaranteed and largest fraction of the whole cluster."""
+
+    path: str
+    guaranteed: float
+    maximum: float
+    leaf: bool
+    weight: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A running container; `master` marks the application master's own, which is never taken away."""
+
+    id: str
+    node: str
+    resources: Resources
+    master: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the ResourceManager allows: `writable` a queue's weight can be written, `preempts` YARN preempts itself."""
+
+    version: str
+    writable: bool
+    preempts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """Everything observed, by id. Mappings are never changed in place."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    apps: dict[str, YarnApp] = field(default_factory=dict)
+    queues: dict[str, Queue] = field(default_factory=dict)

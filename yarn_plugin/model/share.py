@@ -1,0 +1,94 @@
+"""Pools, what applications ask of them, and the shares that they are told."""
+
+from dataclasses import dataclass
+
+from yarn_plugin.model.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A subtree of queues and the resources that one policy divides among the applications in it.
+
+    `grace`: seconds between telling an application that it shrinks and enforcing it.
+    `overstay`: seconds that a share may be overstayed after enforcement began before containers are signalled.
+    `settle`: seconds for which an unregistered application still counts after it last wanted anything.
+    `submit_within`: seconds a registered application may take until YARN knows it.
+    """
+
+    name: str
+    queue: str
+    resources: tuple[str, ...]
+    policy: str = "max_min"
+    grace: float = 10.0
+    overstay: float = 15.0
+    settle: float = 5.0
+    submit_within: float = 120.0
+
+    def contains(self, queue: str) -> bool:
+        """Whether a queue (its full path) lies in this pool's subtree."""
+        return queue == self.queue or queue.startswith(self.queue + ".")
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The most that an application can use: any one of the alternatives ("2 GPUs or 8 cores"), best first."""
+
+    alternatives: tuple[Resources, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What an application says of itself. `demand` None: it can use whatever it gets."""
+
+    id: str
+    name: str
+    user: str
+    pool: str
+    queue: str
+    weight: float
+    demand: Demand | None
+    grace: float
+    request_id: str
+    registered_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One active application before the policy: what it weighs, could use, and uses now."""
+
+    app: str
+    weight: float
+    demand: Demand | None
+    used: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the policy gives one application, as fractions of its pool's capacity and as amounts.
+
+    `current`: the largest fraction of any resource in use now. `guarantee`: what stays its own whatever the others
+    want, the number a planner may count on. `entitlement`: what it may hold now that some want less than theirs.
+    """
+
+    current: float
+    guarantee_fraction: float
+    guarantee: Resources
+    entitlement_fraction: float
+    entitlement: Resources
+
+    def same_share(self, other: "Grant") -> bool:
+        """Whether both give the same; what is in use now does not count."""
+        return (self.guarantee, self.entitlement) == (other.guarantee, other.entitlement)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What an application is told. `seq` numbers the tellings, `effective_at` (epoch seconds) is when it binds."""
+
+    seq: int
+    told_at: float
+    effective_at: float
+    grant: Grant
+    apps: int
+    capacity: Resources
+    reason: str
