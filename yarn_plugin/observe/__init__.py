@@ -1,0 +1,1 @@
+"""The ResourceManager's REST, translated into events."""
