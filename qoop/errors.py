@@ -1,0 +1,19 @@
+"""Everything that can go wrong with a query, as types."""
+
+from yarn_plugin.errors import ReportedError
+
+
+class QoopError(ReportedError):
+    """The query cannot be run as asked."""
+
+
+class QuerySyntaxError(QoopError):
+    """The text is not SQL: says where, by line and position."""
+
+
+class UnknownNameError(QoopError):
+    """The query names a table or a column that does not exist."""
+
+
+class CannotSplitError(QoopError):
+    """A query or a block that is run as one stage, and why. Not shown as an error: never refused."""

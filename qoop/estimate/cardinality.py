@@ -1,0 +1,192 @@
+"""How many rows each set of relations has, and how measured sets correct all related ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import exp, log
+from typing import NamedTuple
+
+from qoop.estimate import selectivity
+from qoop.estimate.correction import Measurement, corrections
+from qoop.estimate.statistics import TableStatistics
+from qoop.plans.graph import JoinGraph, RelationSet, members
+from qoop.plans.predicate import Column, CompareColumns, Predicate
+
+ACROSS_OPAQUE, ACROSS_RANGE = 0.3, 1 / 3
+
+
+class Source(NamedTuple):
+    """Something that may be wrong: which relations it needs, and the standard deviation of its logarithm."""
+
+    relations: RelationSet
+    doubt: float
+
+
+@dataclass
+class Cardinalities:
+    """Estimates for one graph. A set's estimate depends on the set alone, not on a tree.
+
+    `measured`: true row counts of sets. Estimates of sets that were measured are those; the logarithm of each error
+    is spread over the filters and joins that may have caused it, by their doubt, so every related set is corrected
+    (correcting one count alone makes plans look good that avoid it).
+    """
+
+    graph: JoinGraph
+    tables: Mapping[str, TableStatistics]
+    measured: dict[RelationSet, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._base = [self.tables[relation.source] for relation in self.graph.relations]
+        kept = [
+            selectivity.of_filters(relation.filters, table)
+            for relation, table in zip(self.graph.relations, self._base, strict=True)
+        ]
+        self._leaf = [max(table.rows * part.fraction, 1.0) for table, part in zip(self._base, kept, strict=True)]
+        self._distinct = {column: self._left_distinct(column) for columns in self.graph.classes for column in columns}
+        self._pairs = self._find_pairs()
+        self._sources = [Source(1 << i, part.doubt) for i, part in enumerate(kept) if part.doubt > 0]
+        self._sources += self._join_sources()
+        self._prior: dict[RelationSet, float] = {}
+        self._rows: dict[RelationSet, float] = {}
+        self._factors = [0.0] * len(self._sources)
+        self._learn()
+
+    def with_measured(self, measured: Mapping[RelationSet, float]) -> "Cardinalities":
+        """The estimates after these sets were counted."""
+        return Cardinalities(self.graph, self.tables, {**self.measured, **measured})
+
+    def rows(self, relations: RelationSet) -> float:
+        """Rows of the join of a set of relations."""
+        known = self._rows.get(relations)
+        if known is None:
+            error = sum(
+                factor
+                for source, factor in zip(self._sources, self._factors, strict=True)
+                if factor and source.relations & ~relations == 0
+            )
+            known = max(self.prior(relations) * exp(error), 1.0)
+            self._rows[relations] = known
+        return known
+
+    def prior(self, relations: RelationSet) -> float:
+        """Rows of a set as estimated before anything was measured."""
+        known = self._prior.get(relations)
+        if known is None:
+            known = self._prior[relations] = exp(self._log_prior(relations))
+        return known
+
+    def width(self, relations: RelationSet) -> float:
+        """Bytes of a row of a set in memory."""
+        return 8.0 + sum(
+            self.tables[self.graph.relations[self.graph.bit[column.relation].bit_length() - 1].source]
+            .column(column.name)
+            .width
+            for column in self.graph.outputs(relations)
+        )
+
+    def base(self, index: int) -> TableStatistics:
+        """The statistics of a relation without its filters."""
+        return self._base[index]
+
+    def _log_prior(self, relations: RelationSet) -> float:
+        total = sum(log(self._leaf[i]) for i in members(relations))
+        for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True):
+            if (touched & relations).bit_count() > 1:
+                total += self._class_selectivity(columns, relations)
+        for predicate, touched in zip(self.graph.predicates, self.graph.predicate_sets, strict=True):
+            if touched & ~relations == 0:
+                total += log(_across(predicate, self._base, self.graph))
+        return total + self._composite_keys(relations)
+
+    def _class_selectivity(self, columns: frozenset[Column], relations: RelationSet) -> float:
+        """Equality of k columns: containment, so 1 / the product of all distinct counts but the least."""
+        held: dict[int, float] = {}
+        for column in columns:
+            bit = self.graph.bit[column.relation]
+            if bit & relations:
+                held[bit] = max(held.get(bit, 1.0), self._distinct[column])
+        counts = sorted(held.values())
+        return -sum(log(count) for count in counts[1:])
+
+    def _composite_keys(self, relations: RelationSet) -> float:
+        """Two relations joined by several columns: together these have no more values than the larger has rows."""
+        return sum(excess for pair, excess in self._pairs.items() if pair & ~relations == 0)
+
+    def _find_pairs(self) -> dict[RelationSet, float]:
+        """For each pair joined by several classes, how much their independent selectivities are too small (log)."""
+        found: dict[RelationSet, float] = {}
+        for i in range(len(self.graph.relations)):
+            for j in range(i):
+                shared = [
+                    max(self._distinct_in(columns, i), self._distinct_in(columns, j))
+                    for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True)
+                    if touched >> i & 1 and touched >> j & 1
+                ]
+                if len(shared) > 1:
+                    excess = sum(log(count) for count in shared) - log(max(self._base[i].rows, self._base[j].rows, 1.0))
+                    if excess > 0:
+                        found[1 << i | 1 << j] = excess
+        return found
+
+    def _distinct_in(self, columns: frozenset[Column], index: int) -> float:
+        alias = self.graph.relations[index].alias
+        return max(self._distinct[column] for column in columns if column.relation == alias)
+
+    def _left_distinct(self, column: Column) -> float:
+        """Distinct values of a column that are left when its relation's filters have been applied."""
+        index = self.graph.bit[column.relation].bit_length() - 1
+        table, left = self._base[index], self._leaf[index]
+        distinct = min(table.column(column.name).distinct, table.rows)
+        if left >= table.rows:
+            return max(distinct, 1.0)
+        # Of d values with rows/d rows each, those of which none is kept are gone (Yao's formula, in the limit).
+        per_value = max(table.rows / distinct, 1.0)
+        return max(distinct * (1.0 - (1.0 - left / table.rows) ** per_value), 1.0)
+
+    def _join_sources(self) -> list[Source]:
+        """Joins that may be wrong: sure where one side is an unfiltered key, doubtful where values repeat on both."""
+        found: list[Source] = []
+        for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True):
+            indices = list(members(touched))
+            for i in indices:
+                for j in (other for other in indices if other < i):
+                    found.append(Source(1 << i | 1 << j, self._join_doubt(columns, i, j)))
+        found += [Source(touched, 1.0) for touched in self.graph.predicate_sets]
+        return [source for source in found if source.doubt > 0]
+
+    def _join_doubt(self, columns: frozenset[Column], i: int, j: int) -> float:
+        keys = [self._base[k].rows <= 1.05 * self._base_distinct(columns, k) for k in (i, j)]
+        filtered = [self._leaf[k] < self._base[k].rows for k in (i, j)]
+        if any(key and not cut for key, cut in zip(keys, filtered, strict=True)):
+            return 0.1
+        return 0.5 if any(keys) else 1.5
+
+    def _base_distinct(self, columns: frozenset[Column], index: int) -> float:
+        alias = self.graph.relations[index].alias
+        return max(self._base[index].column(column.name).distinct for column in columns if column.relation == alias)
+
+    def _learn(self) -> None:
+        measurements = [
+            Measurement(
+                involved=tuple(k for k, source in enumerate(self._sources) if source.relations & ~relations == 0),
+                error=log(max(rows, 0.5)) - log(self.prior(relations)),
+            )
+            for relations, rows in self.measured.items()
+        ]
+        self._factors = corrections([source.doubt for source in self._sources], measurements)
+        self._rows.update({relations: max(rows, 1.0) for relations, rows in self.measured.items()})
+
+
+def _across(predicate: Predicate, tables: list[TableStatistics], graph: JoinGraph) -> float:
+    """The selectivity of a condition between relations."""
+    match predicate.form:
+        case CompareColumns(left, "=", right, _):
+            sides = [
+                tables[graph.bit[column.relation].bit_length() - 1].column(column.name).distinct
+                for column in (left, right)
+            ]
+            return 1.0 / max(*sides, 1.0)
+        case CompareColumns(_, "<>", _, _):
+            return 0.9
+        case CompareColumns():
+            return ACROSS_RANGE
+    return 0.01 if predicate.joins else ACROSS_OPAQUE

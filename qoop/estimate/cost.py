@@ -1,0 +1,108 @@
+"""The work of joins, scans and stages, in seconds of one core at nominal speed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from qoop.estimate.cardinality import Cardinalities
+from qoop.plans.graph import RelationSet
+from qoop.plans.tree import Join, Leaf, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """Seconds per row or byte, fitted to Spark 4 on TPC-DS (tests/bench/fit_costs.py); only ratios matter to a choice.
+
+    `scan_row`, `scan_value`: reading a row, and each column of it. `probe_row`, `build_row`, `result_row`: a hash join.
+    `shuffle_row`, `shuffle_byte`: writing, fetching and sorting a side that is not broadcast. `keep_byte`: writing a
+    stage's output for others to read. `broadcast_bytes`: the largest side that is copied to everybody.
+    `stage_seconds`: the driver's time for one stage, whatever it does; `exchange_seconds`: for one shuffle inside it.
+    `task_bytes`: input bytes of one task, which bounds parallelism.
+    """
+
+    scan_row: float = 2.0e-8
+    scan_value: float = 1.5e-8
+    probe_row: float = 6.0e-8
+    build_row: float = 2.0e-7
+    result_row: float = 4.0e-8
+    shuffle_row: float = 3.0e-7
+    shuffle_byte: float = 4.0e-9
+    keep_byte: float = 4.0e-9
+    broadcast_bytes: float = 10 * 1024 * 1024
+    stage_seconds: float = 0.25
+    exchange_seconds: float = 0.05
+    task_bytes: float = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """`core_seconds`: of one core; `fixed_seconds`: however many cores; `tasks`: how many can run at once at most."""
+
+    core_seconds: float
+    fixed_seconds: float
+    tasks: float
+
+    def seconds(self, slots: float) -> float:
+        """How long it takes alone on so many slots."""
+        return self.fixed_seconds + self.core_seconds / max(min(slots, self.tasks), 1e-9)
+
+
+def join_seconds(rows: Cardinalities, model: CostModel) -> Callable[[RelationSet, RelationSet], float]:
+    """The work of joining two sets, whatever is below them."""
+
+    def cost(left: RelationSet, right: RelationSet) -> float:
+        return _join(rows, model, left, right)[0]
+
+    return cost
+
+
+def tree_work(
+    tree: Tree, rows: Cardinalities, model: CostModel, ready: Callable[[RelationSet], bool], keep: bool
+) -> Work:
+    """The work of one stage: the join of a tree whose parts in `ready` exist already; `keep`: its output is kept."""
+    core, exchanges, read = 0.0, 0, 0.0
+    stack: list[Tree] = [tree]
+    while stack:
+        part = stack.pop()
+        if part is not tree and ready(part.relations):
+            size = rows.rows(part.relations) * rows.width(part.relations)
+            core += rows.rows(part.relations) * model.scan_row + size * model.keep_byte / 2
+            read += size
+        elif isinstance(part, Leaf):
+            seconds, size = _scan(rows, model, part.relations)
+            core += seconds
+            read += size
+        elif isinstance(part, Join):
+            seconds, shuffles = _join(rows, model, part.left.relations, part.right.relations)
+            core += seconds
+            exchanges += shuffles
+            stack += (part.left, part.right)
+    out = rows.rows(tree.relations) * rows.width(tree.relations)
+    if keep:
+        core += out * model.keep_byte
+    tasks = max(read, out) / model.task_bytes
+    return Work(core, model.stage_seconds + exchanges * model.exchange_seconds, max(tasks, 1.0))
+
+
+def _scan(rows: Cardinalities, model: CostModel, relation: RelationSet) -> tuple[float, float]:
+    """The work of reading a relation and filtering it, and the bytes read."""
+    index = relation.bit_length() - 1
+    table, columns = rows.base(index), rows.graph.relations[index].columns
+    size = table.rows * sum(table.column(name).width for name in columns)
+    return table.rows * (model.scan_row + model.scan_value * len(columns)), size
+
+
+def _join(rows: Cardinalities, model: CostModel, left: RelationSet, right: RelationSet) -> tuple[float, int]:
+    """The work of a join and the shuffles it needs: a small side is broadcast, two large ones are shuffled."""
+    sides = sorted((rows.rows(side), rows.rows(side) * rows.width(side)) for side in (left, right))
+    (small_rows, small_bytes), (large_rows, large_bytes) = sides
+    result = rows.rows(left | right) * model.result_row
+    hash_join = small_rows * model.build_row + large_rows * model.probe_row + result
+    joined_by_key = any(True for _ in rows.graph.joining_classes(left, right)) or any(
+        predicate.joins for predicate in rows.graph.joining_predicates(left, right)
+    )
+    if not joined_by_key:
+        return hash_join + small_rows * large_rows * model.probe_row, 1
+    if small_bytes <= model.broadcast_bytes:
+        return hash_join, 1
+    shuffle = (small_rows + large_rows) * model.shuffle_row + (small_bytes + large_bytes) * model.shuffle_byte
+    return hash_join + shuffle, 2

@@ -1,0 +1,167 @@
+"""Which fraction of a table's rows a filter keeps."""
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from qoop.estimate.statistics import TableStatistics, Value
+from qoop.plans.predicate import (
+    Among,
+    Compare,
+    CompareColumns,
+    Every,
+    Form,
+    IsNull,
+    Like,
+    Negated,
+    Opaque,
+    Predicate,
+    Some,
+)
+
+OPAQUE = 0.1
+"""What a filter that cannot be tried keeps; subqueries and functions mostly select few rows."""
+
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Selectivity:
+    """The fraction kept, and the standard deviation of its logarithm: how wrong it may be."""
+
+    fraction: float
+    doubt: float
+
+
+def of_filters(filters: Sequence[Predicate], table: TableStatistics) -> Selectivity:
+    """The fraction that passes all filters, tried together on the sample so that correlations count."""
+    known = [predicate.form for predicate in filters if not _is_opaque(predicate.form)]
+    opaque = len(filters) - len(known)
+    tried = _tried(Every(tuple(known)), table) if known else Selectivity(1.0, 0.0)
+    return Selectivity(tried.fraction * OPAQUE**opaque, tried.doubt + 1.5 * min(opaque, 2))
+
+
+def _tried(form: Form, table: TableStatistics) -> Selectivity:
+    count = table.sampled
+    if not count or not _columns_sampled(form, table):
+        return Selectivity(max(_guessed(form, table), 1e-9), 1.0)
+    passing = sum(1 for row in range(count) if _holds(form, table, row) is True)
+    if count >= table.rows:
+        return Selectivity(max(passing, 0.5) / count, 0.0)
+    if passing >= 5:
+        return Selectivity(passing / count, min(1.0, passing**-0.5))
+    # Too few to count: between what was seen and what the distinct values say.
+    guess = min(_guessed(form, table), 1.0 / count) if not passing else passing / count
+    return Selectivity(max(guess, 1.0 / max(table.rows, 1.0)), 1.0)
+
+
+def _holds(form: Form, table: TableStatistics, row: int) -> bool | None:
+    """Three-valued logic, as SQL has it: None where the answer is unknown."""
+    match form:
+        case Compare(column, op, value):
+            return _compared(table.sample[column.name][row], op, value)
+        case CompareColumns(left, op, right, offset):
+            other = table.sample[right.name][row]
+            shifted = other + offset if offset and isinstance(other, int | float) else other
+            return _compared(table.sample[left.name][row], op, shifted)
+        case Among(column, values):
+            held = table.sample[column.name][row]
+            return None if held is None else any(_compared(held, "=", value) for value in values)
+        case Like(column, pattern):
+            text = table.sample[column.name][row]
+            return None if text is None else bool(_like(pattern).fullmatch(str(text)))
+        case IsNull(column):
+            return table.sample[column.name][row] is None
+        case Negated(part):
+            inner = _holds(part, table, row)
+            return None if inner is None else not inner
+        case Every(parts):
+            answers = [_holds(part, table, row) for part in parts]
+            return False if False in answers else None if None in answers else True
+        case Some(parts):
+            answers = [_holds(part, table, row) for part in parts]
+            return True if True in answers else None if None in answers else False
+        case Opaque():
+            return True
+
+
+def _compared(left: Value, op: str, right: Value) -> bool | None:
+    if left is None or right is None:
+        return None
+    if isinstance(left, str) != isinstance(right, str):
+        try:
+            left, right = float(left), float(right)
+        except ValueError:
+            return None
+    return COMPARISONS[op](left, right)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=256)
+def _like(pattern: str) -> re.Pattern[str]:
+    parts = (".*" if letter == "%" else "." if letter == "_" else re.escape(letter) for letter in pattern)
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _guessed(form: Form, table: TableStatistics) -> float:
+    """Without a sample: uniform values, independent columns."""
+    match form:
+        case Compare(column, "=", _):
+            return 1.0 / table.column(column.name).distinct
+        case Among(column, values):
+            return min(len(values) / table.column(column.name).distinct, 1.0)
+        case CompareColumns(left, "=", right, _):
+            return 1.0 / max(table.column(left.name).distinct, table.column(right.name).distinct)
+        case Compare(_, "<>", _) | CompareColumns(_, "<>", _, _):
+            return 0.9
+        case IsNull(column):
+            return max(table.column(column.name).nulls, 0.01)
+        case Negated(part):
+            return max(1.0 - _guessed(part, table), 0.05)
+        case Every(parts):
+            return _product(_guessed(part, table) for part in parts)
+        case Some(parts):
+            return 1.0 - _product(1.0 - _guessed(part, table) for part in parts)
+        case Opaque():
+            return OPAQUE
+        case _:
+            return 0.3
+
+
+def _product(factors: Iterable[float]) -> float:
+    result = 1.0
+    for factor in factors:
+        result *= factor
+    return result
+
+
+def _is_opaque(form: Form) -> bool:
+    match form:
+        case Opaque():
+            return True
+        case Every(parts) | Some(parts):
+            return any(_is_opaque(part) for part in parts)
+        case Negated(part):
+            return _is_opaque(part)
+    return False
+
+
+def _columns_sampled(form: Form, table: TableStatistics) -> bool:
+    match form:
+        case Every(parts) | Some(parts):
+            return all(_columns_sampled(part, table) for part in parts)
+        case Negated(part):
+            return _columns_sampled(part, table)
+        case CompareColumns(left, _, right, _):
+            return left.name in table.sample and right.name in table.sample
+        case Compare(column, _, _) | Among(column, _) | Like(column, _) | IsNull(column):
+            return column.name in table.sample
+    return False

@@ -1,0 +1,1 @@
+"""Join graphs, join trees, candidate plans and their equivalence. Pure."""

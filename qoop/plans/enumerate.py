@@ -1,0 +1,112 @@
+"""Many good join trees of a graph, cheapest first."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from qoop.plans.graph import JoinGraph, RelationSet
+from qoop.plans.tree import Leaf, Tree, joined, shape
+
+JoinCost = Callable[[RelationSet, RelationSet], float]
+"""The cost of joining two sets, which depends on the sets alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A tree and its cost: the sum of its joins'."""
+
+    tree: Tree
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Forest:
+    parts: tuple[Tree, ...]
+    cost: float
+
+    @property
+    def key(self) -> tuple[RelationSet, ...]:
+        return tuple(sorted(part.relations for part in self.parts))
+
+
+def best_trees(graph: JoinGraph, cost: JoinCost, beam: int = 32, alternatives: int = 3) -> list[Ranked]:
+    """Trees of a graph by a beam search from the leaves up: in each step, every forest joins each pair that is connected.
+
+    No cross joins, but between parts of the graph that nothing connects: those are joined last. Both sides of a join
+    are the same to the search; the smaller side comes right. Deterministic.
+
+    Args:
+        cost: of one join.
+        beam: how many sets of parts are followed further.
+        alternatives: how many forests with the same parts are kept, so that the trees found differ inside too.
+    """
+    ranked = [_search(graph, part, cost, beam, alternatives) for part in graph.components()]
+    result = ranked[0]
+    for others in ranked[1:]:
+        best = others[0]
+        result = [Ranked(joined(one.tree, best.tree), one.cost + best.cost) for one in result]
+    return result
+
+
+def written_tree(graph: JoinGraph) -> Tree:
+    """The tree that the text writes: relations in their order, each joined to what is there, without cross joins."""
+    parts: list[Tree] = [Leaf(1 << i) for i in range(len(graph.relations))]
+    tree, parts = parts[0], parts[1:]
+    while parts:
+        reach = graph.reach(tree.relations)
+        following = next((part for part in parts if part.relations & reach), parts[0])
+        parts.remove(following)
+        tree = joined(tree, following)
+    return tree
+
+
+def _search(graph: JoinGraph, part: RelationSet, cost: JoinCost, beam: int, alternatives: int) -> list[Ranked]:
+    leaves = tuple(Leaf(1 << i) for i in range(len(graph.relations)) if part >> i & 1)
+    forests = [_Forest(leaves, 0.0)]
+    for _ in range(len(leaves) - 1):
+        forests = _best(_grown(graph, forests, cost), beam, alternatives)
+    ranked = sorted(forests, key=lambda forest: forest.cost)
+    return [Ranked(forest.parts[0], forest.cost) for forest in ranked]
+
+
+def _grown(graph: JoinGraph, forests: list[_Forest], cost: JoinCost) -> list[_Forest]:
+    """Every forest with one more join."""
+    grown: list[_Forest] = []
+    known: dict[tuple[RelationSet, RelationSet], float] = {}
+    for forest in forests:
+        reaches = [graph.reach(part.relations) for part in forest.parts]
+        for i, one in enumerate(forest.parts):
+            for j in range(i):
+                other = forest.parts[j]
+                if not reaches[i] & other.relations:
+                    continue
+                pair = (one.relations, other.relations)
+                price = known.get(pair)
+                if price is None:
+                    price = known[pair] = cost(*pair)
+                rest = (*forest.parts[:j], *forest.parts[j + 1 : i], *forest.parts[i + 1 :])
+                grown.append(_Forest((*rest, joined(other, one)), forest.cost + price))
+    return grown
+
+
+def _best(forests: list[_Forest], beam: int, alternatives: int) -> list[_Forest]:
+    """The cheapest forests: at most `beam` sets of parts, at most `alternatives` forests of each."""
+    kept: dict[tuple[RelationSet, ...], list[_Forest]] = {}
+    for forest in sorted(forests, key=lambda forest: forest.cost):
+        same = kept.get(forest.key)
+        if same is None:
+            if len(kept) == beam:
+                continue
+            same = kept[forest.key] = []
+        if len(same) < _room(forest, beam, alternatives) and not _repeats(forest, same):
+            same.append(forest)
+    return [forest for same in kept.values() for forest in same]
+
+
+def _room(forest: _Forest, beam: int, alternatives: int) -> int:
+    """At the end there is one part: everything that is left differs inside."""
+    return beam if len(forest.parts) == 1 else alternatives
+
+
+def _repeats(forest: _Forest, same: list[_Forest]) -> bool:
+    shapes = {frozenset().union(*(shape(part) for part in other.parts)) for other in same}
+    return frozenset().union(*(shape(part) for part in forest.parts)) in shapes

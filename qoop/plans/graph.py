@@ -1,0 +1,144 @@
+"""The join graph of a block: relations, equality classes, conditions across relations."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from qoop.plans.predicate import Column, Predicate
+
+RelationSet = int
+"""Relations of one graph as bits: bit i is the graph's relation i."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A base table or another block's result, under an alias; `filters` read this relation alone and always apply.
+
+    `columns`: the columns of it that the block reads at all.
+    """
+
+    alias: str
+    source: str
+    is_block: bool
+    columns: tuple[str, ...]
+    filters: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class JoinGraph:
+    """The inner-join core of a SELECT.
+
+    `classes`: columns that are equal to each other, transitively closed; each joins the relations that it touches.
+    `predicates`: any other condition that reads several relations. `kept`: columns that are read after the core.
+
+    Any two trees over the same relations give the same rows and columns, because filters are always pushed to the
+    leaves, one equality of each class is applied, each predicate applies at the first join that holds its relations,
+    and which columns leave a set of relations depends on the set alone.
+    """
+
+    relations: tuple[Relation, ...]
+    classes: tuple[frozenset[Column], ...]
+    predicates: tuple[Predicate, ...]
+    kept: frozenset[Column]
+
+    @cached_property
+    def everything(self) -> RelationSet:
+        """All relations."""
+        return (1 << len(self.relations)) - 1
+
+    @cached_property
+    def bit(self) -> dict[str, int]:
+        """The bit of each relation, by alias."""
+        return {relation.alias: 1 << i for i, relation in enumerate(self.relations)}
+
+    @cached_property
+    def class_sets(self) -> tuple[RelationSet, ...]:
+        """The relations that each class touches."""
+        return tuple(self.set_of(column.relation for column in members) for members in self.classes)
+
+    @cached_property
+    def predicate_sets(self) -> tuple[RelationSet, ...]:
+        """The relations that each predicate reads."""
+        return tuple(self.set_of(predicate.relations()) for predicate in self.predicates)
+
+    @cached_property
+    def neighbours(self) -> tuple[RelationSet, ...]:
+        """For each relation, those joined to it by an equality."""
+        found = [0] * len(self.relations)
+        joining = [
+            touched for predicate, touched in zip(self.predicates, self.predicate_sets, strict=True) if predicate.joins
+        ]
+        for touched in (*self.class_sets, *joining):
+            for i in members(touched):
+                found[i] |= touched & ~(1 << i)
+        return tuple(found)
+
+    def set_of(self, aliases: Iterable[str]) -> RelationSet:
+        """The set of these aliases."""
+        result = 0
+        for alias in aliases:
+            result |= self.bit[alias]
+        return result
+
+    def aliases(self, relations: RelationSet) -> tuple[str, ...]:
+        """The aliases in a set, in the order of the graph."""
+        return tuple(self.relations[i].alias for i in members(relations))
+
+    def reach(self, relations: RelationSet) -> RelationSet:
+        """The relations joined by an equality to any in the set, outside it."""
+        found = 0
+        for i in members(relations):
+            found |= self.neighbours[i]
+        return found & ~relations
+
+    def components(self) -> tuple[RelationSet, ...]:
+        """The parts that no equality connects, in the order of the graph."""
+        left, parts = self.everything, []
+        while left:
+            part = left & -left
+            while grown := self.reach(part):
+                part |= grown
+            parts.append(part)
+            left &= ~part
+        return tuple(parts)
+
+    def joining_classes(self, left: RelationSet, right: RelationSet) -> Iterator[frozenset[Column]]:
+        """The classes that have a column on either side."""
+        for members_, touched in zip(self.classes, self.class_sets, strict=True):
+            if touched & left and touched & right:
+                yield members_
+
+    def joining_predicates(self, left: RelationSet, right: RelationSet) -> Iterator[Predicate]:
+        """The predicates that can be applied when both sides are there, and on neither side alone."""
+        both = left | right
+        for predicate, touched in zip(self.predicates, self.predicate_sets, strict=True):
+            if touched & ~both == 0 and touched & ~left and touched & ~right:
+                yield predicate
+
+    def representative(self, members_: frozenset[Column], relations: RelationSet) -> Column:
+        """The column that stands for a class within a set of relations."""
+        return min(column for column in members_ if self.bit[column.relation] & relations)
+
+    def outputs(self, relations: RelationSet) -> tuple[Column, ...]:
+        """The columns that leave a set of relations: what is read after it. Depends on the set alone."""
+        needed = {column for column in self.kept if self.bit[column.relation] & relations}
+        for members_, touched in zip(self.classes, self.class_sets, strict=True):
+            if touched & relations and touched & ~relations:
+                needed.add(self.representative(members_, relations))
+        for predicate, touched in zip(self.predicates, self.predicate_sets, strict=True):
+            if touched & ~relations:
+                needed |= {column for column in predicate.columns if self.bit[column.relation] & relations}
+        return tuple(sorted(needed))
+
+
+def members(relations: RelationSet) -> Iterator[int]:
+    """The indices in a set, ascending."""
+    while relations:
+        low = relations & -relations
+        yield low.bit_length() - 1
+        relations ^= low
+
+
+def size(relations: RelationSet) -> int:
+    """How many relations a set has."""
+    return relations.bit_count()

@@ -1,0 +1,107 @@
+"""Predicates in a form of our own: what the estimator can read, beside the text that runs."""
+
+from dataclasses import dataclass
+
+Literal = int | float | str | bool
+"""Dates and timestamps are ISO strings."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Column:
+    """A column of a relation of one block. In texts its name is `output`, which no other column of the block has."""
+
+    relation: str
+    name: str
+
+    @property
+    def output(self) -> str:
+        """The name of this column in everything that is derived from its relation."""
+        return f"{self.relation}__{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """column op literal; op is one of = <> < <= > >=."""
+
+    column: Column
+    op: str
+    value: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class CompareColumns:
+    """column op column + offset."""
+
+    left: Column
+    op: str
+    right: Column
+    offset: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """column IN (literals)."""
+
+    column: Column
+    values: tuple[Literal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """column LIKE pattern."""
+
+    column: Column
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """column IS NULL."""
+
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """All of these hold."""
+
+    parts: tuple["Form", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """At least one of these holds."""
+
+    parts: tuple["Form", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """This does not hold."""
+
+    part: "Form"
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Something that only the engine understands."""
+
+
+Form = Compare | CompareColumns | Among | Like | IsNull | Every | Some | Negated | Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A condition: its text over output names, the columns of the block that it reads, and its form.
+
+    `joins`: it equates something of one relation with something of another, so that it can join them by hashing.
+    """
+
+    sql: str
+    columns: frozenset[Column]
+    form: Form
+    joins: bool = False
+
+    def relations(self) -> frozenset[str]:
+        """The aliases of the relations that it reads."""
+        return frozenset(column.relation for column in self.columns)

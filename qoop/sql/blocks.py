@@ -1,0 +1,236 @@
+"""A query as named blocks: every CTE, derived table and branch of a union becomes a block of its own.
+
+A block's text reads other blocks as if they were tables; a block that several others read is planned once.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.errors import OptimizeError, SchemaError
+from sqlglot.optimizer.qualify import qualify
+from sqlglot.optimizer.scope import traverse_scope
+
+from qoop.errors import CannotSplitError, UnknownNameError
+from qoop.sql.catalogue import Catalogue, Types
+from qoop.sql.statement import DIALECT
+
+PREFIX = "qoop_"
+ROOT = PREFIX + "result"
+
+VOLATILE = (
+    exp.Rand,
+    exp.Randn,
+    exp.CurrentTimestamp,
+    exp.CurrentDate,
+    exp.CurrentTime,
+    exp.TableSample,
+    exp.Uuid,
+)
+VOLATILE_NAMES = {
+    "rand", "random", "randn", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id", "now",
+    "input_file_name", "current_timestamp", "current_date", "localtimestamp", "unix_timestamp", "randstr", "uniform",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SplitQuery:
+    """The blocks by name, each after those it reads; the last one is the query's result.
+
+    `types`: column types of the base tables, by their names as the user wrote them.
+    """
+
+    blocks: dict[str, exp.Query]
+    types: dict[str, Types]
+
+    def uses(self, block: str) -> Counter[str]:
+        """How often a block reads each other block."""
+        read = (source_of(table) for table in self.blocks[block].find_all(exp.Table))
+        return Counter(name for name in read if name in self.blocks)
+
+
+def source_of(table: exp.Table) -> str:
+    """The name of what a table node reads, without its alias: a block's, or a table's as the user wrote it."""
+    if not table.db and table.name.startswith(PREFIX):
+        return table.name
+    parts = exp.Table(this=table.this.copy(), db=table.args.get("db"), catalog=table.args.get("catalog"))
+    return str(parts.sql(DIALECT))
+
+
+def split(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
+    """Split a query into blocks.
+
+    Raises:
+        UnknownNameError: a table or column does not exist.
+        CannotSplitError: the query has something that is right only when it runs in one piece.
+    """
+    _refuse_what_must_stay_whole(query)
+    query = query.copy()
+    tables, types = _name_tables(query, catalogue)
+    query = _qualified(query, types)
+    blocks: dict[str, exp.Query] = {}
+    names = _Names()
+    _lift_ctes(query, blocks, names)
+    _lift_derived(query, blocks, names)
+    for block in list(blocks.values()):
+        _lift_derived(block, blocks, names)
+    for block in [*blocks.values(), query]:
+        _lift_branches(block, blocks, names)
+    blocks[ROOT] = query
+    for block in blocks.values():
+        _restore_tables(block, tables)
+    return SplitQuery(_in_order(blocks), {tables[name]: columns for name, columns in types.items()})
+
+
+class _Names:
+    """Gives each block a name that nothing else in the query has."""
+
+    def __init__(self) -> None:
+        self._taken = {ROOT}
+
+    def unused(self, wish: str) -> str:
+        name, number = PREFIX + wish, 1
+        while name in self._taken:
+            number += 1
+            name = f"{PREFIX}{wish}_{number}"
+        self._taken.add(name)
+        return name
+
+
+def _refuse_what_must_stay_whole(query: exp.Query) -> None:
+    for node in query.walk():
+        if isinstance(node, VOLATILE) or (isinstance(node, exp.Anonymous) and node.name.lower() in VOLATILE_NAMES):
+            raise CannotSplitError(f"{node.sql(DIALECT)} must be evaluated once for the whole query")
+        if isinstance(node, exp.With) and node.args.get("recursive"):
+            raise CannotSplitError("it is recursive")
+        if isinstance(node, exp.Hint):
+            raise CannotSplitError("its hints name relations of the text as written")
+        if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
+            raise CannotSplitError(f"it reads a table function, {node.this.sql(DIALECT)[:40]}")
+
+
+def _name_tables(query: exp.Query, catalogue: Catalogue) -> tuple[dict[str, str], dict[str, Types]]:
+    """Give every base table a name of one part, and look up its columns."""
+    ctes = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    tables: dict[str, str] = {}
+    types: dict[str, Types] = {}
+    for node in list(query.find_all(exp.Table)):
+        if not node.db and node.name.lower() in ctes:
+            continue
+        if node.name.lower().startswith(PREFIX):
+            raise CannotSplitError(f"table {node.name} has a name that the planner keeps for itself ({PREFIX}...)")
+        written = source_of(node)
+        name = node.name.lower() if not node.db else f"{node.db}__{node.name}".lower()
+        if name not in types:
+            columns = catalogue.columns(written)
+            if columns is None:
+                raise UnknownNameError(f"table {written!r}: there is no such table; check --tables or the catalogue")
+            tables[name], types[name] = written, columns
+        elif tables[name].lower() != written.lower():
+            raise CannotSplitError(f"{tables[name]} and {written} cannot be told apart")
+        alias = node.alias or node.name
+        node.replace(exp.alias_(exp.to_table(name), alias, table=True, copy=False))
+    return tables, types
+
+
+def _qualified(query: exp.Query, types: dict[str, Types]) -> exp.Query:
+    try:
+        result = qualify(query, schema=dict(types), dialect=DIALECT)
+    except (OptimizeError, SchemaError) as error:
+        said = " ".join(str(error).split())
+        if "could not be resolved" in said or "Unknown column" in said:
+            raise UnknownNameError(f"query: {said}") from None
+        raise CannotSplitError(f"its names could not be resolved: {said}") from None
+    if not isinstance(result, exp.Query):
+        raise CannotSplitError("it is not a query")
+    return result
+
+
+def _lift_ctes(query: exp.Query, blocks: dict[str, exp.Query], names: _Names) -> None:
+    """Take every WITH out, innermost first, so that inner definitions hide outer ones of the same name."""
+    for clause in reversed(list(query.find_all(exp.With))):
+        holder = clause.parent
+        if holder is None:
+            continue
+        for cte in clause.expressions:
+            body = cte.this
+            if not isinstance(body, exp.Query) or reads_around(body):
+                raise CannotSplitError(f"CTE {cte.alias} reads columns of the query around it")
+            name = names.unused(cte.alias)
+            for table in list(holder.find_all(exp.Table)):
+                if table.name == cte.alias and not table.db:
+                    _point(table, name)
+            blocks[name] = body
+        clause.pop()
+
+
+def _lift_derived(query: exp.Query, blocks: dict[str, exp.Query], names: _Names) -> None:
+    """Take out every subquery that stands where a table could, innermost first."""
+    for node in reversed(list(query.find_all(exp.Subquery))):
+        body = node.this
+        in_from = isinstance(node.parent, exp.From | exp.Join)
+        if not in_from or not isinstance(body, exp.Query) or node.args.get("joins") or reads_around(body):
+            continue
+        name = names.unused(node.alias or "derived")
+        node.replace(exp.alias_(exp.to_table(name), node.alias or name, table=True, copy=False))
+        blocks[name] = body
+
+
+def _lift_branches(query: exp.Query, blocks: dict[str, exp.Query], names: _Names) -> None:
+    """Take out each branch of a union (or the like) that joins something."""
+    if not isinstance(query, exp.SetOperation):
+        return
+    for branch in _branches(query):
+        if isinstance(branch, exp.Select) and branch.args.get("joins"):
+            name = names.unused("branch")
+            branch.replace(exp.select("*").from_(exp.to_table(name)))
+            blocks[name] = branch
+
+
+def _branches(query: exp.Expr) -> Iterator[exp.Expr]:
+    if isinstance(query, exp.SetOperation):
+        yield from _branches(query.left)
+        yield from _branches(query.right)
+    elif isinstance(query, exp.Subquery) and query.this is not None:
+        yield from _branches(query.this)
+    else:
+        yield query
+
+
+def reads_around(body: exp.Query) -> bool:
+    """Whether a subquery reads columns of the query around it."""
+    scopes = traverse_scope(body)
+    return bool(scopes) and bool(scopes[-1].external_columns)
+
+
+def _point(table: exp.Table, name: str) -> None:
+    """Make a table node read a block instead, under the alias that it had."""
+    alias = table.alias or table.name
+    table.set("this", exp.to_identifier(name, quoted=True))
+    table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+
+
+def _restore_tables(block: exp.Query, tables: dict[str, str]) -> None:
+    """Every base table under the name that the user wrote."""
+    for table in block.find_all(exp.Table):
+        if table.name in tables:
+            written = exp.to_table(tables[table.name], dialect=DIALECT)
+            for part in ("this", "db", "catalog"):
+                table.set(part, written.args.get(part))
+
+
+def _in_order(blocks: dict[str, exp.Query]) -> dict[str, exp.Query]:
+    """The blocks, each after those it reads."""
+    ordered: dict[str, exp.Query] = {}
+
+    def add(name: str) -> None:
+        if name in ordered:
+            return
+        for table in blocks[name].find_all(exp.Table):
+            if source_of(table) in blocks:
+                add(source_of(table))
+        ordered[name] = blocks[name]
+
+    add(ROOT)
+    return ordered

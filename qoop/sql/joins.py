@@ -1,0 +1,298 @@
+"""The join graph of a SELECT, and what is left of the SELECT around it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from qoop.errors import CannotSplitError
+from qoop.plans.graph import JoinGraph, Relation
+from qoop.plans.predicate import Among, Column, Compare, Every, Form, Predicate
+from qoop.sql.blocks import source_of
+from qoop.sql.catalogue import Types, family
+from qoop.sql.columns import as_column, columns_around, columns_of, sources, with_output_names
+from qoop.sql.conjuncts import all_of, alternatives, any_of, conjuncts
+from qoop.sql.forms import form_of
+from qoop.sql.statement import DIALECT
+
+CORE = "qoop_core"
+"""Stands in the rest of a SELECT where its join core was."""
+
+UNPLANNED_CLAUSES = ("laterals", "pivots", "match", "sample", "connect", "prewhere", "into", "settings", "kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The inner-join core of a SELECT as a graph, and the SELECT around it, reading the core under output names."""
+
+    graph: JoinGraph
+    rest: exp.Select
+
+
+def core_of(select: exp.Select, types: Callable[[str], Types | None], blocks: Iterable[str]) -> Core:
+    """Take the inner-join core out of a SELECT whose names are qualified.
+
+    Outer, semi and anti joins stay around the core, in their order: a relation joined to one of them afterwards stays
+    with it, and conditions that read them apply after them.
+
+    Raises:
+        CannotSplitError: there is no core of two relations, or what stands around it does not commute with it.
+    """
+    sides = _sides(select)
+    aliases = frozenset(sides.core)
+    if len(aliases) < 2:
+        raise CannotSplitError("it joins fewer than two relations")
+    conditions, stay = _sort_conditions(select, sides, aliases)
+    conditions = _follow_equalities(conditions, sides, aliases, types)
+    rest = _rest(select, sides, stay, aliases)
+    graph = _graph(sides, conditions, rest, aliases, types, frozenset(blocks))
+    for column in list(columns_around(rest, aliases)):
+        column.replace(exp.column(exp.to_identifier(as_column(column).output, quoted=True)))
+    return Core(graph, rest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Core relations (alias to table), the conditions that join them, and the joins that stay, in order."""
+
+    core: dict[str, exp.Table]
+    conditions: list[exp.Expr]
+    tail: list[exp.Join]
+
+
+def _sides(select: exp.Select) -> _Sides:
+    for name in UNPLANNED_CLAUSES:
+        if select.args.get(name):
+            raise CannotSplitError(f"it has a clause that is not planned yet ({name})")
+    clause = select.args.get("from_")
+    if clause is None:
+        raise CannotSplitError("it reads no table")
+    core = {clause.this.alias_or_name: _table(clause.this)}
+    conditions: list[exp.Expr] = []
+    tail: list[exp.Join] = []
+    outside: set[str] = set()
+    for join in select.args.get("joins") or []:
+        alias = join.this.alias_or_name
+        parts = _join_conditions(join)
+        is_inner = not join.side and join.kind in ("", "INNER", "CROSS")
+        if is_inner and not any(_reads(part, outside) for part in parts):
+            core[alias] = _table(join.this)
+            conditions += parts
+        elif is_inner or join.side == "LEFT" or join.kind in ("SEMI", "ANTI"):
+            tail.append(join)
+            outside.add(alias)
+        else:
+            raise CannotSplitError(f"{' '.join(filter(None, (join.side, join.kind)))} JOIN does not commute")
+    return _Sides(core, conditions, tail)
+
+
+def _table(node: exp.Expr) -> exp.Table:
+    if not isinstance(node, exp.Table) or any(node.args.get(arg) for arg in ("joins", "pivots", "sample", "version")):
+        raise CannotSplitError("it reads something that is not a plain table")
+    return node
+
+
+def _join_conditions(join: exp.Join) -> list[exp.Expr]:
+    if join.args.get("using") or join.method:
+        raise CannotSplitError("it has a NATURAL or USING join")
+    return conjuncts(join.args.get("on"))
+
+
+def _reads(node: exp.Expr, aliases: Iterable[str]) -> bool:
+    return any(True for _ in columns_of(node, frozenset(aliases)))
+
+
+def _sort_conditions(
+    select: exp.Select, sides: _Sides, aliases: frozenset[str]
+) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    """The conditions that apply within the core, and those of WHERE that stay around it."""
+    outside = sources(select) - aliases
+    inside, stay = list(sides.conditions), []
+    where = select.args.get("where")
+    for part in conjuncts(where.this if where else None):
+        read = {column.table for column in columns_of(part, aliases)}
+        # A subquery is pushed to a leaf only where it does not read several relations of the block.
+        splits = len(read) == 1 or (read and not _has_subquery(part))
+        if splits and not _reads(part, outside) and not _has_unknown_function(part):
+            inside.append(part)
+        else:
+            stay.append(part)
+    return [*inside, *_implied(inside, aliases)], stay
+
+
+def _has_subquery(node: exp.Expr) -> bool:
+    return node.find(exp.Query) is not None
+
+
+def _has_unknown_function(node: exp.Expr) -> bool:
+    """A function that may be the user's own: not moved, it may not give the same value twice."""
+    return node.find(exp.Anonymous, exp.AnonymousAggFunc) is not None
+
+
+def _implied(conditions: list[exp.Expr], aliases: frozenset[str]) -> list[exp.Expr]:
+    """(a.x = 1 AND b.y = 2) OR (a.x = 3 AND b.y = 4) also says a.x = 1 OR a.x = 3, and the same of b."""
+    found: list[exp.Expr] = []
+    for condition in conditions:
+        arms = alternatives(condition)
+        if len({column.table for column in columns_of(condition, aliases)}) < 2 or _has_subquery(condition):
+            continue
+        for alias in sorted(aliases):
+            own = [[part for part in arm if _only(part, alias, aliases)] for arm in arms]
+            if own and all(own):
+                found.append(any_of([part.copy() for arm in own if (part := all_of([p.copy() for p in arm]))]))
+    return found
+
+
+def _only(part: exp.Expr, alias: str, aliases: frozenset[str]) -> bool:
+    return {column.table for column in columns_of(part, aliases)} == {alias}
+
+
+def _follow_equalities(
+    conditions: list[exp.Expr], sides: _Sides, aliases: frozenset[str], types: Callable[[str], Types | None]
+) -> list[exp.Expr]:
+    """What holds of one column of an equality class holds of the others: a filter on one is copied to all."""
+    classes = _classes(conditions, sides, types)
+    copies: list[exp.Expr] = []
+    for condition in conditions:
+        found = {as_column(column) for column in columns_of(condition, aliases)}
+        form = form_of(condition)
+        if len(found) != 1 or not _is_plain(form):
+            continue
+        column = found.pop()
+        for other in next((members - {column} for members in classes if column in members), frozenset()):
+            copies.append(_renamed(condition, column, other))
+    known = {condition.sql(DIALECT) for condition in conditions}
+    return [*conditions, *(copy for copy in copies if copy.sql(DIALECT) not in known)]
+
+
+def _is_plain(form: Form) -> bool:
+    return isinstance(form, Compare | Among) or (
+        isinstance(form, Every) and all(_is_plain(part) for part in form.parts)
+    )
+
+
+def _renamed(condition: exp.Expr, old: Column, new: Column) -> exp.Expr:
+    copy = condition.copy()
+    for node in list(copy.find_all(exp.Column)):
+        if as_column(node) == old:
+            node.replace(
+                exp.column(exp.to_identifier(new.name, quoted=True), exp.to_identifier(new.relation, quoted=True))
+            )
+    return copy
+
+
+def _classes(
+    conditions: list[exp.Expr], sides: _Sides, types: Callable[[str], Types | None]
+) -> list[frozenset[Column]]:
+    """Columns equal to each other, closed over equalities between types that compare transitively."""
+    found: list[set[Column]] = []
+    for condition in conditions:
+        pair = _equality(condition, sides, types)
+        if pair:
+            touching = [members for members in found if members & pair]
+            found = [members for members in found if not members & pair]
+            found.append(pair.union(*touching))
+    return [frozenset(members) for members in found]
+
+
+def _equality(condition: exp.Expr, sides: _Sides, types: Callable[[str], Types | None]) -> set[Column] | None:
+    if not isinstance(condition, exp.EQ):
+        return None
+    pair = (condition.left, condition.right)
+    columns = [as_column(side) for side in pair if isinstance(side, exp.Column)]
+    if len(columns) != 2 or columns[0].relation == columns[1].relation:
+        return None
+    families = {_family(column, sides, types) for column in columns}
+    return set(columns) if len(families) == 1 and None not in families else None
+
+
+def _family(column: Column, sides: _Sides, types: Callable[[str], Types | None]) -> str | None:
+    table = sides.core.get(column.relation)
+    known = types(source_of(table)) if table is not None else None
+    return family(known.get(column.name)) if known else None
+
+
+def _rest(select: exp.Select, sides: _Sides, stay: list[exp.Expr], aliases: frozenset[str]) -> exp.Select:
+    rest = select.copy()
+    rest.set("from_", exp.From(this=exp.to_table(CORE)))
+    rest.set("joins", [join.copy() for join in sides.tail])
+    condition = all_of([part.copy() for part in stay])
+    rest.set("where", exp.Where(this=condition) if condition is not None else None)
+    return rest
+
+
+def _graph(
+    sides: _Sides,
+    conditions: list[exp.Expr],
+    rest: exp.Select,
+    aliases: frozenset[str],
+    types: Callable[[str], Types | None],
+    blocks: frozenset[str],
+) -> JoinGraph:
+    classes = _classes(conditions, sides, types)
+    filters: dict[str, list[Predicate]] = {alias: [] for alias in sides.core}
+    across: list[Predicate] = []
+    for condition in conditions:
+        predicate = _predicate(condition, aliases)
+        read = predicate.relations()
+        if len(read) == 1:
+            filters[next(iter(read))].append(predicate)
+        elif _equality(condition, sides, types) is None:
+            across.append(predicate)
+    for members in classes:
+        for condition in _within_relations(members):
+            predicate = _predicate(condition, aliases)
+            filters[next(iter(predicate.relations()))].append(predicate)
+    kept = frozenset(as_column(column) for column in columns_around(rest, aliases))
+    read_at_all = kept.union(*(predicate.columns for predicate in across), *classes)
+    relations = tuple(
+        Relation(
+            alias=alias,
+            source=source_of(table),
+            is_block=source_of(table) in blocks,
+            columns=_columns_read(alias, read_at_all, filters[alias]),
+            filters=_distinct(filters[alias]),
+        )
+        for alias, table in sides.core.items()
+    )
+    return JoinGraph(relations, tuple(sorted(classes, key=sorted)), _distinct(across), kept)
+
+
+def _within_relations(members: frozenset[Column]) -> Iterable[exp.Expr]:
+    """Two columns of one relation in one class must be equal there: only one of them takes part in joins."""
+    for column in sorted(members):
+        first = min(other for other in members if other.relation == column.relation)
+        if first != column:
+            yield exp.EQ(this=_node(first), expression=_node(column))
+
+
+def _node(column: Column) -> exp.Column:
+    return exp.column(exp.to_identifier(column.name, quoted=True), exp.to_identifier(column.relation, quoted=True))
+
+
+def _columns_read(alias: str, after: frozenset[Column], filters: list[Predicate]) -> tuple[str, ...]:
+    read = after.union(*(predicate.columns for predicate in filters))
+    return tuple(sorted(column.name for column in read if column.relation == alias))
+
+
+def _distinct(predicates: list[Predicate]) -> tuple[Predicate, ...]:
+    return tuple({predicate.sql: predicate for predicate in predicates}.values())
+
+
+def _predicate(condition: exp.Expr, aliases: frozenset[str]) -> Predicate:
+    columns = frozenset(as_column(column) for column in columns_of(condition, aliases))
+    return Predicate(
+        sql=with_output_names(condition, aliases).sql(DIALECT),
+        columns=columns,
+        form=form_of(condition),
+        joins=_joins(condition, aliases),
+    )
+
+
+def _joins(condition: exp.Expr, aliases: frozenset[str]) -> bool:
+    """Whether a condition equates something of one relation with something of another, so that a hash join works."""
+    if not isinstance(condition, exp.EQ) or _has_subquery(condition):
+        return False
+    left = {column.table for column in columns_of(condition.left, aliases)}
+    right = {column.table for column in columns_of(condition.right, aliases)}
+    return len(left) == 1 and len(right) == 1 and left != right

@@ -1,0 +1,64 @@
+"""From a join tree back to text that the engine runs."""
+
+from collections.abc import Mapping
+
+from qoop.plans.graph import JoinGraph, Relation, RelationSet, members
+from qoop.plans.predicate import Column
+from qoop.plans.tree import Join, Leaf, Tree
+from qoop.sql.joins import CORE, Core
+from qoop.sql.statement import DIALECT
+
+
+def stage_text(graph: JoinGraph, tree: Tree, views: Mapping[RelationSet, str]) -> str:
+    """A query for the join of a tree: exactly the columns that are read after it.
+
+    `views`: results that exist already, by their relations; they stand for the largest parts of the tree that they can.
+    """
+    columns = ", ".join(_quoted(column.output) for column in graph.outputs(tree.relations)) or "1 AS `any`"
+    return f"SELECT {columns} FROM {_source(graph, tree, views, top=True)}"
+
+
+def block_text(core: Core, tree: Tree, views: Mapping[RelationSet, str]) -> str:
+    """A query for a whole block: what stands around its core, over the core joined as the tree says."""
+    text = str(core.rest.sql(DIALECT))
+    return text.replace(f"FROM {CORE}", f"FROM {_source(core.graph, tree, views, top=True)}", 1)
+
+
+def _source(graph: JoinGraph, tree: Tree, views: Mapping[RelationSet, str], top: bool = False) -> str:
+    if tree.relations in views:
+        return _quoted(views[tree.relations])
+    if isinstance(tree, Leaf):
+        return leaf_text(graph, graph.relations[next(members(tree.relations))])
+    left, right = (_source(graph, side, views) for side in (tree.left, tree.right))
+    conditions = _conditions(graph, tree)
+    text = f"{left} JOIN {right} ON {conditions}" if conditions else f"{left} CROSS JOIN {right}"
+    return text if top else f"({text})"
+
+
+def _conditions(graph: JoinGraph, join: Join) -> str:
+    left, right = join.left.relations, join.right.relations
+    pairs = [
+        (graph.representative(columns, left), graph.representative(columns, right))
+        for columns in graph.joining_classes(left, right)
+    ]
+    equal = [f"{_quoted(one.output)} = {_quoted(other.output)}" for one, other in pairs]
+    return " AND ".join([*equal, *(f"({predicate.sql})" for predicate in graph.joining_predicates(left, right))])
+
+
+def leaf_text(graph: JoinGraph, relation: Relation) -> str:
+    """A relation with its filters, its columns under their output names."""
+    bit = graph.bit[relation.alias]
+    renamed = ", ".join(
+        f"{_quoted(name)} AS {_quoted(Column(relation.alias, name).output)}" for name in relation.columns
+    )
+    source = _quoted(relation.source) if relation.is_block else relation.source
+    text = f"SELECT {renamed or '1 AS `any`'} FROM {source}"
+    if relation.filters:
+        columns = ", ".join(_quoted(column.output) for column in graph.outputs(bit)) or "1 AS `any`"
+        conditions = " AND ".join(f"({predicate.sql})" for predicate in relation.filters)
+        text = f"SELECT {columns} FROM ({text}) WHERE {conditions}"
+    return f"({text})"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
