@@ -27,12 +27,14 @@ class Cardinalities:
 
     `measured`: true row counts of sets. Estimates of sets that were measured are those; the logarithm of each error
     is spread over the filters and joins that may have caused it, by their doubt, so every related set is corrected
-    (correcting one count alone makes plans look good that avoid it).
+    (correcting one count alone makes plans look good that avoid it). `pessimism`: how many standard deviations above
+    what is expected doubtful filters and joins are taken to be; below 0, under it.
     """
 
     graph: JoinGraph
     tables: Mapping[str, TableStatistics]
     measured: dict[RelationSet, float] = field(default_factory=dict)
+    pessimism: float = 0.0
 
     def __post_init__(self) -> None:
         self._base = [self.tables[relation.source] for relation in self.graph.relations]
@@ -42,17 +44,13 @@ class Cardinalities:
         ]
         self._leaf = [max(table.rows * part.fraction, 1.0) for table, part in zip(self._base, kept, strict=True)]
         self._distinct = {column: self._left_distinct(column) for columns in self.graph.classes for column in columns}
-        self._pairs = self._find_pairs()
+        self._pairs: dict[RelationSet, float] = self._find_pairs()
         self._sources = [Source(1 << i, part.doubt) for i, part in enumerate(kept) if part.doubt > 0]
         self._sources += self._join_sources()
         self._prior: dict[RelationSet, float] = {}
         self._rows: dict[RelationSet, float] = {}
         self._factors = [0.0] * len(self._sources)
         self._learn()
-
-    def with_measured(self, measured: Mapping[RelationSet, float]) -> "Cardinalities":
-        """The estimates after these sets were counted."""
-        return Cardinalities(self.graph, self.tables, {**self.measured, **measured})
 
     def rows(self, relations: RelationSet) -> float:
         """Rows of the join of a set of relations."""
@@ -71,7 +69,8 @@ class Cardinalities:
         """Rows of a set as estimated before anything was measured."""
         known = self._prior.get(relations)
         if known is None:
-            known = self._prior[relations] = exp(self._log_prior(relations))
+            known = exp(self._log_prior(relations))
+            self._prior[relations] = known
         return known
 
     def width(self, relations: RelationSet) -> float:
@@ -109,7 +108,7 @@ class Cardinalities:
 
     def _composite_keys(self, relations: RelationSet) -> float:
         """Two relations joined by several columns: together these have no more values than the larger has rows."""
-        return sum(excess for pair, excess in self._pairs.items() if pair & ~relations == 0)
+        return sum((excess for pair, excess in self._pairs.items() if pair & ~relations == 0), 0.0)
 
     def _find_pairs(self) -> dict[RelationSet, float]:
         """For each pair joined by several classes, how much their independent selectivities are too small (log)."""
@@ -140,7 +139,8 @@ class Cardinalities:
             return max(distinct, 1.0)
         # Of d values with rows/d rows each, those of which none is kept are gone (Yao's formula, in the limit).
         per_value = max(table.rows / distinct, 1.0)
-        return max(distinct * (1.0 - (1.0 - left / table.rows) ** per_value), 1.0)
+        missed: float = (1.0 - left / table.rows) ** per_value
+        return max(distinct * (1.0 - missed), 1.0)
 
     def _join_sources(self) -> list[Source]:
         """Joins that may be wrong: sure where one side is an unfiltered key, doubtful where values repeat on both."""
@@ -172,7 +172,9 @@ class Cardinalities:
             )
             for relations, rows in self.measured.items()
         ]
-        self._factors = corrections([source.doubt for source in self._sources], measurements)
+        learned = corrections([source.doubt for source in self._sources], measurements)
+        shifts = (self.pessimism * source.doubt for source in self._sources)
+        self._factors = [factor + shift for factor, shift in zip(learned, shifts, strict=True)]
         self._rows.update({relations: max(rows, 1.0) for relations, rows in self.measured.items()})
 
 

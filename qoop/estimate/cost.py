@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from qoop.estimate.cardinality import Cardinalities
 from qoop.plans.graph import RelationSet
-from qoop.plans.tree import Join, Leaf, Tree
+from qoop.plans.tree import Leaf, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,7 @@ class CostModel:
     """Seconds per row or byte, fitted to Spark 4 on TPC-DS (tests/bench/fit_costs.py); only ratios matter to a choice.
 
     `scan_row`, `scan_value`: reading a row, and each column of it. `probe_row`, `build_row`, `result_row`: a hash join.
+    `group_row`: aggregating a row.
     `shuffle_row`, `shuffle_byte`: writing, fetching and sorting a side that is not broadcast. `keep_byte`: writing a
     stage's output for others to read. `broadcast_bytes`: the largest side that is copied to everybody.
     `stage_seconds`: the driver's time for one stage, whatever it does; `exchange_seconds`: for one shuffle inside it.
@@ -24,6 +25,7 @@ class CostModel:
     probe_row: float = 6.0e-8
     build_row: float = 2.0e-7
     result_row: float = 4.0e-8
+    group_row: float = 1.5e-7
     shuffle_row: float = 3.0e-7
     shuffle_byte: float = 4.0e-9
     keep_byte: float = 4.0e-9
@@ -55,32 +57,42 @@ def join_seconds(rows: Cardinalities, model: CostModel) -> Callable[[RelationSet
     return cost
 
 
-def tree_work(
-    tree: Tree, rows: Cardinalities, model: CostModel, ready: Callable[[RelationSet], bool], keep: bool
-) -> Work:
-    """The work of one stage: the join of a tree whose parts in `ready` exist already; `keep`: its output is kept."""
-    core, exchanges, read = 0.0, 0, 0.0
-    stack: list[Tree] = [tree]
-    while stack:
-        part = stack.pop()
-        if part is not tree and ready(part.relations):
-            size = rows.rows(part.relations) * rows.width(part.relations)
-            core += rows.rows(part.relations) * model.scan_row + size * model.keep_byte / 2
-            read += size
-        elif isinstance(part, Leaf):
-            seconds, size = _scan(rows, model, part.relations)
-            core += seconds
-            read += size
-        elif isinstance(part, Join):
-            seconds, shuffles = _join(rows, model, part.left.relations, part.right.relations)
-            core += seconds
-            exchanges += shuffles
-            stack += (part.left, part.right)
-    out = rows.rows(tree.relations) * rows.width(tree.relations)
-    if keep:
-        core += out * model.keep_byte
-    tasks = max(read, out) / model.task_bytes
-    return Work(core, model.stage_seconds + exchanges * model.exchange_seconds, max(tasks, 1.0))
+@dataclass
+class Effort:
+    """What a stage does, summed up part by part: core seconds, shuffles, bytes read, bytes of the largest result."""
+
+    core_seconds: float = 0.0
+    exchanges: int = 0
+    read_bytes: float = 0.0
+    result_bytes: float = 0.0
+
+    def add_tree(self, tree: Tree, rows: Cardinalities, model: CostModel, is_ready: Callable[[Tree], bool]) -> None:
+        """Add the join of a tree whose ready parts are only read."""
+        pending: list[Tree] = [tree]
+        while pending:
+            part = pending.pop()
+            if is_ready(part):
+                size = rows.rows(part.relations) * rows.width(part.relations)
+                self.add_read(rows.rows(part.relations) * model.scan_row + size * model.keep_byte / 2, size)
+            elif isinstance(part, Leaf):
+                self.add_read(*_scan(rows, model, part.relations))
+            else:
+                seconds, shuffles = _join(rows, model, part.left.relations, part.right.relations)
+                self.core_seconds += seconds
+                self.exchanges += shuffles
+                pending += (part.left, part.right)
+        self.result_bytes = max(self.result_bytes, rows.rows(tree.relations) * rows.width(tree.relations))
+
+    def add_read(self, core_seconds: float, size: float) -> None:
+        """Add reading so many bytes."""
+        self.core_seconds += core_seconds
+        self.read_bytes += size
+
+    def work(self, model: CostModel) -> Work:
+        """The sum as a stage's work."""
+        tasks = max(self.read_bytes, self.result_bytes) / model.task_bytes
+        fixed = model.stage_seconds + self.exchanges * model.exchange_seconds
+        return Work(self.core_seconds, fixed, max(tasks, 1.0))
 
 
 def _scan(rows: Cardinalities, model: CostModel, relation: RelationSet) -> tuple[float, float]:

@@ -29,7 +29,7 @@ class _Forest:
 
 
 def best_trees(graph: JoinGraph, cost: JoinCost, beam: int = 32, alternatives: int = 3) -> list[Ranked]:
-    """Trees of a graph by a beam search from the leaves up: in each step, every forest joins each pair that is connected.
+    """Trees of a graph by a beam search from the leaves up: in each step, every forest joins each connected pair.
 
     No cross joins, but between parts of the graph that nothing connects: those are joined last. Both sides of a join
     are the same to the search; the smaller side comes right. Deterministic.

@@ -95,12 +95,14 @@ class Predicate:
     """A condition: its text over output names, the columns of the block that it reads, and its form.
 
     `joins`: it equates something of one relation with something of another, so that it can join them by hashing.
+    `blocks`: the blocks that subqueries in it read.
     """
 
     sql: str
     columns: frozenset[Column]
     form: Form
     joins: bool = False
+    blocks: frozenset[str] = frozenset()
 
     def relations(self) -> frozenset[str]:
         """The aliases of the relations that it reads."""

@@ -80,7 +80,7 @@ def split(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
     blocks[ROOT] = query
     for block in blocks.values():
         _restore_tables(block, tables)
-    return SplitQuery(_in_order(blocks), {tables[name]: columns for name, columns in types.items()})
+    return SplitQuery(in_order(blocks), {tables[name]: columns for name, columns in types.items()})
 
 
 class _Names:
@@ -220,7 +220,7 @@ def _restore_tables(block: exp.Query, tables: dict[str, str]) -> None:
                 table.set(part, written.args.get(part))
 
 
-def _in_order(blocks: dict[str, exp.Query]) -> dict[str, exp.Query]:
+def in_order(blocks: dict[str, exp.Query]) -> dict[str, exp.Query]:
     """The blocks, each after those it reads."""
     ordered: dict[str, exp.Query] = {}
 

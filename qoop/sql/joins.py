@@ -36,12 +36,10 @@ def core_of(select: exp.Select, types: Callable[[str], Types | None], blocks: It
     with it, and conditions that read them apply after them.
 
     Raises:
-        CannotSplitError: there is no core of two relations, or what stands around it does not commute with it.
+        CannotSplitError: what stands around the core does not commute with it, or is not planned yet.
     """
     sides = _sides(select)
     aliases = frozenset(sides.core)
-    if len(aliases) < 2:
-        raise CannotSplitError("it joins fewer than two relations")
     conditions, stay = _sort_conditions(select, sides, aliases)
     conditions = _follow_equalities(conditions, sides, aliases, types)
     rest = _rest(select, sides, stay, aliases)
@@ -110,6 +108,8 @@ def _sort_conditions(
     inside, stay = list(sides.conditions), []
     where = select.args.get("where")
     for part in conjuncts(where.this if where else None):
+        if isinstance(part, exp.Boolean) and not part.this:
+            raise CannotSplitError("a filter rules out all its rows")
         read = {column.table for column in columns_of(part, aliases)}
         # A subquery is pushed to a leaf only where it does not read several relations of the block.
         splits = len(read) == 1 or (read and not _has_subquery(part))
@@ -286,6 +286,7 @@ def _predicate(condition: exp.Expr, aliases: frozenset[str]) -> Predicate:
         columns=columns,
         form=form_of(condition),
         joins=_joins(condition, aliases),
+        blocks=frozenset(source_of(table) for table in condition.find_all(exp.Table)),
     )
 
 

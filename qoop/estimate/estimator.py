@@ -1,0 +1,132 @@
+"""Estimates for whole plans: each stage's work, and when a plan finishes under a share."""
+
+from collections.abc import Collection, Mapping
+
+from qoop.estimate.blocks import result_statistics
+from qoop.estimate.cardinality import Cardinalities
+from qoop.estimate.cost import CostModel, Effort, Work, join_seconds
+from qoop.estimate.packing import Task
+from qoop.estimate.statistics import UNKNOWN, TableStatistics
+from qoop.plans.enumerate import JoinCost
+from qoop.plans.plan import WHOLE, Plan, Query, StageId
+from qoop.plans.tree import Leaf, Tree, joined
+
+
+class Estimator:
+    """Knows the rows of everything in a query, as far as statistics and measured stages tell.
+
+    Args:
+        tables: what is known of the base tables, by name.
+        measured: true row counts of stages that were run.
+        speed: core seconds that the machine really takes for one estimated.
+        pessimism: how many standard deviations above what is expected doubtful filters and joins are taken to be.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        tables: Mapping[str, TableStatistics],
+        model: CostModel,
+        measured: Mapping[StageId, float] | None = None,
+        speed: float = 1.0,
+        pessimism: float = 0.0,
+    ) -> None:
+        self.query, self.model, self.speed, self._pessimism = query, model, speed, pessimism
+        self._tables = dict(tables)
+        self._given = tables
+        self._measured = dict(measured or {})
+        self.rows: dict[str, Cardinalities] = {}
+        self._works: dict[object, Work] = {}
+        for block in query.blocks.values():
+            self._add_block(block.name)
+
+    def after(self, measured: Mapping[StageId, float], speed: float) -> "Estimator":
+        """The estimates once these stages have been counted."""
+        return Estimator(self.query, self._given, self.model, {**self._measured, **measured}, speed)
+
+    def doubting(self, pessimism: float) -> "Estimator":
+        """The estimates if doubtful filters and joins let through more than expected (or less, below 0)."""
+        return Estimator(self.query, self._given, self.model, self._measured, self.speed, pessimism)
+
+    def join_cost(self, block: str) -> JoinCost:
+        """The cost of one join of a block."""
+        return join_seconds(self.rows[block], self.model)
+
+    def stage_rows(self, stage: StageId) -> float:
+        """How many rows a stage's output has."""
+        if stage.relations == WHOLE:
+            return self._tables[stage.block].rows
+        return self.rows[stage.block].rows(stage.relations)
+
+    def work(self, plan: Plan, stage: StageId, ready: Collection[StageId] = frozenset()) -> Work:
+        """The work of one stage of a plan, with the blocks that it computes inside itself."""
+        inputs, sources = plan.frontier(stage, ready)
+        key = (stage, plan.stage_tree(stage), tuple(inputs), tuple(sources))
+        known = self._works.get(key)
+        if known is None:
+            effort = Effort()
+            self._add_stage(effort, plan, stage, ready)
+            keep = self.stage_rows(stage) * self._width(stage) if stage != plan.goal else 0.0
+            effort.core_seconds += keep * self.model.keep_byte
+            known = effort.work(self.model)
+            known = Work(known.core_seconds * self.speed, known.fixed_seconds, known.tasks)
+            self._works[key] = known
+        return known
+
+    def tasks(self, plan: Plan, ready: Collection[StageId] = frozenset()) -> list[Task[StageId]]:
+        """The stages that a plan still needs, for packing."""
+        return [Task(stage, after, self.work(plan, stage, ready)) for stage, after in plan.stages(ready).items()]
+
+    def _add_block(self, name: str) -> None:
+        block = self.query.blocks[name]
+        rows = None
+        if block.graph is not None:
+            measured = {stage.relations: count for stage, count in self._measured.items() if stage.block == name}
+            measured.pop(WHOLE, None)
+            known = {relation.source: self._tables.get(relation.source, UNKNOWN) for relation in block.graph.relations}
+            rows = self.rows[name] = Cardinalities(block.graph, known, measured, self._pessimism)
+        self._tables[name] = result_statistics(block, rows, self._tables)
+        counted = self._measured.get(StageId(name, WHOLE))
+        if counted is not None:
+            estimated = self._tables[name]
+            self._tables[name] = TableStatistics(max(counted, 1.0), estimated.bytes, estimated.columns)
+
+    def _add_stage(self, effort: Effort, plan: Plan, stage: StageId, ready: Collection[StageId]) -> None:
+        block, rows = self.query.blocks[stage.block], self.rows.get(stage.block)
+        tree = plan.stage_tree(stage)
+        if rows is not None:
+            part = tree or _left_deep(len(rows.graph.relations))
+
+            def is_ready(node: Tree) -> bool:
+                return node is not part and tree is not None and plan.is_input(block.name, node.relations, ready)
+
+            effort.add_tree(part, rows, self.model, is_ready)
+        if stage.relations == WHOLE:
+            self._add_around(effort, stage.block)
+        _, sources = plan.frontier(stage, ready)
+        for name in sources:
+            inner = self.query.blocks.get(name)
+            if inner is not None and not inner.shared:
+                self._add_stage(effort, plan, StageId(name, WHOLE), ready)
+
+    def _add_around(self, effort: Effort, name: str) -> None:
+        """What a block does around its core: read other tables, group."""
+        block, model = self.query.blocks[name], self.model
+        for source in block.around:
+            table = self._tables.get(source, UNKNOWN)
+            effort.add_read(table.rows * (model.scan_row + 3 * model.scan_value + model.probe_row), table.rows * 24.0)
+        if block.keys is not None and block.graph is not None:
+            effort.core_seconds += self.rows[name].rows(block.graph.everything) * model.group_row
+            effort.exchanges += 1
+
+    def _width(self, stage: StageId) -> float:
+        if stage.relations == WHOLE:
+            return 8.0 * len(self.query.blocks[stage.block].outputs)
+        return self.rows[stage.block].width(stage.relations)
+
+
+def _left_deep(relations: int) -> Tree:
+    tree: Tree = Leaf(1)
+    for i in range(1, relations):
+        tree = joined(tree, Leaf(1 << i))
+    return tree

@@ -1,0 +1,304 @@
+"""A query's life: one event in, commands out. Pure: live, simulated and replayed by the same function.
+
+Phases (002, section 2.5): while `running`, ready stages are started; a switch that stops stages goes through
+`switching`, in which nothing new is started until they have stopped.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from qoop.plans.plan import StageId
+from qoop.replan.commands import (
+    CancelStages,
+    Command,
+    ConfirmVacated,
+    Fail,
+    Finish,
+    Note,
+    RunAsWritten,
+    SetExecutors,
+    SetTimer,
+    StartStage,
+)
+from qoop.replan.decision import (
+    Candidate,
+    Decision,
+    Progress,
+    Underway,
+    Winner,
+    best_of,
+    evaluate,
+    other_tree,
+)
+from qoop.replan.events import (
+    ArbiterAway,
+    CheckpointLost,
+    Event,
+    ExecutorsChanged,
+    Planned,
+    ShareChanged,
+    StageCancelled,
+    StageFailed,
+    StageFinished,
+    TimerFired,
+)
+from qoop.replan.state import Running, Share, State
+
+MOST_ATTEMPTS = 4
+"""How often a stage is tried that fails for reasons outside the query (as Spark does with a task)."""
+
+SIDE_BY_SIDE = 4
+"""How many stages run at once at most, and never more than there are slots."""
+
+LOOK_AGAIN = 5.0
+"""Seconds after which running stages are compared with their estimates."""
+
+
+def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, ...]]:
+    """Take in one event, decide, and say what is to be done. `at`: seconds since the epoch."""
+    # 1. Learn what the event says.
+    state, commands, cause = _learn(state, at, event)
+    if state.phase in ("done", "failed", "as written"):
+        return state, tuple(commands)
+    # 2. Choose a plan, or compare the present one with the others.
+    if cause is not None and state.share is not None and state.phase != "planning":
+        state, decided = _decide(state, at, cause, forced=isinstance(event, StageFinished) and state.rules.force)
+        commands += decided
+    # 3. Start what can run, unless a switch is waiting for stages to stop.
+    if state.phase == "running":
+        state, started = _start(state, at)
+        commands += started
+    # 4. Follow the share with executors, and say so when it is kept to.
+    state, followed = _confirm(state)
+    commands += followed
+    # 5. Look again while something runs.
+    if state.running:
+        commands.append(SetTimer(at + LOOK_AGAIN))
+    return state, tuple(commands)
+
+
+def _learn(state: State, at: float, event: Event) -> tuple[State, list[Command], str | None]:
+    """The state after an event, what follows at once, and why to decide anew (None: there is no reason)."""
+    match event:
+        case Planned(_, join_trees):
+            return replace(state, phase="running", join_trees=join_trees), [], "planned"
+        case ShareChanged():
+            return _learn_share(state, event)
+        case StageFinished():
+            return _learn_finished(state, event)
+        case StageCancelled(stage):
+            return _without(state, [stage]), [], None
+        case StageFailed():
+            return _learn_failed(state, event)
+        case CheckpointLost(stage, reason):
+            return _learn_lost(state, stage, reason)
+        case ExecutorsChanged(executors):
+            return replace(state, executors=executors), [], None
+        case ArbiterAway():
+            return state, [], None
+        case TimerFired():
+            return state, [], "a look at running stages" if state.phase == "running" else None
+
+
+def _learn_share(state: State, event: ShareChanged) -> tuple[State, list[Command], str | None]:
+    share = Share(event.slots, event.executors, event.seq, event.effective_at)
+    before = state.share
+    state = replace(state, share=share)
+    commands: list[Command] = []
+    if share.executors is not None and (before is None or share.executors != before.executors):
+        commands.append(SetExecutors(share.executors, event.effective_at))
+    changed = before is None or share.slots != before.slots
+    return state, commands, event.reason if changed else None
+
+
+def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Command], str | None]:
+    running = state.running.get(event.stage)
+    state = _without(state, [event.stage])
+    state = replace(state, tally=replace(state.tally, stages=state.tally.stages + 1))
+    goal = state.current is not None and event.stage == state.plans[state.current].goal
+    if state.phase == "as written" or goal:
+        return replace(state, phase="done"), [Finish()], None
+    ready = {**state.ready, event.stage: event.rows}
+    speed = state.estimator.speed
+    if running is not None and event.core_seconds is not None and running.work.core_seconds > 0.05:
+        seen = speed * event.core_seconds / running.work.core_seconds
+        # Half of what was seen: one stage's constants are not all stages'.
+        speed = (speed * min(max(seen, speed / 10), speed * 10)) ** 0.5
+    estimator = state.estimator.after({event.stage: event.rows}, speed)
+    return replace(state, ready=ready, estimator=estimator), [], f"stage {_named(event.stage, state)} finished"
+
+
+def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command], str | None]:
+    state = _without(state, [event.stage])
+    state = replace(state, tally=replace(state.tally, failed=state.tally.failed + 1))
+    attempts = {**state.attempts, event.stage: state.attempts.get(event.stage, 0) + 1}
+    state = replace(state, attempts=attempts)
+    if event.retry and attempts[event.stage] < MOST_ATTEMPTS:
+        return state, [], None
+    if state.phase == "as written":
+        return replace(state, phase="failed"), [Fail(event.error)], None
+    # Perhaps it is our plan that fails (a filter moved before a cast): the text as written decides.
+    reason = f"stage {_named(event.stage, state)} failed: {event.error}"
+    stop: list[Command] = [CancelStages(tuple(sorted(state.running)))] if state.running else []
+    return replace(state, phase="as written"), [*stop, RunAsWritten(reason)], None
+
+
+def _learn_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[Command], str | None]:
+    if stage not in state.ready:
+        return state, [], None
+    ready = {kept: rows for kept, rows in state.ready.items() if kept != stage}
+    readers = [runs for runs, running in state.running.items() if stage in running.inputs]
+    tally = replace(state.tally, lost=state.tally.lost + 1)
+    state = replace(state, ready=ready, tally=tally)
+    commands: list[Command] = [CancelStages(tuple(readers))] if readers else []
+    if readers:
+        state = replace(state, phase="switching", waiting_cancelled=state.waiting_cancelled | set(readers))
+    return state, commands, f"output of stage {_named(stage, state)} lost ({reason})"
+
+
+def _without(state: State, stages: Iterable[StageId]) -> State:
+    """The state once these stages no longer run; a switch that waited for the last of them is over."""
+    gone = set(stages)
+    running = {stage: since for stage, since in state.running.items() if stage not in gone}
+    waiting = state.waiting_cancelled - gone
+    phase = "running" if state.phase == "switching" and not waiting else state.phase
+    return replace(state, running=running, waiting_cancelled=waiting, phase=phase)
+
+
+def _decide(state: State, at: float, cause: str, forced: bool) -> tuple[State, list[Command]]:
+    assert state.share is not None
+    slots = state.share.slots
+    progress = _progress(state, at)
+    candidates = evaluate(state.plans, state.estimator, progress, slots, state.rules)
+    chosen = best_of(candidates, state.current, state.rules)
+    won_by: Winner = "first" if state.current is None else "kept"
+    if forced and state.current is not None:
+        other = other_tree(state.plans, candidates, state.current, progress.ready)
+        won_by, chosen = ("forced", other) if other != state.current else ("kept", chosen)
+    elif state.current is not None and chosen != state.current:
+        won_by = _what_won(state, progress, chosen)
+    decision = _describe(state, progress, candidates, chosen, cause, won_by)
+    if decision.switched:
+        return _switch(state, candidates[chosen], decision)
+    state = replace(state, current=chosen, decided_slots=state.decided_slots or slots)
+    return state, [Note(decision)]
+
+
+def _progress(state: State, at: float) -> Progress:
+    underway = {
+        stage: Underway(max(at - running.since, 0.0), running.work)
+        for stage, running in state.running.items()
+        if stage not in state.waiting_cancelled
+    }
+    return Progress(frozenset(state.ready), underway)
+
+
+def _what_won(state: State, progress: Progress, chosen: int) -> Winner:
+    """Whether the new plan would also win with the share of before, or with the estimates of before."""
+    assert state.share is not None and state.current is not None
+    before = state.decided_slots or state.share.slots
+    pair = [state.plans[state.current], state.plans[chosen]]
+
+    def wins(slots: float, measured: bool) -> bool:
+        estimator = state.estimator if measured else state.prior
+        return best_of(evaluate(pair, estimator, progress, slots, state.rules), 0, state.rules) == 1
+
+    by_share, by_rows = wins(state.share.slots, measured=False), wins(before, measured=True)
+    if by_share and by_rows:
+        return "either"
+    return "share" if by_share else "row counts" if by_rows else "share and row counts"
+
+
+def _describe(
+    state: State, progress: Progress, candidates: list[Candidate], chosen: int, cause: str, won_by: Winner
+) -> Decision:
+    assert state.share is not None
+    new, ready = state.plans[chosen], progress.ready
+    reused = new.reused(ready)
+    before = state.plans[state.current].reused(ready) if state.current is not None else frozenset()
+    switched = state.current is not None and chosen != state.current
+    taken = candidates[chosen]
+    return Decision(
+        cause=cause,
+        slots=state.share.slots,
+        before=state.current,
+        plan=chosen,
+        seconds=tuple(round(candidate.seconds, 3) for candidate in candidates),
+        cancel=taken.cancel if switched else (),
+        let_finish=taken.let_finish if switched else (),
+        reused=tuple(sorted(reused)),
+        left_behind=tuple(sorted(before - reused)) if switched else (),
+        won_by=won_by,
+        reason=_reason(state, candidates, chosen, won_by),
+    )
+
+
+def _reason(state: State, candidates: list[Candidate], chosen: int, won_by: Winner) -> str:
+    assert state.share is not None
+    slots, best = f"{state.share.slots:g} slots", candidates[chosen].seconds
+    if state.current is None:
+        return f"plan {chosen} finishes first on {slots}: {best:.1f} s"
+    now = candidates[state.current].seconds
+    if chosen != state.current:
+        return f"on {slots} plan {chosen} ends in {best:.1f} s, plan {state.current} in {now:.1f} s; won by: {won_by}"
+    rival = min(candidates, key=lambda candidate: candidate.seconds)
+    if rival.plan == state.current:
+        return f"on {slots} plan {state.current} stays the fastest: {now:.1f} s"
+    least = max(state.rules.least_gain, state.rules.hysteresis * now)
+    return (
+        f"on {slots} plan {state.current} ends in {now:.1f} s, plan {rival.plan} in {rival.seconds:.1f} s: "
+        f"less than {least:.1f} s saved, not worth a switch"
+    )
+
+
+def _switch(state: State, taken: Candidate, decision: Decision) -> tuple[State, list[Command]]:
+    tally = replace(
+        state.tally,
+        switches=state.tally.switches + 1,
+        reused=state.tally.reused + len(decision.reused),
+        cancelled=state.tally.cancelled + len(taken.cancel),
+        backtracked=state.tally.backtracked + len(decision.left_behind),
+    )
+    state = replace(state, current=taken.plan, decided_slots=decision.slots, tally=tally)
+    commands: list[Command] = [Note(decision)]
+    if taken.cancel:
+        commands.append(CancelStages(taken.cancel))
+        waiting = state.waiting_cancelled | set(taken.cancel)
+        state = replace(state, phase="switching", waiting_cancelled=waiting)
+    return state, commands
+
+
+def _start(state: State, at: float) -> tuple[State, list[Command]]:
+    """Start the stages that can run: those that tell most for least first, larger ones held back while others run."""
+    if state.current is None or state.share is None:
+        return state, []
+    plan, slots = state.plans[state.current], state.share.slots
+    stages = plan.stages(state.ready.keys())
+    ready = [stage for stage, after in stages.items() if not after and stage not in state.running]
+    works = {stage: state.estimator.work(plan, stage, state.ready.keys()) for stage in ready}
+    room = max(1, min(SIDE_BY_SIDE, int(slots))) - len(state.running)
+    commands: list[Command] = []
+    running = dict(state.running)
+    for stage in sorted(ready, key=lambda stage: (works[stage].seconds(slots), stage))[: max(room, 0)]:
+        inputs = tuple(sorted(plan.reads(stage, state.ready.keys())))
+        running[stage] = Running(at, inputs, works[stage])
+        commands.append(StartStage(stage, state.current, inputs, state.attempts.get(stage, 0)))
+    return replace(state, running=running), commands
+
+
+def _confirm(state: State) -> tuple[State, list[Command]]:
+    """Tell the arbiter once that no more executors are held than the share allows."""
+    share = state.share
+    if share is None or share.seq is None or share.executors is None or state.executors is None:
+        return state, []
+    if state.executors > share.executors or state.confirmed == share.seq:
+        return state, []
+    return replace(state, confirmed=share.seq), [ConfirmVacated(share.seq)]
+
+
+def _named(stage: StageId, state: State) -> str:
+    """A stage as people read it: the relations that it joins."""
+    block = state.estimator.query.blocks[stage.block]
+    if not stage.relations or block.graph is None:
+        return stage.block
+    return "+".join(block.graph.aliases(stage.relations))

@@ -1,0 +1,71 @@
+"""What the planner knows between two events. Immutable."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from qoop.estimate.cost import Work
+from qoop.estimate.estimator import Estimator
+from qoop.plans.plan import Plan, StageId
+from qoop.replan.decision import Rules
+
+Phase = Literal["planning", "running", "switching", "as written", "done", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A stage that runs: since when, reading what, and its work as estimated then."""
+
+    since: float
+    inputs: tuple[StageId, ...]
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What happened over the query's life."""
+
+    stages: int = 0
+    switches: int = 0
+    reused: int = 0
+    cancelled: int = 0
+    backtracked: int = 0
+    lost: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The present share, as `ShareChanged` told it."""
+
+    slots: float
+    executors: int | None
+    seq: int | None
+    effective_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A query on its way.
+
+    `plans` and `estimator` as known now; `prior`: the estimates before anything was measured. `ready`: the stages whose
+    output is kept, with their row counts. `decided_slots`: those for which the present plan was chosen.
+    `waiting_cancelled`: stages that were told to stop and have not yet. `confirmed`: the last share that the arbiter
+    was told is kept to.
+    """
+
+    plans: tuple[Plan, ...]
+    estimator: Estimator
+    prior: Estimator
+    rules: Rules
+    phase: Phase = "planning"
+    current: int | None = None
+    share: Share | None = None
+    decided_slots: float | None = None
+    executors: int | None = None
+    confirmed: int | None = None
+    ready: dict[StageId, float] = field(default_factory=dict)
+    running: dict[StageId, Running] = field(default_factory=dict)
+    waiting_cancelled: frozenset[StageId] = frozenset()
+    attempts: dict[StageId, int] = field(default_factory=dict)
+    join_trees: int = 0
+    tally: Tally = field(default_factory=Tally)

@@ -1,0 +1,118 @@
+"""A statement's query, split, specialised and described for the planner."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from qoop.errors import CannotSplitError
+from qoop.plans.plan import Block, Output, Query
+from qoop.plans.predicate import Column
+from qoop.sql.blocks import SplitQuery, source_of, split
+from qoop.sql.catalogue import Catalogue, Types
+from qoop.sql.columns import as_column, columns_of
+from qoop.sql.joins import CORE, Core, core_of
+from qoop.sql.specialise import specialise
+from qoop.sql.statement import DIALECT
+
+
+@dataclass(frozen=True)
+class QueryText:
+    """A query for the planner, and what it takes to write its parts as text again.
+
+    `cores`: the blocks that have a join core. `texts`: the others, as they are.
+    """
+
+    query: Query
+    cores: dict[str, Core]
+    texts: dict[str, str]
+    tables: frozenset[str]
+
+
+def describe(query: exp.Query, catalogue: Catalogue) -> QueryText:
+    """Split a query and describe its blocks.
+
+    Raises:
+        UnknownNameError: a table or column does not exist.
+        CannotSplitError: the query must run in one piece.
+    """
+    parts = specialise(split(query, catalogue))
+    cores: dict[str, Core] = {}
+    blocks: dict[str, Block] = {}
+    types = dict(parts.types)
+    for name, tree in parts.blocks.items():
+        core, reason = _core(tree, types, parts)
+        if core is not None:
+            cores[name] = core
+        blocks[name] = _block(name, tree, core, reason)
+        types[name] = _types_of(blocks[name], tree, types)
+    texts = {name: str(tree.sql(DIALECT)) for name, tree in parts.blocks.items() if name not in cores}
+    return QueryText(Query(_shared(parts, blocks)), cores, texts, frozenset(parts.types))
+
+
+def _core(tree: exp.Query, types: dict[str, Types], parts: SplitQuery) -> tuple[Core | None, str | None]:
+    if isinstance(tree, exp.SetOperation):
+        return None, f"it is a set operation ({tree.key.upper()})"
+    if not isinstance(tree, exp.Select):
+        return None, "it is no SELECT"
+    try:
+        core = core_of(tree, types.get, parts.blocks)
+    except CannotSplitError as reason:
+        return None, str(reason)
+    return core, "it joins fewer than two relations" if len(core.graph.relations) < 2 else None
+
+
+def _block(name: str, tree: exp.Query, core: Core | None, reason: str | None) -> Block:
+    read = core.rest if core else tree
+    around = frozenset(source_of(table) for table in read.find_all(exp.Table)) - {CORE}
+    aliases = frozenset(core.graph.bit) if core else frozenset()
+    outputs = tuple(_output(projection, aliases) for projection in tree.selects)
+    is_union = isinstance(tree, exp.Union)
+    return Block(name, core.graph if core else None, reason, around, outputs, _keys(tree, aliases), is_union)
+
+
+def _output(projection: exp.Expr, aliases: frozenset[str]) -> Output:
+    behind = projection.unalias()
+    passes = isinstance(behind, exp.Column) and behind.table in aliases
+    return Output(projection.alias_or_name, as_column(behind) if isinstance(behind, exp.Column) and passes else None)
+
+
+def _keys(tree: exp.Query, aliases: frozenset[str]) -> tuple[Column, ...] | None:
+    """The core columns that a block groups by; none of them where it makes a single row; None where it keeps rows."""
+    if not isinstance(tree, exp.Select):
+        return None
+    group = tree.args.get("group")
+    if group is not None:
+        return tuple(sorted({as_column(column) for column in columns_of(group, aliases)}))
+    if tree.args.get("distinct"):
+        return tuple(sorted({as_column(column) for part in tree.selects for column in columns_of(part, aliases)}))
+    return () if any(part.find(exp.AggFunc) and not part.find(exp.Window) for part in tree.selects) else None
+
+
+def _types_of(block: Block, tree: exp.Query, types: dict[str, Types]) -> Types:
+    """The types of a block's columns that it only passes on; the planner does without the others."""
+    if block.graph is None:
+        return {}
+    known: Types = {}
+    for output in block.outputs:
+        if output.column is not None:
+            relation = next(one for one in block.graph.relations if one.alias == output.column.relation)
+            type_name = types.get(relation.source, {}).get(output.column.name)
+            if type_name:
+                known[output.name] = type_name
+    return known
+
+
+def _shared(parts: SplitQuery, blocks: dict[str, Block]) -> dict[str, Block]:
+    """Mark the blocks that several parts read: kept once where that saves work, else computed by each reader."""
+    readers: Counter[str] = Counter({next(reversed(blocks)): 1})
+    marked: dict[str, Block] = {}
+    for name in reversed(blocks):
+        block, times = blocks[name], readers[name]
+        if times > 1:
+            does_much = block.is_union or block.keys is not None or block.is_planned
+            block = replace(block, shared=does_much, copied=not does_much)
+        marked[name] = block
+        for used, count in parts.uses(name).items():
+            readers[used] += count * (1 if block.shared else times)
+    return {name: marked[name] for name in blocks}

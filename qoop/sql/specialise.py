@@ -1,0 +1,177 @@
+"""Filters on a block's result, moved into the block; several readers get copies, each with its own filters.
+
+Without this a stage inside the block would compute rows that nobody wants: the engine cannot push a filter through
+something that is already materialised.
+"""
+
+from collections import defaultdict
+
+from sqlglot import exp
+from sqlglot.optimizer.simplify import simplify
+
+from qoop.sql.blocks import PREFIX, SplitQuery, in_order, source_of
+from qoop.sql.columns import columns_of, sources
+from qoop.sql.conjuncts import all_of, conjuncts
+from qoop.sql.statement import DIALECT
+
+MOST_COPIES = 12
+
+
+def specialise(split: SplitQuery) -> SplitQuery:
+    """The same query with filters moved into the blocks that they filter, from the result downwards."""
+    blocks = {name: block.copy() for name, block in split.blocks.items()}
+    pending = list(reversed(blocks))
+    copies = 0
+    while pending:
+        reader = blocks[pending.pop(0)]
+        for table, wanted in _filtered_reads(reader, blocks):
+            name = source_of(table)
+            readers = sum(_reads(block, name) for block in blocks.values())
+            filters = [part for part in wanted if _can_move(blocks[name], part, blocks)]
+            if not filters or (readers > 1 and copies >= MOST_COPIES):
+                continue
+            target = name
+            if readers > 1:
+                copies += 1
+                target = _unused(name, blocks)
+                blocks[target] = blocks[name].copy()
+                table.set("this", exp.to_identifier(target, quoted=True))
+                pending.insert(0, target)
+            for part in filters:
+                _move(blocks, target, part)
+    return SplitQuery(in_order(blocks), split.types)
+
+
+Moved = tuple[str, exp.Expr]
+"""A filter on one alias: the alias, the condition over `alias.column`."""
+
+
+def _filtered_reads(reader: exp.Query, blocks: dict[str, exp.Query]) -> list[tuple[exp.Table, list[Moved]]]:
+    """The blocks that a SELECT reads, with its conditions on each alone that compare with constants."""
+    if not isinstance(reader, exp.Select):
+        return []
+    around = [join for join in reader.args.get("joins") or [] if join.side or join.kind not in ("", "INNER", "CROSS")]
+    outer = {join.this.alias_or_name for join in around}
+    where = reader.args.get("where")
+    conditions = conjuncts(where.this if where else None)
+    for join in reader.args.get("joins") or []:
+        if join not in around:
+            conditions += conjuncts(join.args.get("on"))
+    by_alias: dict[str, list[Moved]] = defaultdict(list)
+    aliases = sources(reader)
+    for condition in conditions:
+        read = {column.table for column in columns_of(condition, aliases)}
+        plain = condition.find(exp.Query, exp.Anonymous) is None
+        if len(read) == 1 and plain and not read & outer:
+            alias = read.pop()
+            by_alias[alias].append((alias, condition))
+    if any(join.side in ("RIGHT", "FULL") for join in around):
+        return []
+    clause = reader.args.get("from_")
+    nodes = [clause.this] if clause is not None else []
+    nodes += [join.this for join in reader.args.get("joins") or [] if join not in around]
+    return [
+        (node, by_alias[node.alias_or_name])
+        for node in nodes
+        if isinstance(node, exp.Table) and source_of(node) in blocks and by_alias[node.alias_or_name]
+    ]
+
+
+def _can_move(block: exp.Query, moved: Moved, blocks: dict[str, exp.Query]) -> bool:
+    """Whether a filter on a block's result is the same applied before the block groups, orders or unites."""
+    if isinstance(block, exp.SetOperation):
+        return isinstance(block, exp.Union) and not _limits(block) and _branch_names(block, blocks) is not None
+    if not isinstance(block, exp.Select) or _limits(block) or block.find(exp.Window):
+        return False
+    clause = block.args.get("from_")
+    if clause is None or block.args.get("distinct"):
+        return False
+    below = _over(block, moved)
+    if below is None:
+        return False
+    columns = list(below.find_all(exp.Column))
+    if below.find(exp.AggFunc):
+        return False
+    group = block.args.get("group")
+    if group is None:
+        return block.find(exp.AggFunc) is None
+    if any(group.args.get(kind) for kind in ("grouping_sets", "rollup", "cube")):
+        return False
+    keys = {key.sql(DIALECT) for key in group.expressions}
+    return all(column.sql(DIALECT) in keys for column in columns)
+
+
+def _limits(block: exp.Query) -> bool:
+    return bool(block.args.get("limit") or block.args.get("offset"))
+
+
+def _over(block: exp.Select, moved: Moved) -> exp.Expr | None:
+    """The filter over what the block reads: each output replaced by the expression behind it."""
+    alias, condition = moved
+    behind = {projection.alias_or_name: projection.unalias() for projection in block.selects}
+    below = exp.Paren(this=condition.copy())
+    for column in list(columns_of(below, frozenset({alias}))):
+        expression = behind.get(column.name)
+        if expression is None or not isinstance(expression, exp.Column | exp.Literal | exp.Null | exp.Boolean):
+            return None
+        column.replace(expression.copy())
+    result: exp.Expr = below.this
+    return result
+
+
+def _branch_names(block: exp.Expr, blocks: dict[str, exp.Query]) -> list[str] | None:
+    """The blocks that the branches of a union are; None where a branch is something else."""
+    if isinstance(block, exp.SetOperation):
+        left, right = _branch_names(block.left, blocks), _branch_names(block.right, blocks)
+        return None if left is None or right is None else left + right
+    if isinstance(block, exp.Select) and len(block.selects) == 1 and isinstance(block.selects[0], exp.Star):
+        clause = block.args.get("from_")
+        name = source_of(clause.this) if clause is not None and isinstance(clause.this, exp.Table) else ""
+        return [name] if isinstance(blocks.get(name), exp.Select) and len(block.args.get("joins") or []) == 0 else None
+    return None
+
+
+def _move(blocks: dict[str, exp.Query], target: str, moved: Moved) -> None:
+    block = blocks[target]
+    if isinstance(block, exp.SetOperation):
+        _move_into_branches(blocks, block, moved)
+    elif isinstance(block, exp.Select):
+        below = _over(block, moved)
+        if below is not None:
+            where = block.args.get("where")
+            parts = [*([where.this] if where else []), simplify(below, dialect=DIALECT)]
+            block.set("where", exp.Where(this=all_of(parts)))
+
+
+def _move_into_branches(blocks: dict[str, exp.Query], union: exp.SetOperation, moved: Moved) -> None:
+    """Into every branch, by position: a union's columns have the names of its first branch."""
+    names = _branch_names(union, blocks) or []
+    first = blocks[names[0]]
+    position = {projection.alias_or_name: i for i, projection in enumerate(first.selects)}
+    for select in [node for node in union.find_all(exp.Select) if isinstance(node.selects[0], exp.Star)]:
+        name = source_of(select.args["from_"].this)
+        branch = blocks[name]
+        alias, condition = moved
+        renamed = condition.copy()
+        for column in list(columns_of(exp.Paren(this=renamed), frozenset({alias}))):
+            behind = branch.selects[position[column.name]].alias_or_name
+            column.set("this", exp.to_identifier(behind, quoted=True))
+        if sum(_reads(block, name) for block in blocks.values()) > 1:
+            copy = _unused(name, blocks)
+            blocks[copy] = branch.copy()
+            select.args["from_"].this.set("this", exp.to_identifier(copy, quoted=True))
+            name = copy
+        if _can_move(blocks[name], (alias, renamed), blocks):
+            _move(blocks, name, (alias, renamed))
+
+
+def _reads(block: exp.Query, name: str) -> int:
+    return sum(1 for table in block.find_all(exp.Table) if source_of(table) == name)
+
+
+def _unused(name: str, blocks: dict[str, exp.Query]) -> str:
+    base = name if name.startswith(PREFIX) else PREFIX + name
+    number = 2
+    while f"{base}_{number}" in blocks:
+        number += 1
+    return f"{base}_{number}"
