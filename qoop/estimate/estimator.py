@@ -9,7 +9,7 @@ from qoop.estimate.packing import Task
 from qoop.estimate.statistics import UNKNOWN, TableStatistics
 from qoop.plans.enumerate import JoinCost
 from qoop.plans.plan import WHOLE, Plan, Query, StageId
-from qoop.plans.tree import Leaf, Tree, joined
+from qoop.plans.tree import Tree, left_deep
 
 
 class Estimator:
@@ -95,7 +95,7 @@ class Estimator:
         block, rows = self.query.blocks[stage.block], self.rows.get(stage.block)
         tree = plan.stage_tree(stage)
         if rows is not None:
-            part = tree or _left_deep(len(rows.graph.relations))
+            part = tree or left_deep(len(rows.graph.relations))
 
             def is_ready(node: Tree) -> bool:
                 return node is not part and tree is not None and plan.is_input(block.name, node.relations, ready)
@@ -123,10 +123,3 @@ class Estimator:
         if stage.relations == WHOLE:
             return 8.0 * len(self.query.blocks[stage.block].outputs)
         return self.rows[stage.block].width(stage.relations)
-
-
-def _left_deep(relations: int) -> Tree:
-    tree: Tree = Leaf(1)
-    for i in range(1, relations):
-        tree = joined(tree, Leaf(1 << i))
-    return tree

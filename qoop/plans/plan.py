@@ -57,6 +57,13 @@ class Block:
         """Whether there is a choice of join trees, and stages may be cut."""
         return self.graph is not None and len(self.graph.relations) > 1 and not self.copied
 
+    def sources(self) -> frozenset[str]:
+        """The tables and blocks that it reads."""
+        if self.graph is None:
+            return self.around
+        filters = [predicate.blocks for relation in self.graph.relations for predicate in relation.filters]
+        return self.around.union({relation.source for relation in self.graph.relations}, *filters)
+
 
 @dataclass(frozen=True)
 class Query:
@@ -68,6 +75,14 @@ class Query:
     def root(self) -> str:
         """The block that is the query's result."""
         return next(reversed(list(self.blocks)))
+
+    def inside(self, block: str) -> frozenset[str]:
+        """A block and those that are computed inside it, because their results are not kept."""
+        found = {block}
+        for name in self.blocks[block].sources():
+            if name in self.blocks and not self.blocks[name].shared:
+                found |= self.inside(name)
+        return frozenset(found)
 
     @cached_property
     def planned(self) -> tuple[str, ...]:
@@ -141,6 +156,17 @@ class Plan:
                 found |= {whole} if block.shared else self.reads(whole, ready)
         return frozenset(found)
 
+    def same_way(self, other: "Plan", stage: StageId) -> bool:
+        """Whether a stage that is running under the other plan is what this plan would run.
+
+        The join of a set is, whatever tree computes it. A block's result is only where all parts in it are the same:
+        computing it another way is what a switch is for.
+        """
+        if stage.relations != WHOLE:
+            return True
+        inside = self.query.inside(stage.block)
+        return all(self.parts.get(block) == other.parts.get(block) for block in inside)
+
     def reused(self, ready: Collection[StageId]) -> frozenset[StageId]:
         """Which of the stages that have been run this plan reads."""
         return frozenset(read for stage in self.stages(ready) for read in self.reads(stage, ready) if read in ready)
@@ -161,6 +187,15 @@ class Plan:
             sources.append(relation.source)
             sources += sorted(frozenset().union(*(predicate.blocks for predicate in relation.filters)))
         return inputs, sources
+
+    def inlined(self, stage: StageId, ready: Collection[StageId] = frozenset()) -> frozenset[str]:
+        """The other blocks that a stage computes inside itself."""
+        found: set[str] = set()
+        for name in self.frontier(stage, ready)[1]:
+            block = self.query.blocks.get(name)
+            if block is not None and not block.shared:
+                found |= {name} | self.inlined(StageId(name, WHOLE), ready)
+        return frozenset(found)
 
     def is_input(self, block: str, relations: RelationSet, ready: Collection[StageId]) -> bool:
         """Whether a part of a block's tree is read from a stage's output, not computed in place."""

@@ -30,6 +30,14 @@ def joined(left: Tree, right: Tree) -> Join:
     return Join(left, right, left.relations | right.relations)
 
 
+def left_deep(relations: int) -> Tree:
+    """Relations 0, 1, 2, ... joined one after the other."""
+    tree: Tree = Leaf(1)
+    for i in range(1, relations):
+        tree = joined(tree, Leaf(1 << i))
+    return tree
+
+
 def nodes(tree: Tree) -> Iterator[Tree]:
     """The parts of a tree, each after the parts below it; the tree itself last."""
     if isinstance(tree, Join):

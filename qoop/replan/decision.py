@@ -1,7 +1,7 @@
 """Which plan finishes first now, and whether it is worth leaving the present one (002, section 2.3.4)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from qoop.estimate.cost import Work
@@ -26,8 +26,9 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Underway:
-    """A running stage: seconds since it started, and its work as it was estimated then."""
+    """A running stage: under which plan it was started, seconds since then, and its work as estimated then."""
 
+    plan: int
     elapsed: float
     work: Work
 
@@ -79,7 +80,7 @@ def evaluate(
     plans: Sequence[Plan], estimator: Estimator, progress: Progress, slots: float, rules: Rules
 ) -> list[Candidate]:
     """When each plan would finish, from what has been done, if the share stays as it is."""
-    return [_evaluate(number, plan, estimator, progress, slots, rules) for number, plan in enumerate(plans)]
+    return [_evaluate(number, plans, estimator, progress, slots, rules) for number in range(len(plans))]
 
 
 def best_of(candidates: Sequence[Candidate], current: int | None, rules: Rules) -> int:
@@ -103,31 +104,29 @@ def other_tree(plans: Sequence[Plan], candidates: Sequence[Candidate], current: 
 
 
 def _evaluate(
-    number: int, plan: Plan, estimator: Estimator, progress: Progress, slots: float, rules: Rules
+    number: int, plans: Sequence[Plan], estimator: Estimator, progress: Progress, slots: float, rules: Rules
 ) -> Candidate:
-    stages = plan.stages(progress.ready)
-    tasks = [
-        _left(Task(stage, after, estimator.work(plan, stage, progress.ready)), progress, slots)
-        for stage, after in stages.items()
-    ]
-    useless = tuple(sorted(stage for stage in progress.running if stage not in stages))
+    plan, running = plans[number], progress.running
+    usable = {stage for stage, underway in running.items() if plan.same_way(plans[underway.plan], stage)}
+    at_hand = progress.ready | usable
+    stages = {stage: plan.reads(stage, at_hand) - progress.ready for stage in plan.stages(at_hand)}
+    used = usable & frozenset().union({plan.goal}, *stages.values())
+    tasks = [Task(stage, after, estimator.work(plan, stage, at_hand)) for stage, after in stages.items()]
+    tasks += [_rest_of(stage, running[stage], slots) for stage in sorted(used)]
     alone = finish_times(tasks, slots)[plan.goal]
+    useless = tuple(sorted(running.keys() - used))
     if not useless:
         return Candidate(number, alone)
-    stopped = alone + rules.cancel_seconds
-    besides = [_left(Task(stage, frozenset(), progress.running[stage].work), progress, slots) for stage in useless]
-    together = finish_times([*tasks, *besides], slots)[plan.goal]
-    # A stage that costs nothing is left to finish: its output is one more point to come back to.
-    if together <= stopped:
+    together = finish_times([*tasks, *(_rest_of(stage, running[stage], slots) for stage in useless)], slots)[plan.goal]
+    # A stage that costs nothing is left to finish: its output is one more point to come back to. A block's result is
+    # not: it is being computed in the way that this plan leaves.
+    if together <= alone + rules.cancel_seconds and not any(stage in plan.stages(progress.ready) for stage in useless):
         return Candidate(number, together, let_finish=useless)
-    return Candidate(number, stopped, cancel=useless)
+    return Candidate(number, alone + rules.cancel_seconds, cancel=useless)
 
 
-def _left(task: Task[StageId], progress: Progress, slots: float) -> Task[StageId]:
+def _rest_of(stage: StageId, underway: Underway, slots: float) -> Task[StageId]:
     """What is left of a running stage; one that overran its estimate is taken to be two thirds done."""
-    underway = progress.running.get(task.key)
-    if underway is None:
-        return task
-    total = task.work.seconds(slots)
+    work, total = underway.work, underway.work.seconds(slots)
     rest = max(total - underway.elapsed, underway.elapsed / 2) / total if total else 0.0
-    return replace(task, work=Work(task.work.core_seconds * rest, task.work.fixed_seconds * rest, task.work.tasks))
+    return Task(stage, frozenset(), Work(work.core_seconds * rest, work.fixed_seconds * rest, work.tasks))

@@ -29,7 +29,7 @@ class ShareChanged:
 
 @dataclass(frozen=True, slots=True)
 class StageFinished:
-    """A stage's output is kept. `core_seconds`: the run time of its tasks, summed up; None where it was not measured."""
+    """A stage's output is kept. `core_seconds`: the run time of its tasks, summed up; None where not measured."""
 
     stage: StageId
     rows: float

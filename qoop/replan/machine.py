@@ -186,7 +186,7 @@ def _decide(state: State, at: float, cause: str, forced: bool) -> tuple[State, l
 
 def _progress(state: State, at: float) -> Progress:
     underway = {
-        stage: Underway(max(at - running.since, 0.0), running.work)
+        stage: Underway(running.plan, max(at - running.since, 0.0), running.work)
         for stage, running in state.running.items()
         if stage not in state.waiting_cancelled
     }
@@ -197,11 +197,13 @@ def _what_won(state: State, progress: Progress, chosen: int) -> Winner:
     """Whether the new plan would also win with the share of before, or with the estimates of before."""
     assert state.share is not None and state.current is not None
     before = state.decided_slots or state.share.slots
-    pair = [state.plans[state.current], state.plans[chosen]]
+    current = state.current
 
     def wins(slots: float, measured: bool) -> bool:
         estimator = state.estimator if measured else state.prior
-        return best_of(evaluate(pair, estimator, progress, slots, state.rules), 0, state.rules) == 1
+        candidates = evaluate(state.plans, estimator, progress, slots, state.rules)
+        pair = [replace(candidates[number], plan=place) for place, number in enumerate((current, chosen))]
+        return best_of(pair, 0, state.rules) == 1
 
     by_share, by_rows = wins(state.share.slots, measured=False), wins(before, measured=True)
     if by_share and by_rows:
@@ -273,15 +275,16 @@ def _start(state: State, at: float) -> tuple[State, list[Command]]:
     if state.current is None or state.share is None:
         return state, []
     plan, slots = state.plans[state.current], state.share.slots
-    stages = plan.stages(state.ready.keys())
-    ready = [stage for stage, after in stages.items() if not after and stage not in state.running]
+    at_hand = state.ready.keys() | state.running.keys()
+    stages = plan.stages(at_hand)
+    ready = [stage for stage in stages if plan.reads(stage, at_hand) <= state.ready.keys()]
     works = {stage: state.estimator.work(plan, stage, state.ready.keys()) for stage in ready}
     room = max(1, min(SIDE_BY_SIDE, int(slots))) - len(state.running)
     commands: list[Command] = []
     running = dict(state.running)
     for stage in sorted(ready, key=lambda stage: (works[stage].seconds(slots), stage))[: max(room, 0)]:
         inputs = tuple(sorted(plan.reads(stage, state.ready.keys())))
-        running[stage] = Running(at, inputs, works[stage])
+        running[stage] = Running(state.current, at, inputs, works[stage])
         commands.append(StartStage(stage, state.current, inputs, state.attempts.get(stage, 0)))
     return replace(state, running=running), commands
 

@@ -13,8 +13,9 @@ Phase = Literal["planning", "running", "switching", "as written", "done", "faile
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A stage that runs: since when, reading what, and its work as estimated then."""
+    """A stage that runs: of which plan, since when, reading what, and its work as estimated then."""
 
+    plan: int
     since: float
     inputs: tuple[StageId, ...]
     work: Work

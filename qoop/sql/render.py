@@ -1,12 +1,42 @@
-"""From a join tree back to text that the engine runs."""
+"""From plans back to text that the engine runs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from qoop.plans.graph import JoinGraph, Relation, RelationSet, members
+from qoop.plans.plan import WHOLE, Plan, StageId
 from qoop.plans.predicate import Column
-from qoop.plans.tree import Join, Leaf, Tree
+from qoop.plans.tree import Join, Leaf, Tree, left_deep
 from qoop.sql.joins import CORE, Core
+from qoop.sql.query import QueryText
 from qoop.sql.statement import DIALECT
+
+
+def view_of(stage: StageId) -> str:
+    """The name under which a stage's output is read."""
+    return stage.block if stage.relations == WHOLE else f"{stage.block}__{stage.relations:x}"
+
+
+def query_text(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[StageId]) -> str:
+    """The query of a stage, over tables and the outputs of `inputs`; blocks inside it are defined in front."""
+    inside = plan.inlined(stage, inputs)
+    body = _block_query(text, plan, stage, inputs)
+    definitions = ", ".join(
+        f"{_quoted(name)} AS ({_block_query(text, plan, StageId(name, WHOLE), inputs)})"
+        for name in text.query.blocks
+        if name in inside
+    )
+    return f"WITH {definitions} {body}" if definitions else body
+
+
+def _block_query(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[StageId]) -> str:
+    core = text.cores.get(stage.block)
+    if core is None:
+        return text.texts[stage.block]
+    views = {made.relations: view_of(made) for made in inputs if made.block == stage.block and made != stage}
+    tree = plan.stage_tree(stage) or left_deep(len(core.graph.relations))
+    if stage.relations == WHOLE:
+        return block_text(core, tree, views)
+    return stage_text(core.graph, tree, views)
 
 
 def stage_text(graph: JoinGraph, tree: Tree, views: Mapping[RelationSet, str]) -> str:

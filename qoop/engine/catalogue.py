@@ -1,0 +1,89 @@
+"""Tables as the user's Spark session knows them: their columns, and statistics of them."""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
+from qoop.sql.catalogue import Types
+from qoop.tables import cache
+
+SAMPLE_ROWS = 1000
+
+
+class SparkCatalogue:
+    """Looks tables up in a session. Each table is asked for once in the life of this object."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._frames: dict[str, DataFrame | None] = {}
+        self._statistics: dict[str, TableStatistics] = {}
+
+    def columns(self, table: str) -> Types | None:
+        """The columns of a table or view; None when there is none of this name."""
+        frame = self._frame(table)
+        if frame is None:
+            return None
+        return {field.name.lower(): field.dataType.simpleString() for field in frame.schema.fields}
+
+    def statistics(self, table: str) -> TableStatistics:
+        """The statistics of a table: from its Parquet files where it is plain files at hand, else from Spark."""
+        known = self._statistics.get(table)
+        if known is None:
+            frame = self._frame(table)
+            assert frame is not None
+            files = _plain_parquet(frame)
+            known = cache.statistics(files) if files else _by_spark(frame)
+            self._statistics[table] = known
+        return known
+
+    def _frame(self, table: str) -> DataFrame | None:
+        if table not in self._frames:
+            try:
+                self._frames[table] = self._spark.table(table)
+            except AnalysisException:
+                self._frames[table] = None
+        return self._frames[table]
+
+
+def _plain_parquet(frame: DataFrame) -> list[Path]:
+    """The Parquet files that a frame is all of; empty when it is something else, or not on this machine's disks."""
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    if plan.getClass().getSimpleName() != "LogicalRelation":
+        return []
+    urls = [urlsplit(url) for url in frame.inputFiles()]
+    if not urls or any(url.scheme not in ("file", "") for url in urls):
+        return []
+    files = [Path(unquote(url.path)) for url in urls]
+    return files if all(file.suffix == ".parquet" and file.exists() for file in files) else []
+
+
+def _by_spark(frame: DataFrame) -> TableStatistics:
+    """What the catalogue knows of a table's size, and a first batch of its rows."""
+    known = frame._jdf.queryExecution().optimizedPlan().stats()
+    size = float(known.sizeInBytes().toString())
+    rows = frame.limit(SAMPLE_ROWS).collect()
+    width = 8.0 * max(len(frame.columns), 1)
+    count = _row_count(known)
+    if count is None:
+        count = float(len(rows)) if len(rows) < SAMPLE_ROWS else max(size / width, float(SAMPLE_ROWS))
+    sample = {name.lower(): tuple(_plain(row[index]) for row in rows) for index, name in enumerate(frame.columns)}
+    columns = {name: ColumnStatistics(distinct_values(values, count, None)) for name, values in sample.items()}
+    return TableStatistics(count, min(size, count * width * 4), columns, sample)
+
+
+def _row_count(known: Any) -> float | None:
+    try:
+        return float(known.rowCount().get().toString())
+    except (Py4JError, ValueError):
+        return None
+
+
+def _plain(value: Any) -> Value:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return float(value) if hasattr(value, "as_tuple") else str(value)

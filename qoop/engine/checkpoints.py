@@ -1,0 +1,142 @@
+"""Where the output of finished stages is kept: on the executors, or as files that outlive them."""
+
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext, StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A kept output: its view, and its size."""
+
+    view: str
+    rows: float
+    bytes: float
+
+
+class Checkpoints(Protocol):
+    """A way to keep outputs. Used by several threads, one stage each."""
+
+    def keep(self, view: str, frame: DataFrame, attempt: int) -> Kept:
+        """Compute a frame, keep it, and make it readable as `view`."""
+        ...
+
+    def lost(self) -> dict[str, str]:
+        """The views of which so much is gone that they are to be computed again, and why."""
+        ...
+
+    def release(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+@dataclass
+class OnExecutors:
+    """Keeps outputs in the executors' memory, on their disks where that is short.
+
+    When executors die Spark computes what was on them anew as it is read, from the stage's own inputs: an answer is
+    never wrong, only later. Decommissioned executors hand their part on first.
+    """
+
+    session: SparkSession
+    _frames: dict[str, tuple[DataFrame, int]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    LOST_PART = 0.25
+    """The fraction of partitions whose loss is worth telling the planner."""
+
+    def keep(self, view: str, frame: DataFrame, attempt: int) -> Kept:
+        """Compute a frame and persist it; where it was kept before, only what is gone is computed again."""
+        with self._lock:
+            known = self._frames.get(view)
+        if known is not None:
+            frame = known[0]
+        frame.persist(StorageLevel.MEMORY_AND_DISK)
+        relation = frame._jdf.queryExecution().withCachedData()
+        batches = relation.cacheBuilder().cachedColumnBuffers()
+        # One job that builds every partition; counting rows would need a second one with a shuffle.
+        batches.count()
+        with self._lock:
+            self._frames[view] = (frame, batches.id())
+        frame.createOrReplaceTempView(view)
+        known_size = relation.stats()
+        return Kept(view, float(known_size.rowCount().get().toString()), float(known_size.sizeInBytes().toString()))
+
+    def lost(self) -> dict[str, str]:
+        """The views of which executors took a quarter or more with them."""
+        with self._lock:
+            frames = dict(self._frames)
+        stored = _stored_partitions(self.session.sparkContext)
+        found: dict[str, str] = {}
+        for view, (_, identity) in frames.items():
+            kept, total = stored.get(identity, (0, 1))
+            if total - kept >= max(self.LOST_PART * total, 1):
+                found[view] = f"{total - kept} of {total} partitions went with their executors"
+        return found
+
+    def release(self) -> None:
+        """Unpersist everything, without waiting."""
+        with self._lock:
+            frames, self._frames = dict(self._frames), {}
+        for frame, _ in frames.values():
+            frame.unpersist(blocking=False)
+
+
+@dataclass
+class AsFiles:
+    """Keeps outputs as Parquet files under a folder that every executor reaches; they outlive executors.
+
+    Each attempt writes into a folder of its own: what a stage that was given up still writes, nobody reads.
+    """
+
+    session: SparkSession
+    folder: str
+    _paths: dict[str, str] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def keep(self, view: str, frame: DataFrame, attempt: int) -> Kept:
+        """Compute a frame and write it."""
+        path = f"{self.folder}/{view}/attempt-{attempt}"
+        frame.write.mode("overwrite").parquet(path)
+        read = self.session.read.schema(frame.schema).parquet(path)
+        with self._lock:
+            self._paths[view] = path
+        read.createOrReplaceTempView(view)
+        size = float(read._jdf.queryExecution().optimizedPlan().stats().sizeInBytes().toString())
+        return Kept(view, float(read.count()), size)
+
+    def lost(self) -> dict[str, str]:
+        """The views whose files are gone."""
+        with self._lock:
+            paths = dict(self._paths)
+        return {view: f"{path} is gone" for view, path in paths.items() if not _exists(self.session, path)}
+
+    def release(self) -> None:
+        """Delete the query's folder."""
+        _file_system(self.session, self.folder).delete(_hadoop_path(self.session, self.folder), True)
+
+
+def _stored_partitions(context: SparkContext) -> dict[int, tuple[int, int]]:
+    """For each persisted RDD: how many of its partitions are stored, of how many."""
+    try:
+        stored = context._jsc.sc().getRDDStorageInfo()
+        return {info.id(): (info.numCachedPartitions(), info.numPartitions()) for info in stored}
+    except Py4JError:
+        return {}
+
+
+def _exists(session: SparkSession, path: str) -> bool:
+    return bool(_file_system(session, path).exists(_hadoop_path(session, path + "/_SUCCESS")))
+
+
+def _file_system(session: SparkSession, path: str) -> Any:
+    configuration = session._jsparkSession.sessionState().newHadoopConf()
+    return _hadoop_path(session, path).getFileSystem(configuration)
+
+
+def _hadoop_path(session: SparkSession, path: str) -> Any:
+    return session.sparkContext._jvm.org.apache.hadoop.fs.Path(path)

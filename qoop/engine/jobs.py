@@ -1,0 +1,48 @@
+"""Spark jobs under a tag: one for every stage, so that all that a stage started can be stopped and measured."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+
+@contextmanager
+def tagged(context: SparkContext, tag: str, description: str, pool: str) -> Iterator[None]:
+    """Everything that this thread starts meanwhile bears the tag and runs in a fair-scheduler pool of its own."""
+    context.addJobTag(tag)
+    context.setLocalProperty("spark.scheduler.pool", pool)
+    context.setLocalProperty("spark.job.description", description)
+    try:
+        yield
+    finally:
+        context.removeJobTag(tag)
+        context.setLocalProperty("spark.scheduler.pool", None)
+        context.setLocalProperty("spark.job.description", None)
+
+
+def core_seconds(context: SparkContext, tag: str) -> float | None:
+    """The run time of all tasks under a tag, summed up; None when Spark no longer knows."""
+    scala = context._jsc.sc()
+    store = scala.statusStore()
+    try:
+        jobs = list(scala.statusTracker().getJobIdsForTag(tag))
+        stages = {stage for job in jobs for stage in _listed(store.job(job).stageIds())}
+        return sum(_run_time(store, stage) for stage in stages) / 1000.0
+    except Py4JError:
+        return None
+
+
+def _run_time(store: Any, stage: int) -> float:
+    try:
+        return float(store.lastStageAttempt(stage).executorRunTime())
+    except Py4JError:
+        # A stage that was skipped, or is forgotten, took nothing that we know of.
+        return 0.0
+
+
+def _listed(sequence: Any) -> Iterator[int]:
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield int(iterator.next())

@@ -1,0 +1,69 @@
+"""From a statement to its candidate plans: the pure rooms in a row."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from qoop.errors import CannotSplitError
+from qoop.estimate.cost import CostModel
+from qoop.estimate.estimator import Estimator
+from qoop.estimate.statistics import TableStatistics
+from qoop.plans.candidates import Cutting, Rows, candidates
+from qoop.plans.enumerate import JoinCost
+from qoop.plans.plan import Plan
+from qoop.plans.tree import shape
+from qoop.sql.catalogue import Catalogue
+from qoop.sql.query import QueryText, describe
+from qoop.sql.statement import Statement
+
+DOUBTS = (0.0, 1.0, -1.0)
+"""Under which turns of the doubtful estimates the best plans are kept: as expected, more rows, fewer rows."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A query's candidate plans, best first as far as is known, and what it takes to run and to judge them."""
+
+    text: QueryText
+    plans: tuple[Plan, ...]
+    estimator: Estimator
+
+    @property
+    def join_trees(self) -> int:
+        """How many different join trees the candidates have, over all blocks."""
+        trees = {(block, shape(part.tree)) for plan in self.plans for block, part in plan.parts.items()}
+        return len(trees) - len(self.text.query.planned) + 1 if trees else 1
+
+    def one_stage_reason(self) -> str | None:
+        """Why the query is one stage whatever plan is taken; None where some plan has several."""
+        if any(len(plan.stages()) > 1 for plan in self.plans):
+            return None
+        planned = [self.text.query.blocks[block] for block in self.text.query.planned]
+        if planned:
+            return "no join has two inputs that are both large: nothing is worth a stage of its own"
+        reasons = {block.reason for block in self.text.query.blocks.values() if block.reason}
+        return "; ".join(sorted(reasons)) or "it joins nothing"
+
+
+def plan(
+    statement: Statement,
+    catalogue: Catalogue,
+    statistics: Callable[[str], TableStatistics],
+    cutting: Cutting,
+    model: CostModel,
+) -> Planned:
+    """The candidate plans of a statement's query.
+
+    Raises:
+        UnknownNameError: it names a table or a column that does not exist.
+        CannotSplitError: it must run in one piece.
+    """
+    if statement.query is None:
+        raise CannotSplitError("it holds no query")
+    text = describe(statement.query, catalogue)
+    estimator = Estimator(text.query, {table: statistics(table) for table in text.tables}, model)
+    views = [_view(estimator.doubting(doubt) if doubt else estimator) for doubt in DOUBTS]
+    return Planned(text, tuple(candidates(text.query, views, cutting)), estimator)
+
+
+def _view(estimator: Estimator) -> Callable[[str], tuple[JoinCost, Rows]]:
+    return lambda block: (estimator.join_cost(block), estimator.rows[block])

@@ -1,0 +1,1 @@
+"""Tables as files: their columns, and statistics of them, read without an engine."""

@@ -1,0 +1,79 @@
+"""A folder of tables: a Parquet file, or a folder of Parquet files, per table."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from qoop.errors import QoopError
+from qoop.estimate.statistics import TableStatistics
+from qoop.sql.catalogue import Types
+from qoop.tables import cache
+
+
+class TablesError(QoopError):
+    """The folder of tables cannot be used."""
+
+
+class FolderCatalogue:
+    """The tables in a folder, by the names of its files and folders.
+
+    Raises:
+        TablesError: there is no such folder, or nothing in it is a table.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise TablesError(
+                f"--tables {str(folder)!r}: no such folder; give one with a Parquet file or folder per table"
+            )
+        self.tables = {
+            name: files for path in sorted(folder.iterdir()) if (name := _name(path)) and (files := _files(path))
+        }
+        if not self.tables:
+            raise TablesError(f"--tables {str(folder)!r}: no Parquet file or folder of Parquet files in it")
+        self._folder = folder
+
+    def path(self, table: str) -> Path:
+        """The file or folder of a table."""
+        single = self._folder / f"{table}.parquet"
+        return single if single.exists() else self._folder / table
+
+    def columns(self, table: str) -> Types | None:
+        """The columns of a table, with the type names of Spark SQL."""
+        files = self.tables.get(table.strip("`").lower())
+        if files is None:
+            return None
+        return {field.name.lower(): type_name(field.type) for field in pq.read_schema(files[0])}
+
+    def statistics(self, table: str) -> TableStatistics:
+        """The statistics of a table."""
+        return cache.statistics(self.tables[table.strip("`").lower()])
+
+
+def type_name(kind: pa.DataType) -> str:
+    """The name of a type in Spark SQL."""
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    names = {
+        pa.types.is_boolean: "boolean",
+        pa.types.is_int64: "bigint",
+        pa.types.is_integer: "int",
+        pa.types.is_float64: "double",
+        pa.types.is_floating: "float",
+        pa.types.is_date: "date",
+        pa.types.is_timestamp: "timestamp",
+        pa.types.is_string: "string",
+        pa.types.is_large_string: "string",
+    }
+    return next((name for test, name in names.items() if test(kind)), str(kind))
+
+
+def _name(path: Path) -> str | None:
+    if path.name.startswith((".", "_")):
+        return None
+    return path.stem.lower() if path.suffix == ".parquet" else path.name.lower() if path.is_dir() else None
+
+
+def _files(path: Path) -> list[Path]:
+    return [path] if path.is_file() else sorted(path.glob("*.parquet"))
