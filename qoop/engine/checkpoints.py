@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JError
 from pyspark import SparkContext, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
@@ -43,7 +42,7 @@ class OnExecutors:
     """
 
     session: SparkSession
-    _frames: dict[str, tuple[DataFrame, int]] = field(default_factory=dict)
+    _frames: dict[str, tuple[DataFrame, int, int]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     LOST_PART = 0.25
@@ -61,7 +60,7 @@ class OnExecutors:
         # One job that builds every partition; counting rows would need a second one with a shuffle.
         batches.count()
         with self._lock:
-            self._frames[view] = (frame, batches.id())
+            self._frames[view] = (frame, batches.id(), batches.getNumPartitions())
         frame.createOrReplaceTempView(view)
         known_size = relation.stats()
         return Kept(view, float(known_size.rowCount().get().toString()), float(known_size.sizeInBytes().toString()))
@@ -72,17 +71,17 @@ class OnExecutors:
             frames = dict(self._frames)
         stored = _stored_partitions(self.session.sparkContext)
         found: dict[str, str] = {}
-        for view, (_, identity) in frames.items():
-            kept, total = stored.get(identity, (0, 1))
-            if total - kept >= max(self.LOST_PART * total, 1):
-                found[view] = f"{total - kept} of {total} partitions went with their executors"
+        for view, (_, identity, total) in frames.items():
+            gone = total - stored.get(identity, 0)
+            if gone > 0 and gone >= self.LOST_PART * total:
+                found[view] = f"{gone} of {total} partitions went with their executors"
         return found
 
     def release(self) -> None:
         """Unpersist everything, without waiting."""
         with self._lock:
             frames, self._frames = dict(self._frames), {}
-        for frame, _ in frames.values():
+        for frame, *_ in frames.values():
             frame.unpersist(blocking=False)
 
 
@@ -120,13 +119,9 @@ class AsFiles:
         _file_system(self.session, self.folder).delete(_hadoop_path(self.session, self.folder), True)
 
 
-def _stored_partitions(context: SparkContext) -> dict[int, tuple[int, int]]:
-    """For each persisted RDD: how many of its partitions are stored, of how many."""
-    try:
-        stored = context._jsc.sc().getRDDStorageInfo()
-        return {info.id(): (info.numCachedPartitions(), info.numPartitions()) for info in stored}
-    except Py4JError:
-        return {}
+def _stored_partitions(context: SparkContext) -> dict[int, int]:
+    """For each persisted RDD of which anything is stored: how many partitions are."""
+    return {info.id(): info.numCachedPartitions() for info in context._jsc.sc().getRDDStorageInfo()}
 
 
 def _exists(session: SparkSession, path: str) -> bool:

@@ -1,0 +1,220 @@
+"""Runs what the planner commands on Spark, and reports what came of it."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from qoop.engine.checkpoints import Checkpoints
+from qoop.engine.executors import Executors
+from qoop.engine.jobs import core_seconds, tagged
+from qoop.engine.session import columns_of
+from qoop.plans.plan import StageId
+from qoop.replan.events import (
+    CheckpointLost,
+    Event,
+    ExecutorsChanged,
+    StageCancelled,
+    StageFailed,
+    StageFinished,
+)
+
+WATCH_EVERY = 0.5
+"""Seconds between looks at executors and kept outputs."""
+
+
+class Goal(Protocol):
+    """What is done with the frame that is the query's result, as part of its last stage."""
+
+    def __call__(self, frame: DataFrame) -> int:
+        """Take the result; returns its rows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StageText:
+    """A stage as the engine needs it: its query, and the view under which others read its output (None: the goal)."""
+
+    stage: StageId
+    query: str
+    view: str | None
+    attempt: int
+
+
+class SparkEngine:
+    """Stages of one query as tagged Spark actions, each in a thread of its own.
+
+    Args:
+        session: the query's own session (`query_session`).
+        checkpoints: where outputs are kept.
+        goal: takes the result.
+        expected: the result's columns and types, as the query was written; a goal that gives others is refused.
+        tell: takes the events; called from several threads.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        name: str,
+        checkpoints: Checkpoints,
+        goal: Goal,
+        expected: list[tuple[str, str]],
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._session, self._name, self._checkpoints = session, name, checkpoints
+        self._goal, self._expected, self._tell = goal, expected, tell
+        self._context = session.sparkContext
+        self._executors = Executors(self._context)
+        self._lock = threading.Lock()
+        self._running: dict[StageId, str] = {}
+        self._cancelled: set[str] = set()
+        self._views: dict[str, StageId] = {}
+        self._number = 0
+        self._closed = threading.Event()
+        self._count: int | None = None
+        threading.Thread(target=self._watch, name=f"{name}-watch", daemon=True).start()
+
+    def start(self, stage: StageText) -> None:
+        """Run a stage in a thread of its own; its outcome is told."""
+        with self._lock:
+            self._number += 1
+            tag = f"{self._name}-{self._number}"
+            self._running[stage.stage] = tag
+        threading.Thread(target=self._run, args=(stage, tag), name=tag, daemon=True).start()
+
+    def run_as_written(self, stage: StageId, query: str) -> None:
+        """Run the user's own text as the goal."""
+        self.start(StageText(stage, query, None, 0))
+
+    def cancel(self, stages: tuple[StageId, ...]) -> None:
+        """Stop stages; each tells when it has stopped."""
+        for stage in stages:
+            with self._lock:
+                tag = self._running.get(stage)
+                if tag is not None:
+                    self._cancelled.add(tag)
+            if tag is not None:
+                self._context.cancelJobsWithTag(tag)
+            else:
+                self._tell(StageCancelled(stage))
+
+    def set_executors(self, target: int) -> None:
+        """Have so many executors, as far as the cluster gives them."""
+        if self._executors.adjustable():
+            self._executors.set(target)
+
+    def close(self) -> None:
+        """Stop what runs, let go of what is kept."""
+        self._closed.set()
+        with self._lock:
+            tags = list(self._running.values())
+            self._cancelled |= set(tags)
+        for tag in tags:
+            self._context.cancelJobsWithTag(tag)
+        self._checkpoints.release()
+
+    def _run(self, stage: StageText, tag: str) -> None:
+        began = time.monotonic()
+        try:
+            with tagged(self._context, tag, f"{self._name} {stage.view or 'result'}", tag):
+                rows, size = self._compute(stage, tag)
+            seconds = time.monotonic() - began
+            event: Event = StageFinished(stage.stage, rows, size, seconds, core_seconds(self._context, tag))
+        except (Py4JError, PySparkException, OSError) as problem:
+            event = self._failure(stage.stage, tag, problem)
+        with self._lock:
+            if self._running.get(stage.stage) == tag:
+                del self._running[stage.stage]
+            # A stage that finished although it was to stop has stopped all the same; its output may still be read.
+            if isinstance(event, StageFinished) and stage.view is not None:
+                self._views[stage.view] = stage.stage
+        self._tell(event)
+
+    def _compute(self, stage: StageText, tag: str) -> tuple[float, float]:
+        self._stop_if_cancelled(tag)
+        frame = self._session.sql(stage.query)
+        if stage.view is not None:
+            kept = self._checkpoints.keep(stage.view, frame, stage.attempt)
+            return kept.rows, kept.bytes
+        return float(self._goal(self._checked(frame))), 0.0
+
+    def _checked(self, frame: DataFrame) -> DataFrame:
+        """The result under the names as written; its types must be those as written too."""
+        types = [kind for _, kind in columns_of(frame)]
+        if types != [kind for _, kind in self._expected]:
+            raise ResultTypeError(f"the plan's result has types {types}, the query as written {self._expected}")
+        return frame.toDF(*(name for name, _ in self._expected))
+
+    def _stop_if_cancelled(self, tag: str) -> None:
+        with self._lock:
+            if tag in self._cancelled:
+                raise StoppedError("cancelled before it began")
+
+    def _failure(self, stage: StageId, tag: str, problem: Exception) -> Event:
+        with self._lock:
+            was_cancelled = tag in self._cancelled
+        if was_cancelled:
+            return StageCancelled(stage)
+        return StageFailed(stage, _message(problem), _may_pass(problem))
+
+    def _watch(self) -> None:
+        """Tell when executors come or go, and when kept outputs are lost with them."""
+        if not self._executors.adjustable():
+            return
+        while not self._closed.wait(WATCH_EVERY):
+            try:
+                count = len(self._executors.present())
+                if count != self._count:
+                    self._count = count
+                    self._tell(ExecutorsChanged(count))
+                self._tell_lost()
+            except Py4JError:
+                # The context is going away under us; whoever runs the query hears of it from the stages.
+                return
+
+    def _tell_lost(self) -> None:
+        for view, reason in self._checkpoints.lost().items():
+            with self._lock:
+                stage = self._views.pop(view, None)
+            if stage is not None:
+                self._tell(CheckpointLost(stage, reason))
+
+
+class ResultTypeError(PySparkException):
+    """A plan's result does not have the types of the query as written."""
+
+
+class StoppedError(PySparkException):
+    """A stage was cancelled before it started anything."""
+
+
+def _message(problem: Exception) -> str:
+    """What went wrong, in one line, without Java's stack."""
+    text = str(problem.java_exception.getMessage()) if isinstance(problem, Py4JJavaError) else str(problem)
+    return " ".join(text.split("\n\nDriver stacktrace:")[0].split())[:1000]
+
+
+TRANSIENT = (
+    "ExecutorLostFailure",
+    "FetchFailed",
+    "FAILED_READ_FILE.FILE_NOT_EXIST",
+    "FileNotFoundException",
+    "PATH_NOT_FOUND",
+    "Could not read",
+    "Connection refused",
+    "Connection reset",
+    "exited caused by one of the running tasks",
+    "Master removed our application",
+    "OutOfMemoryError",
+)
+
+
+def _may_pass(problem: Exception) -> bool:
+    """Whether it was the cluster that failed, not the query: then the stage is tried again."""
+    text = _message(problem)
+    return any(sign in text for sign in TRANSIENT)

@@ -1,0 +1,1 @@
+"""Where the share comes from: the arbiter's stream, a recorded profile, or a fixed number."""

@@ -1,0 +1,89 @@
+"""A share that changes as a file says: for experiments, and where there is no arbiter."""
+
+import csv
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from qoop.errors import QoopError
+from qoop.replan.events import Event, ShareChanged
+
+
+class ProfileError(QoopError):
+    """The profile file cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """From `at` seconds after the query began, it has `slots`."""
+
+    at: float
+    slots: float
+
+
+def read(path: Path) -> list[Point]:
+    """Read a profile: CSV lines `seconds,slots`, times ascending, the first at 0.
+
+    Raises:
+        ProfileError: the file is not that; with the line.
+    """
+    try:
+        rows = list(csv.reader(path.read_text().splitlines()))
+    except OSError as problem:
+        raise ProfileError(f"--profile {str(path)!r}: {problem.strerror}") from None
+    points: list[Point] = []
+    for number, row in enumerate(rows, 1):
+        if not row or row[0].startswith("#") or (number == 1 and row[0].strip() == "seconds"):
+            continue
+        points.append(_point(path, number, row))
+        if len(points) > 1 and points[-1].at <= points[-2].at:
+            raise ProfileError(f"--profile {str(path)!r}, line {number}: time {row[0]!r}: must grow from line to line")
+    if not points or points[0].at != 0:
+        raise ProfileError(f"--profile {str(path)!r}: the first line must say the slots at 0 seconds, such as 0,4")
+    return points
+
+
+def _point(path: Path, number: int, row: list[str]) -> Point:
+    try:
+        at, slots = (float(cell) for cell in row)
+    except ValueError:
+        raise ProfileError(f"--profile {str(path)!r}, line {number}: {','.join(row)!r}: write seconds,slots") from None
+    if slots <= 0:
+        raise ProfileError(f"--profile {str(path)!r}, line {number}: slots {row[1]!r}: must be above 0")
+    return Point(at, slots)
+
+
+class ProfileFeed:
+    """Tells the shares of a profile at their times, counted from `start()`."""
+
+    def __init__(self, points: list[Point]) -> None:
+        self._points = points
+        self._stop = threading.Event()
+
+    def start(self, tell: Callable[[Event], None]) -> None:
+        """Tell the first share now, the others when they are due."""
+        now = time.time()
+        tell(_share(self._points[0], now, "the profile begins"))
+        if len(self._points) > 1:
+            threading.Thread(target=self._run, args=(tell, time.monotonic()), name="profile", daemon=True).start()
+
+    def close(self) -> None:
+        """Tell no more."""
+        self._stop.set()
+
+    def _run(self, tell: Callable[[Event], None], began: float) -> None:
+        for point in self._points[1:]:
+            if self._stop.wait(max(began + point.at - time.monotonic(), 0.0)):
+                return
+            tell(_share(point, time.time(), f"the profile says {point.slots:g} slots from {point.at:g} s on"))
+
+
+def _share(point: Point, now: float, reason: str) -> ShareChanged:
+    return ShareChanged(slots=point.slots, executors=None, reason=reason, effective_at=now)
+
+
+def fixed(slots: float) -> ProfileFeed:
+    """A share that stays."""
+    return ProfileFeed([Point(0.0, slots)])
