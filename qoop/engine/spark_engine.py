@@ -3,8 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -14,6 +12,7 @@ from qoop.engine.checkpoints import Checkpoints
 from qoop.engine.executors import Executors
 from qoop.engine.jobs import core_seconds, tagged
 from qoop.engine.session import columns_of
+from qoop.errors import QoopError
 from qoop.plans.plan import StageId
 from qoop.replan.events import (
     CheckpointLost,
@@ -28,31 +27,13 @@ WATCH_EVERY = 0.5
 """Seconds between looks at executors and kept outputs."""
 
 
-class Goal(Protocol):
-    """What is done with the frame that is the query's result, as part of its last stage."""
-
-    def __call__(self, frame: DataFrame) -> int:
-        """Take the result; returns its rows."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class StageText:
-    """A stage as the engine needs it: its query, and the view under which others read its output (None: the goal)."""
-
-    stage: StageId
-    query: str
-    view: str | None
-    attempt: int
-
-
 class SparkEngine:
     """Stages of one query as tagged Spark actions, each in a thread of its own.
 
     Args:
         session: the query's own session (`query_session`).
         checkpoints: where outputs are kept.
-        goal: takes the result.
+        goal: takes the frame that is the result, as part of the last stage; returns its rows.
         expected: the result's columns and types, as the query was written; a goal that gives others is refused.
         tell: takes the events; called from several threads.
     """
@@ -62,7 +43,7 @@ class SparkEngine:
         session: SparkSession,
         name: str,
         checkpoints: Checkpoints,
-        goal: Goal,
+        goal: Callable[[DataFrame], int],
         expected: list[tuple[str, str]],
         tell: Callable[[Event], None],
     ) -> None:
@@ -79,17 +60,14 @@ class SparkEngine:
         self._count: int | None = None
         threading.Thread(target=self._watch, name=f"{name}-watch", daemon=True).start()
 
-    def start(self, stage: StageText) -> None:
-        """Run a stage in a thread of its own; its outcome is told."""
+    def start(self, stage: StageId, query: str, view: str | None, attempt: int) -> None:
+        """Run a query in a thread of its own and keep its output as `view`; None: it is the result."""
         with self._lock:
             self._number += 1
             tag = f"{self._name}-{self._number}"
-            self._running[stage.stage] = tag
-        threading.Thread(target=self._run, args=(stage, tag), name=tag, daemon=True).start()
-
-    def run_as_written(self, stage: StageId, query: str) -> None:
-        """Run the user's own text as the goal."""
-        self.start(StageText(stage, query, None, 0))
+            self._running[stage] = tag
+        args = (stage, query, view, attempt, tag)
+        threading.Thread(target=self._run, args=args, name=tag, daemon=True).start()
 
     def cancel(self, stages: tuple[StageId, ...]) -> None:
         """Stop stages; each tells when it has stopped."""
@@ -118,28 +96,27 @@ class SparkEngine:
             self._context.cancelJobsWithTag(tag)
         self._checkpoints.release()
 
-    def _run(self, stage: StageText, tag: str) -> None:
+    def _run(self, stage: StageId, query: str, view: str | None, attempt: int, tag: str) -> None:
         began = time.monotonic()
         try:
-            with tagged(self._context, tag, f"{self._name} {stage.view or 'result'}", tag):
-                rows, size = self._compute(stage, tag)
+            with tagged(self._context, tag, f"{self._name} {view or 'result'}", tag):
+                rows, size = self._compute(query, view, attempt, tag)
             seconds = time.monotonic() - began
-            event: Event = StageFinished(stage.stage, rows, size, seconds, core_seconds(self._context, tag))
-        except (Py4JError, PySparkException, OSError) as problem:
-            event = self._failure(stage.stage, tag, problem)
+            event: Event = StageFinished(stage, rows, size, seconds, core_seconds(self._context, tag))
+        except (Py4JError, PySparkException, QoopError, OSError) as problem:
+            event = self._failure(stage, tag, problem)
         with self._lock:
-            if self._running.get(stage.stage) == tag:
-                del self._running[stage.stage]
-            # A stage that finished although it was to stop has stopped all the same; its output may still be read.
-            if isinstance(event, StageFinished) and stage.view is not None:
-                self._views[stage.view] = stage.stage
+            if self._running.get(stage) == tag:
+                del self._running[stage]
+            if isinstance(event, StageFinished) and view is not None:
+                self._views[view] = stage
         self._tell(event)
 
-    def _compute(self, stage: StageText, tag: str) -> tuple[float, float]:
+    def _compute(self, query: str, view: str | None, attempt: int, tag: str) -> tuple[float, float]:
         self._stop_if_cancelled(tag)
-        frame = self._session.sql(stage.query)
-        if stage.view is not None:
-            kept = self._checkpoints.keep(stage.view, frame, stage.attempt)
+        frame = self._session.sql(query)
+        if view is not None:
+            kept = self._checkpoints.keep(view, frame, attempt)
             return kept.rows, kept.bytes
         return float(self._goal(self._checked(frame))), 0.0
 
@@ -185,11 +162,11 @@ class SparkEngine:
                 self._tell(CheckpointLost(stage, reason))
 
 
-class ResultTypeError(PySparkException):
+class ResultTypeError(QoopError):
     """A plan's result does not have the types of the query as written."""
 
 
-class StoppedError(PySparkException):
+class StoppedError(QoopError):
     """A stage was cancelled before it started anything."""
 
 

@@ -8,7 +8,7 @@ from qoop.estimate.cost import CostModel, Effort, Work, join_seconds
 from qoop.estimate.packing import Task
 from qoop.estimate.statistics import UNKNOWN, TableStatistics
 from qoop.plans.enumerate import JoinCost
-from qoop.plans.plan import WHOLE, Plan, Query, StageId
+from qoop.plans.plan import GOAL, WHOLE, Plan, Query, StageId
 from qoop.plans.tree import Tree, left_deep
 
 
@@ -66,7 +66,7 @@ class Estimator:
         if known is None:
             effort = Effort()
             self._add_stage(effort, plan, stage, ready)
-            keep = self.stage_rows(stage) * self._width(stage) if stage != plan.goal else 0.0
+            keep = self.stage_rows(stage) * self._width(stage) if stage != GOAL else 0.0
             effort.core_seconds += keep * self.model.keep_byte
             known = effort.work(self.model)
             known = Work(known.core_seconds * self.speed, known.fixed_seconds, known.tasks)

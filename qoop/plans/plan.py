@@ -24,6 +24,13 @@ class StageId(NamedTuple):
     relations: RelationSet
 
 
+ROOT = "qoop_result"
+"""The name of the block that is a query's result."""
+
+GOAL = StageId(ROOT, WHOLE)
+"""The stage whose output is the query's result, in every plan."""
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """A column of a block's result; `column` is the core column that it passes on, if it does nothing else."""
@@ -67,14 +74,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Query:
-    """The blocks of a query, each after those it reads; the last is the result."""
+    """The blocks of a query, each after those it reads; the last is the result (`ROOT`)."""
 
     blocks: Mapping[str, Block]
-
-    @cached_property
-    def root(self) -> str:
-        """The block that is the query's result."""
-        return next(reversed(list(self.blocks)))
 
     def inside(self, block: str) -> frozenset[str]:
         """A block and those that are computed inside it, because their results are not kept."""
@@ -113,11 +115,6 @@ class Plan:
             for name, part in sorted(self.parts.items())
         )
 
-    @cached_property
-    def goal(self) -> StageId:
-        """The stage whose output is the query's result."""
-        return StageId(self.query.root, WHOLE)
-
     def stage_tree(self, stage: StageId) -> Tree | None:
         """The part of the join tree that a stage computes; None for a block that has no tree."""
         part = self.parts.get(stage.block)
@@ -142,7 +139,7 @@ class Plan:
                 visit(other)
             found[stage] = reads - set(ready)
 
-        visit(self.goal)
+        visit(GOAL)
         return found
 
     def reads(self, stage: StageId, ready: Collection[StageId] = frozenset()) -> frozenset[StageId]:

@@ -7,7 +7,7 @@ from typing import Literal
 from qoop.estimate.cost import Work
 from qoop.estimate.estimator import Estimator
 from qoop.estimate.packing import Task, finish_times
-from qoop.plans.plan import Plan, StageId
+from qoop.plans.plan import GOAL, Plan, StageId
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +110,14 @@ def _evaluate(
     usable = {stage for stage, underway in running.items() if plan.same_way(plans[underway.plan], stage)}
     at_hand = progress.ready | usable
     stages = {stage: plan.reads(stage, at_hand) - progress.ready for stage in plan.stages(at_hand)}
-    used = usable & frozenset().union({plan.goal}, *stages.values())
+    used = usable & frozenset().union({GOAL}, *stages.values())
     tasks = [Task(stage, after, estimator.work(plan, stage, at_hand)) for stage, after in stages.items()]
     tasks += [_rest_of(stage, running[stage], slots) for stage in sorted(used)]
-    alone = finish_times(tasks, slots)[plan.goal]
+    alone = finish_times(tasks, slots)[GOAL]
     useless = tuple(sorted(running.keys() - used))
     if not useless:
         return Candidate(number, alone)
-    together = finish_times([*tasks, *(_rest_of(stage, running[stage], slots) for stage in useless)], slots)[plan.goal]
+    together = finish_times([*tasks, *(_rest_of(stage, running[stage], slots) for stage in useless)], slots)[GOAL]
     # A stage that costs nothing is left to finish: its output is one more point to come back to. A block's result is
     # not: it is being computed in the way that this plan leaves.
     if together <= alone + rules.cancel_seconds and not any(stage in plan.stages(progress.ready) for stage in useless):

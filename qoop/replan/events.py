@@ -14,6 +14,13 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class CannotPlan:
+    """The query can only run as it is written, in one piece."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShareChanged:
     """The query's share of the cluster: `slots` to plan with, `executors` to hold from `effective_at` on.
 
@@ -83,6 +90,7 @@ class TimerFired:
 
 Event = (
     Planned
+    | CannotPlan
     | ShareChanged
     | StageFinished
     | StageFailed

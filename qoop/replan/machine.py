@@ -7,7 +7,7 @@ Phases (002, section 2.5): while `running`, ready stages are started; a switch t
 from collections.abc import Iterable
 from dataclasses import replace
 
-from qoop.plans.plan import StageId
+from qoop.plans.plan import GOAL, StageId
 from qoop.replan.commands import (
     CancelStages,
     Command,
@@ -32,6 +32,7 @@ from qoop.replan.decision import (
 )
 from qoop.replan.events import (
     ArbiterAway,
+    CannotPlan,
     CheckpointLost,
     Event,
     ExecutorsChanged,
@@ -58,10 +59,10 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     """Take in one event, decide, and say what is to be done. `at`: seconds since the epoch."""
     # 1. Learn what the event says.
     state, commands, cause = _learn(state, at, event)
-    if state.phase in ("done", "failed", "as written"):
+    if state.phase in ("done", "failed"):
         return state, tuple(commands)
     # 2. Choose a plan, or compare the present one with the others.
-    if cause is not None and state.share is not None and state.phase != "planning":
+    if cause is not None and state.share is not None and state.phase in ("running", "switching"):
         state, decided = _decide(state, at, cause, forced=isinstance(event, StageFinished) and state.rules.force)
         commands += decided
     # 3. Start what can run, unless a switch is waiting for stages to stop.
@@ -72,7 +73,7 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     state, followed = _confirm(state)
     commands += followed
     # 5. Look again while something runs.
-    if state.running:
+    if state.running and state.phase == "running":
         commands.append(SetTimer(at + LOOK_AGAIN))
     return state, tuple(commands)
 
@@ -82,6 +83,8 @@ def _learn(state: State, at: float, event: Event) -> tuple[State, list[Command],
     match event:
         case Planned(_, join_trees):
             return replace(state, phase="running", join_trees=join_trees), [], "planned"
+        case CannotPlan(reason):
+            return replace(state, phase="as written"), [RunAsWritten(reason)], None
         case ShareChanged():
             return _learn_share(state, event)
         case StageFinished():
@@ -115,8 +118,7 @@ def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Com
     running = state.running.get(event.stage)
     state = _without(state, [event.stage])
     state = replace(state, tally=replace(state.tally, stages=state.tally.stages + 1))
-    goal = state.current is not None and event.stage == state.plans[state.current].goal
-    if state.phase == "as written" or goal:
+    if event.stage == GOAL:
         return replace(state, phase="done"), [Finish()], None
     ready = {**state.ready, event.stage: event.rows}
     speed = state.estimator.speed
@@ -133,10 +135,15 @@ def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command
     state = replace(state, tally=replace(state.tally, failed=state.tally.failed + 1))
     attempts = {**state.attempts, event.stage: state.attempts.get(event.stage, 0) + 1}
     state = replace(state, attempts=attempts)
-    if event.retry and attempts[event.stage] < MOST_ATTEMPTS:
-        return state, [], None
+    again = event.retry and attempts[event.stage] < MOST_ATTEMPTS
     if state.phase == "as written":
+        if event.stage != GOAL:
+            return state, [], None
+        if again:
+            return state, [RunAsWritten(f"once more, after {event.error}")], None
         return replace(state, phase="failed"), [Fail(event.error)], None
+    if again:
+        return state, [], None
     # Perhaps it is our plan that fails (a filter moved before a cast): the text as written decides.
     reason = f"stage {_named(event.stage, state)} failed: {event.error}"
     stop: list[Command] = [CancelStages(tuple(sorted(state.running)))] if state.running else []
@@ -146,14 +153,10 @@ def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command
 def _learn_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[Command], str | None]:
     if stage not in state.ready:
         return state, [], None
+    # Stages that read it now go on: the engine computes again what they miss, or they fail and are tried again.
     ready = {kept: rows for kept, rows in state.ready.items() if kept != stage}
-    readers = [runs for runs, running in state.running.items() if stage in running.inputs]
-    tally = replace(state.tally, lost=state.tally.lost + 1)
-    state = replace(state, ready=ready, tally=tally)
-    commands: list[Command] = [CancelStages(tuple(readers))] if readers else []
-    if readers:
-        state = replace(state, phase="switching", waiting_cancelled=state.waiting_cancelled | set(readers))
-    return state, commands, f"output of stage {_named(stage, state)} lost ({reason})"
+    state = replace(state, ready=ready, tally=replace(state.tally, lost=state.tally.lost + 1))
+    return state, [], f"output of stage {_named(stage, state)} lost ({reason})"
 
 
 def _without(state: State, stages: Iterable[StageId]) -> State:

@@ -13,11 +13,11 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 
 from qoop.errors import CannotSplitError, UnknownNameError
+from qoop.plans.plan import ROOT
 from qoop.sql.catalogue import Catalogue, Types
 from qoop.sql.statement import DIALECT
 
 PREFIX = "qoop_"
-ROOT = PREFIX + "result"
 
 VOLATILE = (
     exp.Rand,

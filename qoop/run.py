@@ -1,0 +1,190 @@
+"""One query from its plans to its result: takes in events in order, decides, and passes commands to the edges."""
+
+import queue
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from qoop.errors import QoopError
+from qoop.estimate.cost import CostModel
+from qoop.estimate.estimator import Estimator
+from qoop.journal import QueryJournal
+from qoop.planning import Planned
+from qoop.plans.plan import GOAL, Query, StageId
+from qoop.replan.commands import (
+    CancelStages,
+    Command,
+    ConfirmVacated,
+    Fail,
+    Finish,
+    Note,
+    RunAsWritten,
+    SetExecutors,
+    SetTimer,
+    StartStage,
+)
+from qoop.replan.decision import Decision, Rules
+from qoop.replan.events import ArbiterAway, CannotPlan, Event, TimerFired
+from qoop.replan.events import Planned as PlansMade
+from qoop.replan.machine import step
+from qoop.replan.state import State, Tally
+from qoop.sql.render import query_text, view_of
+
+
+class QueryFailedError(QoopError):
+    """The query has no answer; the message is the engine's."""
+
+
+class StageRunner(Protocol):
+    """What runs stages. Returns at once; outcomes are told as events."""
+
+    def start(self, stage: StageId, query: str, view: str | None, attempt: int) -> None:
+        """Run a query and keep its output as `view`; None: it is the result."""
+        ...
+
+    def cancel(self, stages: tuple[StageId, ...]) -> None:
+        """Stop stages."""
+        ...
+
+    def set_executors(self, target: int) -> None:
+        """Have so many executors."""
+        ...
+
+
+class Feed(Protocol):
+    """Where the share comes from."""
+
+    def start(self, tell: Callable[[Event], None]) -> None:
+        """Begin to tell; the present share first."""
+        ...
+
+    def close(self) -> None:
+        """Tell no more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a query, beside its result."""
+
+    tally: Tally
+    join_trees: int
+    seconds: float
+    one_stage_reason: str | None
+    decisions: tuple[Decision, ...]
+
+
+class QueryRun:
+    """Runs one query. `tell` may be called from any thread; all else happens in the thread that calls `run`.
+
+    Args:
+        text: the query as written, run in one piece where that is asked for.
+        planned: its candidate plans; None (and `reason`) where it can only run as written.
+        confirm: tells the arbiter that a share is kept to.
+        warn: shows a line to the user.
+        watch: is shown every decision.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        planned: Planned | None,
+        reason: str | None,
+        rules: Rules,
+        journal: QueryJournal,
+        confirm: Callable[[int], None] = lambda seq: None,
+        warn: Callable[[str], None] = lambda line: None,
+        watch: Callable[[Command], None] = lambda command: None,
+    ) -> None:
+        self._name, self._text, self._planned, self._reason = name, text, planned, reason
+        self._rules, self._journal = rules, journal
+        self._confirm, self._warn, self._watch = confirm, warn, watch
+        self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._wake_at: float | None = None
+        self._decisions: list[Decision] = []
+        self._ended: Command | None = None
+
+    def tell(self, event: Event) -> None:
+        """Take in an event."""
+        self._inbox.put(event)
+
+    def run(self, engine: StageRunner, feed: Feed) -> Outcome:
+        """Run the query to its end.
+
+        Raises:
+            QueryFailedError: it has no answer.
+        """
+        began = time.monotonic()
+        plans = self._planned.plans if self._planned else ()
+        self._journal.query(time.time(), self._name, self._text, plans, self._reason)
+        state = self._begin(engine)
+        try:
+            feed.start(self.tell)
+            while self._ended is None:
+                state = self._take(state, self._next(), engine)
+        finally:
+            feed.close()
+        if isinstance(self._ended, Fail):
+            raise QueryFailedError(self._ended.error)
+        planned = self._planned
+        return Outcome(
+            tally=state.tally,
+            join_trees=planned.join_trees if planned else 1,
+            seconds=time.monotonic() - began,
+            one_stage_reason=planned.one_stage_reason() if planned else self._reason,
+            decisions=tuple(self._decisions),
+        )
+
+    def _begin(self, engine: StageRunner) -> State:
+        if self._planned is None:
+            nothing = Estimator(Query({}), {}, CostModel())
+            reason = self._reason or "it was not planned"
+            return self._take(State((), nothing, nothing, self._rules), CannotPlan(reason), engine)
+        estimator = self._planned.estimator
+        state = State(self._planned.plans, estimator, estimator, self._rules)
+        return self._take(state, PlansMade(len(state.plans), self._planned.join_trees), engine)
+
+    def _next(self) -> Event:
+        if self._wake_at is None:
+            return self._inbox.get()
+        try:
+            return self._inbox.get(timeout=max(self._wake_at - time.time(), 0.0))
+        except queue.Empty:
+            self._wake_at = None
+            return TimerFired()
+
+    def _take(self, state: State, event: Event, engine: StageRunner) -> State:
+        at = time.time()
+        if isinstance(event, ArbiterAway):
+            self._warn(f"{event.reason}; the last known share stays")
+        state, commands = step(state, at, event)
+        self._journal.took(at, event, commands, state.phase)
+        for command in commands:
+            self._watch(command)
+            self._act(state, command, engine)
+        return state
+
+    def _act(self, state: State, command: Command, engine: StageRunner) -> None:
+        match command:
+            case StartStage(stage, plan, inputs, attempt):
+                assert self._planned is not None
+                query = query_text(self._planned.text, state.plans[plan], stage, inputs)
+                engine.start(stage, query, None if stage == GOAL else view_of(stage), attempt)
+            case CancelStages(stages):
+                engine.cancel(stages)
+            case SetExecutors(executors, _):
+                engine.set_executors(executors)
+            case ConfirmVacated(seq):
+                self._confirm(seq)
+            case RunAsWritten(reason):
+                if self._planned is not None:
+                    self._warn(f"running the query as written: {reason}")
+                engine.start(GOAL, self._text, None, 0)
+            case SetTimer(at):
+                self._wake_at = at
+            case Note(decision):
+                self._decisions.append(decision)
+            case Finish() | Fail():
+                self._ended = command
