@@ -1,0 +1,105 @@
+"""Processes of a cluster: found by what they carry, and no others are ever touched."""
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+
+import psutil
+import pytest
+
+from yarn_plugin.embedded import processes
+
+
+@pytest.fixture
+def cluster_id():
+    """An id; whatever still carries it at the end of the test is ended."""
+    made = uuid.uuid4().hex
+    yield made
+    processes.end(lambda: processes.members(made), 0.1, "test")
+
+
+@pytest.fixture
+def spawn(cluster_id, tmp_path):
+    def start(daemon, script="while true; do sleep 0.05; done", environment=None):
+        command = ["/bin/sh", "-c", script, *processes.marks(cluster_id, daemon)]
+        return processes.spawn(
+            command, environment or {"PATH": "/usr/bin:/bin"}, tmp_path / f"{daemon}.out", cluster_id
+        )
+
+    return start
+
+
+def wait_until(holds, limit_s=10):
+    deadline = time.monotonic() + limit_s
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert holds()
+
+
+def test_daemons_are_found_by_name(spawn, cluster_id):
+    numbers = {"rm": spawn("rm"), "nm-127.0.1.1": spawn("nm-127.0.1.1")}
+    assert {name: process.pid for name, process in processes.daemons(cluster_id).items()} == numbers
+
+
+def test_a_daemon_has_a_session_of_its_own_and_writes_to_its_file(spawn, tmp_path):
+    number = spawn("rm", "echo started; while true; do sleep 0.05; done")
+    wait_until(lambda: (tmp_path / "rm.out").read_text() == "started\n")
+    assert os.getsid(number) == number
+
+
+def test_a_daemon_that_ended_is_not_listed_and_no_zombie_stays(spawn, cluster_id):
+    number = spawn("rm")
+    psutil.Process(number).kill()
+    wait_until(lambda: not psutil.pid_exists(number))
+    assert processes.daemons(cluster_id) == {}
+
+
+def test_containers_whose_node_is_gone_are_still_members(spawn, cluster_id):
+    number = spawn("nm-127.0.1.1", "sleep 60 & wait")
+    wait_until(lambda: psutil.Process(number).children())
+    container = psutil.Process(number).children()[0].pid
+    psutil.Process(number).kill()
+    wait_until(lambda: [process.pid for process in processes.members(cluster_id)] == [container])
+
+
+def test_a_descendant_with_an_empty_environment_is_a_member(spawn, cluster_id):
+    number = spawn("nm-127.0.1.1", "env -i sleep 60 & wait")
+    wait_until(lambda: len(processes.members(cluster_id)) == 2)
+    assert number in {process.pid for process in processes.members(cluster_id)}
+
+
+def test_what_is_in_the_clusters_groups_is_a_member(cluster_id, tmp_path):
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        (tmp_path / "cgroup.procs").write_text(f"{other.pid}\n")
+        assert [process.pid for process in processes.members(cluster_id, [tmp_path, tmp_path / "gone"])] == [other.pid]
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_ending_ends_what_ignores_being_asked(spawn, cluster_id):
+    spawn("rm", "trap '' TERM; while true; do sleep 0.05; done")
+    spawn("nm-127.0.1.1")
+    processes.end(lambda: processes.members(cluster_id), 0.5, "test")
+    assert processes.members(cluster_id) == []
+
+
+def test_no_foreign_process_is_ended(spawn, cluster_id, tmp_path):
+    spawn("rm")
+    foreign_id = uuid.uuid4().hex
+    mark = processes.marks(foreign_id, "rm")
+    # Looks like a daemon, but of another cluster; and one that merely mentions this cluster's id.
+    others = [
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *mark]),
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", cluster_id]),
+    ]
+    try:
+        processes.end(lambda: processes.members(cluster_id), 0.5, "test")
+        assert all(other.poll() is None for other in others)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()

@@ -1,0 +1,118 @@
+"""yarn-site.xml of the ResourceManager, of each NodeManager, and of clients."""
+
+from yarn_plugin.embedded.configuration.xml import Properties
+from yarn_plugin.embedded.layout import Layout
+from yarn_plugin.embedded.ports import RM_HOST
+from yarn_plugin.embedded.spec import ClusterSpec, Node
+from yarn_plugin.model.resources import GPU
+
+MINIMUM_ALLOCATION_MB = 128
+HEARTBEAT_MS = 200
+CLUSTER_VARIABLE = "YARN_PLUGIN_CLUSTER"
+"""Environment variable that carries the cluster's id in every daemon and every container."""
+
+_SERVER = "org.apache.hadoop.yarn.server.resourcemanager"
+_CAPACITY = f"{_SERVER}.scheduler.capacity"
+_PREEMPTION = "yarn.resourcemanager.monitor.capacity.preemption"
+
+
+def client_site(spec: ClusterSpec) -> Properties:
+    """What every part of the cluster and every client shares."""
+    ports = spec.ports
+    return {
+        "yarn.resourcemanager.hostname": RM_HOST,
+        "yarn.resourcemanager.address": f"{RM_HOST}:{ports.rm_client}",
+        "yarn.resourcemanager.scheduler.address": f"{RM_HOST}:{ports.rm_scheduler}",
+        "yarn.resourcemanager.resource-tracker.address": f"{RM_HOST}:{ports.rm_tracker}",
+        "yarn.resourcemanager.admin.address": f"{RM_HOST}:{ports.rm_admin}",
+        "yarn.resourcemanager.webapp.address": f"{RM_HOST}:{ports.rm_web}",
+        "yarn.resource-types": GPU,
+        "yarn.scheduler.minimum-allocation-mb": MINIMUM_ALLOCATION_MB,
+        "yarn.scheduler.maximum-allocation-mb": spec.memory_mb,
+        "yarn.scheduler.maximum-allocation-vcores": spec.vcores,
+        "yarn.resourcemanager.am.max-attempts": 2,
+        # The default of 30 s between two attempts to reach a restarted ResourceManager would dominate every test.
+        "yarn.resourcemanager.connect.retry-interval.ms": 1000,
+        "yarn.client.nodemanager-connect.max-wait-ms": 15_000,
+        "yarn.client.nodemanager-connect.retry-interval-ms": 1000,
+        "yarn.acl.enable": False,
+        "yarn.timeline-service.enabled": False,
+    }
+
+
+def rm_site(spec: ClusterSpec, user: str) -> Properties:
+    """The ResourceManager: the shared part, its scheduler, what it remembers, and how fast it notices losses."""
+    return {**client_site(spec), **_scheduling(spec), **_recovery(spec), **_liveness(spec), "yarn.admin.acl": user}
+
+
+def _scheduling(spec: ClusterSpec) -> Properties:
+    return {
+        "yarn.resourcemanager.scheduler.class": f"{_CAPACITY}.CapacityScheduler",
+        # Queues can be changed over REST only with a store that can be written to; it is a plain directory here.
+        "yarn.scheduler.configuration.store.class": "fs",
+        "yarn.scheduler.configuration.fs.path": Layout(spec.dir).rm_queues.as_uri(),
+        "yarn.resourcemanager.scheduler.monitor.enable": True,
+        "yarn.resourcemanager.scheduler.monitor.policies": ",".join(
+            [
+                f"{_SERVER}.monitor.capacity.ProportionalCapacityPreemptionPolicy",
+                f"{_CAPACITY}.AutoCreatedQueueDeletionPolicy",
+            ]
+        ),
+        f"{_PREEMPTION}.monitoring_interval": 500,
+        f"{_PREEMPTION}.max_wait_before_kill": 1000,
+        f"{_PREEMPTION}.total_preemption_per_round": 1.0,
+        f"{_PREEMPTION}.natural_termination_factor": 1.0,
+        f"{_PREEMPTION}.max_ignored_over_capacity": 0.0,
+    }
+
+
+def _recovery(spec: ClusterSpec) -> Properties:
+    return {
+        "yarn.resourcemanager.recovery.enabled": True,
+        "yarn.resourcemanager.store.class": f"{_SERVER}.recovery.FileSystemRMStateStore",
+        "yarn.resourcemanager.fs.state-store.uri": Layout(spec.dir).rm_state.as_uri(),
+        "yarn.resourcemanager.work-preserving-recovery.enabled": True,
+        # Nodes report within a heartbeat of the restart; the default is made for thousands of them.
+        "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": 2000,
+        "yarn.resourcemanager.max-completed-applications": 200,
+        "yarn.node-attribute.fs-store.root-dir": Layout(spec.dir).rm_attributes.as_uri(),
+    }
+
+
+def _liveness(spec: ClusterSpec) -> Properties:
+    return {
+        "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": HEARTBEAT_MS,
+        "yarn.nm.liveness-monitor.expiry-interval-ms": spec.node_expiry_ms,
+        # One that died is reported by its node, or lost with it; one that is merely slow to start must not be ended.
+        "yarn.am.liveness-monitor.expiry-interval-ms": 600_000,
+        "yarn.resourcemanager.rm.container-allocation.expiry-interval-ms": 6 * spec.node_expiry_ms,
+    }
+
+
+def nm_site(spec: ClusterSpec, node: Node, cluster_id: str) -> Properties:
+    """One NodeManager, with an address, directories and an offer of its own."""
+    layout, ports = Layout(spec.dir), spec.ports
+    return {
+        **client_site(spec),
+        "yarn.nodemanager.hostname": node.host,
+        "yarn.nodemanager.address": f"{node.host}:{ports.nm_container}",
+        "yarn.nodemanager.localizer.address": f"{node.host}:{ports.nm_localizer}",
+        "yarn.nodemanager.webapp.address": f"{node.host}:{ports.nm_web}",
+        "yarn.nodemanager.collector-service.address": f"{node.host}:{ports.nm_collector}",
+        "yarn.nodemanager.local-dirs": layout.node_local(node.host),
+        "yarn.nodemanager.log-dirs": layout.container_logs(node.host),
+        "yarn.nodemanager.resource.memory-mb": spec.memory_mb,
+        "yarn.nodemanager.resource.cpu-vcores": spec.vcores,
+        f"yarn.nodemanager.resource-type.{GPU}": spec.gpus_per_node,
+        "yarn.nodemanager.aux-services": "",
+        "yarn.nodemanager.env-whitelist": "JAVA_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ",
+        "yarn.nodemanager.admin-env": f"MALLOC_ARENA_MAX=4,{CLUSTER_VARIABLE}={cluster_id}",
+        "yarn.nodemanager.delete.debug-delay-sec": 0,
+        # The shaded jar lacks the classes of the store that NodeManager recovery needs.
+        "yarn.nodemanager.recovery.enabled": False,
+        # A developer's disk is often fuller, and memory often more shared, than a node's may be by default.
+        "yarn.nodemanager.disk-health-checker.enable": False,
+        "yarn.nodemanager.pmem-check-enabled": False,
+        "yarn.nodemanager.vmem-check-enabled": False,
+        "yarn.nodemanager.container-monitor.enabled": False,
+    }

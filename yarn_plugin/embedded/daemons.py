@@ -1,0 +1,85 @@
+"""The command lines of the daemons."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+
+from yarn_plugin.embedded import cgroups, processes
+from yarn_plugin.embedded.errors import DaemonError
+from yarn_plugin.embedded.layout import Layout
+from yarn_plugin.embedded.record import ClusterRecord
+
+_YARN = "org.apache.hadoop.yarn.server"
+_HDFS = "org.apache.hadoop.hdfs.server"
+_MAIN = {
+    "rm": f"{_YARN}.resourcemanager.ResourceManager",
+    "nm": f"{_YARN}.nodemanager.NodeManager",
+    "nn": f"{_HDFS}.namenode.NameNode",
+    "dn": f"{_HDFS}.datanode.DataNode",
+}
+_HEAP_MB = {"rm": 512, "nm": 256, "nn": 256, "dn": 256}
+
+_OPENED = ("lang", "io", "util", "util.concurrent", "net", "lang.reflect")
+_FORMAT_LIMIT_S = 120
+
+
+def start(record: ClusterRecord, daemon: str) -> int:
+    """Start one daemon; returns its process number. It answers only some seconds later."""
+    command = java_command(record, daemon)
+    group = record.cgroups.get(daemon.removeprefix("nm-"))
+    if group is not None and group.exists():
+        command = cgroups.joining(group, command)
+    return processes.spawn(command, environment(record), Layout(record.spec.dir).output(daemon), record.id)
+
+
+def java_command(record: ClusterRecord, daemon: str) -> list[str]:
+    """How Java runs a daemon."""
+    kind = daemon.partition("-")[0]
+    layout = Layout(record.spec.dir)
+    jars = ":".join(str(jar) for jar in (layout.daemon_conf(daemon), *record.jars))
+    return [
+        str(record.java / "bin" / "java"),
+        f"-Xmx{_HEAP_MB[kind]}m",
+        # Many small daemons share few cores: collecting garbage in one thread costs the others least.
+        "-XX:+UseSerialGC",
+        # They run for minutes: compiled quickly beats compiled well, and halves the work of starting.
+        "-XX:TieredStopAtLevel=1",
+        *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
+        "-Djava.net.preferIPv4Stack=true",
+        f"-Djdk.net.hosts.file={layout.hosts}",
+        f"-Djava.io.tmpdir={layout.temporary}",
+        *processes.marks(record.id, daemon),
+        "-cp",
+        jars,
+        _MAIN[kind],
+    ]
+
+
+def environment(record: ClusterRecord) -> Mapping[str, str]:
+    """What daemons find in their environment: ours, and what containers are handed on by their node."""
+    layout = Layout(record.spec.dir)
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("HADOOP_", "YARN_", "SPARK_"))},
+        "JAVA_HOME": str(record.java),
+        "HADOOP_CONF_DIR": str(layout.client_conf),
+    }
+
+
+def format_hdfs(record: ClusterRecord) -> None:
+    """Make an empty file system, unless there is one from an earlier time. Raises `DaemonError`."""
+    layout = Layout(record.spec.dir)
+    if (layout.hdfs_names / "current" / "VERSION").exists():
+        return
+    command = [*java_command(record, "nn"), "-format", "-nonInteractive"]
+    answer = subprocess.run(
+        command,
+        env=environment(record),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_FORMAT_LIMIT_S,
+        check=False,
+    )
+    if answer.returncode != 0:
+        layout.output("nn").write_text(answer.stdout + answer.stderr)
+        raise DaemonError(f"nn: the file system could not be formatted: see {layout.output('nn')}")

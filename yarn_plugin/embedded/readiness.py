@@ -1,0 +1,116 @@
+"""Waiting until daemons do their work, and saying why one does not."""
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from yarn_plugin.embedded import processes, rest
+from yarn_plugin.embedded.errors import DaemonError
+from yarn_plugin.embedded.layout import Layout
+from yarn_plugin.embedded.ports import RM_HOST
+from yarn_plugin.embedded.record import ClusterRecord
+
+START_LIMIT_S = 180
+"""A node under a small CPU quota on a busy machine takes its time."""
+
+_POLL_S = 0.25
+_BAD_LINE = re.compile(r"^\S+ (?:ERROR|FATAL) ")
+_THROWN = re.compile(r'^(?:Exception in thread "\S+" )?[\w.$]+(?:Exception|Error): (.*)$')
+
+
+def rm_url(record: ClusterRecord) -> str:
+    """The ResourceManager's web address."""
+    return f"http://{RM_HOST}:{record.spec.ports.rm_web}"
+
+
+def wait(record: ClusterRecord, names: Iterable[str], since_ms: int = 0, limit_s: float = START_LIMIT_S) -> None:
+    """Return when each of these daemons, started after `since_ms`, does its work.
+
+    Raises `DaemonError` with the daemon's own log line as soon as one has ended, or when the time is up.
+    """
+    waiting = list(names)
+    deadline = time.monotonic() + limit_s
+    while True:
+        waiting = [name for name in waiting if not _is_ready(record, name, since_ms)]
+        if not waiting:
+            return
+        running = processes.daemons(record.id)
+        for name in waiting:
+            if name not in running:
+                raise DaemonError(f"{name} has ended: {complaint(record, name)}")
+        if time.monotonic() > deadline:
+            raise DaemonError(f"{waiting[0]} did not start within {limit_s:.0f} s: {complaint(record, waiting[0])}")
+        time.sleep(_POLL_S)
+
+
+def _is_ready(record: ClusterRecord, name: str, since_ms: int) -> bool:
+    kind, _, host = name.partition("-")
+    checks: dict[str, Callable[[], bool]] = {
+        "rm": lambda: _is_active(rm_url(record)),
+        "nm": lambda: _node_is_ready(record, host, since_ms),
+        "nn": lambda: _name_node(record, "NameNodeStatus")["State"] == "active",
+        "dn": lambda: _data_node_is_ready(record),
+    }
+    try:
+        return checks[kind]()
+    except rest.UnansweredError:
+        return False
+
+
+def _is_active(url: str) -> bool:
+    """A ResourceManager answers some moments before it has read its state, as if there were no applications."""
+    return bool(rest.get(f"{url}/ws/v1/cluster/info")["clusterInfo"]["haState"] == "ACTIVE")
+
+
+def _node_is_ready(record: ClusterRecord, host: str, since_ms: int) -> bool:
+    """The ResourceManager has heard of this very process: until it expires, a killed one counts as running too."""
+    node = next((node for node in rest.nodes(rm_url(record)) if node.host == host), None)
+    return node is not None and node.state == "RUNNING" and node.health_ms > since_ms
+
+
+def _data_node_is_ready(record: ClusterRecord) -> bool:
+    state = _name_node(record, "FSNamesystemState")
+    return bool(state["NumLiveDataNodes"] == 1 and state["FSState"] == "Operational")
+
+
+def _name_node(record: ClusterRecord, bean: str) -> dict[str, object]:
+    address = f"http://{RM_HOST}:{record.spec.ports.name_node_web}"
+    beans = rest.get(f"{address}/jmx?qry=Hadoop:service=NameNode,name={bean}")["beans"]
+    if not beans:
+        raise rest.UnansweredError(f"{address} does not answer yet")
+    answer: dict[str, object] = beans[0]
+    return answer
+
+
+def complaint(record: ClusterRecord, daemon: str) -> str:
+    """The line of a daemon's own log that says why it does not work, and where to read on."""
+    layout = Layout(record.spec.dir)
+    for path in (layout.log(daemon), layout.output(daemon)):
+        line = last_complaint(_lines(path))
+        if line:
+            return f"{line} (see {path})"
+    return f"it logged no error (see {layout.log(daemon)})"
+
+
+def last_complaint(lines: list[str]) -> str | None:
+    """What the last error of a log says: the exception below it, else the line itself.
+
+    What Java prints by itself has no such lines: the first exception or complaint in it. Hadoop's outer exceptions
+    quote the inner ones and add what was being done, such as which address was to be bound.
+    """
+    errors = [index for index, line in enumerate(lines) if _BAD_LINE.match(line)]
+    thrown = (_THROWN.match(line) for line in lines[errors[-1] + 1 if errors else 0 :])
+    message = next((match.group(1) for match in thrown if match), None)
+    if message is not None:
+        return message.partition("; For more details")[0]
+    if errors:
+        return lines[errors[-1]].split(" ", 2)[-1].strip()
+    return next((line.strip() for line in lines if line.startswith(("Error", "/bin/sh"))), None)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
