@@ -8,6 +8,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.engine.checkpoints import number
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
 from qoop.sql.catalogue import Types
 from qoop.tables import cache
@@ -65,7 +66,7 @@ def _plain_parquet(frame: DataFrame) -> list[Path]:
 def _by_spark(frame: DataFrame) -> TableStatistics:
     """What the catalogue knows of a table's size, and a first batch of its rows."""
     known = frame._jdf.queryExecution().optimizedPlan().stats()
-    size = float(known.sizeInBytes().toString())
+    size = number(known.sizeInBytes())
     rows = frame.limit(SAMPLE_ROWS).collect()
     width = 8.0 * max(len(frame.columns), 1)
     count = _row_count(known)
@@ -78,8 +79,8 @@ def _by_spark(frame: DataFrame) -> TableStatistics:
 
 def _row_count(known: Any) -> float | None:
     try:
-        return float(known.rowCount().get().toString())
-    except (Py4JError, ValueError):
+        return number(known.rowCount().get())
+    except Py4JError:
         return None
 
 

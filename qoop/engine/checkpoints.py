@@ -63,7 +63,7 @@ class OnExecutors:
             self._frames[view] = (frame, batches.id(), batches.getNumPartitions())
         frame.createOrReplaceTempView(view)
         known_size = relation.stats()
-        return Kept(view, float(known_size.rowCount().get().toString()), float(known_size.sizeInBytes().toString()))
+        return Kept(view, number(known_size.rowCount().get()), number(known_size.sizeInBytes()))
 
     def lost(self) -> dict[str, str]:
         """The views of which executors took a quarter or more with them."""
@@ -105,7 +105,7 @@ class AsFiles:
         with self._lock:
             self._paths[view] = path
         read.createOrReplaceTempView(view)
-        size = float(read._jdf.queryExecution().optimizedPlan().stats().sizeInBytes().toString())
+        size = number(read._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
         return Kept(view, float(read.count()), size)
 
     def lost(self) -> dict[str, str]:
@@ -117,6 +117,11 @@ class AsFiles:
     def release(self) -> None:
         """Delete the query's folder."""
         _file_system(self.session, self.folder).delete(_hadoop_path(self.session, self.folder), True)
+
+
+def number(value: Any) -> float:
+    """A number of Scala's, whatever Py4J made of it."""
+    return float(str(value))
 
 
 def _stored_partitions(context: SparkContext) -> dict[int, int]:

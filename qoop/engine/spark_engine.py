@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.checkpoints import Checkpoints
@@ -103,7 +102,7 @@ class SparkEngine:
                 rows, size = self._compute(query, view, attempt, tag)
             seconds = time.monotonic() - began
             event: Event = StageFinished(stage, rows, size, seconds, core_seconds(self._context, tag))
-        except (Py4JError, PySparkException, QoopError, OSError) as problem:
+        except Exception as problem:  # noqa: BLE001 - a stage that ended untold would leave the query waiting for ever
             event = self._failure(stage, tag, problem)
         with self._lock:
             if self._running.get(stage) == tag:

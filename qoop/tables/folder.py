@@ -65,6 +65,7 @@ def type_name(kind: pa.DataType) -> str:
         pa.types.is_timestamp: "timestamp",
         pa.types.is_string: "string",
         pa.types.is_large_string: "string",
+        pa.types.is_string_view: "string",
     }
     return next((name for test, name in names.items() if test(kind)), str(kind))
 

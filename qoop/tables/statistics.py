@@ -45,10 +45,16 @@ def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]
             table = opened.read_row_group(index, columns=names, use_threads=False)
         wanted = SAMPLE_ROWS // len(chosen)
         stride = max(table.num_rows // wanted, 1)
-        taken = table.take(pa.array(range(stride // 2, table.num_rows, stride)))
+        rows = pa.array(range(stride // 2, table.num_rows, stride))
         for name in names:
-            result.setdefault(name.lower(), []).extend(_plain(value) for value in taken.column(name).to_pylist())
+            taken = _takeable(table.column(name)).take(rows)
+            result.setdefault(name.lower(), []).extend(_plain(value) for value in taken.to_pylist())
     return {name: tuple(values) for name, values in result.items()}
+
+
+def _takeable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Arrow cannot take rows of string views (yet)."""
+    return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
 
 
 def _ranges(footers: Iterable[Any]) -> dict[str, float]:
