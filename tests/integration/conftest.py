@@ -13,7 +13,7 @@ from yarn_plugin.embedded.ports import free_base
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Four nodes in two racks, brought up by the first test that asks, ended with the last."""
-    spec = ClusterSpec(tmp_path_factory.mktemp("cluster"), memory_mb=4096, vcores=16, node_expiry_ms=6000)
+    spec = ClusterSpec(tmp_path_factory.mktemp("cluster"), memory_mb=4096, vcores=8, node_expiry_ms=6000)
     spec = dataclasses.replace(spec, port_base=free_base(spec.hosts))
     made = embedded.up(spec)
     try:

@@ -114,7 +114,7 @@ def test_every_node_registers_with_its_rack_and_its_offer(cluster, rm):
     for node in found["nodes"]["node"]:
         offered = node["totalResource"]["resourceInformations"]["resourceInformation"]
         amounts = {resource["name"]: resource["value"] for resource in offered}
-        assert amounts == {"memory-mb": 4096, "vcores": 16, "yarn.io/gpu": 4}
+        assert amounts == {"memory-mb": 4096, "vcores": 8, "yarn.io/gpu": 4}
 
 
 def test_everything_listens_on_loopback_below_the_kernels_ports(cluster):

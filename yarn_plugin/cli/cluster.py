@@ -36,7 +36,7 @@ def _directory(command: _Command) -> _Command:
     )(command)
 
 
-@cluster.command()
+@cluster.command(short_help="Bring up a cluster.")
 @_directory
 @click.option("--nodes", type=int, default=4, show_default=True, help="NodeManagers.")
 @click.option("--gpus-per-node", type=int, default=4, show_default=True, help="GPUs a node offers; none is needed.")
@@ -87,7 +87,7 @@ def down(directory: Path) -> None:
     click.echo(f"{ended} processes ended" if ended else f"no process of a cluster in {directory} was running")
 
 
-@cluster.command()
+@cluster.command(short_help="Start one daemon that is not running.")
 @click.argument("daemon")
 @_directory
 def start(daemon: str, directory: Path) -> None:

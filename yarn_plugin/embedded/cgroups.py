@@ -5,8 +5,10 @@ Control groups come in two versions with the same idea: a directory is a group, 
 `cpu.cfs_period_us`, version 2 in `cpu.max`.
 """
 
+import errno
 import os
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -51,13 +53,22 @@ def set_quota(group: Path, cores: float) -> None:
         (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
 
 
-def remove(groups: Iterable[Path]) -> None:
-    """Remove groups, as far as they exist and are empty of processes."""
-    for group in groups:
-        try:
-            group.rmdir()
-        except OSError:
-            continue
+def remove(groups: Iterable[Path], limit_s: float = 3.0) -> None:
+    """Remove groups, as far as they exist and are empty of processes; waits for those that are just ending."""
+    deadline = time.monotonic() + limit_s
+    waiting = [group for group in groups if _is_in_use(group)]
+    while waiting and time.monotonic() < deadline:
+        time.sleep(0.05)
+        waiting = [group for group in waiting if _is_in_use(group)]
+
+
+def _is_in_use(group: Path) -> bool:
+    """Remove a group; whether that failed only because of processes in it."""
+    try:
+        group.rmdir()
+    except OSError as refused:
+        return refused.errno == errno.EBUSY
+    return False
 
 
 def joining(group: Path, command: list[str]) -> list[str]:

@@ -31,6 +31,10 @@ class ClusterSpec:
     scheduler: YARN does not check them against the machine. `cpu_per_node` (cores) makes a node's share of the
     machine physical, where control groups may be written. `node_expiry_ms` is the silence after which a node counts
     as lost. `ivy_settings` names a user's own Ivy settings file, for a mirror of the jars.
+
+    GPUs that nobody uses make YARN's preemption lenient: what is to be shared is compared by its largest fraction,
+    which is then that of the idle GPUs, so nothing is taken back for a demand as small as a new application's master.
+    For work without GPUs, offer none (`gpus_per_node=0`), and about as much memory to a vcore as a container takes.
     """
 
     dir: Path
