@@ -1,0 +1,81 @@
+"""The command: bad input is one line that says what is right; figures go into a file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tpcds import data
+from tpcds.cli import cli
+from yarn_plugin import console
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("generate --scale -1 --out X", "--scale '-1': must be a number from 0.001 to 100,000"),
+        ("generate --scale 1", "Missing option '--out'"),
+        ("generate --scale 1 --out X --parts 0", "--parts"),
+        ("generate --scale 1 --out pyproject.toml", "is a file; name a directory"),
+        ("queries --queries 100", "--queries '100': must be numbers from 1 to 99, like 3 or 1-10,72"),
+        ("queries --queries 5-1", "--queries '5-1': must be numbers from 1 to 99"),
+        ("queries --dialect oracle", "'oracle' is not one of 'duckdb', 'spark'"),
+        ("run --queries 0", "--queries '0'"),
+        ("run --engine impala", "--engine 'impala': must be one of spark, duckdb"),
+        ("run --compare spark", "--compare 'spark': with --engine spark must be of duckdb"),
+        ("run --compare oracle", "--compare 'oracle'"),
+        ("run --switch-every-stage", "--switch-every-stage 'spark': this engine does not switch plans"),
+        ("run --scale 1 --data X", "--scale '1': give either --scale or --data"),
+        ("run --scale tiny", "--scale 'tiny'"),
+        ("run --data no/such", "--data 'no/such': no such directory; make it with `tpcds generate --out`"),
+        ("run --data tests", "--data 'tests': incomplete, lacks store_sales, catalog_sales, web_sales and 21 more"),
+        ("run --conf spark.x", "--conf 'spark.x': must be KEY=VALUE"),
+        ("run --repeat 0", "--repeat"),
+        ("walk", "No such command 'walk'"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert console.run(cli, "tpcds", arguments.split()) != 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("tpcds: ")
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_generate_and_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, figures = tmp_path / "set", tmp_path / "figures.json"
+    arguments = ["generate", "--scale", "0.01", "--out", str(out), "--json", str(figures)]
+    assert console.run(cli, "tpcds", arguments) == 0
+    assert console.run(cli, "tpcds", arguments) == 0
+    assert "found complete" in capsys.readouterr().out
+    assert json.loads(figures.read_text())["reused"] is True
+    assert data.open_data(out).scale == 0.01
+
+
+def test_the_list_of_queries(capsys: pytest.CaptureFixture[str]) -> None:
+    assert console.run(cli, "tpcds", ["queries", "--queries", "3,96"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["3", "2", "3", "date_dim,", "item,", "store_sales"]
+
+
+def test_the_text_of_a_query_can_be_fed_to_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert console.run(cli, "tpcds", ["queries", "--queries", "1", "--dialect", "duckdb", "--show"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("-- query 1\nWITH customer_total_return AS (")
+    assert text.rstrip().endswith(";")
+
+
+def test_a_run_on_duckdb_with_its_results_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "below" / "results.json"
+    arguments = ["run", "--engine", "duckdb", "--scale", "0.01", "--queries", "3,96", "--json", str(file)]
+    assert console.run(cli, "tpcds", arguments) == 0
+    written = json.loads(file.read_text())
+    assert (written["engine"], written["scale"], written["compared_with"]) == ("duckdb", 0.01, [])
+    assert [row["query"] for row in written["queries"]] == [3, 96]
+    assert "2 queries on duckdb" in capsys.readouterr().out

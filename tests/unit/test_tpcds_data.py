@@ -1,0 +1,185 @@
+"""Data sets: made whole or not at all, the same every time, reused, refused when they are not what was asked for."""
+
+import hashlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+
+from tpcds import data, generator
+from tpcds.errors import GenerationError, IncompleteDataError
+from tpcds.generator import Progress
+from tpcds.tables import TABLES
+from yarn_plugin.errors import BadInputError
+
+SCALE = 0.01
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return data.generate(SCALE, tmp_path_factory.mktemp("tpcds") / "set").path
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "set"))
+
+
+def contents(path: Path) -> dict[str, str]:
+    files = sorted(path.rglob("*.parquet"))
+    return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.mark.parametrize(("text", "scale"), [("1", 1.0), ("0.1", 0.1), ("1e2", 100.0), ("0.001", 0.001)])
+def test_scales(text: str, scale: float) -> None:
+    assert data.parse_scale(text) == scale
+
+
+@pytest.mark.parametrize("text", ["-1", "0", "abc", "nan", "inf", "", "0.0001", "200000"])
+def test_scales_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(BadInputError, match=r"--scale .* must be a number from 0.001 to 100,000"):
+        data.parse_scale(text)
+
+
+def test_a_folder_for_each_table(made: Path) -> None:
+    assert {path.name for path in made.iterdir() if path.is_dir()} == set(TABLES)
+    assert data.open_data(made).scale == SCALE
+
+
+def test_types_are_those_of_the_specification(made: Path) -> None:
+    sales = parquet.read_schema(made / "store_sales" / "store_sales.1.parquet")
+    assert str(sales.field("ss_sales_price").type) == "decimal128(7, 2)"
+    assert str(sales.field("ss_sold_date_sk").type) == "int32"
+    item = parquet.read_schema(made / "item" / "item.1.parquet")
+    assert str(item.field("i_rec_start_date").type) == "date32[day]"
+    assert str(item.field("i_item_id").type) in ("string", "string_view")
+
+
+def test_the_same_scale_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
+    again = data.generate(SCALE, tmp_path / "again")
+    assert not again.reused
+    assert contents(again.path) == contents(made)
+
+
+def test_large_tables_are_cut_into_parts(tmp_path: Path) -> None:
+    path = data.generate(SCALE, tmp_path / "parts", parts=3).path
+    assert len(list((path / "customer_demographics").iterdir())) == 3
+    assert len(list((path / "store").iterdir())) == 1
+
+
+def test_a_complete_set_is_reused(copy: Path) -> None:
+    before = data.open_data(copy).fingerprint()
+    assert data.generate(SCALE, copy).reused
+    assert data.open_data(copy).fingerprint() == before
+
+
+@pytest.mark.parametrize("lost", ["store/store.1.parquet", data.MARKER])
+def test_an_incomplete_set_is_made_again(made: Path, copy: Path, lost: str) -> None:
+    before = data.open_data(copy).fingerprint()
+    (copy / lost).unlink()
+    assert not data.generate(SCALE, copy).reused
+    assert contents(copy) == contents(made)
+    assert data.open_data(copy).fingerprint() != before
+
+
+def test_a_file_cut_short_is_noticed(copy: Path) -> None:
+    file = copy / "item" / "item.1.parquet"
+    file.write_bytes(file.read_bytes()[:-10])
+    with pytest.raises(IncompleteDataError, match=r"incomplete, lacks item/item.1.parquet; make it again"):
+        data.open_data(copy)
+    assert not data.generate(SCALE, copy).reused
+
+
+def test_another_scale_in_the_same_place_is_refused(copy: Path) -> None:
+    with pytest.raises(BadInputError, match=r"holds scale 0.01 .* choose another directory or remove this one"):
+        data.generate(0.02, copy)
+    with pytest.raises(BadInputError, match=r"holds scale 0.01 in 1 parts"):
+        data.generate(SCALE, copy, parts=2)
+    assert data.generate(SCALE, copy).reused
+
+
+def test_other_files_are_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.tex").write_text("mine")
+    with pytest.raises(GenerationError, match=r"holds other things \('thesis.tex'\)"):
+        data.generate(SCALE, tmp_path / "home")
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(GenerationError, match="--out"):
+            data.generate(SCALE, out)
+    assert (tmp_path / "home" / "thesis.tex").read_text() == "mine"
+
+
+def test_a_generator_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "failing"
+    program.write_text("#!/bin/sh\necho some noise >&2\necho 'no space left' >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(generator, "_program", lambda: str(program))
+    with pytest.raises(GenerationError, match="tpcgen-cli ended with code 3: no space left"):
+        data.generate(SCALE, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_a_disk_too_small_is_noticed_first(tmp_path: Path) -> None:
+    with pytest.raises(GenerationError, match=r"needs about 45000\.0 GB"):
+        data.generate(100_000, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_killed_in_the_middle_nothing_is_there_and_the_next_one_succeeds(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    program = f"from pathlib import Path; from tpcds import data; data.generate(1, Path({str(out)!r}))"
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob(".out.draft/*/*")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    assert (tmp_path / ".out.draft").exists()
+    assert not out.exists()
+    assert not data.generate(SCALE, out).reused
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_progress_is_told_table_by_table(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    data.generate(SCALE, tmp_path / "out", watch=told.append)
+    assert [progress.finished for progress in told] == sorted(progress.finished for progress in told)
+    assert {progress.table for progress in told} == {*TABLES, None}
+    assert told[-1].finished == len(TABLES)
+    assert told[-1].size > 10_000_000
+
+
+def test_ensure_keeps_a_set_under_the_users_cache(tmp_path: Path) -> None:
+    path = data.ensure(SCALE)
+    assert path.is_relative_to(tmp_path / "cache")
+    assert path.name.startswith("scale-0.01-tpcgen-cli-")
+    before = data.open_data(path).fingerprint()
+    assert data.ensure(SCALE) == path
+    assert data.open_data(path).fingerprint() == before
+
+
+def test_data_made_elsewhere_will_do_if_all_tables_are_there(copy: Path) -> None:
+    (copy / data.MARKER).unlink()
+    assert data.open_data(copy).scale is None
+    shutil.rmtree(copy / "reason")
+    (copy / "store" / "store.1.parquet").unlink()
+    with pytest.raises(IncompleteDataError, match="incomplete, lacks reason, store;"):
+        data.open_data(copy)
+
+
+def test_no_data(tmp_path: Path) -> None:
+    with pytest.raises(IncompleteDataError, match="no such directory"):
+        data.open_data(tmp_path / "nothing")
+    with pytest.raises(IncompleteDataError, match="lacks store_sales, catalog_sales, web_sales and 21 more"):
+        data.open_data(tmp_path)

@@ -1,0 +1,82 @@
+"""Answers kept as files, so that a reference engine answers each query over a data set once.
+
+A file is found by the engine, the data (its fingerprint) and the text of the query: change any and it is not found.
+"""
+
+import hashlib
+import json
+from contextlib import suppress
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tpcds.engines import Answer, Engine
+
+
+class Kept(BaseModel):
+    """The file: a cell is written as itself, a decimal as {"decimal": text}, a date as {"date": text}."""
+
+    model_config = ConfigDict(frozen=True)
+    version: Literal[1] = 1
+    columns: tuple[str, ...]
+    rows: list[list[Any]]
+    seconds: float
+
+
+class Remembering:
+    """An engine that asks another one only for what it has not kept yet; `seconds` are then those of the first time."""
+
+    def __init__(self, engine: Engine, folder: Path, about: str) -> None:
+        """`about` says what the answers depend on besides the text: the engine's version, the data's fingerprint."""
+        self._engine, self._folder, self._about = engine, folder, about
+
+    def run(self, sql: str) -> Answer:
+        key = hashlib.sha256(f"{self._about}\n{sql}".encode()).hexdigest()[:24]
+        file = self._folder / f"{key}.json"
+        kept = _read(file)
+        if kept is None:
+            kept = self._engine.run(sql)
+            _write(file, kept)
+        return kept
+
+
+def _read(file: Path) -> Answer | None:
+    try:
+        kept = Kept.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return Answer(kept.columns, [tuple(map(_cell, row)) for row in kept.rows], kept.seconds)
+
+
+def _write(file: Path, answer: Answer) -> None:
+    rows = [[_written(cell) for cell in row] for row in answer.rows]
+    kept = {"version": 1, "columns": answer.columns, "rows": rows, "seconds": answer.seconds}
+    draft = file.with_suffix(".part")
+    # A data set may be read-only: the answer is then computed again next time.
+    with suppress(OSError):
+        file.parent.mkdir(exist_ok=True)
+        draft.write_text(json.dumps(kept))
+        draft.replace(file)
+
+
+def _written(cell: Any) -> Any:
+    match cell:
+        case Decimal():
+            return {"decimal": str(cell)}
+        case date():
+            return {"date": cell.isoformat()}
+        case _:
+            return cell
+
+
+def _cell(written: Any) -> Any:
+    match written:
+        case {"decimal": text}:
+            return Decimal(text)
+        case {"date": text}:
+            return date.fromisoformat(text)
+        case _:
+            return written

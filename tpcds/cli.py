@@ -1,0 +1,159 @@
+"""The command `tpcds`: data, queries, runs."""
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.markup import escape
+from rich.progress import Progress as ProgressBar
+
+from tpcds import data, queries, shape, show
+from tpcds.generator import Progress
+from tpcds.results import QueryRow, Report, totals
+from tpcds.tables import TABLES
+from yarn_plugin import console
+from yarn_plugin.errors import BadInputError
+
+if TYPE_CHECKING:
+    from tpcds.contenders import Setting
+
+
+@click.group(context_settings=console.CONTEXT)
+def cli() -> None:
+    """TPC-DS: make data, look at the 99 queries, run them on an engine and compare the answers."""
+
+
+@cli.command()
+@click.option("--scale", required=True, help="Size in units of about 1 GB of raw data; 0.1 and 0.01 are fine.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Directory to make, a folder per table.")
+@click.option("--parts", type=click.IntRange(1), help="Files per large table (default: grows with the scale).")
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures there.")
+def generate(scale: str, out: Path, parts: int | None, json_file: Path | None) -> None:
+    """Generate Parquet tables; a complete data set of the same scale is left as it is."""
+    size = data.parse_scale(scale)
+    with show.progress() as bar:
+        made = data.generate(size, out, parts, _watch(bar))
+    what = "found complete" if made.reused else f"made in {made.seconds:.1f} s"
+    console.out.print(f"scale {made.scale:g}: {what}, {made.size / 1e6:.0f} MB in {escape(str(made.path))}")
+    if json_file:
+        figures = {"scale": made.scale, "reused": made.reused, "bytes": made.size, "seconds": made.seconds}
+        console.write_json(json_file, figures)
+
+
+@cli.command(name="queries")
+@click.option("--queries", "numbers", default="1-99", show_default=True, help="Numbers, like 3 or 1-10,72.")
+@click.option("--dialect", type=click.Choice(queries.DIALECTS), default="spark", show_default=True)
+@click.option("--show", "show_text", is_flag=True, help="Print the text of each query.")
+def list_queries(numbers: str, dialect: str, show_text: bool) -> None:
+    """List the queries with the tables they read and their joins, or print their texts."""
+    chosen = queries.parse_numbers(numbers)
+    if not show_text:
+        console.out.print(show.query_list([shape.shape(number) for number in chosen]))
+        return
+    for number in chosen:
+        click.echo(f"-- query {number}\n{queries.text(number, dialect)};\n")
+
+
+@cli.command()
+@click.option("--queries", "numbers", default="1-99", show_default=True, help="Numbers, like 3 or 1-10,72.")
+@click.option("--engine", default="spark", show_default=True, help="The engine to measure: spark or duckdb.")
+@click.option("--scale", help="Scale of the data, made under the user's cache directory (default: 0.1).")
+@click.option("--data", "folder", type=click.Path(path_type=Path), help="A data set to use instead of --scale.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master: local[N], yarn, ...")
+@click.option("--conf", "confs", multiple=True, metavar="KEY=VALUE", help="A setting for Spark; may be repeated.")
+@click.option("--compare", "references", help="Engines to compare with, like spark,duckdb; '' for none.")
+@click.option("--switch-every-stage", is_flag=True, help="Force another join tree after every stage (a test).")
+@click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Times each query is run.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the results there.")
+def run(
+    numbers: str,
+    engine: str,
+    scale: str | None,
+    folder: Path | None,
+    master: str,
+    confs: tuple[str, ...],
+    references: str | None,
+    switch_every_stage: bool,
+    repeat: int,
+    json_file: Path | None,
+) -> int:
+    """Run queries on an engine and compare the answers; ends with 1 if one failed or is not equal."""
+    # Spark's Python package takes half a second to load, which the other commands do not need.
+    from tpcds import contenders
+
+    chosen = queries.parse_numbers(numbers)
+    contenders.check_engine(engine, switch_every_stage)
+    compared = contenders.parse_references(references, engine)
+    settings = _parse_confs(confs)
+    setting = contenders.Setting(_data_set(scale, folder), master, settings, switch_every_stage)
+    rows = _run(chosen, engine, compared, setting, repeat)
+    report = Report(
+        engine=engine,
+        compared_with=compared,
+        master=master,
+        confs=settings,
+        scale=setting.data.scale,
+        switch_every_stage=switch_every_stage,
+        repeat=repeat,
+        queries=tuple(rows),
+        totals=totals(rows),
+    )
+    if json_file:
+        console.write_json(json_file, report.model_dump(mode="json"))
+    console.out.print(show.query_rows(rows))
+    for line in show.summary(report):
+        console.out.print(line, markup=False)
+    return int(any(row.wrong for row in rows))
+
+
+def _run(chosen: list[int], engine: str, compared: tuple[str, ...], setting: "Setting", repeat: int) -> list[QueryRow]:
+    from tpcds.contenders import Contenders
+    from tpcds.suite import run_suite
+
+    rows: list[QueryRow] = []
+    with ExitStack() as stack:
+        opened = stack.enter_context(Contenders(setting))
+        measured, others = opened.measured(engine), [opened.reference(name) for name in compared]
+        bar = stack.enter_context(show.progress())
+        task = bar.add_task(f"query {chosen[0]}", total=len(chosen))
+        for row, following in zip(run_suite(chosen, measured, others, repeat), [*chosen[1:], None], strict=True):
+            rows.append(row)
+            bar.update(task, advance=1, description=f"query {following}" if following else "done")
+    return rows
+
+
+def _data_set(scale: str | None, folder: Path | None) -> data.DataSet:
+    if folder is not None and scale is not None:
+        raise BadInputError("--scale", scale, "give either --scale or --data, the data has its own scale")
+    if folder is not None:
+        return data.open_data(folder)
+    size = data.parse_scale(scale or "0.1")
+    with show.progress() as bar:
+        return data.open_data(data.ensure(size, _watch(bar)))
+
+
+def _watch(bar: ProgressBar) -> data.Watch:
+    task = bar.add_task("generating", total=len(TABLES))
+
+    def tell(progress: Progress) -> None:
+        description = f"{progress.table or 'done'}, {progress.size / 1e6:.0f} MB"
+        bar.update(task, completed=progress.finished, description=description)
+
+    return tell
+
+
+def _parse_confs(confs: tuple[str, ...]) -> dict[str, str]:
+    parsed = {}
+    for conf in confs:
+        key, equals, value = conf.partition("=")
+        if not (equals and key.strip()):
+            raise BadInputError("--conf", conf, "must be KEY=VALUE, like spark.sql.shuffle.partitions=16")
+        parsed[key.strip()] = value
+    return parsed
+
+
+def main() -> None:
+    """The entry point of the command `tpcds`."""
+    sys.exit(console.run(cli, "tpcds"))

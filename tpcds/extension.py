@@ -1,0 +1,63 @@
+"""DuckDB with its tpcds extension, which holds the 99 published queries; found among the installed packages.
+
+Both packages are loaded when they are needed only: `tpcds generate` and `tpcds -h` work without them.
+"""
+
+import importlib.util
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tpcds.errors import NotInstalledError
+
+PACKAGE = "duckdb_extension_tpcds"
+
+
+def duckdb_module() -> ModuleType:
+    """DuckDB itself.
+
+    Raises:
+        NotInstalledError: it is not there.
+    """
+    try:
+        return importlib.import_module("duckdb")
+    except ImportError:
+        raise NotInstalledError("duckdb is not installed: pip install 'yarn-plugin[tpcds]'") from None
+
+
+@cache
+def published() -> dict[int, str]:
+    """The published text of each of the 99 queries, in DuckDB's dialect."""
+    return {number: text.strip().rstrip(";") for number, text in _empty().execute("FROM tpcds_queries()").fetchall()}
+
+
+def output_width(sql: str) -> int:
+    """How many columns a query over the TPC-DS tables has."""
+    return len(_empty().execute(f"DESCRIBE {sql}").fetchall())
+
+
+@cache
+def _empty() -> Any:
+    duckdb = duckdb_module()
+    # Nothing may be fetched: the extension is a file of an installed package.
+    settings = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    connection = duckdb.connect(config=settings)
+    connection.load_extension(str(_extension_file(duckdb.__version__)))
+    connection.execute("CALL dsdgen(sf = 0)")
+    return connection
+
+
+def _extension_file(duckdb_version: str) -> Path:
+    found = importlib.util.find_spec(PACKAGE)
+    if found is None or not found.submodule_search_locations:
+        raise NotInstalledError(f"{PACKAGE} is not installed: pip install 'yarn-plugin[tpcds]'")
+    extensions = Path(found.submodule_search_locations[0]) / "extensions"
+    file = extensions / f"v{duckdb_version}" / "tpcds.duckdb_extension"
+    if not file.exists():
+        has = ", ".join(sorted(path.name for path in extensions.glob("v*"))) or "none"
+        raise NotInstalledError(
+            f"{PACKAGE} is for DuckDB {has}, installed is {duckdb_version}:"
+            f" pip install {PACKAGE.replace('_', '-')}=={duckdb_version}"
+        )
+    return file

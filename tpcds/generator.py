@@ -1,0 +1,118 @@
+"""Runs the data generator: Parquet files of every table into a folder.
+
+The generator is `tpcgen-cli`. Against DuckDB's `dsdgen` it is 3.4 times as fast at scale 1 (5 s, 17 s), streams
+instead of holding the data in memory, writes the same bytes whatever the number of threads, and takes fractional
+scales. At scale 0.1 the two make different rows, so a data set is never put together from both: `tpcgen-cli` keeps
+the dimensions that the specification fixes (1,920,800 customer demographics, 75 reasons, 2 stores), DuckDB shrinks
+them (192,080, 3 and 1). Column types agree: decimals, dates and strings are the same, keys are 32 bits wide where
+DuckDB has 64.
+"""
+
+import importlib.metadata
+import math
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tpcds.errors import GenerationError, NotInstalledError
+from tpcds.tables import TABLES
+
+PROGRAM = "tpcgen-cli"
+POLL_SECONDS = 0.2
+# Small enough for Spark to cut one file into a task for every core, large enough to be read in one go.
+ROW_GROUP = "8MiB"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a generation is: tables finished, the table at work (None at the end), bytes written so far."""
+
+    finished: int
+    table: str | None
+    size: int
+
+
+Watch = Callable[[Progress], None]
+
+
+def version() -> str:
+    """Name and version of the generator, as the marker of a data set records it."""
+    try:
+        return f"{PROGRAM} {importlib.metadata.version(PROGRAM)}"
+    except importlib.metadata.PackageNotFoundError:
+        raise _not_installed() from None
+
+
+def usual_parts(scale: float) -> int:
+    """Into how many files the large tables are cut: about 36 MB a file of the largest at scale 10 and more."""
+    return max(1, math.ceil(4 * scale)) if scale >= 1 else 1
+
+
+def write_tables(scale: float, parts: int, folder: Path, watch: Watch) -> None:
+    """Write `folder/<table>/*.parquet` for all tables.
+
+    Raises:
+        GenerationError: the generator ended with an error, whose last line is given.
+        NotInstalledError: there is no generator.
+    """
+    command = [_program(), "tpcds", "parquet", "--scale-factor", f"{scale:.10g}", "--parts", str(parts)]
+    command += ["--output-dir", str(folder), "--row-group-bytes", ROW_GROUP, "--quiet", "--no-progress"]
+    for finished, table in enumerate(TABLES):
+        tell = partial(_tell, watch, finished, table, folder)
+        _run([*command, "--tables", table], tell)
+    _tell(watch, len(TABLES), None, folder)
+
+
+def size(folder: Path) -> int:
+    """Bytes in all files below a folder."""
+    return sum(_size(path) for path in folder.rglob("*"))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:
+        # The generator has just given its draft the final name.
+        return 0
+
+
+def _tell(watch: Watch, finished: int, table: str | None, folder: Path) -> None:
+    watch(Progress(finished, table, size(folder)))
+
+
+def _run(command: list[str], tick: Callable[[], None]) -> None:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            errors = _follow(process, tick)
+        except BaseException:
+            # Interrupted: the generator must not go on writing into a folder that nobody waits for.
+            process.kill()
+            raise
+    if process.returncode != 0:
+        said = (errors.strip().splitlines() or ["no message"])[-1]
+        raise GenerationError(f"{PROGRAM} ended with code {process.returncode}: {said}")
+
+
+def _follow(process: subprocess.Popen[str], tick: Callable[[], None]) -> str:
+    while True:
+        tick()
+        try:
+            return process.communicate(timeout=POLL_SECONDS)[1]
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _program() -> str:
+    beside_python = Path(sysconfig.get_path("scripts")) / PROGRAM
+    found = str(beside_python) if beside_python.exists() else shutil.which(PROGRAM)
+    if found is None:
+        raise _not_installed()
+    return found
+
+
+def _not_installed() -> NotInstalledError:
+    return NotInstalledError(f"{PROGRAM} is not installed: pip install 'yarn-plugin[tpcds]'")

@@ -1,0 +1,72 @@
+"""The 99 queries in each engine's dialect: published text, other parameters, made comparable.
+
+Public: `duckdb_text(n)`, `spark_text(n)`, `text(n, dialect)`, `parse_numbers("1-10,72")`.
+"""
+
+from functools import cache
+
+import sqlglot
+from sqlglot import exp
+
+from tpcds import extension
+from tpcds.comparable import comparable
+from tpcds.parameters import substitute
+from yarn_plugin.errors import BadInputError
+
+FIRST, LAST = 1, 99
+DIALECTS = ("duckdb", "spark")
+
+
+def duckdb_text(query: int) -> str:
+    """The text of a query for DuckDB."""
+    return text(query, "duckdb")
+
+
+def spark_text(query: int) -> str:
+    """The text of a query for Spark SQL."""
+    return text(query, "spark")
+
+
+@cache
+def text(query: int, dialect: str) -> str:
+    """The text of a query in one of `DIALECTS`, the same at every scale."""
+    return tree(query).sql(dialect, pretty=True)
+
+
+@cache
+def tree(query: int) -> exp.Query:
+    """The syntax tree both texts are written from; not to be changed by the caller.
+
+    Raises:
+        BadInputError: there is no such query.
+        ChangedTextError: a substitution does not fit the published text.
+        NotInstalledError: DuckDB or its extension is missing.
+    """
+    if not FIRST <= query <= LAST:
+        raise BadInputError("query", query, f"must be from {FIRST} to {LAST}")
+    chosen = substitute(query, extension.published()[query])
+    parsed = sqlglot.parse_one(chosen, read="duckdb")
+    assert isinstance(parsed, exp.Query)
+    return comparable(parsed, extension.output_width(chosen))
+
+
+def parse_numbers(text: str) -> list[int]:
+    """Query numbers as a person writes them: "1-99", "3", "1-10,72"; in the order written, each once.
+
+    Raises:
+        BadInputError: not such a list, or a number without a query.
+    """
+    numbers: list[int] = []
+    for piece in text.split(","):
+        first, dash, last = piece.strip().partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash)):
+            raise _bad(text)
+        chosen = range(int(first), int(last if dash else first) + 1)
+        if not chosen or chosen[0] < FIRST or chosen[-1] > LAST:
+            raise _bad(text)
+        numbers += [number for number in chosen if number not in numbers]
+    return numbers
+
+
+def _bad(text: str) -> BadInputError:
+    return BadInputError("--queries", text, f"must be numbers from {FIRST} to {LAST}, like 3 or 1-10,72")

@@ -1,0 +1,126 @@
+"""Plain Spark SQL with adaptive execution: the engine that others are measured against."""
+
+import logging
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from tpcds.data import DataSet
+from tpcds.engines import Answer
+from tpcds.errors import EngineError
+from tpcds.tables import TABLES
+
+# What a caller's own `--conf` overrides.
+CONFS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+}
+# In local mode the driver executes everything. Spark broadcasts customer_demographics, 10 MB of Parquet but
+# 1,920,800 rows, to join it: with less memory that fails now and then.
+LOCAL_CONFS = {
+    "spark.driver.memory": "4g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "8",
+}
+# Lines that Spark's JVM writes whether it starts or not.
+CHATTER = re.compile(r"WARNING:|Using |Setting |To adjust |[\d/]+ [\d:]+ (WARN|INFO) |$")
+
+
+class SparkEngine:
+    """Runs each text as one Spark SQL statement."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def run(self, sql: str) -> Answer:
+        began = time.perf_counter()
+        try:
+            frame = self._session.sql(sql)
+            rows = [tuple(row) for row in frame.collect()]
+        except (PySparkException, Py4JError) as wrong:
+            raise EngineError(f"spark: {_first_line(wrong)}") from wrong
+        return Answer(tuple(frame.columns), rows, time.perf_counter() - began)
+
+
+@contextmanager
+def spark_session(data: DataSet, master: str, confs: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session with a temporary view for each table of the data set.
+
+    Stopped at the end, unless this process had a session before, which is then used as it is.
+
+    Raises:
+        EngineError: Spark does not start with this master and these settings.
+    """
+    own = SparkSession.getActiveSession() is None
+    with tempfile.TemporaryFile() as log:
+        try:
+            with _stderr_to(log):
+                session = _start(master, CONFS | (LOCAL_CONFS if master.startswith("local") else {}) | dict(confs))
+        except (PySparkException, Py4JError, RuntimeError) as wrong:
+            cause = _cause(log) or _first_line(wrong)
+            raise EngineError(f"--master {master!r}: Spark does not start: {cause}") from wrong
+        try:
+            _make_views(session, data)
+            yield session
+        finally:
+            if own:
+                session.stop()
+
+
+def _start(master: str, settings: Mapping[str, str]) -> SparkSession:
+    # PySpark would log every failed query with its Java stack to stderr, besides raising the exception.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    builder = SparkSession.builder.appName("tpcds").master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _make_views(session: SparkSession, data: DataSet) -> None:
+    try:
+        for table in TABLES:
+            session.read.parquet(str(data.table(table))).createOrReplaceTempView(table)
+    except (PySparkException, Py4JError) as wrong:
+        raise EngineError(f"spark cannot read {str(data.path)!r}: {_first_line(wrong)}") from wrong
+
+
+@contextmanager
+def _stderr_to(file: IO[bytes]) -> Iterator[None]:
+    # What Spark's JVM says on starting belongs neither into a progress bar nor before a one-line error. The JVM keeps
+    # this stderr for as long as it lives, this process gets its own back.
+    sys.stderr.flush()
+    saved = os.dup(2)
+    os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _cause(log: IO[bytes]) -> str | None:
+    log.seek(0)
+    said = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
+    return next((line.split("Exception: ", 1)[-1] for line in said if not CHATTER.match(line)), None)
+
+
+def _first_line(wrong: BaseException) -> str:
+    # Spark wraps what went wrong in what it was doing; the innermost exception names the value at fault.
+    while (cause := getattr(wrong, "_cause", None)) is not None:
+        wrong = cause
+    java = getattr(wrong, "java_exception", None)
+    text = str(java.toString()) if java is not None else str(wrong)
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(wrong).__name__)

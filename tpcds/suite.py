@@ -1,0 +1,82 @@
+"""Runs queries on one engine, compares each answer with those of reference engines."""
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from tpcds import queries
+from tpcds.compare import compare
+from tpcds.engines import Answer, Engine
+from tpcds.errors import EngineError
+from tpcds.results import QueryRow
+
+# Of the cells that differ, so many are kept in the results; their number is kept always.
+SHOWN_DIFFERENCES = 5
+
+TextOf = Callable[[int, str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """An engine with its name and the dialect it reads."""
+
+    name: str
+    dialect: str
+    engine: Engine
+
+
+def run_suite(
+    numbers: Sequence[int],
+    measured: Contender,
+    references: Sequence[Contender] = (),
+    repeat: int = 1,
+    text_of: TextOf = queries.text,
+) -> Iterator[QueryRow]:
+    """Yield the result of each query as it is known; a query that fails is a result as well."""
+    for number in numbers:
+        yield _run_query(number, measured, references, repeat, text_of)
+
+
+def _run_query(
+    number: int, measured: Contender, references: Sequence[Contender], repeat: int, text_of: TextOf
+) -> QueryRow:
+    try:
+        answers = [measured.engine.run(text_of(number, measured.dialect)) for _ in range(repeat)]
+    except EngineError as failed:
+        return QueryRow(query=number, error=str(failed))
+    comparisons = _compare(number, answers, measured.name, references, text_of)
+    row = QueryRow(query=number, **_facts(answers))
+    differences = tuple(difference for found in comparisons.values() for difference in found)
+    equal = {f"equal_to_{name}": not found for name, found in comparisons.items()}
+    return row.model_copy(update={**equal, "differences": differences})
+
+
+def _facts(answers: Sequence[Answer]) -> Mapping[str, object]:
+    answer = answers[-1]
+    seconds = [answer.seconds for answer in answers]
+    return {
+        "seconds": statistics.median(seconds),
+        "repetitions": tuple(seconds),
+        "rows": len(answer.rows),
+        "blank": not any(cell for row in answer.rows for cell in row),
+        **(asdict(answer.plan) if answer.plan else {}),
+    }
+
+
+def _compare(
+    number: int, answers: Sequence[Answer], name: str, references: Sequence[Contender], text_of: TextOf
+) -> dict[str, list[str]]:
+    """The differences to each reference, as lines; every repetition is compared, not only the last."""
+    found: dict[str, list[str]] = {}
+    for reference in references:
+        try:
+            expected = reference.engine.run(text_of(number, reference.dialect))
+        except EngineError as failed:
+            found[reference.name] = [f"no answer to compare with: {failed}"]
+            continue
+        differing = max((compare(answer, expected) for answer in answers), key=len)
+        lines = [f"{name} / {reference.name}: {difference}" for difference in differing[:SHOWN_DIFFERENCES]]
+        if len(differing) > SHOWN_DIFFERENCES:
+            lines.append(f"{name} / {reference.name}: {len(differing)} differences in all")
+        found[reference.name] = lines
+    return found
