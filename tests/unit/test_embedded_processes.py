@@ -66,8 +66,17 @@ def test_containers_whose_node_is_gone_are_still_members(spawn, cluster_id):
 
 def test_a_descendant_with_an_empty_environment_is_a_member(spawn, cluster_id):
     number = spawn("nm-127.0.1.1", "env -i sleep 60 & wait")
-    wait_until(lambda: len(processes.members(cluster_id)) == 2)
-    assert number in {process.pid for process in processes.members(cluster_id)}
+    wait_until(lambda: psutil.Process(number).children() and psutil.Process(number).children()[0].name() == "sleep")
+    container = psutil.Process(number).children()[0]
+    assert container.environ() == {}
+    assert {process.pid for process in processes.members(cluster_id)} == {number, container.pid}
+
+
+def test_a_child_that_was_only_forked_is_no_daemon(spawn, cluster_id):
+    number = spawn("nm-127.0.1.1", "(while true; do :; done) & wait")
+    wait_until(lambda: psutil.Process(number).children())
+    assert psutil.Process(number).children()[0].cmdline() == psutil.Process(number).cmdline()
+    assert processes.daemons(cluster_id)["nm-127.0.1.1"].pid == number
 
 
 def test_what_is_in_the_clusters_groups_is_a_member(cluster_id, tmp_path):

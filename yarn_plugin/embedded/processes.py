@@ -51,9 +51,17 @@ def daemons(cluster_id: str) -> dict[str, psutil.Process]:
     found = {}
     for process in psutil.process_iter():
         name = next((word.removeprefix(mark) for word in _command_line(process) if word.startswith(mark)), None)
-        if name is not None:
+        if name is not None and _leads_a_session(process):
             found[name] = process
     return found
+
+
+def _leads_a_session(process: psutil.Process) -> bool:
+    """A daemon does; the child it has just forked, to become a container, for a moment has its command line too."""
+    try:
+        return os.getsid(process.pid) == process.pid
+    except OSError:
+        return False
 
 
 def members(cluster_id: str, groups: Iterable[Path] = ()) -> list[psutil.Process]:
