@@ -11,6 +11,10 @@ cli = LazyGroup(
     context_settings=console.CONTEXT,
     commands_at={
         "cluster": ("yarn_plugin.cli.cluster:cluster", "A real Hadoop cluster on this machine."),
+        "arbiter": ("yarn_plugin.cli.arbiter:arbiter", "The daemon that tells every application its share."),
+        "apps": ("yarn_plugin.cli.apps:apps", "The applications and their shares."),
+        "why": ("yarn_plugin.cli.apps:why", "Why an application has what it has."),
+        "token": ("yarn_plugin.cli.apps:token", "A token for a user (administrators)."),
     },
 )
 

@@ -56,6 +56,8 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
         case Registered():
             return _register(state, event, seq, at)
         case Revised(app, weight, demand):
+            if app not in state.registered:
+                return state, []
             revised = replace(state.registered[app], weight=weight, demand=demand)
             return replace(state, registered={**state.registered, app: revised}), [f"{app} changed what it asks"]
         case Vacated(app, told):
@@ -126,9 +128,9 @@ def _match(state: State, app: YarnApp) -> State:
 
 
 def _register(state: State, event: Registered, seq: int, at: float) -> tuple[State, list[str]]:
-    if any(known.request_id == event.request_id for known in state.registered.values()):
+    pool = next((pool for pool in state.pools if pool.name == event.pool), None)
+    if pool is None or any(known.request_id == event.request_id for known in state.registered.values()):
         return state, []
-    pool = next(pool for pool in state.pools if pool.name == event.pool)
     app = f"app_{seq}"
     running = state.cluster.apps.get(event.yarn_app or "")
     registration = Registration(

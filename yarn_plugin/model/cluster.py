@@ -45,8 +45,6 @@ class Queue:
     path: str
     guaranteed: float
     maximum: float
-    leaf: bool
-    weight: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class ResourceManager:
     def configuration(self) -> dict[str, str]:
         """The RM's own configuration, by property (its /conf page); empty where it is not shown."""
         try:
-            answer = self._session.get(f"{self.url}/conf", timeout=TIMEOUT, params={"format": "json"})
+            answer = self._session.get(f"{self.url}/conf", timeout=TIMEOUT)
             entries = answer.json()["properties"] if answer.ok else []
         except (requests.RequestException, ValueError, KeyError):
             return {}

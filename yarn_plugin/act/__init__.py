@@ -1,0 +1,1 @@
+"""Commands carried out on YARN; every outcome comes back as an event."""
