@@ -32,7 +32,7 @@ def apps(arbiter: str, token_file: Path | None, json_file: Path | None) -> None:
     """The applications of every pool and their shares. With the administrator's token: everybody's."""
     client = ArbiterClient(arbiter, find_token(token_file))
     found = client.apps()
-    columns = ("app", "name", "user", "pool", "state", "#weight", "#guarantee", "#entitled", "#uses", "since", "reason")
+    columns = ("app", "name", "user", "pool", "state", "#weight", "#guarantee", "#entitled", "#uses", "since")
     console.out.print(console.table(None, columns, [_row(app) for app in found]))
     if json_file is not None:
         console.write_json(json_file, {"apps": [app.model_dump() for app in found]})

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, SetTimer, TellShare
 from yarn_plugin.decide.enforcement import binding, choose_victims, deadlines, find_overstays, write_weights
-from yarn_plugin.decide.events import ContainersListed, Event
+from yarn_plugin.decide.events import ContainersListed, Event, TimerFired, WeightsRefused, WeightsWritten
 from yarn_plugin.decide.membership import is_quiet, pool_of, snapshot
 from yarn_plugin.decide.observations import forget, learn
 from yarn_plugin.decide.policies import Decision, Snapshot, find
@@ -20,7 +20,7 @@ def step(state: State, seq: int, at: float, event: Event) -> tuple[State, tuple[
     commands: list[Command] = [Admit(state.registered[app]) for app in state.registered if app not in before.registered]
     # 2. Let go of registrations that YARN never saw.
     state, expired = _expire(state, at)
-    causes += expired
+    causes = [*causes, *expired] or [_UNNAMED.get(type(event), "demands changed")]
     commands += _dismissals(before, state, causes)
     # 3. Divide each pool among those that count in it, and tell whose share changed.
     seen = {pool.name: snapshot(state, pool, at) for pool in state.pools}
@@ -34,7 +34,7 @@ def step(state: State, seq: int, at: float, event: Event) -> tuple[State, tuple[
         commands += found
         if isinstance(event, ContainersListed) and _home_name(state, event.app) == pool.name:
             commands += choose_victims(state, event, pool, capacity, at)
-    state, written = write_weights(state, at, "; ".join(causes) or "a grace is over")
+    state, written = write_weights(state, at, _listed(causes))
     commands += written
     # 5. Wake up when the next thing is due.
     state, timer = _set_timer(state, at)
@@ -119,7 +119,15 @@ def _why(causes: list[str], seen: Snapshot, reason: str) -> str:
     """ "app_17 arrived: 3 apps now (weight 1 of 3 ...)"."""
     count = len(seen.claims)
     counted = f"{count} app{'' if count == 1 else 's'} now"
-    return f"{'; '.join(causes) or 'demands changed'}: {counted} ({reason})"
+    return f"{_listed(causes)}: {counted} ({reason})"
+
+
+_UNNAMED = {TimerFired: "a grace is over", WeightsWritten: "weights written", WeightsRefused: "weights refused"}
+
+
+def _listed(causes: list[str]) -> str:
+    shown = causes if len(causes) <= 3 else [*causes[:2], f"{len(causes) - 2} more"]
+    return "; ".join(shown)
 
 
 def _set_timer(state: State, now: float) -> tuple[State, tuple[Command, ...]]:

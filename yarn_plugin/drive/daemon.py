@@ -127,11 +127,12 @@ class Daemon:
     def why_waiting(self, yarn_app: str) -> list[str]:
         """What the ResourceManager says of an application that waits: it collects that for two seconds."""
         path = f"/scheduler/app-activities/{yarn_app}"
+        asked = {"maxTime": "3", "groupBy": "diagnostic", "summarize": "true"}
         try:
             with self._asking_lock:
-                self._asking.get(path, maxTime="3")
+                self._asking.get(path, **asked)
                 time.sleep(2)
-                return translate.why_waiting(self._asking.get(path, maxTime="3"))
+                return translate.why_waiting(self._asking.get(path, **asked))
         except ManagerError as problem:
             return [f"the ResourceManager does not say: {problem}"]
 

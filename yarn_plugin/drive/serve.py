@@ -136,7 +136,8 @@ def _check_queues(manager: ResourceManager, config: ArbiterConfig, patient: bool
         if pool.queue not in known:
             raise MissingQueueError(
                 f"pool {pool.name}: the ResourceManager has no queue {pool.queue!r}, only "
-                f"{', '.join(sorted(known)[:10])}; create it with `yarn-plugin queues apply FILE`, or name another in --config"
+                f"{', '.join(sorted(known)[:10])}; create it with `yarn-plugin queues apply FILE`, "
+                "or name another in --config"
             )
 
 

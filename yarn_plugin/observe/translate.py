@@ -64,23 +64,21 @@ def configuration(answer: Json) -> dict[str, str]:
 
 
 def why_waiting(answer: Json) -> list[str]:
-    """What /scheduler/app-activities says, each reason once, with the nodes that it is true of."""
+    """What /scheduler/app-activities says (grouped by diagnostic), each reason once, with the hosts it is true of."""
     found: dict[str, set[str]] = {}
     activities = answer.get("appActivities", answer)
     for allocation in _each(activities.get("allocations")):
-        host = allocation.get("nodeId", "").rsplit(":", 1)[0]
-        for text in _reasons(allocation):
-            found.setdefault(text, set()).update({host} - {""})
+        for text, nodes in _reasons(allocation):
+            found.setdefault(text, set()).update(node.rsplit(":", 1)[0] for node in nodes)
     return [text + (f" (on {', '.join(sorted(hosts))})" if hosts else "") for text, hosts in found.items()]
 
 
-def _reasons(activity: Json) -> Iterator[str]:
+def _reasons(activity: Json) -> Iterator[tuple[str, list[str]]]:
     if activity.get("diagnostic"):
-        yield activity["diagnostic"]
-    for key in ("requests", "children", "allocationAttempt", "nodes"):
-        for inner in _each(activity.get(key)):
-            if isinstance(inner, dict):
-                yield from _reasons(inner)
+        single = [activity["nodeId"]] if activity.get("nodeId") else []
+        yield activity["diagnostic"], _each(activity.get("nodeIds")) or single
+    for inner in _each(activity.get("children")):
+        yield from _reasons(inner)
 
 
 def _listed(answer: Json, outer: str, inner: str) -> list[Json]:
