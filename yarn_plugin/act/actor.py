@@ -14,7 +14,7 @@ from yarn_plugin.decide.events import (
     WeightsRefused,
     WeightsWritten,
 )
-from yarn_plugin.observe.manager import ManagerError, ResourceManager
+from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
 
 
 class Actor:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from yarn_plugin.model.cluster import Container
 from yarn_plugin.observe import translate
-from yarn_plugin.observe.manager import ManagerAwayError, ManagerError, ResourceManager
+from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 
 
 def list_containers(manager: ResourceManager, yarn_app: str) -> tuple[Container, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from yarn_plugin.observe import translate
-from yarn_plugin.observe.manager import ManagerError, ResourceManager
+from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
 
 CONF = "/scheduler-conf"
 

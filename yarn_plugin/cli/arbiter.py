@@ -10,7 +10,7 @@ import platformdirs
 from yarn_plugin import console
 from yarn_plugin.drive import config as configuration
 from yarn_plugin.drive.serve import parse_listen, serve
-from yarn_plugin.observe.manager import addresses
+from yarn_plugin.observe.resource_manager import addresses
 
 
 @click.command(context_settings=console.CONTEXT)

@@ -19,7 +19,7 @@ from yarn_plugin.journal.records import RecordFile
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe import translate
-from yarn_plugin.observe.manager import ManagerError, ResourceManager
+from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
 from yarn_plugin.observe.watch import Rhythm, Watch
 
 log = logging.getLogger("yarn_plugin.arbiter")

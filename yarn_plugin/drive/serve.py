@@ -27,7 +27,7 @@ from yarn_plugin.drive.daemon import Daemon
 from yarn_plugin.errors import BadInputError, ReportedError
 from yarn_plugin.journal.intake import Decided
 from yarn_plugin.observe.capabilities import find_out
-from yarn_plugin.observe.manager import ManagerAwayError, ManagerError, ResourceManager
+from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 from yarn_plugin.observe.translate import queues
 
 log = logging.getLogger("yarn_plugin.arbiter")

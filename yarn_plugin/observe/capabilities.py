@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from yarn_plugin.model.cluster import Capabilities
 from yarn_plugin.model.resources import MEMORY, VCORES
 from yarn_plugin.observe import translate
-from yarn_plugin.observe.manager import ManagerRefusedError, NotAManagerError, ResourceManager
+from yarn_plugin.observe.resource_manager import ManagerRefusedError, NotAManagerError, ResourceManager
 
 STORE = "yarn.scheduler.configuration.store.class"
 MONITOR = "yarn.resourcemanager.scheduler.monitor.enable"

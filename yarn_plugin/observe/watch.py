@@ -10,7 +10,7 @@ from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.observe import translate
 from yarn_plugin.observe.capabilities import find_out
 from yarn_plugin.observe.changes import apps_changed, nodes_changed, queues_changed
-from yarn_plugin.observe.manager import ManagerAwayError, ManagerError, ResourceManager
+from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 
 UNFINISHED = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 LEFT_OUT = "resourceRequests,timeouts,appNodeLabelExpression,amNodeLabelExpression"
