@@ -13,6 +13,7 @@ from tpcds.answers import Remembering
 from tpcds.data import DataSet
 from tpcds.duckdb_engine import DuckDbEngine
 from tpcds.engines import Engine
+from tpcds.qoop_engine import QoopEngine
 from tpcds.spark_engine import SparkEngine, spark_session
 from tpcds.suite import Contender
 from yarn_plugin.errors import BadInputError
@@ -85,7 +86,12 @@ def _remembered_duckdb(contenders: Contenders) -> Engine:
     return Remembering(duckdb, data.answers, f"duckdb {duckdb.version} {data.fingerprint()}")
 
 
+def _qoop(contenders: Contenders) -> Engine:
+    return QoopEngine(contenders.session, contenders.setting.switch_every_stage)
+
+
 KINDS: Mapping[str, Kind] = {
+    "qoop": Kind("spark", _qoop, _qoop, ("spark", "duckdb"), switches=True),
     "spark": Kind("spark", _spark, _spark, ("duckdb",)),
     "duckdb": Kind("duckdb", _duckdb, _remembered_duckdb, ()),
 }

@@ -26,7 +26,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("queries --queries 5-1", "--queries '5-1': must be numbers from 1 to 99"),
         ("queries --dialect oracle", "'oracle' is not one of 'duckdb', 'spark'"),
         ("run --queries 0", "--queries '0'"),
-        ("run --engine impala", "--engine 'impala': must be one of spark, duckdb"),
+        ("run --engine impala", "--engine 'impala': must be one of qoop, spark, duckdb"),
         ("run --compare spark", "--compare 'spark': with --engine spark must be of duckdb"),
         ("run --compare oracle", "--compare 'oracle'"),
         ("run --switch-every-stage", "--switch-every-stage 'spark': this engine does not switch plans"),
