@@ -67,6 +67,7 @@ def cluster(state: State, now: float) -> wire.Cluster:
         enforcement=enforcement(state),
         enforcement_error=state.enforcement.error,
         capacity=total.as_dict(),
+        least_allocation=state.capabilities.least.as_dict() if state.capabilities else {},
         nodes=[wire.Node(id=node.id, rack=node.rack, capacity=node.capacity.as_dict()) for node in nodes],
         pools=[_pool(state, pool.name, now) for pool in state.pools],
         apps=len(state.cluster.apps),

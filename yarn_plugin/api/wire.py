@@ -128,7 +128,10 @@ class Pool(Wire):
 
 
 class Cluster(Wire):
-    """The cluster as the arbiter knows it. `enforcement`: how shares are made to hold, in words."""
+    """The cluster as the arbiter knows it. `enforcement`: how shares are made to hold, in words.
+
+    `least_allocation`: the smallest container, which is also the step in which memory is given.
+    """
 
     manager: str | None
     manager_error: str | None
@@ -136,6 +139,7 @@ class Cluster(Wire):
     enforcement: str
     enforcement_error: str | None
     capacity: Amounts
+    least_allocation: Amounts
     nodes: list[Node]
     pools: list[Pool]
     apps: int

@@ -59,11 +59,15 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What the ResourceManager allows: `writable` a queue's weight can be written, `preempts` YARN preempts itself."""
+    """What the ResourceManager allows: `writable` a queue's weight can be written, `preempts` YARN preempts itself.
+
+    `least`: the smallest container, which is also the step in which memory is given.
+    """
 
     version: str
     writable: bool
     preempts: bool
+    least: Resources = field(default_factory=Resources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from yarn_plugin.model.cluster import Capabilities
-from yarn_plugin.model.resources import MEMORY, VCORES
+from yarn_plugin.model.resources import MEMORY, VCORES, Resources
 from yarn_plugin.observe import translate
 from yarn_plugin.observe.resource_manager import ManagerRefusedError, NotAManagerError, ResourceManager
 
@@ -13,6 +13,7 @@ WAIT = "yarn.resourcemanager.monitor.capacity.preemption.max_wait_before_kill"
 SCHEDULER = "yarn.resourcemanager.scheduler.class"
 SECURITY = "hadoop.security.authentication"
 RESOURCE_TYPES = "yarn.resource-types"
+LEAST_MEMORY = "yarn.scheduler.minimum-allocation-mb"
 FILE_STORE = "file"
 
 
@@ -31,10 +32,12 @@ class ManagerFacts:
     preemption_wait_ms: int | None
     security: str
     resources: tuple[str, ...]
+    least_memory_mb: int | None
 
     def capabilities(self) -> Capabilities:
         """What the arbiter must know of it."""
-        return Capabilities(self.version, self.writable, self.preempts)
+        least = Resources.of({MEMORY: self.least_memory_mb or 0})
+        return Capabilities(self.version, self.writable, self.preempts, least)
 
 
 def find_out(manager: ResourceManager) -> ManagerFacts:
@@ -48,7 +51,6 @@ def find_out(manager: ResourceManager) -> ManagerFacts:
         raise NotAManagerError(f"--rm {manager.url}: what answers there is not a ResourceManager")
     conf = manager.configuration()
     types = tuple(name.strip() for name in conf.get(RESOURCE_TYPES, "").split(",") if name.strip())
-    wait = conf.get(WAIT)
     return ManagerFacts(
         url=manager.url,
         version=info["resourceManagerVersion"],
@@ -58,10 +60,15 @@ def find_out(manager: ResourceManager) -> ManagerFacts:
         store=conf.get(STORE),
         writable=_is_writable(manager, conf.get(STORE)),
         preempts=conf.get(MONITOR, "false") == "true",
-        preemption_wait_ms=int(wait) if wait and wait.isdigit() else None,
+        preemption_wait_ms=_whole(conf.get(WAIT)),
         security=conf.get(SECURITY, "simple"),
         resources=(MEMORY, VCORES, *types),
+        least_memory_mb=_whole(conf.get(LEAST_MEMORY)),
     )
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isdigit() else None
 
 
 def _is_writable(manager: ResourceManager, store: str | None) -> bool:

@@ -1,0 +1,153 @@
+"""`qoop explain`: the candidate plans of a query, and which would be taken at which share."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.tree import Tree as RichTree
+
+from qoop.errors import CannotSplitError
+from qoop.estimate.cost import CostModel
+from qoop.estimate.packing import completion
+from qoop.estimate.statistics import TableStatistics
+from qoop.planning import Planned, plan
+from qoop.plans.candidates import Cutting
+from qoop.plans.plan import GOAL, Plan, StageId
+from qoop.plans.tree import Join, Tree
+from qoop.sql.catalogue import Catalogue
+from qoop.sql.render import view_of
+from qoop.sql.statement import read
+from qoop.tables.folder import FolderCatalogue
+from yarn_plugin import console
+from yarn_plugin.errors import BadInputError
+
+
+def parse_shares(text: str) -> list[float]:
+    """Read `--shares 1,2,4,8`.
+
+    Raises:
+        BadInputError: it is not that.
+    """
+    try:
+        shares = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        shares = []
+    if not shares or min(shares) <= 0:
+        raise BadInputError("--shares", text, "write slots above 0 with commas between, such as 1,2,4,8")
+    return sorted(set(shares))
+
+
+def explain(text: str, tables: str | None, shares: Sequence[float], most: int, json_file: Path | None) -> None:
+    """Show the plans of a query.
+
+    Raises:
+        QuerySyntaxError: it is not SQL.
+        UnknownNameError: it names a table or column that does not exist.
+    """
+    try:
+        planned = _plan(text, tables)
+    except CannotSplitError as reason:
+        console.out.print(f"one stage, whatever the share: {reason}", markup=False, soft_wrap=True)
+        if json_file is not None:
+            console.write_json(json_file, {"plans": [], "one_stage_reason": str(reason), "shares": list(shares)})
+        return
+    ends = [[completion(planned.estimator.tasks(one), share) for share in shares] for one in planned.plans]
+    chosen = [min(range(len(ends)), key=lambda number: (ends[number][place], number)) for place in range(len(shares))]
+    shown = list(dict.fromkeys([*chosen, *sorted(range(len(ends)), key=lambda number: ends[number])]))[:most]
+    _show(planned, shares, ends, chosen, shown)
+    if json_file is not None:
+        console.write_json(json_file, _figures(planned, shares, ends, chosen))
+
+
+def _plan(text: str, tables: str | None) -> Planned:
+    catalogue: Catalogue
+    if tables is not None:
+        folder = FolderCatalogue(Path(tables))
+        catalogue, statistics = folder, folder.statistics
+        return plan(read(text), catalogue, statistics, Cutting(), CostModel())
+    from pyspark.sql import SparkSession
+
+    from qoop.engine.catalogue import SparkCatalogue
+
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        known = SparkCatalogue(spark)
+
+        def by_spark(table: str) -> TableStatistics:
+            return known.statistics(table)
+
+        return plan(read(text), known, by_spark, Cutting(), CostModel())
+    finally:
+        spark.stop()
+
+
+def _show(
+    planned: Planned, shares: Sequence[float], ends: list[list[float]], chosen: list[int], shown: list[int]
+) -> None:
+    console.out.print(f"{len(planned.plans)} candidate plans over {planned.join_trees} join trees")
+    for number in shown:
+        console.out.print(_tree(planned, number))
+    columns = ("plan", "#stages", *(f"#{share:g} slots" for share in shares))
+    rows = [
+        (
+            number,
+            len(planned.plans[number].stages()),
+            *(_seconds(ends, chosen, number, place) for place in range(len(shares))),
+        )
+        for number in shown
+    ]
+    console.out.print(console.table("estimated seconds to the end (* taken at this share)", columns, rows))
+    for before, after, low, high in zip(chosen, chosen[1:], shares, shares[1:], strict=False):
+        if before != after:
+            console.out.print(f"the choice flips between {low:g} and {high:g} slots: plan {before} -> plan {after}")
+    reason = planned.one_stage_reason()
+    if reason:
+        console.out.print(f"one stage: {reason}", markup=False)
+
+
+def _estimates(ends: list[float], taken: list[bool]) -> list[str]:
+    return [f"{seconds:.2f}{'*' if here else ' '}" for seconds, here in zip(ends, taken, strict=True)]
+
+
+def _tree(planned: Planned, number: int) -> RichTree:
+    shown = planned.plans[number]
+    root = RichTree(f"plan {number}: {len(shown.stages())} stages")
+    for block, part in shown.parts.items():
+        branch = root.add(f"{block}")
+        _add(branch, planned, shown, block, part.tree)
+    return root
+
+
+def _add(branch: RichTree, planned: Planned, shown: Plan, block: str, tree: Tree) -> None:
+    graph = planned.text.query.blocks[block].graph
+    assert graph is not None
+    rows = planned.estimator.rows[block].rows(tree.relations)
+    if not isinstance(tree, Join):
+        relation = graph.relations[tree.relations.bit_length() - 1]
+        filters = f", {len(relation.filters)} filters" if relation.filters else ""
+        name = relation.alias if relation.alias == relation.source else f"{relation.alias} ({relation.source})"
+        branch.add(f"{name}: about {rows:,.0f} rows{filters}")
+        return
+    cut = tree.relations in shown.parts[block].cuts
+    stage = f" [bold]stage {view_of(StageId(block, tree.relations))}[/bold]" if cut else ""
+    below = branch.add(f"join: about {rows:,.0f} rows{stage}")
+    for side in (tree.left, tree.right):
+        _add(below, planned, shown, block, side)
+
+
+def _figures(
+    planned: Planned, shares: Sequence[float], ends: list[list[float]], chosen: list[int]
+) -> dict[str, object]:
+    return {
+        "shares": list(shares),
+        "join_trees": planned.join_trees,
+        "chosen": chosen,
+        "one_stage_reason": planned.one_stage_reason(),
+        "plans": [
+            {
+                "plan": number,
+                "stages": [view_of(stage) if stage != GOAL else "result" for stage in one.stages()],
+                "seconds": ends[number],
+            }
+            for number, one in enumerate(planned.plans)
+        ],
+    }

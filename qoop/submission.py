@@ -1,0 +1,177 @@
+"""What `qoop submit` hands to the driver, and what it makes of spark-submit's own flags. Pure but for reading files."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from qoop.errors import QoopError
+from qoop.feedback.sizing import ExecutorSize
+from yarn_plugin.errors import BadInputError
+
+LEAST_OVERHEAD_MB = 384
+OVERHEAD_FACTOR = 0.1
+SIZES = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024.0}
+
+
+class SubmissionError(QoopError):
+    """The submission cannot work as it is written."""
+
+    exit_code = 2
+
+
+class Output(BaseModel):
+    """Where the result goes instead of the terminal."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["parquet", "csv"]
+    path: str
+
+
+class Job(BaseModel):
+    """One query for the driver. The arbiter's token is not in it: it travels in the environment."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str
+    tables: str | None = None
+    output: Output | None = None
+    arbiter: str | None = None
+    app: str | None = None
+    verify: str | bool = True
+    size: tuple[int, int, int, int, int] | None = None
+    profile: str | None = None
+    slots: float | None = None
+    checkpoint: str | None = None
+    hysteresis: float = 0.15
+    replanning: bool = True
+    journal: str | None = None
+    report: str | None = None
+    rows: int = 1000
+
+
+class SparkFlags:
+    """spark-submit's flags as the user wrote them, to be passed on unchanged."""
+
+    def __init__(self, flags: Sequence[str]) -> None:
+        self.flags = list(flags)
+
+    def value(self, *names: str) -> str | None:
+        """The value of a flag, written as `--name value` or `--name=value`; the last one counts."""
+        found = None
+        for place, flag in enumerate(self.flags):
+            name, equals, value = flag.partition("=")
+            if name in names:
+                found = value if equals else next(iter(self.flags[place + 1 :]), None)
+        return found
+
+    def conf(self, name: str) -> str | None:
+        """The value of a Spark property given with `--conf`."""
+        found = None
+        for place, flag in enumerate(self.flags):
+            text = self.flags[place + 1] if flag in ("--conf", "-c") and place + 1 < len(self.flags) else ""
+            if flag.startswith("--conf="):
+                text = flag.removeprefix("--conf=")
+            key, equals, value = text.partition("=")
+            if key.strip() == name and equals:
+                found = value
+        return found
+
+    @property
+    def master(self) -> str:
+        """The cluster manager's address."""
+        return self.value("--master") or self.conf("spark.master") or "local[*]"
+
+    @property
+    def is_yarn(self) -> bool:
+        """Whether it runs on YARN."""
+        return self.master == "yarn"
+
+    @property
+    def is_cluster_mode(self) -> bool:
+        """Whether the driver runs on the cluster."""
+        return (self.value("--deploy-mode") or self.conf("spark.submit.deployMode")) == "cluster"
+
+    def executor_size(self, step_mb: int) -> ExecutorSize:
+        """The containers that YARN will give: memory with overhead, rounded up to its steps.
+
+        Raises:
+            BadInputError: an amount of memory or a number of cores is not one.
+        """
+        memory = self._setting("--executor-memory", "spark.executor.memory", "1g")
+        cores = self._number("--executor-cores", "spark.executor.cores")
+        tasks = self._number("", "spark.task.cpus")
+        master_of = "spark.driver" if self.is_cluster_mode else "spark.yarn.am"
+        if self.is_cluster_mode:
+            master = self._setting("--driver-memory", "spark.driver.memory", "1g")
+        else:
+            master = self._setting("", "spark.yarn.am.memory", "512m")
+        return ExecutorSize(
+            memory=_container(memory, self.conf("spark.executor.memoryOverhead"), step_mb),
+            vcores=cores,
+            slots=max(cores // tasks, 1),
+            master_memory=_container(master, self.conf(f"{master_of}.memoryOverhead"), step_mb),
+            master_vcores=self._number("--driver-cores" if self.is_cluster_mode else "", f"{master_of}.cores"),
+        )
+
+    def _setting(self, flag: str, conf: str, default: str) -> float:
+        given = self.value(flag) if flag else None
+        return _memory(flag or conf, given or self.conf(conf) or default)
+
+    def _number(self, flag: str, conf: str) -> int:
+        text = (self.value(flag) if flag else None) or self.conf(conf) or "1"
+        if not text.isdigit() or int(text) < 1:
+            raise BadInputError(flag or conf, text, "write a whole number, 1 or more")
+        return int(text)
+
+    def check(self, output: bool, checkpoint: bool) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            SubmissionError: cluster mode without what it needs.
+        """
+        if not self.is_cluster_mode:
+            return
+        needs = {
+            "--output FORMAT PATH": output,
+            "--archives with a packed Python environment": self.value("--archives") is not None,
+            "--checkpoint URL that all nodes reach": checkpoint,
+        }
+        missing = [need for need, given in needs.items() if not given]
+        if missing:
+            raise SubmissionError(f"--deploy-mode cluster needs {', '.join(needs)}; missing: {', '.join(missing)}")
+
+
+def read_query(file: str | None, text: str | None) -> str:
+    """The query: of a file, or given with -e.
+
+    Raises:
+        SubmissionError: neither, both, or a file that cannot be read.
+    """
+    if (file is None) == (text is None):
+        raise SubmissionError("give the query as QUERY.sql, the last argument, or with -e 'SELECT ...'")
+    if text is None:
+        assert file is not None
+        try:
+            text = Path(file).read_text()
+        except OSError as problem:
+            raise SubmissionError(f"query {file!r}: {problem.strerror}") from None
+    if not text.strip():
+        raise SubmissionError(f"query {file or '-e'!r}: it is empty")
+    return text.strip().rstrip(";")
+
+
+def _memory(field: str, text: str) -> float:
+    """MiB of Spark's way to write memory (512m, 2g)."""
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower())
+    if match is None:
+        raise BadInputError(field, text, "write an amount of memory such as 512m or 2g")
+    return int(match[1]) * SIZES[match[2] or "m"]
+
+
+def _container(memory: float, overhead: str | None, step_mb: int) -> int:
+    extra = _memory("memoryOverhead", overhead) if overhead else max(LEAST_OVERHEAD_MB, int(OVERHEAD_FACTOR * memory))
+    return -(-int(memory + extra) // step_mb) * step_mb

@@ -1,0 +1,163 @@
+"""`qoop submit` from its flags to spark-submit's end: register, submit, wait, deregister."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import qoop
+from qoop.submission import Job, SparkFlags, SubmissionError
+from yarn_plugin.api import wire
+from yarn_plugin.api.client import TOKEN_VARIABLE, ArbiterClient, ArbiterError, new_request_id
+from yarn_plugin.console import err
+
+QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+GRACE_S = 30.0
+"""How long a query needs to hand over executors: decommissioned ones move what they keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arbitration:
+    """The arbiter to ask for a share, and as whom."""
+
+    url: str
+    token: str
+    pool: str | None
+    weight: float
+    verify: str | bool
+
+
+def submit(job: Job, flags: SparkFlags, arbitration: Arbitration | None) -> int:
+    """Run a job with spark-submit; returns its exit code.
+
+    Raises:
+        SubmissionError: it cannot work as it is written.
+        ArbiterError: the arbiter is away, or refuses.
+        ShareTooSmallError: the share does not hold one executor.
+    """
+    flags.check(output=job.output is not None, checkpoint=job.checkpoint is not None)
+    if arbitration is None:
+        return _spark_submit(job, flags, {}, {})
+    if not flags.is_yarn:
+        raise SubmissionError(
+            f"--arbiter: shares are of a YARN cluster; --master {flags.master} takes --profile or --slots"
+        )
+    if flags.value("--queue") or flags.conf("spark.yarn.queue"):
+        raise SubmissionError(
+            "--queue: the arbiter gives every query a queue of its own; leave --queue out (see --pool)"
+        )
+    return _submit_registered(job, flags, arbitration)
+
+
+def _submit_registered(job: Job, flags: SparkFlags, arbitration: Arbitration) -> int:
+    client = ArbiterClient(arbitration.url, arbitration.token, arbitration.verify)
+    size = flags.executor_size(_allocation_step(client))
+    most = flags.value("--num-executors") or flags.conf("spark.executor.instances")
+    registered = client.register(
+        wire.Register(
+            name=" ".join(job.text.split())[:60],
+            request_id=new_request_id(),
+            pool=arbitration.pool,
+            weight=arbitration.weight,
+            demand=[size.total(int(most))] if most else None,
+            grace_s=GRACE_S,
+        )
+    )
+    try:
+        assert registered.share is not None
+        size.need_one(registered.share.entitlement.resources, f"share of {registered.app} in pool {registered.pool}")
+        first = size.count(registered.share.entitlement.resources)
+        job = job.model_copy(
+            update={
+                "arbiter": arbitration.url,
+                "app": registered.app,
+                "size": astuple(size),
+                "verify": arbitration.verify,
+            }
+        )
+        confs = {
+            "spark.yarn.queue": registered.queue,
+            "spark.executor.instances": str(first),
+            "spark.dynamicAllocation.enabled": "false",
+        }
+        return _spark_submit(job, flags, confs, {TOKEN_VARIABLE: registered.token})
+    finally:
+        _deregister(client, registered.app)
+
+
+def _deregister(client: ArbiterClient, app: str) -> None:
+    try:
+        client.deregister(app)
+    except ArbiterError as problem:
+        # The arbiter sees for itself that YARN's application has ended.
+        err.print(f"qoop: warning: {problem}", markup=False, soft_wrap=True)
+
+
+def _allocation_step(client: ArbiterClient) -> int:
+    return max(client.cluster().least_allocation.get("memory-mb", 1), 1)
+
+
+def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str], environment: Mapping[str, str]) -> int:
+    with tempfile.TemporaryDirectory(prefix="qoop-") as folder:
+        spec = Path(folder) / "job.json"
+        spec.touch(mode=0o600)
+        spec.write_text(job.model_dump_json())
+        command = _command(flags, {**_defaults(flags), **confs}, spec, environment)
+        return _run(command, {**os.environ, **_python(flags), **environment})
+
+
+def _command(flags: SparkFlags, confs: Mapping[str, str], spec: Path, environment: Mapping[str, str]) -> list[str]:
+    command = [str(_spark_home() / "bin" / "spark-submit"), *flags.flags]
+    if flags.is_cluster_mode:
+        confs = {**confs, **{f"spark.yarn.appMasterEnv.{name}": value for name, value in environment.items()}}
+        files = flags.value("--files")
+        command += ["--files", f"{files},{spec}" if files else str(spec)]
+    for name, value in confs.items():
+        command += ["--conf", f"{name}={value}"]
+    driver = Path(qoop.__file__).with_name("driver.py")
+    return [*command, str(driver), spec.name if flags.is_cluster_mode else str(spec)]
+
+
+def _defaults(flags: SparkFlags) -> dict[str, str]:
+    """What a query needs of Spark where the user has not said otherwise."""
+    from qoop.engine.executors import DECOMMISSION_CONF
+
+    wanted = {**QUIET, "spark.scheduler.mode": "FAIR"}
+    if flags.is_yarn:
+        wanted |= DECOMMISSION_CONF
+    return {name: value for name, value in wanted.items() if flags.conf(name) is None}
+
+
+def _python(flags: SparkFlags) -> dict[str, str]:
+    """The driver runs with this very Python, unless it runs on the cluster in an environment of its own."""
+    if flags.is_cluster_mode or flags.conf("spark.pyspark.python"):
+        return {}
+    return {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable), "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
+def _spark_home() -> Path:
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        return Path(home)
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    """Run to the end; a signal to us is passed on, and we still wait, so that nothing is left half registered."""
+    process = subprocess.Popen(command, env=environment)
+    previous = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+    try:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                # The terminal has sent it to spark-submit too.
+                continue
+    finally:
+        signal.signal(signal.SIGTERM, previous)
