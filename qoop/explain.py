@@ -88,11 +88,7 @@ def _show(
         console.out.print(_tree(planned, number))
     columns = ("plan", "#stages", *(f"#{share:g} slots" for share in shares))
     rows = [
-        (
-            number,
-            len(planned.plans[number].stages()),
-            *(_seconds(ends, chosen, number, place) for place in range(len(shares))),
-        )
+        (number, len(planned.plans[number].stages()), *_estimates(ends[number], [one == number for one in chosen]))
         for number in shown
     ]
     console.out.print(console.table("estimated seconds to the end (* taken at this share)", columns, rows))

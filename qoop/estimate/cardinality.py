@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp, inf, log
 from typing import NamedTuple
 
 from qoop.estimate import selectivity
 from qoop.estimate.correction import Measurement, corrections
-from qoop.estimate.statistics import TableStatistics
+from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.plans.graph import JoinGraph, RelationSet, members
 from qoop.plans.predicate import Column, CompareColumns, Predicate
 
@@ -38,14 +38,14 @@ class Cardinalities:
 
     def __post_init__(self) -> None:
         self._base = [self.tables[relation.source] for relation in self.graph.relations]
-        kept = [
+        self._kept = [
             selectivity.of_filters(relation.filters, table)
             for relation, table in zip(self.graph.relations, self._base, strict=True)
         ]
-        self._leaf = [max(table.rows * part.fraction, 1.0) for table, part in zip(self._base, kept, strict=True)]
-        self._distinct = {column: self._left_distinct(column) for columns in self.graph.classes for column in columns}
+        self._leaf = [max(table.rows * part.fraction, 1.0) for table, part in zip(self._base, self._kept, strict=True)]
+        self._equal: dict[tuple[frozenset[Column], RelationSet], float] = {}
         self._pairs: dict[RelationSet, float] = self._find_pairs()
-        self._sources = [Source(1 << i, part.doubt) for i, part in enumerate(kept) if part.doubt > 0]
+        self._sources = [Source(1 << i, part.doubt) for i, part in enumerate(self._kept) if part.doubt > 0]
         self._sources += self._join_sources()
         self._prior: dict[RelationSet, float] = {}
         self._rows: dict[RelationSet, float] = {}
@@ -90,21 +90,49 @@ class Cardinalities:
         total = sum(log(self._leaf[i]) for i in members(relations))
         for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True):
             if (touched & relations).bit_count() > 1:
-                total += self._class_selectivity(columns, relations)
+                total += self._class_selectivity(columns, touched & relations)
         for predicate, touched in zip(self.graph.predicates, self.graph.predicate_sets, strict=True):
             if touched & ~relations == 0:
                 total += log(_across(predicate, self._base, self.graph))
         return total + self._composite_keys(relations)
 
     def _class_selectivity(self, columns: frozenset[Column], relations: RelationSet) -> float:
-        """Equality of k columns: containment, so 1 / the product of all distinct counts but the least."""
-        held: dict[int, float] = {}
-        for column in columns:
-            bit = self.graph.bit[column.relation]
-            if bit & relations:
-                held[bit] = max(held.get(bit, 1.0), self._distinct[column])
-        counts = sorted(held.values())
-        return -sum(log(count) for count in counts[1:])
+        """The logarithm of what equality of a class's columns keeps of the product of these relations.
+
+        Values outside the range that all have in common match nothing; within it, containment: 1 / the product of all
+        distinct counts but the least, before filters (a filter on a key thins out its values, and with them the rows
+        that match).
+        """
+        known = self._equal.get((columns, relations))
+        if known is None:
+            held = [column for column in sorted(columns) if self.graph.bit[column.relation] & relations]
+            low, high = self._common_range(held)
+            parts = [self._in_range(column, low, high) for column in held]
+            distinct = sorted(count for _, count in parts)
+            known = sum(log(kept) for kept, _ in parts) - sum(log(count) for count in distinct[1:])
+            self._equal[columns, relations] = known
+        return known
+
+    def _common_range(self, columns: list[Column]) -> tuple[float, float]:
+        """The values that all columns may have; unbounded where a range is not known."""
+        statistics = [self._statistics(column) for column in columns]
+        low = max((one.low for one in statistics if one.low is not None), default=-inf)
+        high = min((one.high for one in statistics if one.high is not None), default=inf)
+        return low, high
+
+    def _in_range(self, column: Column, low: float, high: float) -> tuple[float, float]:
+        """Which fraction of a relation's filtered rows has its column in a range, and how many values lie there."""
+        statistics, index = self._statistics(column), self.graph.bit[column.relation].bit_length() - 1
+        distinct = max(min(statistics.distinct, self._base[index].rows), 1.0)
+        if statistics.low is None or statistics.high is None or low > high:
+            return 1.0, distinct
+        overlap = (high - low + 1.0) / (statistics.high - statistics.low + 1.0)
+        filtered, values = self._kept[index], self._base[index].sample.get(column.name, ())
+        inside = filtered.between(values, low, high) / filtered.fraction if values else 1.0
+        return max(min(overlap * inside, 1.0), 1e-9), max(distinct * overlap, 1.0)
+
+    def _statistics(self, column: Column) -> ColumnStatistics:
+        return self._base[self.graph.bit[column.relation].bit_length() - 1].column(column.name)
 
     def _composite_keys(self, relations: RelationSet) -> float:
         """Two relations joined by several columns: together these have no more values than the larger has rows."""
@@ -116,7 +144,7 @@ class Cardinalities:
         for i in range(len(self.graph.relations)):
             for j in range(i):
                 shared = [
-                    max(self._distinct_in(columns, i), self._distinct_in(columns, j))
+                    max(self._base_distinct(columns, i), self._base_distinct(columns, j))
                     for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True)
                     if touched >> i & 1 and touched >> j & 1
                 ]
@@ -125,22 +153,6 @@ class Cardinalities:
                     if excess > 0:
                         found[1 << i | 1 << j] = excess
         return found
-
-    def _distinct_in(self, columns: frozenset[Column], index: int) -> float:
-        alias = self.graph.relations[index].alias
-        return max(self._distinct[column] for column in columns if column.relation == alias)
-
-    def _left_distinct(self, column: Column) -> float:
-        """Distinct values of a column that are left when its relation's filters have been applied."""
-        index = self.graph.bit[column.relation].bit_length() - 1
-        table, left = self._base[index], self._leaf[index]
-        distinct = min(table.column(column.name).distinct, table.rows)
-        if left >= table.rows:
-            return max(distinct, 1.0)
-        # Of d values with rows/d rows each, those of which none is kept are gone (Yao's formula, in the limit).
-        per_value = max(table.rows / distinct, 1.0)
-        missed: float = (1.0 - left / table.rows) ** per_value
-        return max(distinct * (1.0 - missed), 1.0)
 
     def _join_sources(self) -> list[Source]:
         """Joins that may be wrong: sure where one side is an unfiltered key, doubtful where values repeat on both."""

@@ -36,10 +36,30 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Selectivity:
-    """The fraction kept, and the standard deviation of its logarithm: how wrong it may be."""
+    """The fraction kept, and the standard deviation of its logarithm: how wrong it may be.
+
+    `passing`: which rows of the sample pass; None where the filters were not tried on it.
+    """
 
     fraction: float
     doubt: float
+    passing: tuple[bool, ...] | None = None
+
+    def between(self, values: Sequence[Value], low: float, high: float) -> float:
+        """The fraction kept of the rows whose value lies between these bounds, as far as the sample tells."""
+        if self.passing is None:
+            return self.fraction
+        inside = [
+            passes
+            for value, passes in zip(values, self.passing, strict=True)
+            if isinstance(value, int | float) and low <= value <= high
+        ]
+        passing = sum(inside)
+        return passing / len(inside) if passing >= ENOUGH else self.fraction
+
+
+ENOUGH = 5
+"""Rows of a sample from which on their number says something."""
 
 
 def of_filters(filters: Sequence[Predicate], table: TableStatistics) -> Selectivity:
@@ -47,6 +67,8 @@ def of_filters(filters: Sequence[Predicate], table: TableStatistics) -> Selectiv
     known = [predicate.form for predicate in filters if not _is_opaque(predicate.form)]
     opaque = len(filters) - len(known)
     tried = _tried(Every(tuple(known)), table) if known else Selectivity(1.0, 0.0)
+    if not opaque:
+        return tried
     return Selectivity(tried.fraction * OPAQUE**opaque, tried.doubt + 1.5 * min(opaque, 2))
 
 
@@ -54,13 +76,14 @@ def _tried(form: Form, table: TableStatistics) -> Selectivity:
     count = table.sampled
     if not count or not _columns_sampled(form, table):
         return Selectivity(max(_guessed(form, table), 1e-9), 1.0)
-    passing = sum(1 for row in range(count) if _holds(form, table, row) is True)
+    passes = tuple(_holds(form, table, row) is True for row in range(count))
+    passing = sum(passes)
     if count >= table.rows:
-        return Selectivity(max(passing, 0.5) / count, 0.0)
-    if passing >= 5:
-        return Selectivity(passing / count, min(1.0, passing**-0.5))
+        return Selectivity(max(passing, 0.5) / count, 0.0, passes)
+    if passing >= ENOUGH:
+        return Selectivity(passing / count, min(1.0, passing**-0.5), passes)
     # Too few to count: between what was seen and what the distinct values say.
-    guess = min(_guessed(form, table), 1.0 / count) if not passing else passing / count
+    guess = passing / count if passing else min(_guessed(form, table), 1.0 / count)
     return Selectivity(max(guess, 1.0 / max(table.rows, 1.0)), 1.0)
 
 

@@ -9,11 +9,16 @@ Value = Literal | None
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """`distinct`: how many different values; `nulls`: which fraction is NULL; `width`: bytes of a value in memory."""
+    """`distinct`: how many different values; `nulls`: which fraction is NULL; `width`: bytes of a value in memory.
+
+    `low`, `high`: the least and the largest value, of numbers; None where they are not known.
+    """
 
     distinct: float
     nulls: float = 0.0
     width: float = 8.0
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

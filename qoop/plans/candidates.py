@@ -60,20 +60,19 @@ def _parts(graph: JoinGraph | None, views: list[tuple[JoinCost, Rows]], cutting:
         for trees in ranked:
             if place < len(trees):
                 tree, _ = trees[place]
-                for part in _cut_ways(tree, views[0][1], cutting):
-                    found.setdefault((shape(tree), part.cuts), part)
+                found.setdefault(shape(tree), Part(tree, _cuts(tree, views[0][1], cutting)))
     return list(found.values())
 
 
-def _cut_ways(tree: Tree, rows: Rows, cutting: Cutting) -> list[Part]:
+def _cuts(tree: Tree, rows: Rows, cutting: Cutting) -> frozenset[RelationSet]:
+    """Cut where two large inputs meet: small dimensions stay with what they are joined to, as one pipeline."""
     if cutting.every:
-        return [Part(tree, cuts_where(tree, lambda part, other: True))]
+        return cuts_where(tree, lambda part, other: True)
 
     def is_large(tree: Tree) -> bool:
         return isinstance(tree, Join) or rows.rows(tree.relations) > cutting.large
 
-    cut = cuts_where(tree, lambda part, other: is_large(other) and _does_much(part, rows, cutting))
-    return [Part(tree, cut)] if not cut else [Part(tree, cut), Part(tree, frozenset())]
+    return cuts_where(tree, lambda part, other: is_large(other) and _does_much(part, rows, cutting))
 
 
 def _does_much(part: Join, rows: Rows, cutting: Cutting) -> bool:

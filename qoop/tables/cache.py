@@ -26,7 +26,7 @@ def statistics(files: Sequence[Path]) -> TableStatistics:
 
 
 def _folder() -> Path:
-    return Path(platformdirs.user_cache_dir("qoop")) / "statistics-1"
+    return Path(platformdirs.user_cache_dir("qoop")) / "statistics-3"
 
 
 def _fingerprint(files: Sequence[Path]) -> str:

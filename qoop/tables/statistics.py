@@ -1,5 +1,6 @@
 """Statistics of Parquet files: from their footers, and from a sample of rows."""
 
+import random
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -24,9 +25,11 @@ def of_files(files: Sequence[Path]) -> TableStatistics:
     ranges = _ranges(footer for _, footer in footers)
     columns = {
         name: ColumnStatistics(
-            distinct=distinct_values(values, rows, ranges.get(name)),
+            distinct=distinct_values(values, rows, _span(ranges.get(name))),
             nulls=sum(value is None for value in values) / max(len(values), 1),
             width=_width(values),
+            low=_bound(ranges.get(name), 0),
+            high=_bound(ranges.get(name), 1),
         )
         for name, values in sample.items()
     }
@@ -34,7 +37,7 @@ def of_files(files: Sequence[Path]) -> TableStatistics:
 
 
 def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]:
-    """Evenly spaced rows of evenly spaced row groups: tables are often sorted, so the first rows are not like all."""
+    """Random rows of evenly spaced row groups: tables are often sorted, so the first rows are not like all."""
     groups = [(file, index) for file, footer in footers for index in range(footer.num_row_groups)]
     step = max(len(groups) // SAMPLED_GROUPS, 1)
     chosen = groups[step // 2 :: step][:SAMPLED_GROUPS] if len(groups) > SAMPLED_GROUPS else groups
@@ -44,8 +47,8 @@ def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]
             names = [field.name for field in opened.schema_arrow if not pa.types.is_nested(field.type)]
             table = opened.read_row_group(index, columns=names, use_threads=False)
         wanted = SAMPLE_ROWS // len(chosen)
-        stride = max(table.num_rows // wanted, 1)
-        rows = pa.array(range(stride // 2, table.num_rows, stride))
+        # Not every n-th row: values that repeat in cycles would all be alike. The same rows at every reading.
+        rows = pa.array(sorted(random.Random(0).sample(range(table.num_rows), min(wanted, table.num_rows))))
         for name in names:
             taken = _takeable(table.column(name)).take(rows)
             result.setdefault(name.lower(), []).extend(_plain(value) for value in taken.to_pylist())
@@ -57,9 +60,12 @@ def _takeable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
 
 
-def _ranges(footers: Iterable[Any]) -> dict[str, float]:
-    """For columns of whole numbers and dates: how many values lie between the least and the largest."""
-    bounds: dict[str, tuple[Any, Any]] = {}
+Range = tuple[Any, Any]
+
+
+def _ranges(footers: Iterable[Any]) -> dict[str, Range]:
+    """The least and the largest value of each column of whole numbers or dates."""
+    bounds: dict[str, Range] = {}
     for footer in footers:
         for group in range(footer.num_row_groups):
             for index in range(footer.num_columns):
@@ -69,16 +75,23 @@ def _ranges(footers: Iterable[Any]) -> dict[str, float]:
                     continue
                 low, high = bounds.get(column.path_in_schema.lower(), (known.min, known.max))
                 bounds[column.path_in_schema.lower()] = (min(low, known.min), max(high, known.max))
-    return {name: _span(low, high) for name, (low, high) in bounds.items()}
+    return bounds
 
 
 def _is_counted(value: Any) -> bool:
     return isinstance(value, int | date) and not isinstance(value, bool | datetime)
 
 
-def _span(low: Any, high: Any) -> float:
-    difference = high - low
+def _span(bounds: Range | None) -> float | None:
+    """How many values lie in a range."""
+    if bounds is None:
+        return None
+    difference = bounds[1] - bounds[0]
     return float(difference.days + 1 if hasattr(difference, "days") else difference + 1)
+
+
+def _bound(bounds: Range | None, end: int) -> float | None:
+    return float(bounds[end]) if bounds is not None and isinstance(bounds[end], int) else None
 
 
 def _plain(value: Any) -> Value:
