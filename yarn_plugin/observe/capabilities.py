@@ -1,25 +1,51 @@
 """What a ResourceManager allows, found out by asking it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from yarn_plugin.model.cluster import Capabilities
 from yarn_plugin.model.resources import MEMORY, VCORES, Resources
 from yarn_plugin.observe import translate
-from yarn_plugin.observe.resource_manager import ManagerRefusedError, NotAManagerError, ResourceManager
+from yarn_plugin.observe.resource_manager import NO_MANAGER, ManagerRefusedError, NotAManagerError, ResourceManager
 
 STORE = "yarn.scheduler.configuration.store.class"
 MONITOR = "yarn.resourcemanager.scheduler.monitor.enable"
-WAIT = "yarn.resourcemanager.monitor.capacity.preemption.max_wait_before_kill"
+POLICIES = "yarn.resourcemanager.scheduler.monitor.policies"
+PREEMPTION = "yarn.resourcemanager.monitor.capacity.preemption"
 SCHEDULER = "yarn.resourcemanager.scheduler.class"
 SECURITY = "hadoop.security.authentication"
 RESOURCE_TYPES = "yarn.resource-types"
 LEAST_MEMORY = "yarn.scheduler.minimum-allocation-mb"
+RECOVERY = "yarn.resourcemanager.recovery.enabled"
+CALCULATOR = "yarn.scheduler.capacity.resource-calculator"
 FILE_STORE = "file"
+PREEMPTS = "ProportionalCapacityPreemptionPolicy"
+DELETES_QUEUES = "AutoCreatedQueueDeletionPolicy"
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionFacts:
+    """How YARN takes back what exceeds a queue's share. The defaults are Hadoop's own.
+
+    `wait_ms`: between marking a container and killing it. `per_round`: the part of the cluster taken back at once.
+    `termination_factor`: the part of what is to be taken back that is taken in a round. `dead_zone`: the part of its
+    share that a queue may exceed it by, unnoticed.
+    """
+
+    wait_ms: int = 15_000
+    per_round: float = 0.1
+    termination_factor: float = 0.2
+    dead_zone: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerFacts:
-    """A ResourceManager in facts. `store`: its configuration store, None where it does not say."""
+    """A ResourceManager in facts.
+
+    `store`: its configuration store, None where it does not say. `policies`: what its scheduling monitor runs, empty
+    where that is off. `calculator`: how its scheduler compares resources, None where it does not say.
+    """
 
     url: str
     version: str
@@ -28,11 +54,18 @@ class ManagerFacts:
     scheduler: str
     store: str | None
     writable: bool
-    preempts: bool
-    preemption_wait_ms: int | None
+    policies: tuple[str, ...]
+    preemption: PreemptionFacts
     security: str
     resources: tuple[str, ...]
     least_memory_mb: int | None
+    calculator: str | None
+    recovers: bool
+
+    @property
+    def preempts(self) -> bool:
+        """Whether YARN itself takes back what exceeds a queue's share."""
+        return PREEMPTS in self.policies
 
     def capabilities(self) -> Capabilities:
         """What the arbiter must know of it."""
@@ -41,29 +74,29 @@ class ManagerFacts:
 
 
 def find_out(manager: ResourceManager) -> ManagerFacts:
-    """Ask a ResourceManager what it is.
+    """Ask a ResourceManager what it is; of an HA pair, the active one.
 
     Raises:
         ManagerError: nobody answers, or not as a ResourceManager does.
     """
-    info = translate.info(manager.get("/info"))
-    if "resourceManagerVersion" not in info:
-        raise NotAManagerError(f"--rm {manager.url}: what answers there is not a ResourceManager")
+    info = _info(manager)
     conf = manager.configuration()
-    types = tuple(name.strip() for name in conf.get(RESOURCE_TYPES, "").split(",") if name.strip())
+    queues = _scheduler_configuration(manager, conf.get(STORE))
     return ManagerFacts(
         url=manager.url,
         version=info["resourceManagerVersion"],
         state=info.get("haState", "ACTIVE"),
         started_at=info.get("startedOn", 0) / 1000.0,
-        scheduler=conf.get(SCHEDULER, "unknown").rsplit(".", 1)[-1],
+        scheduler=_last_part(conf.get(SCHEDULER, "unknown")),
         store=conf.get(STORE),
-        writable=_is_writable(manager, conf.get(STORE)),
-        preempts=conf.get(MONITOR, "false") == "true",
-        preemption_wait_ms=_whole(conf.get(WAIT)),
+        writable=queues is not None,
+        policies=_policies(conf),
+        preemption=_preemption(conf),
         security=conf.get(SECURITY, "simple"),
-        resources=(MEMORY, VCORES, *types),
+        resources=(MEMORY, VCORES, *_split(conf.get(RESOURCE_TYPES, ""))),
         least_memory_mb=_whole(conf.get(LEAST_MEMORY)),
+        calculator=None if queues is None else _last_part(queues.get(CALCULATOR, "DefaultResourceCalculator")),
+        recovers=conf.get(RECOVERY, "false") == "true",
     )
 
 
@@ -71,12 +104,57 @@ def _whole(text: str | None) -> int | None:
     return int(text) if text and text.isdigit() else None
 
 
-def _is_writable(manager: ResourceManager, store: str | None) -> bool:
-    """The scheduler's configuration is shown where it can be written; with the file store it answers 400."""
-    if store == FILE_STORE:
-        return False
+def _info(manager: ResourceManager) -> dict[str, Any]:
     try:
-        manager.get("/scheduler-conf")
+        # A standby answers /info as an active one does, and nothing else: whoever answers /metrics is active.
+        manager.get("/metrics")
+        info = translate.info(manager.get("/info"))
+    except ManagerRefusedError as refused:
+        if refused.status not in (400, 404, 405, 501):
+            raise
+        info = {}
+    if "resourceManagerVersion" not in info:
+        raise NotAManagerError(f"--rm {manager.url}: {NO_MANAGER}")
+    return info
+
+
+def _scheduler_configuration(manager: ResourceManager, store: str | None) -> dict[str, str] | None:
+    """The scheduler's configuration, shown where it can be written; with the file store the answer is 400."""
+    if store == FILE_STORE:
+        return None
+    try:
+        return translate.configuration(manager.get("/scheduler-conf"))
     except ManagerRefusedError:
-        return False
-    return True
+        return None
+
+
+def _policies(conf: Mapping[str, str]) -> tuple[str, ...]:
+    """What the scheduling monitor runs; nothing where it is off."""
+    if conf.get(MONITOR, "false") != "true":
+        return ()
+    return tuple(_last_part(name) for name in _split(conf.get(POLICIES, PREEMPTS)))
+
+
+def _preemption(conf: Mapping[str, str]) -> PreemptionFacts:
+    usual = PreemptionFacts()
+    return PreemptionFacts(
+        wait_ms=int(_number(conf, "max_wait_before_kill", usual.wait_ms)),
+        per_round=_number(conf, "total_preemption_per_round", usual.per_round),
+        termination_factor=_number(conf, "natural_termination_factor", usual.termination_factor),
+        dead_zone=_number(conf, "max_ignored_over_capacity", usual.dead_zone),
+    )
+
+
+def _number(conf: Mapping[str, str], name: str, usual: float) -> float:
+    try:
+        return float(conf.get(f"{PREEMPTION}.{name}", usual))
+    except ValueError:
+        return usual
+
+
+def _split(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _last_part(class_name: str) -> str:
+    return class_name.rsplit(".", 1)[-1]

@@ -10,6 +10,7 @@ from yarn_plugin.errors import BadInputError, ReportedError
 TIMEOUT = (3.0, 20.0)
 PREFIX = "/ws/v1/cluster"
 EXPECTED = "give the RM's web address such as http://host:8088; of an HA pair both, separated by a comma"
+NO_MANAGER = f"what answers there is not a ResourceManager; {EXPECTED}"
 
 
 class ManagerError(ReportedError):
@@ -49,15 +50,18 @@ def addresses(text: str) -> list[str]:
         BadInputError: one is not an address.
     """
     found = [part.strip().rstrip("/") for part in text.split(",") if part.strip()]
-    for url in found:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadInputError(
-                "--rm", url, "give the RM's web address such as http://host:8088, an HA pair with a comma"
-            )
-    if not found:
-        raise BadInputError("--rm", text, "give the RM's web address such as http://host:8088")
+    wrong = next((url for url in found if not _is_address(url)), None)
+    if wrong is not None or not found:
+        raise BadInputError("--rm", wrong or text, EXPECTED)
     return found
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 class ResourceManager:
@@ -99,16 +103,16 @@ class ResourceManager:
         return {entry["key"]: entry["value"] for entry in entries}
 
     def _send(self, method: str, path: str, **request: Any) -> requests.Response:
-        problem: ManagerError = ManagerAwayError("no ResourceManager")
+        problems: list[str] = []
         for url in [self.url, *(other for other in self._urls if other != self.url)]:
             try:
                 answer = self._send_to(url, method, path, **request)
             except ManagerAwayError as away:
-                problem = away
+                problems.append(str(away))
                 continue
             self.url = url
             return answer
-        raise problem
+        raise ManagerAwayError("; ".join(problems))
 
     def _send_to(self, url: str, method: str, path: str, **request: Any) -> requests.Response:
         try:
@@ -117,11 +121,13 @@ class ResourceManager:
             )
         except requests.RequestException as problem:
             cause = "no answer in time" if isinstance(problem, requests.Timeout) else "no connection"
-            raise ManagerAwayError(f"ResourceManager {url}: {cause}") from None
+            raise ManagerAwayError(f"ResourceManager {url}: {cause}; is it running there?") from None
         if answer.status_code == 401 and "Negotiate" in answer.headers.get("WWW-Authenticate", ""):
             raise SecuredManagerError(url)
-        if 300 <= answer.status_code < 400 or "This is standby RM" in answer.text[:500]:
+        if answer.status_code == 307 or "This is standby RM" in answer.text[:500]:
             raise ManagerAwayError(f"ResourceManager {url}: it is on standby")
+        if 300 <= answer.status_code < 400:
+            raise NotAManagerError(f"--rm {url}: it sends us on to {answer.headers.get('Location')!r}; {EXPECTED}")
         if answer.status_code in (502, 503):
             raise ManagerAwayError(f"ResourceManager {url}: not ready ({answer.status_code})")
         if not answer.ok:
@@ -130,9 +136,13 @@ class ResourceManager:
 
     def _json(self, answer: requests.Response) -> Any:
         try:
-            return answer.json()
+            said = answer.json()
         except ValueError:
-            raise NotAManagerError(f"--rm {self.url}: what answers there is not a ResourceManager") from None
+            said = None
+        # A ResourceManager always answers with an object; a web server of another kind may answer with anything.
+        if not isinstance(said, dict):
+            raise NotAManagerError(f"--rm {self.url}: {NO_MANAGER}")
+        return said
 
 
 def _message(answer: requests.Response) -> str:

@@ -1,5 +1,6 @@
 """Watches the ResourceManager: cheap figures often, details when those have moved."""
 
+import logging
 import threading
 import time
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.observe import translate
 from yarn_plugin.observe.capabilities import find_out
 from yarn_plugin.observe.changes import apps_changed, nodes_changed, queues_changed
-from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
+from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, NotAManagerError, ResourceManager
+
+log = logging.getLogger("yarn_plugin.arbiter")
 
 UNFINISHED = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 LEFT_OUT = "resourceRequests,timeouts,appNodeLabelExpression,amNodeLabelExpression"
@@ -57,6 +60,7 @@ class Watch:
         self._wake, self._stop = threading.Event(), threading.Event()
         self._looks = 0
         self._reached = False
+        self._reached_at = ""
         self._told_lost = False
         self._started_at = 0.0
         self._restarted = -1e9
@@ -103,11 +107,18 @@ class Watch:
                 self._look()
             except ManagerError as problem:
                 self._lose(problem)
+            except (LookupError, TypeError, ValueError, AttributeError) as problem:
+                # What answers speaks JSON, and not a ResourceManager's: it may be one again at the next look.
+                log.exception("answer of %s", self._manager.url)
+                self._lose(NotAManagerError(f"ResourceManager {self._manager.url}: {type(problem).__name__} {problem}"))
 
     def _look(self) -> None:
         if not self._reached:
             self._reach()
         figures = translate.metrics(self._manager.get("/metrics"))
+        if self._manager.url != self._reached_at:
+            # Of an HA pair the other one has become active, without a moment in which nobody answered.
+            self._reach()
         moved = {name for name in MOVING if figures.get(name) != self._figures.get(name)}
         now = time.monotonic()
         if moved & set(NODE_FIGURES) or self._is_due("nodes", self._rhythm.nodes):
@@ -143,7 +154,7 @@ class Watch:
         self._figures = {}
         with self._lock:
             self._due.clear()
-        self._reached, self._told_lost = True, False
+        self._reached, self._told_lost, self._reached_at = True, False, facts.url
         self._hand_on([ManagerReached(facts.url, facts.capabilities())])
 
     def _lose(self, problem: ManagerError) -> None:
