@@ -11,6 +11,8 @@ cli = LazyGroup(
     context_settings=console.CONTEXT,
     commands_at={
         "cluster": ("yarn_plugin.cli.cluster:cluster", "A real Hadoop cluster on this machine."),
+        "doctor": ("yarn_plugin.cli.doctor:doctor", "What a ResourceManager allows, and what follows."),
+        "queues": ("yarn_plugin.cli.queues:queues", "YARN's queues as a file: plan, apply, show."),
         "arbiter": ("yarn_plugin.cli.arbiter:arbiter", "The daemon that tells every application its share."),
         "apps": ("yarn_plugin.cli.apps:apps", "The applications and their shares."),
         "why": ("yarn_plugin.cli.apps:why", "Why an application has what it has."),

@@ -1,0 +1,121 @@
+"""Queue files and `doctor` on a real ResourceManager."""
+
+import json
+
+import pytest
+import requests
+
+from yarn_plugin import console
+from yarn_plugin.cli import cli
+
+pytestmark = pytest.mark.integration
+
+TEAM = """
+[[queue]]
+path = "root.team"
+weight = 3
+acl_administer_queue = "ann,bob admins"
+maximum_am_resource_percent = 0.5
+
+[[queue]]
+path = "root.team.a"
+capacity = 40
+disable_preemption = true
+
+[[queue]]
+path = "root.team.b"
+capacity = 60
+maximum_capacity = 80
+user_limit_factor = 2.5
+
+[[queue]]
+path = "root.team.own"
+capacity = 0
+dynamic_leaves = true
+[queue.leaf_template]
+weight = 0.5
+"""
+PATHS = ("root.team", "root.team.a", "root.team.b", "root.team.own")
+STOPPED = "".join(f'[[queue]]\npath = "{path}"\nstate = "STOPPED"\n' for path in PATHS)
+GONE = "".join(f'[[queue]]\npath = "{path}"\nremove = true\n' for path in PATHS)
+
+
+@pytest.fixture
+def run(cluster, tmp_path, capsys):
+    """A command against the cluster's ResourceManager; returns its exit code, its figures and its complaint."""
+
+    def run_one(*command, text=None):
+        figures = tmp_path / "figures.json"
+        figures.unlink(missing_ok=True)
+        arguments = [*command, "--rm", cluster.rm_url, "--json", str(figures)]
+        if text is not None:
+            (tmp_path / "queues.toml").write_text(text)
+            arguments.append(str(tmp_path / "queues.toml"))
+        code = console.run(cli, "yarn-plugin", arguments)
+        error = capsys.readouterr().err
+        return code, json.loads(figures.read_text()) if figures.exists() else None, error
+
+    return run_one
+
+
+def test_queues_are_added_changed_stopped_and_removed(run):
+    code, planned, _ = run("queues", "plan", text=TEAM)
+    assert (code, [change["change"] for change in planned["changes"]]) == (0, ["add"] * 4)
+    assert {"root.default", "root.sql"} <= set(planned["unnamed"])
+    assert run("queues", "apply", text=TEAM)[:2] == (0, planned)
+    assert run("queues", "apply", text=TEAM)[1]["changes"] == [], "the second time nothing is to do"
+
+    _, shown, _ = run("queues", "show")
+    queues = {queue["path"]: queue for queue in shown["queues"]}
+    assert (queues["root.team"]["weight"], queues["root.team.b"]["capacity"]) == (3.0, pytest.approx(60))
+    assert queues["root.team.own"]["makes_leaves"]
+    assert queues["root.team.b"]["maximum"] == pytest.approx(0.8)
+
+    more = TEAM.replace("weight = 3", "weight = 4.5").replace("true\n\n", "false\n\n")
+    code, made, _ = run("queues", "apply", text=more)
+    assert [(one["queue"], one["properties"]) for one in made["changes"]] == [
+        ("root.team", [{"name": "capacity", "now": "3w", "then": "4.5w"}]),
+        ("root.team.a", [{"name": "disable_preemption", "now": "true", "then": "false"}]),
+    ]
+
+    code, _, error = run("queues", "apply", text=GONE)
+    assert (code, error.count("\n")) == (2, 1)
+    assert 'root.team.a remove True: it is RUNNING; first apply state = "STOPPED"' in error
+    assert run("queues", "apply", text=STOPPED)[0] == 0
+    assert run("queues", "apply", text=STOPPED)[1]["changes"] == []
+    code, made, _ = run("queues", "apply", text=GONE)
+    assert (code, [change["change"] for change in made["changes"]]) == (0, ["remove"] * 4)
+    assert run("queues", "apply", text=GONE)[1]["changes"] == []
+    assert not [queue for queue in run("queues", "show")[1]["queues"] if "team" in queue["path"]]
+
+
+def test_what_the_manager_refuses_is_one_line_and_changes_nothing(run):
+    text = '[[queue]]\npath = "root.default.x"\nweight = 1\n'
+    code, _, error = run("queues", "apply", text=text)
+    assert (code, error.count("\n")) == (1, 1)
+    assert "Can not convert the leaf queue: root.default to parent queue" in error
+    assert run("queues", "show")[1]["queues"][1]["path"] == "root.default"
+
+
+def test_a_wrapped_body_is_ignored_by_this_manager_and_a_bare_one_is_not(cluster):
+    """Why every write is read back: the answer is "successfully applied" both times."""
+    change = {"update-queue": [{"queue-name": "root.sql", "params": {"entry": [{"key": "capacity", "value": "7w"}]}}]}
+
+    def weight_after(body):
+        url = f"{cluster.rm_url}/ws/v1/cluster/scheduler-conf"
+        assert requests.put(url, json=body, timeout=20).status_code == 200
+        answer = requests.get(url, headers={"Accept": "application/json"}, timeout=20).json()["property"]
+        return next(one["value"] for one in answer if one["name"] == "yarn.scheduler.capacity.root.sql.capacity")
+
+    before = weight_after({})
+    assert weight_after({"sched-conf": change}) == before != "7w"
+    assert weight_after(change) == "7w"
+    change["update-queue"][0]["params"]["entry"][0]["value"] = before
+    assert weight_after(change) == before
+
+
+def test_doctor_finds_that_shares_hold_on_the_embedded_cluster(run):
+    code, figures, _ = run("doctor")
+    assert (code, figures["can_run"]) == (0, True)
+    assert [one["topic"] for one in figures["findings"] if one["verdict"] != "good"] == []
+    assert figures["manager"]["store"] == "fs"

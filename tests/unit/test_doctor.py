@@ -1,0 +1,224 @@
+"""What `doctor` makes of a ResourceManager."""
+
+import dataclasses
+import json
+
+import pytest
+
+from tests.queue_store import QueueStore
+from tests.web import WebServer, reply
+from yarn_plugin import console
+from yarn_plugin.cli import cli
+from yarn_plugin.model.share import Pool
+from yarn_plugin.observe.capabilities import ManagerFacts, PreemptionFacts, find_out
+from yarn_plugin.observe.findings import can_run, diagnose
+from yarn_plugin.observe.queue_tree import queue_tree
+from yarn_plugin.observe.resource_manager import ManagerRefusedError, ResourceManager
+
+SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=10.0, overstay=15.0)
+GPU = Pool("gpu", "root.sql", ("yarn.io/gpu",))
+BEST = ManagerFacts(
+    url="http://rm:8088",
+    version="3.5.0",
+    state="ACTIVE",
+    started_at=1.0,
+    scheduler="CapacityScheduler",
+    store="fs",
+    writable=True,
+    policies=("ProportionalCapacityPreemptionPolicy", "AutoCreatedQueueDeletionPolicy"),
+    preemption=PreemptionFacts(1000, 1.0, 1.0, 0.0),
+    security="simple",
+    resources=("memory-mb", "vcores", "yarn.io/gpu"),
+    least_memory_mb=128,
+    calculator="DominantResourceCalculator",
+    recovers=True,
+)
+LEAF = "root.sql.auto-queue-creation-v2.leaf-template"
+
+
+def tree(**changed):
+    settings = {f"{LEAF}.user-limit-factor": "1000", **changed}
+    return queue_tree(QueueStore(**settings).get("/scheduler"))
+
+
+def limits(facts=BEST, queues=None, pools=(SQL,)):
+    """The findings that are not good, by topic."""
+    found = diagnose(facts, tree() if queues is None else queues, pools)
+    return {finding.topic: (finding.verdict, f"{finding.found}: {finding.follows}") for finding in found
+            if finding.verdict != "good"}  # fmt: skip
+
+
+def changed(**fields):
+    return dataclasses.replace(BEST, **fields)
+
+
+def test_a_manager_that_allows_everything_has_no_limits():
+    assert limits() == {}
+
+
+@pytest.mark.parametrize(
+    ("facts", "topic", "verdict", "said"),
+    [
+        (changed(version="3.3.6"), "version", "limited", "no leaf queue for each application before 3.4"),
+        (changed(state="STANDBY"), "state", "stops", "of an HA pair give both addresses"),
+        (changed(security="kerberos"), "security", "limited", "only simple authentication"),
+        (changed(calculator="DefaultResourceCalculator"), "resource calculator", "limited", "memory alone"),
+        (changed(calculator=None), "resource calculator", "limited", "see to it that it is the Dominant"),
+        (
+            changed(store="file", writable=False),
+            "configuration store",
+            "limited",
+            "shares are told but not enforced; set yarn.scheduler.configuration.store.class=fs",
+        ),
+        (changed(policies=()), "preemption", "limited", "scheduler.monitor.enable=true"),
+        (changed(policies=()), "leaf cleaning", "limited", "AutoCreatedQueueDeletionPolicy"),
+        (changed(recovers=False), "recovery", "limited", "a restart of the RM ends every application"),
+        (
+            changed(preemption=PreemptionFacts(15_000, 1.0, 1.0, 0.0)),
+            "preemption wait",
+            "limited",
+            "signals containers after 15 s, before YARN preempts",
+        ),
+        (
+            changed(preemption=PreemptionFacts(wait_ms=1000)),
+            "preemption speed",
+            "limited",
+            "10% a round, 20% of it, beyond 10%",
+        ),
+    ],
+)
+def test_each_limit_is_said_with_what_follows(facts, topic, verdict, said):
+    found = limits(facts)
+    assert found[topic][0] == verdict
+    assert said in found[topic][1]
+
+
+def test_another_version_is_good_and_said_to_be_untried():
+    (version,) = [one for one in diagnose(changed(version="3.4.1"), tree(), [SQL]) if one.topic == "version"]
+    assert (version.verdict, version.follows) == ("good", "tried with 3.5.0")
+
+
+def test_the_wait_of_preemption_comes_after_the_grace():
+    (wait,) = [one for one in diagnose(BEST, tree(), [SQL]) if one.topic == "preemption wait"]
+    assert (wait.found, "11 s after it was told" in wait.follows) == ("1 s, after the grace of 10 s", True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict", "said"),
+    [
+        ({"root.sql.auto-queue-creation-v2.enabled": "false"}, "limited", "set dynamic_leaves = true"),
+        ({f"{LEAF}.capacity": "1w"}, "limited", "set weight = 0.01 in the leaf_template"),
+        ({f"{LEAF}.user-limit-factor": "1"}, "limited", "set user_limit_factor = 1000"),
+        ({"root.sql.queues": "x", "root.sql.x.capacity": "100"}, "limited", "beside root.sql.x get nothing guaranteed"),
+    ],
+)
+def test_what_a_pools_queue_lacks_is_said(settings, verdict, said):
+    found = limits(queues=tree(**settings))
+    assert found["pool sql"][0] == verdict
+    assert said in found["pool sql"][1]
+
+
+def test_a_stopped_queue_is_a_limit_and_a_missing_one_stops():
+    store = QueueStore(**{f"{LEAF}.user-limit-factor": "1000"})
+    store.states["root.sql"] = "STOPPED"
+    assert "it takes no applications" in limits(queues=queue_tree(store.get("/scheduler")))["pool sql"][1]
+    missing = dataclasses.replace(SQL, queue="root.nope")
+    assert limits(pools=[missing])["pool sql"][0] == "stops"
+    assert not can_run(diagnose(BEST, tree(), [missing]))
+
+
+def test_gpus_matter_where_a_pool_divides_them():
+    without = changed(resources=("memory-mb", "vcores"))
+    assert limits(without) == {}
+    assert "yarn.resource-types" in limits(without, pools=[SQL, GPU])["GPUs"][1]
+
+
+def test_another_scheduler_stops():
+    assert limits(changed(scheduler="FairScheduler"), queues={})["scheduler"][0] == "stops"
+
+
+class Manager:
+    """A ResourceManager as a web server: `conf` is its /conf page, `store` its queues."""
+
+    def __init__(self, conf=(), **settings):
+        self.conf, self.store = dict(conf), QueueStore(**settings)
+
+    def __call__(self, asked):
+        path = asked.path.removeprefix("/ws/v1/cluster")
+        if path == "/conf":
+            return reply({"properties": [{"key": key, "value": value} for key, value in self.conf.items()]})
+        if path == "/info":
+            return reply({"clusterInfo": {"resourceManagerVersion": "3.5.0", "haState": "ACTIVE", "startedOn": 1000}})
+        if path == "/metrics":
+            return reply({"clusterMetrics": {}})
+        try:
+            return reply(self.store.get(path))
+        except ManagerRefusedError as refused:
+            return 400, {"Content-Type": "application/json"}, str(refused)
+
+
+@pytest.fixture
+def serve():
+    servers = []
+
+    def start(manager):
+        servers.append(WebServer(manager))
+        return servers[-1].url
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def test_facts_of_a_stock_manager_are_hadoops_defaults(serve):
+    manager = Manager({"yarn.scheduler.configuration.store.class": "file"})
+    manager.store.writable = False
+    facts = find_out(ResourceManager([serve(manager)], "ann"))
+    assert (facts.store, facts.writable, facts.preempts, facts.calculator) == ("file", False, False, None)
+    assert facts.preemption == PreemptionFacts(15_000, 0.1, 0.2, 0.1)
+
+
+def test_facts_of_a_manager_that_is_set_up_for_shares(serve):
+    prefix = "yarn.resourcemanager"
+    conf = {
+        "yarn.scheduler.configuration.store.class": "fs",
+        f"{prefix}.scheduler.monitor.enable": "true",
+        f"{prefix}.scheduler.monitor.policies": "org.a.ProportionalCapacityPreemptionPolicy,org.b.Another",
+        f"{prefix}.monitor.capacity.preemption.max_wait_before_kill": "1000",
+        f"{prefix}.monitor.capacity.preemption.max_ignored_over_capacity": "nonsense",
+        "yarn.resource-types": "yarn.io/gpu, other",
+    }
+    facts = find_out(ResourceManager([serve(Manager(conf))], "ann"))
+    assert (facts.writable, facts.preempts, facts.calculator) == (True, True, "DefaultResourceCalculator")
+    assert facts.policies == ("ProportionalCapacityPreemptionPolicy", "Another")
+    assert facts.preemption == PreemptionFacts(1000, 0.1, 0.2, 0.1)
+    assert facts.resources == ("memory-mb", "vcores", "yarn.io/gpu", "other")
+
+
+@pytest.fixture
+def doctor(serve, tmp_path, capsys):
+    def ask(manager, *more):
+        arguments = ["doctor", "--rm", serve(manager), "--json", str(tmp_path / "doctor.json"), *more]
+        code = console.run(cli, "yarn-plugin", arguments)
+        return code, capsys.readouterr().out, json.loads((tmp_path / "doctor.json").read_text())
+
+    return ask
+
+
+def test_the_command_ends_with_0_where_the_arbiter_can_run(doctor):
+    manager = Manager()
+    manager.store.writable = False
+    code, out, figures = doctor(manager)
+    assert (code, figures["can_run"]) == (0, True)
+    assert "shares are told but not enforced; set yarn.scheduler.configuration.store.class=fs" in out
+    assert "the arbiter can run here, within the" in out
+
+
+def test_the_command_ends_with_1_where_it_cannot(doctor, tmp_path):
+    (tmp_path / "pools.toml").write_text('[[pools]]\nname = "x"\nqueue = "root.x"\n')
+    code, out, figures = doctor(Manager(), "--config", str(tmp_path / "pools.toml"))
+    assert (code, figures["can_run"]) == (1, False)
+    assert "the arbiter cannot run here: see the line that says stops" in out
+    manager = Manager()
+    manager.store.capacity_scheduler = False
+    assert doctor(manager)[0] == 1

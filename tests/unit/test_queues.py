@@ -1,0 +1,344 @@
+"""Queue files: read, checked, compared, written, read back."""
+
+import json
+
+import pytest
+
+from tests.queue_store import PREFIX, QueueStore
+from yarn_plugin import console
+from yarn_plugin.cli import cli
+from yarn_plugin.cli import queues as command
+from yarn_plugin.observe.resource_manager import ManagerError
+from yarn_plugin.queues.apply import apply, compare, request
+from yarn_plugin.queues.errors import QueueFileError, QueuesIgnoredError, ReadOnlyStoreError
+from yarn_plugin.queues.file import load
+from yarn_plugin.queues.plan import Change, Difference
+from yarn_plugin.queues.specification import number, same
+
+
+@pytest.fixture
+def store():
+    return QueueStore()
+
+
+@pytest.fixture
+def specs(tmp_path):
+    def read(text):
+        path = tmp_path / "queues.toml"
+        path.write_text(text)
+        return load(path)
+
+    return read
+
+
+def problems(raised):
+    return {problem.field.partition(": ")[2] or problem.field: problem.expected for problem in raised.value.problems}
+
+
+TEAM = """
+[[queue]]
+path = "root.team"
+weight = 2
+acl_submit_applications = "ann,bob analysts"
+
+[[queue]]
+path = "root.team.a"
+capacity = 40
+disable_preemption = true
+maximum_am_resource_percent = 0.5
+
+[[queue]]
+path = "root.team.b"
+capacity = 60
+user_limit_factor = -1
+state = "STOPPED"
+
+[[queue]]
+path = "root.sql"
+weight = 6.0
+dynamic_leaves = true
+[queue.leaf_template]
+weight = 0.02
+"""
+
+
+def test_the_plan_shows_each_property_that_differs(store, specs):
+    plan = compare(store, specs(TEAM))
+    assert plan.changes == (
+        Change(
+            "add",
+            "root.team",
+            (Difference("capacity", None, "2w"), Difference("acl_submit_applications", None, "ann,bob analysts")),
+        ),
+        Change(
+            "add",
+            "root.team.a",
+            (
+                Difference("capacity", None, "40"),
+                Difference("maximum-am-resource-percent", None, "0.5"),
+                Difference("disable_preemption", None, "true"),
+            ),
+        ),
+        Change(
+            "add",
+            "root.team.b",
+            (
+                Difference("capacity", None, "60"),
+                Difference("user-limit-factor", None, "-1"),
+                Difference("state", None, "STOPPED"),
+            ),
+        ),
+        Change(
+            "update",
+            "root.sql",
+            (
+                Difference("capacity", "8w", "6w"),
+                Difference("auto-queue-creation-v2.leaf-template.capacity", "0.01w", "0.02w"),
+            ),
+        ),
+    )
+    assert plan.unnamed == ("root.default",)
+    assert not store.written
+
+
+def test_applied_twice_nothing_changes_the_second_time(store, specs):
+    asked = specs(TEAM)
+    assert len(apply(store, asked).changes) == 4
+    assert apply(store, asked).changes == ()
+    assert len(store.written) == 1, "one request, and none where nothing is to do"
+    assert store.conf[f"{PREFIX}.root.team.b.capacity"] == "60"
+
+
+def test_the_body_is_bare_and_adds_parents_before_and_removes_them_after(store, specs):
+    apply(store, specs(TEAM))
+    (body,) = store.written
+    assert list(body) == ["add-queue", "update-queue"]
+    assert [queue["queue-name"] for queue in body["add-queue"]] == ["root.team", "root.team.a", "root.team.b"]
+    store.states |= dict.fromkeys(("root.team", "root.team.a", "root.team.b"), "STOPPED")
+    gone = specs(
+        "".join(f'[[queue]]\npath = "root.{name}"\nremove = true\n' for name in ("team", "team.a", "team.b", "never"))
+    )
+    assert request(compare(store, gone)) == {"remove-queue": ["root.team.a", "root.team.b", "root.team"]}
+    apply(store, gone)
+    assert apply(store, gone).changes == ()
+    assert "root.team" not in str(store.get("/scheduler"))
+
+
+def test_values_that_mean_the_same_are_no_difference(store, specs):
+    store.conf[f"{PREFIX}.root.sql.capacity"] = "8.0w"
+    store.conf[f"{PREFIX}.root.sql.auto-queue-creation-v2.enabled"] = "TRUE"
+    asked = '[[queue]]\npath = "root.sql"\nweight = 8\ndynamic_leaves = true\nmaximum_capacity = 100.0\n'
+    assert compare(store, specs(asked)).changes == ()
+
+
+def test_a_queue_that_was_stopped_through_its_parent_is_started_although_its_configuration_is_silent(store, specs):
+    store.states["root.sql"] = "STOPPED"
+    asked = specs('[[queue]]\npath = "root.sql"\nstate = "RUNNING"\n')
+    assert compare(store, asked).changes == (
+        Change("update", "root.sql", (Difference("state", "STOPPED", "RUNNING"),)),
+    )
+    apply(store, asked)
+    assert compare(store, asked).changes == ()
+
+
+def test_a_queue_that_still_drains_counts_as_stopped(store, specs):
+    store.apps["root.default"] = 2
+    asked = specs('[[queue]]\npath = "root.default"\nstate = "STOPPED"\n')
+    assert len(apply(store, asked).changes) == 1
+    assert apply(store, asked).changes == ()
+    with pytest.raises(QueueFileError, match="DRAINING with 2 applications; first apply state"):
+        apply(store, specs('[[queue]]\npath = "root.default"\nremove = true\n'))
+
+
+def test_dynamic_queues_are_neither_named_as_left_alone_nor_to_be_set(store, specs):
+    store.dynamic = {"root.sql.app_1"}
+    assert "root.sql.app_1" not in compare(store, specs(TEAM)).unnamed
+    with pytest.raises(QueueFileError, match="made by a submission; set its parent's leaf_template"):
+        compare(store, specs('[[queue]]\npath = "root.sql.app_1"\nweight = 1\n'))
+    with pytest.raises(QueueFileError, match="goes by itself once it is empty"):
+        compare(store, specs('[[queue]]\npath = "root.sql.app_1"\nremove = true\n'))
+
+
+def test_a_manager_that_says_yes_and_does_nothing_is_an_error(store, specs):
+    store.deaf = True
+    with pytest.raises(QueuesIgnoredError, match=r"there is no queue root\.team; .*'6w' was written, it has '8w'"):
+        apply(store, specs(TEAM))
+
+
+def test_a_removal_that_is_ignored_is_an_error(store, specs):
+    store.states["root.default"] = "STOPPED"
+    store.deaf = True
+    with pytest.raises(QueuesIgnoredError, match=r"queue root\.default is still there"):
+        apply(store, specs('[[queue]]\npath = "root.default"\nremove = true\n'))
+
+
+def test_a_read_only_store_says_what_to_set(store, specs):
+    store.writable = False
+    with pytest.raises(ReadOnlyStoreError, match=r"set yarn\.scheduler\.configuration\.store\.class=fs"):
+        compare(store, specs(TEAM))
+
+
+def test_another_scheduler_is_said(store, specs):
+    store.capacity_scheduler = False
+    with pytest.raises(ManagerError, match="not the CapacityScheduler"):
+        compare(store, specs(TEAM))
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "expected"),
+    [
+        ('path = "root.sql"\nweight = 20000', "root.sql weight", "less than or equal to 10000"),
+        ('path = "root.sql"\nweight = -1', "root.sql weight", "greater than or equal to 0"),
+        ('path = "root.sql"\nweight = inf', "root.sql weight", "finite number"),
+        ('path = "root.sql"\nweight = "8w"', "root.sql weight", "valid number"),
+        ('path = "root.sql"\nweight = 2\ncapacity = 3', "root.sql capacity", "a weight or a capacity, not both"),
+        ('path = "root.sql"\ncapacity = 101', "root.sql capacity", "less than or equal to 100"),
+        ('path = "root.sql"\nmaximum_capacity = 150', "root.sql maximum_capacity", "less than or equal to 100"),
+        ('path = "root.sql"\nuser_limit_factor = -3', "root.sql user_limit_factor", "above 0, or -1"),
+        ('path = "root.sql"\nstate = "STOPED"', "root.sql state", "'RUNNING' or 'STOPPED'"),
+        ('path = "root.sql"\ncapasity = 3', "root.sql capasity", "no such setting"),
+        ('path = "root.sql"\nleaf_template = { capacity = 3 }', "root.sql leaf_template capacity", "give a weight"),
+        ('path = "root.x"\nremove = true\nweight = 2', "root.x remove", "no other settings"),
+        ('path = "sql"\nweight = 2', "path", "a path from the root"),
+        ('path = "root.a b"\nweight = 2', "path", "letters, digits"),
+        ('path = "root"\nweight = 2', "root weight", "always everything"),
+        ("weight = 2", "queue 1 path", "has to be given"),
+        ('path = "root.sql"\n[[queue]]\npath = "root.sql"', "path", "named twice"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_queue_and_what_is_right(specs, text, field, expected):
+    with pytest.raises(QueueFileError) as raised:
+        specs("[[queue]]\n" + text)
+    assert expected in problems(raised)[field]
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "expected"),
+    [
+        ('path = "root.no.x"\nweight = 1', "path", "there is no queue root.no; add a [[queue]] for it"),
+        ('path = "root.x"', "root.x weight", "a new queue needs a weight"),
+        ('path = "root.default"\nremove = true', "root.default remove", 'it is RUNNING; first apply state = "STOPPED"'),
+        ('path = "root.default"\n[queue.leaf_template]\nweight = 1', "root.default leaf_template", "dynamic_leaves"),
+        ('path = "root.sql"\ncapacity = 80', "queues in root", "root.default has 2w, root.sql has 80"),
+        (
+            'path = "root.sql"\ncapacity = 80\n[[queue]]\npath = "root.default"\ncapacity = 40',
+            "capacities in root",
+            "must add up to 100 percent (root.default 40, root.sql 80)",
+        ),
+        (
+            'path = "root.sql"\ncapacity = 80\nmaximum_capacity = 70\n[[queue]]\npath = "root.default"\ncapacity = 20',
+            "root.sql maximum_capacity",
+            "at least its capacity, 80",
+        ),
+        ('path = "root.x"\nweight = 1\n[[queue]]\npath = "root.x.y"\ncapacity = 30', "capacities in root.x", "100"),
+        (
+            'path = "root.default"\nremove = true\n[[queue]]\npath = "root.default.x"\nweight = 1',
+            "path",
+            "root.default is to be removed",
+        ),
+    ],
+)
+def test_queues_that_do_not_fit_together_are_refused_before_anything_is_sent(store, specs, text, field, expected):
+    with pytest.raises(QueueFileError) as raised:
+        apply(store, specs("[[queue]]\n" + text))
+    assert expected in problems(raised)[field]
+    assert not store.written
+
+
+def test_a_queue_with_others_in_it_is_not_removed_alone(store, specs):
+    apply(store, specs(TEAM))
+    store.states |= dict.fromkeys(("root.team", "root.team.a", "root.team.b"), "STOPPED")
+    with pytest.raises(QueueFileError, match=r"queues lie in it: root\.team\.b; remove those too"):
+        compare(
+            store,
+            specs('[[queue]]\npath = "root.team"\nremove = true\n[[queue]]\npath = "root.team.a"\nremove = true'),
+        )
+
+
+def test_without_the_legacy_mode_ways_may_be_mixed_and_sums_stay_below_a_whole(store, specs):
+    store.conf[f"{PREFIX}.legacy-queue-mode.enabled"] = "false"
+    compare(store, specs('[[queue]]\npath = "root.sql"\ncapacity = 80'))
+    with pytest.raises(QueueFileError, match="must add up to 100 percent"):
+        compare(store, specs('[[queue]]\npath = "root.x"\ncapacity = 40\n[[queue]]\npath = "root.sql"\ncapacity = 80'))
+
+
+def test_thirds_make_a_whole(store, specs):
+    text = '[[queue]]\npath = "root.t"\nweight = 1\n'
+    text += "".join(f'[[queue]]\npath = "root.t.{name}"\ncapacity = 33.33\n' for name in "abc")
+    assert len(compare(store, specs(text)).changes) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("queue = 3", "valid list"), ("a = ", "not TOML"), ("", "has to be given"), ("queue = [3]", "valid dictionary")],
+)
+def test_a_file_that_is_none_is_said_to_be_none(specs, text, shown):
+    with pytest.raises(QueueFileError, match=shown):
+        specs(text)
+
+
+def test_a_file_that_is_not_there_or_not_text(tmp_path):
+    with pytest.raises(QueueFileError, match="No such file"):
+        load(tmp_path / "no.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(QueueFileError, match="not TOML"):
+        load(tmp_path / "bytes.toml")
+
+
+def test_numbers_are_written_short_and_compared_by_meaning():
+    assert [number(value) for value in (8.0, 0.01, 100, 33.333333, 0)] == ["8", "0.01", "100", "33.333333", "0"]
+    assert same("8w", "8.00w")
+    assert not same("8w", "8")
+    assert same("True", "true")
+    assert not same(None, "")
+    assert same(None, None)
+
+
+@pytest.fixture
+def run(store, monkeypatch, tmp_path, capsys):
+    """A queue command against the store; returns its exit code, what it printed and what it complained."""
+    monkeypatch.setattr(command, "ResourceManager", lambda urls, user: store)
+    file = tmp_path / "queues.toml"
+
+    def run_one(name, text=TEAM, *more):
+        file.write_text(text)
+        arguments = ["queues", name, "--rm", "http://rm:8088", *more, *([str(file)] if name != "show" else [])]
+        code = console.run(cli, "yarn-plugin", arguments)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run_one
+
+
+def test_plan_and_apply_say_what_there_is_to_do_and_when_there_is_nothing(run, tmp_path):
+    code, out, _ = run("plan")
+    assert (code, "10 changes in 4 queues to make; `yarn-plugin queues apply" in out) == (0, True)
+    assert "left as they are: root.default" in out
+    code, out, _ = run("apply", TEAM, "--json", str(tmp_path / "made.json"))
+    assert (code, "10 changes in 4 queues made, and read back" in out) == (0, True)
+    assert json.loads((tmp_path / "made.json").read_text())["changes"][0]["queue"] == "root.team"
+    for name in ("plan", "apply"):
+        code, out, _ = run(name)
+        assert (code, "nothing to do" in out) == (0, True)
+
+
+def test_show_prints_the_tree(run, store, tmp_path):
+    store.dynamic = {"root.sql.app_1"}
+    code, out, _ = run("show", "", "--json", str(tmp_path / "tree.json"))
+    assert code == 0
+    assert [line.split()[:3] for line in out.splitlines()[1:5]] == [
+        ["root", "RUNNING", "100%"],
+        ["default", "RUNNING", "2w"],
+        ["sql", "RUNNING", "8w"],
+        ["app_1", "RUNNING", "1w"],
+    ]
+    assert len(json.loads((tmp_path / "tree.json").read_text())["queues"]) == 4
+
+
+def test_errors_are_one_line_and_not_zero(run, store):
+    code, out, err = run("apply", '[[queue]]\npath = "root.sql"\nweight = 20000\n')
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    store.writable = False
+    code, out, err = run("apply")
+    assert (code, out, err.count("\n")) == (1, "", 1)

@@ -1,0 +1,196 @@
+"""The queue file (TOML): one [[queue]] for each queue that it speaks of.
+
+    [[queue]]
+    path = "root.sql"
+    weight = 8
+    dynamic_leaves = true       # an application submitted to root.sql.NAME gets a queue of its own
+
+    [queue.leaf_template]
+    weight = 0.01
+    user_limit_factor = 1000
+
+    [[queue]]
+    path = "root.old"
+    remove = true               # must be STOPPED and empty
+
+A queue that the file does not name, and a property that it does not give, stays as it is in the ResourceManager.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from yarn_plugin.queues.errors import Problem, QueueFileError
+from yarn_plugin.queues.specification import (
+    CAPACITY,
+    DYNAMIC_LEAVES,
+    LEAF_TEMPLATE,
+    MAXIMUM_CAPACITY,
+    ROOT,
+    STATE,
+    QueueSpec,
+    number,
+)
+
+_PATH = re.compile(r"^root(\.[A-Za-z0-9_-]+)*$")
+
+
+def _limit_factor(value: float) -> float:
+    if value <= 0 and value != -1:
+        raise ValueError("a factor above 0, or -1 for no limit")
+    return value
+
+
+Weight = Annotated[float, Field(ge=0, le=10_000)]
+Percent = Annotated[float, Field(ge=0, le=100)]
+LimitFactor = Annotated[float, AfterValidator(_limit_factor)]
+MasterFraction = Annotated[float, Field(ge=0)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class _Capacities(_Section):
+    """What queues and templates of queues have in common.
+
+    `weight`: relative to its siblings. `capacity`: percent of the parent's. `maximum_am_resource_percent`: the part
+    that application masters may hold, a fraction in spite of YARN's name for it (0.1 is a tenth).
+    """
+
+    weight: Weight | None = None
+    capacity: Percent | None = None
+    maximum_capacity: Percent | None = None
+    user_limit_factor: LimitFactor | None = None
+    maximum_am_resource_percent: MasterFraction | None = None
+
+    def properties(self) -> dict[str, str]:
+        """In YARN's words."""
+        given = {
+            CAPACITY: self.capacity,
+            MAXIMUM_CAPACITY: self.maximum_capacity,
+            "user-limit-factor": self.user_limit_factor,
+            "maximum-am-resource-percent": self.maximum_am_resource_percent,
+        }
+        written = {name: number(value) for name, value in given.items() if value is not None}
+        return written if self.weight is None else {CAPACITY: f"{number(self.weight)}w", **written}
+
+
+class LeafTemplate(_Capacities):
+    """What a leaf queue made by a submission starts with."""
+
+
+class QueueSection(_Capacities):
+    """One queue."""
+
+    path: str
+    remove: bool = False
+    state: Literal["RUNNING", "STOPPED"] | None = None
+    dynamic_leaves: bool | None = None
+    disable_preemption: bool | None = None
+    acl_submit_applications: str | None = None
+    acl_administer_queue: str | None = None
+    leaf_template: LeafTemplate | None = None
+
+    def spec(self) -> QueueSpec:
+        """The section as a noun."""
+        switches = {DYNAMIC_LEAVES: self.dynamic_leaves, "disable_preemption": self.disable_preemption}
+        words = {
+            STATE: self.state,
+            "acl_submit_applications": self.acl_submit_applications,
+            "acl_administer_queue": self.acl_administer_queue,
+        }
+        template = self.leaf_template.properties() if self.leaf_template else {}
+        return QueueSpec(
+            path=self.path,
+            remove=self.remove,
+            properties=(
+                *self.properties().items(),
+                *((name, str(value).lower()) for name, value in switches.items() if value is not None),
+                *((name, value) for name, value in words.items() if value is not None),
+                *((f"{LEAF_TEMPLATE}.{name}", value) for name, value in template.items()),
+            ),
+        )
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with this queue whatever the ResourceManager has."""
+        found: list[Problem] = []
+        if not _PATH.match(self.path):
+            expected = "a path from the root, such as root.sql; names of letters, digits, - and _"
+            found.append(Problem("path", self.path, expected))
+        for where, part in ((self.path, self), (f"{self.path} leaf_template", self.leaf_template)):
+            if part is not None and part.weight is not None and part.capacity is not None:
+                found.append(Problem(f"{where} capacity", part.capacity, "give a weight or a capacity, not both"))
+        if self.path == ROOT:
+            fixed = {"weight", "capacity", "maximum_capacity", "state", "remove"} & self.model_fields_set
+            found += [Problem(f"root {name}", getattr(self, name), "the root is always everything") for name in fixed]
+        others = self.model_fields_set - {"path", "remove"}
+        if self.remove and others:
+            expected = f"a queue that is removed has no other settings ({', '.join(sorted(others))})"
+            found.append(Problem(f"{self.path} remove", True, expected))
+        if self.leaf_template is not None and self.leaf_template.capacity is not None:
+            expected = "queues made by submissions weigh something; give a weight"
+            found.append(Problem(f"{self.path} leaf_template capacity", self.leaf_template.capacity, expected))
+        return found
+
+
+class QueueFile(_Section):
+    """The whole file."""
+
+    queue: list[QueueSection] = Field(min_length=1)
+    """Named in the singular, as each [[queue]] in the file is one."""
+
+
+def load(path: Path) -> tuple[QueueSpec, ...]:
+    """Read a queue file.
+
+    Raises:
+        QueueFileError: it cannot be read, or something in it cannot be: names file, queue, field, value.
+    """
+    try:
+        raw = tomllib.loads(path.read_text())
+    except OSError as problem:
+        raise QueueFileError([Problem(str(path), None, str(problem.strerror))]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise QueueFileError([Problem(str(path), None, f"not TOML: {problem}")]) from None
+    try:
+        file = QueueFile.model_validate(raw)
+    except ValidationError as problem:
+        raise QueueFileError(_located(path, [_problem(raw, dict(error)) for error in problem.errors()])) from None
+    found = [problem for section in file.queue for problem in section.problems()] + _twice(file)
+    if found:
+        raise QueueFileError(_located(path, found))
+    return tuple(section.spec() for section in file.queue)
+
+
+def _twice(file: QueueFile) -> list[Problem]:
+    paths = [section.path for section in file.queue]
+    return [Problem("path", path, "named twice") for path in sorted(set(paths)) if paths.count(path) > 1]
+
+
+def _located(path: Path, problems: list[Problem]) -> list[Problem]:
+    return [Problem(f"{path}: {problem.field}", problem.value, problem.expected) for problem in problems]
+
+
+def _problem(raw: Any, error: dict[str, Any]) -> Problem:
+    """What pydantic found wrong, with the queue's path in place of its position."""
+    where = [str(step) for step in error["loc"]]
+    if len(where) > 2 and where[0] == "queue":
+        where = [_name(raw["queue"], int(where[1])), *where[2:]]
+    value = error.get("input")
+    shown = value if isinstance(value, str | int | float | bool) else None
+    return Problem(" ".join(where), shown, _EXPECTED.get(error["type"]) or error["msg"].removeprefix("Value error, "))
+
+
+_EXPECTED = {
+    "extra_forbidden": "there is no such setting; `yarn-plugin queues -h` lists them",
+    "missing": "it has to be given",
+}
+
+
+def _name(sections: list[Any], index: int) -> str:
+    path = sections[index].get("path") if isinstance(sections[index], dict) else None
+    return path if isinstance(path, str) else f"queue {index + 1}"

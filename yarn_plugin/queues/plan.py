@@ -1,0 +1,78 @@
+"""The difference between what a queue file asks for and what the ResourceManager has. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from yarn_plugin.queues.live import LiveQueues
+from yarn_plugin.queues.specification import ROOT, STATE, QueueSpec, same
+
+Kind = Literal["add", "update", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One property: what it is now (None: not set), and what the file asks for."""
+
+    name: str
+    now: str | None
+    then: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be done with one queue."""
+
+    kind: Kind
+    path: str
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All changes, in the order in which they can be made; `unnamed`: configured queues that the file leaves alone."""
+
+    changes: tuple[Change, ...]
+    unnamed: tuple[str, ...]
+
+    def of(self, kind: Kind) -> list[Change]:
+        """The changes of one kind."""
+        return [change for change in self.changes if change.kind == kind]
+
+
+def make_plan(specs: Sequence[QueueSpec], live: LiveQueues) -> Plan:
+    """What has to change so that the ResourceManager has what the file asks for.
+
+    Parents are added before and removed after what lies in them.
+    """
+    kept = sorted((spec for spec in specs if not spec.remove), key=lambda spec: spec.path.count("."))
+    added = [_addition(spec) for spec in kept if not live.has(spec.path)]
+    updated = [change for spec in kept if live.has(spec.path) and (change := _update(spec, live)).differences]
+    removed = [Change("remove", spec.path) for spec in _deepest_first(specs) if live.has(spec.path)]
+    named = {spec.path for spec in specs} | {ROOT}
+    unnamed = [path for path, queue in live.tree.items() if not queue.dynamic and path not in named]
+    return Plan((*added, *updated, *removed), tuple(unnamed))
+
+
+def _addition(spec: QueueSpec) -> Change:
+    return Change("add", spec.path, tuple(Difference(name, None, value) for name, value in spec.properties))
+
+
+def _update(spec: QueueSpec, live: LiveQueues) -> Change:
+    found = [Difference(name, _now(spec.path, name, live), value) for name, value in spec.properties]
+    return Change("update", spec.path, tuple(one for one in found if not _is_so(one)))
+
+
+def _now(path: str, name: str, live: LiveQueues) -> str | None:
+    # A queue may be stopped although its configuration says nothing of it: because its parent once was.
+    return live.tree[path].state if name == STATE else live.get(path, name)
+
+
+def _is_so(difference: Difference) -> bool:
+    if difference.name == STATE and difference.now == "DRAINING":
+        return difference.then == "STOPPED"
+    return same(difference.now, difference.then)
+
+
+def _deepest_first(specs: Iterable[QueueSpec]) -> list[QueueSpec]:
+    return sorted((spec for spec in specs if spec.remove), key=lambda spec: -spec.path.count("."))
