@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import exp, inf, log
+from math import exp, inf, log, sqrt
 from typing import NamedTuple
 
 from qoop.estimate import selectivity
@@ -81,6 +81,13 @@ class Cardinalities:
             .width
             for column in self.graph.outputs(relations)
         )
+
+    def doubt(self, relations: RelationSet) -> float:
+        """How wrong the estimate of a set may be: the standard deviation of its logarithm; 0 once it was counted."""
+        if relations in self.measured:
+            return 0.0
+        involved = (source.doubt for source in self._sources if source.relations & ~relations == 0)
+        return sqrt(sum(doubt**2 for doubt in involved))
 
     def base(self, index: int) -> TableStatistics:
         """The statistics of a relation without its filters."""

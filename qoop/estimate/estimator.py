@@ -1,6 +1,7 @@
 """Estimates for whole plans: each stage's work, and when a plan finishes under a share."""
 
 from collections.abc import Collection, Mapping
+from math import sqrt
 
 from qoop.estimate.blocks import result_statistics
 from qoop.estimate.cardinality import Cardinalities
@@ -10,6 +11,9 @@ from qoop.estimate.statistics import UNKNOWN, TableStatistics
 from qoop.plans.enumerate import JoinCost
 from qoop.plans.plan import GOAL, WHOLE, Plan, Query, StageId
 from qoop.plans.tree import Tree, left_deep
+
+UNKNOWN_SPEED = 0.7
+"""Standard deviation of the logarithm of a machine's speed before any stage has run: about a factor of 2."""
 
 
 class Estimator:
@@ -51,6 +55,18 @@ class Estimator:
     def join_cost(self, block: str) -> JoinCost:
         """The cost of one join of a block."""
         return join_seconds(self.rows[block], self.model)
+
+    @property
+    def speed_doubt(self) -> float:
+        """How wrong the machine's speed may still be: less with every stage that was measured."""
+        return UNKNOWN_SPEED / sqrt(1.0 + 2.0 * len(self._measured))
+
+    def stage_doubt(self, stage: StageId) -> float:
+        """How wrong a stage's size may be."""
+        rows = self.rows.get(stage.block)
+        if rows is None:
+            return 1.0
+        return rows.doubt(stage.relations or rows.graph.everything)
 
     def stage_rows(self, stage: StageId) -> float:
         """How many rows a stage's output has."""

@@ -26,11 +26,16 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Underway:
-    """A running stage: under which plan it was started, seconds since then, and its work as estimated then."""
+    """A running stage: the plan it was started for, its work as estimated then, and the fraction of it done by now.
+
+    `done` is above 1 when it should have ended. `doubt`: how wrong the size of its output may be (standard deviation
+    of the logarithm).
+    """
 
     plan: int
-    elapsed: float
     work: Work
+    done: float
+    doubt: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,18 @@ class Candidate:
     let_finish: tuple[StageId, ...] = ()
 
 
-Winner = Literal["first", "kept", "share", "row counts", "share and row counts", "either", "forced"]
+Winner = Literal[
+    "first",
+    "kept",
+    "forced",
+    "share",
+    "row counts",
+    "share or row counts",
+    "share and row counts",
+    "late stage",
+    "late stage and share or row counts",
+]
+"""What made a plan win: "or": each would have sufficed; "and": none would have alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +119,20 @@ def other_tree(plans: Sequence[Plan], candidates: Sequence[Candidate], current: 
     return ranked[(7 * len(ready)) % len(ranked)].plan
 
 
+def slowdown(progress: Progress, speed_doubt: float) -> float:
+    """How much slower than estimated the machine seems to be, going by stages that should have ended.
+
+    Such a stage may be larger than thought, or the machine slower, which would hold for all others too: the blame is
+    shared by how doubtful each was (variances of the logarithms).
+    """
+    worst = 1.0
+    for underway in progress.running.values():
+        if underway.done > 1.0:
+            blame = speed_doubt**2 / max(speed_doubt**2 + underway.doubt**2, 1e-9)
+            worst = max(worst, underway.done**blame)
+    return worst
+
+
 def _evaluate(
     number: int, plans: Sequence[Plan], estimator: Estimator, progress: Progress, slots: float, rules: Rules
 ) -> Candidate:
@@ -111,13 +141,16 @@ def _evaluate(
     at_hand = progress.ready | usable
     stages = {stage: plan.reads(stage, at_hand) - progress.ready for stage in plan.stages(at_hand)}
     used = usable & frozenset().union({GOAL}, *stages.values())
-    tasks = [Task(stage, after, estimator.work(plan, stage, at_hand)) for stage, after in stages.items()]
-    tasks += [_rest_of(stage, running[stage], slots) for stage in sorted(used)]
+    slower = slowdown(progress, estimator.speed_doubt)
+    tasks = [
+        Task(stage, after, _slowed(estimator.work(plan, stage, at_hand), slower)) for stage, after in stages.items()
+    ]
+    tasks += [_rest_of(stage, running[stage]) for stage in sorted(used)]
     alone = finish_times(tasks, slots)[GOAL]
     useless = tuple(sorted(running.keys() - used))
     if not useless:
         return Candidate(number, alone)
-    together = finish_times([*tasks, *(_rest_of(stage, running[stage], slots) for stage in useless)], slots)[GOAL]
+    together = finish_times([*tasks, *(_rest_of(stage, running[stage]) for stage in useless)], slots)[GOAL]
     # A stage that costs nothing is left to finish: its output is one more point to come back to. A block's result is
     # not: it is being computed in the way that this plan leaves.
     if together <= alone + rules.cancel_seconds and not any(stage in plan.stages(progress.ready) for stage in useless):
@@ -125,8 +158,12 @@ def _evaluate(
     return Candidate(number, alone + rules.cancel_seconds, cancel=useless)
 
 
-def _rest_of(stage: StageId, underway: Underway, slots: float) -> Task[StageId]:
-    """What is left of a running stage; one that overran its estimate is taken to be two thirds done."""
-    work, total = underway.work, underway.work.seconds(slots)
-    rest = max(total - underway.elapsed, underway.elapsed / 2) / total if total else 0.0
-    return Task(stage, frozenset(), Work(work.core_seconds * rest, work.fixed_seconds * rest, work.tasks))
+def _slowed(work: Work, factor: float) -> Work:
+    return Work(work.core_seconds * factor, work.fixed_seconds, work.tasks)
+
+
+def _rest_of(stage: StageId, underway: Underway) -> Task[StageId]:
+    """What is left of a running stage; one that should have ended is taken to be two thirds done."""
+    rest = max(1.0 - underway.done, underway.done / 2)
+    work = underway.work
+    return Task(stage, frozenset(), Work(work.core_seconds * rest, work.fixed_seconds * min(rest, 1.0), work.tasks))

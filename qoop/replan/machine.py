@@ -57,17 +57,17 @@ LOOK_AGAIN = 5.0
 
 def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, ...]]:
     """Take in one event, decide, and say what is to be done. `at`: seconds since the epoch."""
-    # 1. Learn what the event says.
-    state, commands, cause = _learn(state, at, event)
+    # 1. Count what running stages should have done by now, then learn what the event says.
+    state, commands, cause = _learn(_credit(state, at), at, event)
     if state.phase in ("done", "failed"):
         return state, tuple(commands)
     # 2. Choose a plan, or compare the present one with the others.
     if cause is not None and state.share is not None and state.phase in ("running", "switching"):
-        state, decided = _decide(state, at, cause, forced=isinstance(event, StageFinished) and state.rules.force)
+        state, decided = _decide(state, cause, forced=isinstance(event, StageFinished) and state.rules.force)
         commands += decided
     # 3. Start what can run, unless a switch is waiting for stages to stop.
     if state.phase == "running":
-        state, started = _start(state, at)
+        state, started = _start(state)
         commands += started
     # 4. Follow the share with executors, and say so when it is kept to.
     state, followed = _confirm(state)
@@ -76,6 +76,19 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     if state.running and state.phase == "running":
         commands.append(SetTimer(at + LOOK_AGAIN))
     return state, tuple(commands)
+
+
+def _credit(state: State, at: float) -> State:
+    """Running stages have divided the slots since the last event."""
+    share, elapsed = state.share, max(at - state.credited_at, 0.0)
+    if share is None or not state.running:
+        return replace(state, credited_at=at)
+    slots = share.slots / len(state.running)
+    running = {
+        stage: replace(one, done=one.done + elapsed / max(one.work.seconds(slots), 1e-3))
+        for stage, one in state.running.items()
+    }
+    return replace(state, running=running, credited_at=at)
 
 
 def _learn(state: State, at: float, event: Event) -> tuple[State, list[Command], str | None]:
@@ -168,10 +181,10 @@ def _without(state: State, stages: Iterable[StageId]) -> State:
     return replace(state, running=running, waiting_cancelled=waiting, phase=phase)
 
 
-def _decide(state: State, at: float, cause: str, forced: bool) -> tuple[State, list[Command]]:
+def _decide(state: State, cause: str, forced: bool) -> tuple[State, list[Command]]:
     assert state.share is not None
     slots = state.share.slots
-    progress = _progress(state, at)
+    progress = _progress(state)
     candidates = evaluate(state.plans, state.estimator, progress, slots, state.rules)
     chosen = best_of(candidates, state.current, state.rules)
     won_by: Winner = "first" if state.current is None else "kept"
@@ -187,9 +200,9 @@ def _decide(state: State, at: float, cause: str, forced: bool) -> tuple[State, l
     return state, [Note(decision)]
 
 
-def _progress(state: State, at: float) -> Progress:
+def _progress(state: State) -> Progress:
     underway = {
-        stage: Underway(running.plan, max(at - running.since, 0.0), running.work)
+        stage: Underway(running.plan, running.work, running.done, running.doubt)
         for stage, running in state.running.items()
         if stage not in state.waiting_cancelled
     }
@@ -197,21 +210,29 @@ def _progress(state: State, at: float) -> Progress:
 
 
 def _what_won(state: State, progress: Progress, chosen: int) -> Winner:
-    """Whether the new plan would also win with the share of before, or with the estimates of before."""
+    """What made the new plan win: would it also without one stage running late, with the share of before, with the
+    estimates of before?"""
     assert state.share is not None and state.current is not None
     before = state.decided_slots or state.share.slots
     current = state.current
+    in_time = replace(
+        progress, running={stage: replace(one, done=min(one.done, 1.0)) for stage, one in progress.running.items()}
+    )
 
-    def wins(slots: float, measured: bool) -> bool:
+    def wins(slots: float, measured: bool, late: bool = False) -> bool:
         estimator = state.estimator if measured else state.prior
-        candidates = evaluate(state.plans, estimator, progress, slots, state.rules)
+        candidates = evaluate(state.plans, estimator, progress if late else in_time, slots, state.rules)
         pair = [replace(candidates[number], plan=place) for place, number in enumerate((current, chosen))]
         return best_of(pair, 0, state.rules) == 1
 
     by_share, by_rows = wins(state.share.slots, measured=False), wins(before, measured=True)
     if by_share and by_rows:
-        return "either"
-    return "share" if by_share else "row counts" if by_rows else "share and row counts"
+        return "share or row counts"
+    if by_share or by_rows:
+        return "share" if by_share else "row counts"
+    if wins(state.share.slots, measured=True):
+        return "share and row counts"
+    return "late stage" if wins(before, measured=False, late=True) else "late stage and share or row counts"
 
 
 def _describe(
@@ -273,7 +294,7 @@ def _switch(state: State, taken: Candidate, decision: Decision) -> tuple[State, 
     return state, commands
 
 
-def _start(state: State, at: float) -> tuple[State, list[Command]]:
+def _start(state: State) -> tuple[State, list[Command]]:
     """Start the stages that can run: those that tell most for least first, larger ones held back while others run."""
     if state.current is None or state.share is None:
         return state, []
@@ -287,7 +308,7 @@ def _start(state: State, at: float) -> tuple[State, list[Command]]:
     running = dict(state.running)
     for stage in sorted(ready, key=lambda stage: (works[stage].seconds(slots), stage))[: max(room, 0)]:
         inputs = tuple(sorted(plan.reads(stage, state.ready.keys())))
-        running[stage] = Running(state.current, at, inputs, works[stage])
+        running[stage] = Running(state.current, inputs, works[stage], state.estimator.stage_doubt(stage))
         commands.append(StartStage(stage, state.current, inputs, state.attempts.get(stage, 0)))
     return replace(state, running=running), commands
 

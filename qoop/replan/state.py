@@ -13,12 +13,13 @@ Phase = Literal["planning", "running", "switching", "as written", "done", "faile
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A stage that runs: of which plan, since when, reading what, and its work as estimated then."""
+    """A stage that runs: of which plan, reading what, its work as estimated at its start, the fraction done since."""
 
     plan: int
-    since: float
     inputs: tuple[StageId, ...]
     work: Work
+    doubt: float
+    done: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class State:
     `plans` and `estimator` as known now; `prior`: the estimates before anything was measured. `ready`: the stages whose
     output is kept, with their row counts. `decided_slots`: those for which the present plan was chosen.
     `waiting_cancelled`: stages that were told to stop and have not yet. `confirmed`: the last share that the arbiter
-    was told is kept to.
+    was told is kept to. `credited_at`: until when the work of running stages has been counted.
     """
 
     plans: tuple[Plan, ...]
@@ -69,4 +70,5 @@ class State:
     waiting_cancelled: frozenset[StageId] = frozenset()
     attempts: dict[StageId, int] = field(default_factory=dict)
     join_trees: int = 0
+    credited_at: float = 0.0
     tally: Tally = field(default_factory=Tally)
