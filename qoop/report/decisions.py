@@ -1,0 +1,151 @@
+"""Each decision of a query: why it was made, what each candidate was estimated at, what followed."""
+
+from collections.abc import Sequence
+
+from qoop.replan.decision import Decision
+from qoop.report.names import Names
+from qoop.report.record import Decided, QueryRecord
+from yarn_plugin.report import Badge, Column, Entries, Entry, Meter, Table, Text
+from yarn_plugin.report.markup import Block
+from yarn_plugin.report.numbers import seconds
+
+NEXT_BEST = 4
+"""How many candidates are shown beside the plan of before and the chosen one."""
+
+EITHER = (
+    "Each would have sufficed: the new share with the estimates of the start, and the true row counts under the old "
+    "share."
+)
+WON_BY: dict[str, str] = {
+    "first": "It was the first choice: nothing had been measured yet.",
+    "kept": "The plan was kept.",
+    "forced": "A test option forced the switch; it was not chosen because it is faster.",
+    "share": "The share made the difference: the new plan wins under the new share even with the estimates of the "
+    "start, and does not win under the old one, whatever rows were counted.",
+    "row counts": "True row counts made the difference: with what the finished stages really gave, the new plan wins "
+    "even under the old share, and without them it does not win under the new one.",
+    "share and row counts": "Both were needed, the new share and the true row counts; neither makes the new plan win "
+    "alone.",
+    "share or row counts": EITHER,
+    "either": EITHER,
+    "late stage": "A running stage that took longer than estimated made the difference.",
+    "late stage and share or row counts": "A running stage took longer than estimated; that alone would not have "
+    "sufficed without the new share or the true row counts.",
+    "progress": "Neither share nor row counts were needed: the share was the same, and with the estimates of the start "
+    "the new plan wins, too, once the work done by then is counted.",
+}
+"""What made a plan win, in words."""
+
+
+def decision_list(record: QueryRecord, origin: float | None = None) -> Entries:
+    """An entry for each decision; switches are open."""
+    names = Names(record)
+    zero = record.began if origin is None else origin
+    entries = tuple(_entry(made, record, names, zero) for made in record.decisions)
+    return Entries(entries, empty="No decisions were made: the query ran in one piece.")
+
+
+def what_won(record: QueryRecord) -> list[str]:
+    """A sentence or two for each switch: what made the new plan win."""
+    return [_won(made, record) for made in record.switches]
+
+
+def _won(made: Decided, record: QueryRecord) -> str:
+    decision = made.decision
+    before, after = decision.seconds[decision.before or 0], decision.seconds[decision.plan]
+    why = _explained(_winner(made, record))
+    return (
+        f"{made.at - record.began:.1f} s into the query ({decision.cause}) it left plan {decision.before}, estimated "
+        f"to need {seconds(before)} more, for plan {decision.plan}, {seconds(after)}. {why}"
+    )
+
+
+def _entry(made: Decided, record: QueryRecord, names: Names, zero: float) -> Entry:
+    decision = made.decision
+    chosen = seconds(decision.seconds[decision.plan])
+    blocks: list[Block] = [Text(_sentence(decision.reason.partition("; won by")[0]))]
+    if decision.switched:
+        blocks.append(Text(_explained(_winner(made, record))))
+    blocks += [_estimates(decision), *_stages(decision, names)]
+    return Entry(
+        when=f"{made.at - zero:.1f} s",
+        what=f"{_sentence(decision.cause)[:-1]}: {_outcome(decision)}",
+        badge=_badge(decision, _winner(made, record)),
+        aside=f"{decision.slots:g} slots, {chosen} to go",
+        blocks=tuple(blocks),
+        open=decision.switched and len(record.switches) <= 4,
+    )
+
+
+def _outcome(decision: Decision) -> str:
+    if decision.before is None:
+        return f"begin with plan {decision.plan}"
+    if decision.switched:
+        return f"plan {decision.before} → plan {decision.plan}"
+    return f"keep plan {decision.plan}"
+
+
+def _badge(decision: Decision, winner: str) -> Badge:
+    if decision.before is None:
+        return Badge("first choice")
+    if not decision.switched:
+        return Badge("kept")
+    if winner == "forced":
+        return Badge("switched: forced", "warn")
+    return Badge(f"switched: {winner}", "accent")
+
+
+def _explained(winner: str) -> str:
+    return WON_BY.get(winner, f"What made the difference: {winner}.")
+
+
+def _winner(made: Decided, record: QueryRecord) -> str:
+    """What won, as far as it can have: a share that did not change since the plan was chosen did not help."""
+    chosen = [one.decision for one in record.decisions if one.at < made.at and (one.decision.switched or one.first)]
+    same = bool(chosen) and chosen[-1].slots == made.decision.slots
+    winner: str = made.decision.won_by
+    return "progress" if same and WON_BY.get(winner) == EITHER else winner
+
+
+def _sentence(text: str) -> str:
+    text = text.strip().rstrip(".")
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _estimates(decision: Decision) -> Table:
+    shown = _shown(decision)
+    longest = max(decision.seconds[plan] for plan in shown)
+    rows = tuple(_estimate(plan, decision, longest) for plan in shown)
+    rest = [estimate for plan, estimate in enumerate(decision.seconds) if plan not in shown]
+    note = f"{len(rest)} more candidates: {seconds(min(rest))} to {seconds(max(rest))}." if rest else None
+    columns = (Column("candidate"), Column("estimated time to the result", figures=True), Column(""))
+    return Table(columns, rows, caption="Estimates at this moment", note=note)
+
+
+def _shown(decision: Decision) -> Sequence[int]:
+    """The chosen plan and that of before, then the best of the others, all by their estimates."""
+    ranked = sorted(range(len(decision.seconds)), key=lambda plan: (decision.seconds[plan], plan))
+    named = {decision.plan} | ({decision.before} if decision.before is not None else set())
+    others = [plan for plan in ranked if plan not in named][:NEXT_BEST]
+    return [plan for plan in ranked if plan in named or plan in others]
+
+
+def _estimate(plan: int, decision: Decision, longest: float) -> tuple[str, Meter, str]:
+    estimate = decision.seconds[plan]
+    said = []
+    if plan == decision.before:
+        said.append("in force until now" if decision.switched else "in force")
+    if plan == decision.plan and plan != decision.before:
+        said.append("chosen")
+    return f"plan {plan}", Meter(estimate, longest, f"{estimate:.2f} s"), ", ".join(said)
+
+
+def _stages(decision: Decision, names: Names) -> list[Block]:
+    fates = (
+        ("reused", decision.reused),
+        ("left behind", decision.left_behind),
+        ("cancelled", decision.cancel),
+        ("let finish, though not needed", decision.let_finish),
+    )
+    said = [f"{what}: {names.all_short(stages)}" for what, stages in fates if stages]
+    return [Text(f"Stages {'; '.join(said)}.")] if said else []

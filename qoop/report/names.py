@@ -1,0 +1,111 @@
+"""What a report calls stages: a short name in the order of their first run, and what they compute."""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from qoop.plans.plan import GOAL, ROOT, WHOLE, StageId
+from qoop.report.record import CandidatePlan, JoinOf, QueryRecord
+from qoop.sql.render import view_of
+
+
+class Names:
+    """The names of one query's stages, plans and blocks.
+
+    `colours`: a number for each plan that ran stages, in their order, then for the others that were in force; those
+    beyond what can be told apart are drawn in grey.
+    """
+
+    def __init__(self, record: QueryRecord) -> None:
+        self._plans = record.opening.plans
+        self._relations = {view: aliases for plan in self._plans for view, aliases in _cut(plan)}
+        ran = list(dict.fromkeys(attempt.stage for attempt in record.attempts))
+        numbered = [stage for stage in ran if stage != GOAL]
+        self._short = {view_of(stage): f"S{number}" for number, stage in enumerate(numbered, 1)}
+        self._first_inputs = {view_of(attempt.stage): attempt.inputs for attempt in reversed(record.attempts)}
+        self.ran = ran
+        worked = [attempt.plan for attempt in record.attempts if attempt.plan is not None]
+        self.colours = {plan: number for number, plan in enumerate(dict.fromkeys([*worked, *record.plans_in_force]))}
+        self.ran_under = {
+            view_of(attempt.stage): attempt.plan for attempt in record.attempts if attempt.outcome == "finished"
+        }
+
+    def short(self, stage: StageId | str) -> str:
+        """The short name of a stage that ran: "S3", "result"; empty for one that did not."""
+        view = stage if isinstance(stage, str) else view_of(stage)
+        return "result" if view == ROOT else self._short.get(view, "")
+
+    def all_short(self, stages: Iterable[StageId]) -> str:
+        """Short names of stages, in order; what they compute for those that never ran."""
+        names = {self.short(stage) or self.relations(stage) for stage in stages}
+        return ", ".join(sorted(names, key=lambda name: (len(name), name)))
+
+    def relations(self, stage: StageId) -> str:
+        """What a stage computes: the relations that it joins, or the block whose result it is."""
+        if stage.relations == WHOLE:
+            return "the result" if stage == GOAL else f"all of {self.block(stage.block)}"
+        joined = "+".join(self._ordered(stage.block, self._relations.get(view_of(stage), frozenset())))
+        return f"{self.block(stage.block)}: {joined}" if self._several_blocks else joined
+
+    def label(self, stage: StageId) -> str:
+        """The short name, and what the stage adds to the outputs that it read when it was first run."""
+        view = view_of(stage)
+        inputs = self._first_inputs.get(view, ())
+        known = [self._relations.get(view_of(read), frozenset()) for read in inputs]
+        own = self._relations.get(view, frozenset()).difference(*known)
+        parts = [self.short(read) for read in inputs] + self._ordered(stage.block, own)
+        if stage.relations == WHOLE:
+            name = "result" if stage == GOAL else f"{self.short(stage)}  {self.block(stage.block)}"
+            return f"{name}: from {' + '.join(parts)}" if parts else name
+        return f"{self.short(stage)}  {' + '.join(parts)}"
+
+    def block(self, name: str) -> str:
+        """A block as people call it."""
+        return "result" if name == ROOT else name.removeprefix("qoop_")
+
+    def order(self, block: str, alias: str) -> int:
+        """Where an alias stands among those of its block, as far as the journal shows."""
+        return self._places.get((block, alias), 0)
+
+    def _ordered(self, block: str, aliases: Iterable[str]) -> list[str]:
+        return sorted(aliases, key=lambda alias: (self.order(block, alias), alias))
+
+    @cached_property
+    def _several_blocks(self) -> bool:
+        return len({block for plan in self._plans for block in plan.trees}) > 1
+
+    @cached_property
+    def _places(self) -> dict[tuple[str, str], int]:
+        """The bits that an alias can have, from the stages that it is in and those that it is not in."""
+        bits: dict[tuple[str, str], int] = {}
+        everyone: dict[str, set[str]] = {}
+        for plan in self._plans:
+            for block, tree in plan.trees.items():
+                everyone.setdefault(block, set()).update(leaves(tree))
+        for view, aliases in self._relations.items():
+            block, _, relations = view.rpartition("__")
+            if block not in everyone:
+                continue
+            for alias in everyone[block]:
+                mask = int(relations, 16)
+                bits[block, alias] = bits.get((block, alias), -1) & (mask if alias in aliases else ~mask)
+        return {of: possible & -possible for of, possible in bits.items()}
+
+
+def leaves(tree: JoinOf | str) -> Iterator[str]:
+    """The aliases of a tree, from left to right."""
+    if isinstance(tree, str):
+        yield tree
+    else:
+        for side in tree.join:
+            yield from leaves(side)
+
+
+def _cut(plan: CandidatePlan) -> Iterator[tuple[str, frozenset[str]]]:
+    """The stages that a plan's trees are cut into, with their relations."""
+    pending: list[JoinOf | str] = list(plan.trees.values())
+    while pending:
+        tree = pending.pop()
+        if isinstance(tree, JoinOf):
+            pending += tree.join
+            if tree.stage is not None:
+                yield tree.stage, frozenset(leaves(tree))

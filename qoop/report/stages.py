@@ -1,0 +1,195 @@
+"""The stages of a query as a Gantt chart, with what became of each."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from qoop.plans.plan import StageId
+from qoop.report.moments import moments
+from qoop.report.names import Names
+from qoop.report.record import Attempt, QueryRecord
+from yarn_plugin.report import Bar, Column, Gantt, Key, Mark, Row, Span, Table
+from yarn_plugin.report.figure import COLOURS
+from yarn_plugin.report.gantt import Tone
+from yarn_plugin.report.numbers import count, number, seconds, size
+
+SIGNS: dict[str, Key] = {
+    "reused": Key("output reused after a switch", "dot", "good"),
+    "left behind": Key("output left behind by a switch", "ring", "ink"),
+    "let finish": Key("not needed after a switch, let finish", "triangle", "ink"),
+    "too late": Key("told to stop, ended first", "triangle", "good"),
+    "cancelled": Key("cancelled", "cross", "ink"),
+    "failed": Key("failed", "cross", "bad"),
+    "lost": Key("output lost", "diamond", "bad"),
+    "again": Key("run again", "again", "ink"),
+    "kept": Key("output kept", "thread", "c0"),
+}
+"""What the signs of the chart mean, in the order of the legend."""
+
+
+def stages_chart(
+    record: QueryRecord, title: str = "Stages over time", origin: float | None = None, span: Span | None = None
+) -> Gantt:
+    """A row for each stage, coloured by plan. `origin`: the time that is 0 on the axis; left out, the query's begin."""
+    names = Names(record)
+    zero = record.began if origin is None else origin
+    rows = tuple(_row(stage, record, names, zero) for stage in names.ran)
+    return Gantt(
+        title,
+        rows,
+        legend=tuple(_legend(record, names, rows)),
+        moments=moments(record, zero),
+        time="seconds since the query began" if origin is None else "seconds",
+        span=span or Span(record.began - zero, record.ended - zero),
+        data=_table(record, names, zero),
+    )
+
+
+def _row(stage: StageId, record: QueryRecord, names: Names, zero: float) -> Row:
+    attempts = [attempt for attempt in record.attempts if attempt.stage == stage]
+    signs = tuple(_signs(stage, attempts, record, zero))
+    bars = [_bar(attempt, record, names, zero) for attempt in attempts]
+    return Row(names.label(stage), (*_threads(stage, record, names, zero), *bars), signs, names.relations(stage))
+
+
+def _bar(attempt: Attempt, record: QueryRecord, names: Names, zero: float) -> Bar:
+    ended = _end(attempt, record)
+    plan = "as written" if attempt.plan is None else f"plan {attempt.plan}"
+    lines = [f"{names.short(attempt.stage)}: {names.relations(attempt.stage)}", f"{plan}, run {attempt.number}"]
+    lines.append(f"{attempt.outcome} after {seconds(ended - attempt.began)}")
+    if attempt.result is not None:
+        lines.append(f"{number(attempt.result.rows)} rows, {size(attempt.result.bytes)}")
+    if attempt.error:
+        lines.append(attempt.error[:200])
+    return Bar(
+        attempt.began - zero,
+        ended - zero,
+        plan,
+        None if attempt.plan is None else names.colours.get(attempt.plan),
+        "solid" if attempt.outcome == "finished" else "faint",
+        "\n".join(lines),
+    )
+
+
+def _end(attempt: Attempt, record: QueryRecord) -> float:
+    return record.ended if attempt.ended is None else attempt.ended
+
+
+def _threads(stage: StageId, record: QueryRecord, names: Names, zero: float) -> Iterator[Bar]:
+    """From a stage's end to the last time that its output was of use."""
+    for place, attempt in enumerate(done := [one for one in record.attempts if one.stage == stage]):
+        if attempt.outcome != "finished" or attempt.ended is None:
+            continue
+        until = done[place + 1].began if place + 1 < len(done) else record.ended
+        uses = [use for use in _uses(stage, record) if attempt.ended <= use <= until]
+        if uses and max(uses) > attempt.ended:
+            plan = None if attempt.plan is None else names.colours.get(attempt.plan)
+            yield Bar(attempt.ended - zero, max(uses) - zero, "", plan, "thread", "output kept")
+
+
+def _uses(stage: StageId, record: QueryRecord) -> Iterator[float]:
+    for attempt in record.attempts:
+        if stage in attempt.inputs:
+            yield attempt.began
+    for made in record.switches:
+        if stage in (*made.decision.reused, *made.decision.left_behind):
+            yield made.at
+    for at, lost in record.losses:
+        if lost.stage == stage:
+            yield at
+
+
+def _signs(stage: StageId, attempts: list[Attempt], record: QueryRecord, zero: float) -> Iterator[Mark]:
+    for made in record.switches:
+        told = f"by the switch from plan {made.decision.before} to plan {made.decision.plan}"
+        if stage in made.decision.reused:
+            yield _sign("reused", made.at - zero, told)
+        if stage in made.decision.left_behind:
+            yield _sign("left behind", made.at - zero, told)
+        if stage in made.decision.let_finish:
+            yield _sign("let finish", made.at - zero, told)
+        if stage in made.decision.cancel and _finished_later(attempts, made.at):
+            yield _sign("too late", made.at - zero, told)
+    for attempt in attempts:
+        if attempt.outcome in ("cancelled", "failed"):
+            yield _sign(attempt.outcome, _end(attempt, record) - zero, attempt.error[:200])
+        if attempt.number > 1:
+            yield _sign("again", attempt.began - zero, f"run {attempt.number}")
+    for at, lost in record.losses:
+        if lost.stage == stage:
+            yield _sign("lost", at - zero, lost.reason)
+
+
+def _finished_later(attempts: list[Attempt], at: float) -> bool:
+    """Whether the run that was told to stop at a time had ended before it heard of it."""
+    told = [attempt for attempt in attempts if attempt.began <= at <= (attempt.ended or at)]
+    return any(attempt.outcome == "finished" for attempt in told)
+
+
+def _sign(kind: str, at: float, told: str) -> Mark:
+    key = SIGNS[kind]
+    tone: Tone = "good" if key.style == "good" else "bad" if key.style == "bad" else "ink"
+    side: Literal["before", "at", "after"] = "before" if key.shape == "cross" else "after" if kind == "again" else "at"
+    return Mark(at, key.shape, f"{key.label}\n{told}".strip(), tone, side)
+
+
+def _legend(record: QueryRecord, names: Names, rows: tuple[Row, ...]) -> Iterator[Key]:
+    ran = {attempt.plan for attempt in record.attempts}
+    known = [plan for plan, colour in names.colours.items() if plan in ran and colour < COLOURS]
+    for plan in known:
+        yield Key(f"plan {plan}", "block", f"c{names.colours[plan]}")
+    if others := len(ran - {*known, None}):
+        yield Key(count(others, "other plan"), "block", "cx")
+    if None in ran:
+        yield Key("query as written", "block", "cx")
+    bars = [bar for row in rows for bar in row.bars]
+    if any(bar.style == "faint" for bar in bars):
+        yield Key("came to nothing", "faint", "cx")
+    shown = {(mark.shape, mark.tone) for row in rows for mark in row.marks}
+    for kind, key in SIGNS.items():
+        if (key.shape, key.style) in shown or (kind == "kept" and any(bar.style == "thread" for bar in bars)):
+            yield key
+
+
+def _table(record: QueryRecord, names: Names, zero: float) -> Table:
+    columns = (
+        Column("stage"),
+        Column("computes"),
+        Column("plan"),
+        Column("run", figures=True),
+        Column("start, s", figures=True, digits=2),
+        Column("seconds", figures=True, digits=2),
+        Column("outcome"),
+        Column("rows", figures=True, digits=0),
+        Column("output, MB", figures=True, digits=2),
+        Column("core seconds", figures=True, digits=2),
+        Column("after a switch"),
+    )
+    return Table(columns, tuple(_line(attempt, record, names, zero) for attempt in record.attempts), "Stages")
+
+
+def _line(attempt: Attempt, record: QueryRecord, names: Names, zero: float) -> tuple[str | int | float | None, ...]:
+    result = attempt.result
+    return (
+        names.short(attempt.stage),
+        names.relations(attempt.stage),
+        "as written" if attempt.plan is None else f"plan {attempt.plan}",
+        attempt.number,
+        attempt.began - zero,
+        _end(attempt, record) - attempt.began,
+        attempt.outcome,
+        result.rows if result else None,
+        result.bytes / 1e6 if result else None,
+        result.core_seconds if result else None,
+        _fate(attempt, record),
+    )
+
+
+def _fate(attempt: Attempt, record: QueryRecord) -> str:
+    """What later switches made of an output."""
+    if attempt.ended is None or attempt.outcome != "finished":
+        return ""
+    after = [made.decision for made in record.switches if made.at >= attempt.ended]
+    reused = sum(attempt.stage in decision.reused for decision in after)
+    left = sum(attempt.stage in decision.left_behind for decision in after)
+    said = [f"reused {count(reused, 'time')}" if reused else "", f"left behind {count(left, 'time')}" if left else ""]
+    return ", ".join(filter(None, said))

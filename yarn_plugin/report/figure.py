@@ -1,0 +1,155 @@
+"""What every chart has: a title, a legend, a drawing with a description, and its figures as a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from yarn_plugin.report.markup import Ids, Markup, tag
+from yarn_plugin.report.numbers import Scale, labels, ticks
+from yarn_plugin.report.table import Table
+
+WIDTH = 1100.0
+"""Of every drawing; the page scales it down to its own."""
+
+COLOURS = 6
+"""How many colours the style has that can be told apart; what comes after is grey."""
+
+LETTER = 6.6
+"""The width of a letter of the drawings' text, about."""
+
+RIGHT = 14.0
+"""Space to the right of a plot."""
+
+
+def colour(number: int | None) -> str:
+    """The style class of a colour; None, or a number beyond those that can be told apart: grey."""
+    return f"c{number}" if number is not None and 0 <= number < COLOURS else "cx"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time on an axis, in seconds."""
+
+    start: float
+    end: float
+
+
+Shape = Literal["block", "faint", "line", "dashed", "thread", "dot", "ring", "cross", "diamond", "triangle", "again"]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An entry of a legend."""
+
+    label: str
+    shape: Shape
+    style: str
+
+
+def figure(ids: Ids, title: str, legend: Sequence[Key], drawing: Markup, data: Table) -> Markup:
+    """A chart as HTML."""
+    name = ids.new("figure")
+    keys = tag("ul", *(tag("li", _sample(key), key.label) for key in legend), class_="legend") if legend else None
+    return tag(
+        "figure",
+        tag("figcaption", title, id=name),
+        keys,
+        tag("div", drawing, class_="scroll", tabindex="0", role="group", aria_label=f"{title}: drawing"),
+        tag("details", tag("summary", "Figures as a table"), data.html(ids), class_="data"),
+        aria_labelledby=name,
+    )
+
+
+def empty(ids: Ids, title: str, why: str) -> Markup:
+    """A chart that has nothing to show, and why."""
+    name = ids.new("figure")
+    return tag("figure", tag("figcaption", title, id=name), tag("p", why, class_="muted"), aria_labelledby=name)
+
+
+def svg(ids: Ids, title: str, description: str, height: float, *parts: str | None, width: float = WIDTH) -> Markup:
+    """A drawing with its title and description for those who cannot see it."""
+    named, described = ids.new("name"), ids.new("description")
+    return tag(
+        "svg",
+        tag("title", title, id=named),
+        tag("desc", description, id=described),
+        *parts,
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="img",
+        aria_labelledby=named,
+        aria_describedby=described,
+        style=f"min-width:{min(width, 760.0):g}px;max-width:{width * 1.15:.0f}px",
+    )
+
+
+def tip(text: str) -> Markup:
+    """What is shown on pointing at the part of a drawing that this is put into."""
+    return tag("title", text)
+
+
+def words(x: float, y: float, text: str, style: str = "", anchor: str = "start") -> Markup:
+    """A line of text in a drawing."""
+    return tag("text", text, x=x, y=y, class_=style or None, text_anchor=None if anchor == "start" else anchor)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, style: str) -> Markup:
+    """A straight line in a drawing."""
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=style)
+
+
+def cut(text: str, width: float) -> str:
+    """A text that fits a width: shortened in the middle, where names differ least."""
+    room = int(width / LETTER)
+    if len(text) <= room:
+        return text
+    if room < 5:
+        return text[: max(room, 1)]
+    front = (room - 1) * 2 // 3
+    return f"{text[:front]}…{text[front + 1 - room :]}"
+
+
+def across_axis(scale: Scale, top: float, bottom: float, label: str) -> Markup:
+    """Vertical grid lines with their figures below, and their unit."""
+    marks = ticks(scale.low, scale.high, 10)
+    lines = (line(scale(mark), top, scale(mark), bottom, "grid") for mark in marks)
+    names = (
+        words(scale(mark), bottom + 15, name, "tick", "middle") for mark, name in zip(marks, labels(marks), strict=True)
+    )
+    return tag("g", *lines, *names, words((scale.start + scale.end) / 2, bottom + 31, label, "axis", "middle"))
+
+
+def up_axis(scale: Scale, left: float, right: float, label: str, percent: bool = False) -> Markup:
+    """Horizontal grid lines with their figures to the left, and their unit above."""
+    marks = ticks(scale.low, scale.high, 4)
+    lines = (line(left, scale(mark), right, scale(mark), "grid") for mark in marks)
+    names = (
+        words(left - 6, scale(mark) + 4, f"{name} %" if percent else name, "tick", "end")
+        for mark, name in zip(marks, labels(marks, 100.0 if percent else 1.0), strict=True)
+    )
+    return tag("g", *lines, *names, words(0, 11, label, "axis"))
+
+
+def shape(kind: Shape, x: float, y: float, style: str, *inside: str | None) -> Markup:
+    """A small sign around a point."""
+    match kind:
+        case "dot" | "ring":
+            return tag("circle", *inside, cx=x, cy=y, r=4.5, class_=f"sign {kind} {style}")
+        case "cross":
+            return tag("path", *inside, d=f"M{x - 4:g} {y - 4:g}l8 8m0 -8l-8 8", class_=f"sign cross {style}")
+        case "diamond":
+            return tag("path", *inside, d=f"M{x:g} {y - 6:g}l6 6l-6 6l-6 -6z", class_=f"sign diamond {style}")
+        case "triangle":
+            return tag("path", *inside, d=f"M{x - 4:g} {y - 5:g}l9 5l-9 5z", class_=f"sign triangle {style}")
+        case "again":
+            return tag(
+                "path", *inside, d=f"M{x + 4:g} {y - 2:g}a4.6 4.6 0 1 0 .3 3.5m.3 -7v4h-4", class_=f"sign {style}"
+            )
+        case "block" | "faint":
+            return tag("rect", *inside, x=x - 8, y=y - 5, width=16, height=10, rx=2, class_=f"{kind} {style}")
+        case "line" | "dashed" | "thread":
+            return tag("path", *inside, d=f"M{x - 9:g} {y:g}h18", class_=f"{kind} {style}")
+
+
+def _sample(key: Key) -> Markup:
+    drawn = shape(key.shape, 10, 7, key.style)
+    return tag("svg", drawn, viewBox="0 0 20 14", width=20, height=14, aria_hidden="true")

@@ -1,0 +1,176 @@
+"""Figures over time: as lines, as steps (a value holds until the next one), or as areas stacked on each other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from yarn_plugin.report import moments as moments_
+from yarn_plugin.report.figure import RIGHT, WIDTH, Key, Span, across_axis, colour, empty, figure, svg, tip, up_axis
+from yarn_plugin.report.markup import Ids, Markup, tag
+from yarn_plugin.report.moments import Moment, Placed
+from yarn_plugin.report.numbers import NOTHING, Scale, ceiling, number
+from yarn_plugin.report.samples import Points, at_times, bounds, outline, thinned, times_of
+from yarn_plugin.report.table import Column, Table
+
+MOST_ROWS, MOST_STRIPS = 150, 300
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A figure over time: (seconds, value) in order; a value of None says that there is none from then on."""
+
+    name: str
+    points: Points
+    colour: int | None = None
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimeChart:
+    """Series over time. `unit`: of the values, shown above the axis. `limit`: a level to compare with, and its name.
+
+    `span`, `gutter`: the time shown and the space to the left, to line several charts up. `percent`: values of 0 to 1
+    are shown in percent.
+    """
+
+    title: str
+    unit: str
+    series: tuple[Series, ...]
+    kind: Literal["line", "step", "stacked"] = "step"
+    time: str = "seconds"
+    span: Span | None = None
+    moments: tuple[Moment, ...] = ()
+    limit: tuple[float, str] | None = None
+    percent: bool = False
+    gutter: float = 56.0
+    height: float = 190.0
+
+    def html(self, ids: Ids) -> Markup:
+        """The chart as HTML."""
+        times = times_of(one.points for one in self.series)
+        if not times:
+            return empty(ids, self.title, "No figures were recorded.")
+        values = [at_times(one.points, times, self.kind != "line") for one in self.series]
+        said = self._describe(times, values)
+        table = self._table(times, values)
+        return figure(ids, self.title, self._legend(), self._draw(ids, said, times, values), table)
+
+    def _draw(
+        self, ids: Ids, description: str, times: Sequence[float], values: Sequence[Sequence[float | None]]
+    ) -> Markup:
+        span = self.span or Span(times[0], times[-1])
+        across = Scale(span.start, span.end, self.gutter, WIDTH - RIGHT)
+        placed = moments_.place(self.moments, across)
+        top = 26 + moments_.height(placed)
+        bottom = top + self.height
+        up = Scale(0.0, self._highest(values), bottom, top)
+        return svg(
+            ids,
+            self.title,
+            description,
+            bottom + 38,
+            up_axis(up, self.gutter, WIDTH - RIGHT, self.unit, self.percent),
+            across_axis(across, top, bottom, self.time),
+            tag("g", *self._shapes(times, values, across, up)),
+            self._limit(up),
+            *_draw_moments(placed, top, bottom),
+            tag("g", *self._strips(times, values, across, top, bottom)),
+        )
+
+    def _highest(self, values: Sequence[Sequence[float | None]]) -> float:
+        if self.kind == "stacked":
+            highest = max(sum(value or 0.0 for value in row) for row in zip(*values, strict=True))
+        else:
+            highest = max((value for row in values for value in row if value is not None), default=0.0)
+        return ceiling(max(highest, self.limit[0] if self.limit else 0.0), 4)
+
+    def _shapes(
+        self, times: Sequence[float], values: Sequence[Sequence[float | None]], across: Scale, up: Scale
+    ) -> list[Markup]:
+        if self.kind == "stacked":
+            return self._areas(times, values, across, up)
+        wide = len(self.series) > 1
+        drawn = []
+        for place, (one, row) in enumerate(zip(self.series, values, strict=True)):
+            if self.kind == "line":
+                path = outline([at for at, _ in one.points], [value for _, value in one.points], across, up, False)
+            else:
+                path = outline(times, row, across, up, steps=True)
+            # Lines on top of each other stay visible: earlier ones are wider.
+            width = 4.5 - 2.7 * place / (len(self.series) - 1) if wide else 2.5
+            drawn.append(tag("path", d=path, class_=_line_style(one), stroke_width=width))
+        return drawn
+
+    def _areas(
+        self, times: Sequence[float], values: Sequence[Sequence[float | None]], across: Scale, up: Scale
+    ) -> list[Markup]:
+        drawn = []
+        below = [0.0] * len(times)
+        for one, row in zip(self.series, values, strict=True):
+            above = [low + (value or 0.0) for low, value in zip(below, row, strict=True)]
+            there = outline(times, above, across, up, steps=True)
+            back = outline(times, below, across, up, steps=True, backwards=True)
+            drawn.append(tag("path", d=f"{there}L{back[1:]}Z", class_=f"area {colour(one.colour)}"))
+            below = above
+        return drawn
+
+    def _limit(self, up: Scale) -> Markup | None:
+        if self.limit is None:
+            return None
+        value, name = self.limit
+        y = up(value)
+        path = tag("path", d=f"M{self.gutter:g} {y:g}H{WIDTH - RIGHT:g}", class_="limit")
+        return tag("g", path, tag("text", name, x=WIDTH - RIGHT - 4, y=y - 5, text_anchor="end", class_="tick"))
+
+    def _strips(
+        self, times: Sequence[float], values: Sequence[Sequence[float | None]], across: Scale, top: float, bottom: float
+    ) -> list[Markup]:
+        """Invisible parts of the plot that tell their figures."""
+        strips = []
+        shown = thinned(range(len(times)), MOST_STRIPS)
+        for place, following in zip(shown, [*shown[1:], None], strict=True):
+            left = across(times[place])
+            right = across(times[following]) if following is not None else across.end
+            if right <= left:
+                continue
+            told = [f"{one.name}: {self._said(row[place])}" for one, row in zip(self.series, values, strict=True)]
+            text = tip("\n".join([f"at {number(times[place], 1)} s", *told]))
+            strips.append(tag("rect", text, x=left, y=top, width=right - left, height=bottom - top, class_="strip"))
+        return strips
+
+    def _said(self, value: float | None) -> str:
+        if value is None:
+            return NOTHING
+        return f"{number(100 * value)} %" if self.percent else number(value)
+
+    def _legend(self) -> list[Key]:
+        kind: Literal["block", "line"] = "block" if self.kind == "stacked" else "line"
+        return [Key(one.name, "dashed" if one.dashed else kind, colour(one.colour)) for one in self.series]
+
+    def _describe(self, times: Sequence[float], values: Sequence[Sequence[float | None]]) -> str:
+        said = [f"From {number(times[0], 1)} to {number(times[-1], 1)} s ({self.unit})"]
+        for one, row in zip(self.series, values, strict=True):
+            low, high = bounds(row)
+            last = next((value for value in reversed(row) if value is not None), None)
+            said.append(f"{one.name} {self._said(low)} to {self._said(high)}, at the end {self._said(last)}")
+        return "; ".join(said) + "."
+
+    def _table(self, times: Sequence[float], values: Sequence[Sequence[float | None]]) -> Table:
+        shown = thinned(range(len(times)), MOST_ROWS)
+        factor = 100.0 if self.percent else 1.0
+        rows = (
+            (times[place], *(None if row[place] is None else factor * (row[place] or 0.0) for row in values))
+            for place in shown
+        )
+        names = (f"{one.name}, %" if self.percent else one.name for one in self.series)
+        note = f"{len(shown)} of {len(times)} times are shown." if len(shown) < len(times) else None
+        columns = (Column("seconds", figures=True, digits=1), *(Column(name, figures=True) for name in names))
+        return Table(columns, tuple(rows), caption=f"{self.title} ({self.unit})", note=note)
+
+
+def _line_style(one: Series) -> str:
+    return f"line {colour(one.colour)}{' dashed' if one.dashed else ''}"
+
+
+def _draw_moments(placed: Sequence[Placed], top: float, bottom: float) -> list[Markup]:
+    return [one.draw(top, bottom) for one in placed]
