@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from rich.console import Console
@@ -18,8 +18,16 @@ from yarn_plugin.errors import ReportedError
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+NOT_A_TERMINAL = 200
+"""Columns of output that goes to a file or a pipe, where nothing should be cut."""
+
+
+def _console(stream: TextIO, stderr: bool) -> Console:
+    return Console(highlight=False, stderr=stderr, width=None if stream.isatty() else NOT_A_TERMINAL)
+
+
+out = _console(sys.stdout, stderr=False)
+err = _console(sys.stderr, stderr=True)
 
 
 def run(command: click.Command, name: str, args: Sequence[str] | None = None) -> int:

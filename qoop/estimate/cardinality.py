@@ -1,56 +1,34 @@
-"""How many rows each set of relations has, and how measured sets correct all related ones."""
+"""How many rows each set of relations has, once some have been counted."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from math import exp, inf, log, sqrt
-from typing import NamedTuple
+from math import exp, log, sqrt
 
-from qoop.estimate import selectivity
 from qoop.estimate.correction import Measurement, corrections
-from qoop.estimate.statistics import ColumnStatistics, TableStatistics
-from qoop.plans.graph import JoinGraph, RelationSet, members
-from qoop.plans.predicate import Column, CompareColumns, Predicate
-
-ACROSS_OPAQUE, ACROSS_RANGE = 0.3, 1 / 3
+from qoop.estimate.prior import Prior
+from qoop.estimate.statistics import TableStatistics
+from qoop.plans.graph import RelationSet
 
 
-class Source(NamedTuple):
-    """Something that may be wrong: which relations it needs, and the standard deviation of its logarithm."""
-
-    relations: RelationSet
-    doubt: float
-
-
-@dataclass
 class Cardinalities:
-    """Estimates for one graph. A set's estimate depends on the set alone, not on a tree.
+    """Estimates for one graph, corrected by what was measured.
 
-    `measured`: true row counts of sets. Estimates of sets that were measured are those; the logarithm of each error
-    is spread over the filters and joins that may have caused it, by their doubt, so every related set is corrected
-    (correcting one count alone makes plans look good that avoid it). `pessimism`: how many standard deviations above
-    what is expected doubtful filters and joins are taken to be; below 0, under it.
+    Sets that were counted have that many rows; the logarithm of each error is spread over the filters and joins that
+    may have caused it, by their doubt, so every related set is corrected too (correcting one count alone makes plans
+    look good that avoid it).
+
+    Args:
+        counted: true row counts of sets.
+        pessimism: how many standard deviations above what is expected doubtful filters and joins are taken to be;
+            below 0, under it.
     """
 
-    graph: JoinGraph
-    tables: Mapping[str, TableStatistics]
-    measured: dict[RelationSet, float] = field(default_factory=dict)
-    pessimism: float = 0.0
-
-    def __post_init__(self) -> None:
-        self._base = [self.tables[relation.source] for relation in self.graph.relations]
-        self._kept = [
-            selectivity.of_filters(relation.filters, table)
-            for relation, table in zip(self.graph.relations, self._base, strict=True)
-        ]
-        self._leaf = [max(table.rows * part.fraction, 1.0) for table, part in zip(self._base, self._kept, strict=True)]
-        self._equal: dict[tuple[frozenset[Column], RelationSet], float] = {}
-        self._pairs: dict[RelationSet, float] = self._find_pairs()
-        self._sources = [Source(1 << i, part.doubt) for i, part in enumerate(self._kept) if part.doubt > 0]
-        self._sources += self._join_sources()
-        self._prior: dict[RelationSet, float] = {}
-        self._rows: dict[RelationSet, float] = {}
-        self._factors = [0.0] * len(self._sources)
-        self._learn()
+    def __init__(self, prior: Prior, counted: Mapping[RelationSet, float], pessimism: float = 0.0) -> None:
+        self.prior, self.graph = prior, prior.graph
+        self._counted = dict(counted)
+        doubts = [source.doubt for source in prior.sources]
+        learned = corrections(doubts, self._measurements())
+        self._factors = [factor + pessimism * doubt for factor, doubt in zip(learned, doubts, strict=True)]
+        self._rows = {relations: max(rows, 1.0) for relations, rows in counted.items()}
 
     def rows(self, relations: RelationSet) -> float:
         """Rows of the join of a set of relations."""
@@ -58,156 +36,35 @@ class Cardinalities:
         if known is None:
             error = sum(
                 factor
-                for source, factor in zip(self._sources, self._factors, strict=True)
+                for source, factor in zip(self.prior.sources, self._factors, strict=True)
                 if factor and source.relations & ~relations == 0
             )
-            known = max(self.prior(relations) * exp(error), 1.0)
+            known = max(self.prior.rows(relations) * exp(error), 1.0)
             self._rows[relations] = known
-        return known
-
-    def prior(self, relations: RelationSet) -> float:
-        """Rows of a set as estimated before anything was measured."""
-        known = self._prior.get(relations)
-        if known is None:
-            known = exp(self._log_prior(relations))
-            self._prior[relations] = known
         return known
 
     def width(self, relations: RelationSet) -> float:
         """Bytes of a row of a set in memory."""
-        return 8.0 + sum(
-            self.tables[self.graph.relations[self.graph.bit[column.relation].bit_length() - 1].source]
-            .column(column.name)
-            .width
-            for column in self.graph.outputs(relations)
-        )
-
-    def doubt(self, relations: RelationSet) -> float:
-        """How wrong the estimate of a set may be: the standard deviation of its logarithm; 0 once it was counted."""
-        if relations in self.measured:
-            return 0.0
-        involved = (source.doubt for source in self._sources if source.relations & ~relations == 0)
-        return sqrt(sum(doubt**2 for doubt in involved))
+        return self.prior.width(relations)
 
     def base(self, index: int) -> TableStatistics:
         """The statistics of a relation without its filters."""
-        return self._base[index]
+        return self.prior.tables[index]
 
-    def _log_prior(self, relations: RelationSet) -> float:
-        total = sum(log(self._leaf[i]) for i in members(relations))
-        for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True):
-            if (touched & relations).bit_count() > 1:
-                total += self._class_selectivity(columns, touched & relations)
-        for predicate, touched in zip(self.graph.predicates, self.graph.predicate_sets, strict=True):
-            if touched & ~relations == 0:
-                total += log(_across(predicate, self._base, self.graph))
-        return total + self._composite_keys(relations)
+    def doubt(self, relations: RelationSet) -> float:
+        """How wrong the estimate of a set may be: the standard deviation of its logarithm; 0 once it was counted."""
+        if relations in self._counted:
+            return 0.0
+        involved = (source.doubt for source in self.prior.sources if source.relations & ~relations == 0)
+        return sqrt(sum(doubt**2 for doubt in involved))
 
-    def _class_selectivity(self, columns: frozenset[Column], relations: RelationSet) -> float:
-        """The logarithm of what equality of a class's columns keeps of the product of these relations.
-
-        Values outside the range that all have in common match nothing; within it, containment: 1 / the product of all
-        distinct counts but the least, before filters (a filter on a key thins out its values, and with them the rows
-        that match).
-        """
-        known = self._equal.get((columns, relations))
-        if known is None:
-            held = [column for column in sorted(columns) if self.graph.bit[column.relation] & relations]
-            low, high = self._common_range(held)
-            parts = [self._in_range(column, low, high) for column in held]
-            distinct = sorted(count for _, count in parts)
-            known = sum(log(kept) for kept, _ in parts) - sum(log(count) for count in distinct[1:])
-            self._equal[columns, relations] = known
-        return known
-
-    def _common_range(self, columns: list[Column]) -> tuple[float, float]:
-        """The values that all columns may have; unbounded where a range is not known."""
-        statistics = [self._statistics(column) for column in columns]
-        low = max((one.low for one in statistics if one.low is not None), default=-inf)
-        high = min((one.high for one in statistics if one.high is not None), default=inf)
-        return low, high
-
-    def _in_range(self, column: Column, low: float, high: float) -> tuple[float, float]:
-        """Which fraction of a relation's filtered rows has its column in a range, and how many values lie there."""
-        statistics, index = self._statistics(column), self.graph.bit[column.relation].bit_length() - 1
-        distinct = max(min(statistics.distinct, self._base[index].rows), 1.0)
-        if statistics.low is None or statistics.high is None or low > high:
-            return 1.0, distinct
-        overlap = (high - low + 1.0) / (statistics.high - statistics.low + 1.0)
-        filtered, values = self._kept[index], self._base[index].sample.get(column.name, ())
-        inside = filtered.between(values, low, high) / filtered.fraction if values else 1.0
-        return max(min(overlap * inside, 1.0), 1e-9), max(distinct * overlap, 1.0)
-
-    def _statistics(self, column: Column) -> ColumnStatistics:
-        return self._base[self.graph.bit[column.relation].bit_length() - 1].column(column.name)
-
-    def _composite_keys(self, relations: RelationSet) -> float:
-        """Two relations joined by several columns: together these have no more values than the larger has rows."""
-        return sum((excess for pair, excess in self._pairs.items() if pair & ~relations == 0), 0.0)
-
-    def _find_pairs(self) -> dict[RelationSet, float]:
-        """For each pair joined by several classes, how much their independent selectivities are too small (log)."""
-        found: dict[RelationSet, float] = {}
-        for i in range(len(self.graph.relations)):
-            for j in range(i):
-                shared = [
-                    max(self._base_distinct(columns, i), self._base_distinct(columns, j))
-                    for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True)
-                    if touched >> i & 1 and touched >> j & 1
-                ]
-                if len(shared) > 1:
-                    excess = sum(log(count) for count in shared) - log(max(self._base[i].rows, self._base[j].rows, 1.0))
-                    if excess > 0:
-                        found[1 << i | 1 << j] = excess
-        return found
-
-    def _join_sources(self) -> list[Source]:
-        """Joins that may be wrong: sure where one side is an unfiltered key, doubtful where values repeat on both."""
-        found: list[Source] = []
-        for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True):
-            indices = list(members(touched))
-            for i in indices:
-                for j in (other for other in indices if other < i):
-                    found.append(Source(1 << i | 1 << j, self._join_doubt(columns, i, j)))
-        found += [Source(touched, 1.0) for touched in self.graph.predicate_sets]
-        return [source for source in found if source.doubt > 0]
-
-    def _join_doubt(self, columns: frozenset[Column], i: int, j: int) -> float:
-        keys = [self._base[k].rows <= 1.05 * self._base_distinct(columns, k) for k in (i, j)]
-        filtered = [self._leaf[k] < self._base[k].rows for k in (i, j)]
-        if any(key and not cut for key, cut in zip(keys, filtered, strict=True)):
-            return 0.1
-        return 0.5 if any(keys) else 1.5
-
-    def _base_distinct(self, columns: frozenset[Column], index: int) -> float:
-        alias = self.graph.relations[index].alias
-        return max(self._base[index].column(column.name).distinct for column in columns if column.relation == alias)
-
-    def _learn(self) -> None:
-        measurements = [
+    def _measurements(self) -> list[Measurement]:
+        return [
             Measurement(
-                involved=tuple(k for k, source in enumerate(self._sources) if source.relations & ~relations == 0),
-                error=log(max(rows, 0.5)) - log(self.prior(relations)),
+                involved=tuple(
+                    place for place, source in enumerate(self.prior.sources) if source.relations & ~relations == 0
+                ),
+                error=log(max(rows, 0.5)) - log(self.prior.rows(relations)),
             )
-            for relations, rows in self.measured.items()
+            for relations, rows in self._counted.items()
         ]
-        learned = corrections([source.doubt for source in self._sources], measurements)
-        shifts = (self.pessimism * source.doubt for source in self._sources)
-        self._factors = [factor + shift for factor, shift in zip(learned, shifts, strict=True)]
-        self._rows.update({relations: max(rows, 1.0) for relations, rows in self.measured.items()})
-
-
-def _across(predicate: Predicate, tables: list[TableStatistics], graph: JoinGraph) -> float:
-    """The selectivity of a condition between relations."""
-    match predicate.form:
-        case CompareColumns(left, "=", right, _):
-            sides = [
-                tables[graph.bit[column.relation].bit_length() - 1].column(column.name).distinct
-                for column in (left, right)
-            ]
-            return 1.0 / max(*sides, 1.0)
-        case CompareColumns(_, "<>", _, _):
-            return 0.9
-        case CompareColumns():
-            return ACROSS_RANGE
-    return 0.01 if predicate.joins else ACROSS_OPAQUE

@@ -7,13 +7,18 @@ from qoop.estimate.blocks import result_statistics
 from qoop.estimate.cardinality import Cardinalities
 from qoop.estimate.cost import CostModel, Effort, Work, join_seconds
 from qoop.estimate.packing import Task
+from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import UNKNOWN, TableStatistics
 from qoop.plans.enumerate import JoinCost
+from qoop.plans.graph import JoinGraph
 from qoop.plans.plan import GOAL, WHOLE, Plan, Query, StageId
 from qoop.plans.tree import Tree, left_deep
 
-UNKNOWN_SPEED = 0.7
-"""Standard deviation of the logarithm of a machine's speed before any stage has run: about a factor of 2."""
+UNKNOWN_SPEED = 1.2
+"""Standard deviation of the logarithm of a machine's speed before any stage has run: about a factor of 3.
+
+A cold JVM on a node with half a core is ten times slower than what the costs were fitted to.
+"""
 
 
 class Estimator:
@@ -21,9 +26,10 @@ class Estimator:
 
     Args:
         tables: what is known of the base tables, by name.
-        measured: true row counts of stages that were run.
+        counted: true row counts of stages that were run.
         speed: core seconds that the machine really takes for one estimated.
         pessimism: how many standard deviations above what is expected doubtful filters and joins are taken to be.
+        priors: of an earlier estimator of the same query, to be used again where what they rest on is the same.
     """
 
     def __init__(
@@ -31,26 +37,32 @@ class Estimator:
         query: Query,
         tables: Mapping[str, TableStatistics],
         model: CostModel,
-        measured: Mapping[StageId, float] | None = None,
+        counted: Mapping[StageId, float] | None = None,
         speed: float = 1.0,
         pessimism: float = 0.0,
+        priors: Mapping[str, Prior] | None = None,
     ) -> None:
         self.query, self.model, self.speed, self._pessimism = query, model, speed, pessimism
-        self._tables = dict(tables)
         self._given = tables
-        self._measured = dict(measured or {})
+        self._tables = dict(tables)
+        self._counted = dict(counted or {})
+        self._old_priors = dict(priors or {})
+        self._priors: dict[str, Prior] = {}
         self.rows: dict[str, Cardinalities] = {}
         self._works: dict[object, Work] = {}
-        for block in query.blocks.values():
-            self._add_block(block.name)
+        for name in query.blocks:
+            self._add_block(name)
 
-    def after(self, measured: Mapping[StageId, float], speed: float) -> "Estimator":
+    def after(self, counted: Mapping[StageId, float], speed: float) -> "Estimator":
         """The estimates once these stages have been counted."""
-        return Estimator(self.query, self._given, self.model, {**self._measured, **measured}, speed)
+        return self._again({**self._counted, **counted}, speed, self._pessimism)
 
     def doubting(self, pessimism: float) -> "Estimator":
         """The estimates if doubtful filters and joins let through more than expected (or less, below 0)."""
-        return Estimator(self.query, self._given, self.model, self._measured, self.speed, pessimism)
+        return self._again(self._counted, self.speed, pessimism)
+
+    def _again(self, counted: Mapping[StageId, float], speed: float, pessimism: float) -> "Estimator":
+        return Estimator(self.query, self._given, self.model, counted, speed, pessimism, self._priors)
 
     def join_cost(self, block: str) -> JoinCost:
         """The cost of one join of a block."""
@@ -59,7 +71,7 @@ class Estimator:
     @property
     def speed_doubt(self) -> float:
         """How wrong the machine's speed may still be: less with every stage that was measured."""
-        return UNKNOWN_SPEED / sqrt(1.0 + 2.0 * len(self._measured))
+        return UNKNOWN_SPEED / sqrt(1.0 + 2.0 * len(self._counted))
 
     def stage_doubt(self, stage: StageId) -> float:
         """How wrong a stage's size may be."""
@@ -97,15 +109,26 @@ class Estimator:
         block = self.query.blocks[name]
         rows = None
         if block.graph is not None:
-            measured = {stage.relations: count for stage, count in self._measured.items() if stage.block == name}
-            measured.pop(WHOLE, None)
-            known = {relation.source: self._tables.get(relation.source, UNKNOWN) for relation in block.graph.relations}
-            rows = self.rows[name] = Cardinalities(block.graph, known, measured, self._pessimism)
+            prior = self._prior(name, block.graph)
+            counted = {stage.relations: count for stage, count in self._counted.items() if stage.block == name}
+            counted.pop(WHOLE, None)
+            rows = self.rows[name] = Cardinalities(prior, counted, self._pessimism)
+            self._priors[name] = prior
         self._tables[name] = result_statistics(block, rows, self._tables)
-        counted = self._measured.get(StageId(name, WHOLE))
-        if counted is not None:
+        whole = self._counted.get(StageId(name, WHOLE))
+        if whole is not None:
             estimated = self._tables[name]
-            self._tables[name] = TableStatistics(max(counted, 1.0), estimated.bytes, estimated.columns)
+            self._tables[name] = TableStatistics(max(whole, 1.0), estimated.bytes, estimated.columns)
+
+    def _prior(self, name: str, graph: JoinGraph) -> Prior:
+        tables = {relation.source: self._tables.get(relation.source, UNKNOWN) for relation in graph.relations}
+        old = self._old_priors.get(name)
+        # Trying filters on samples is most of an estimator's work: done again only where a block below has changed.
+        if old is not None and all(
+            tables[relation.source] == known for relation, known in zip(graph.relations, old.tables, strict=True)
+        ):
+            return old
+        return Prior(graph, tables)
 
     def _add_stage(self, effort: Effort, plan: Plan, stage: StageId, ready: Collection[StageId]) -> None:
         block, rows = self.query.blocks[stage.block], self.rows.get(stage.block)

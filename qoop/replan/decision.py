@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import exp, log
 from typing import Literal
 
 from qoop.estimate.cost import Work
@@ -96,6 +97,9 @@ def evaluate(
     plans: Sequence[Plan], estimator: Estimator, progress: Progress, slots: float, rules: Rules
 ) -> list[Candidate]:
     """When each plan would finish, from what has been done, if the share stays as it is."""
+    suspected = lateness(progress, estimator)
+    if suspected.rows:
+        estimator = estimator.after(suspected.rows, estimator.speed * suspected.slower)
     return [_evaluate(number, plans, estimator, progress, slots, rules) for number in range(len(plans))]
 
 
@@ -119,18 +123,34 @@ def other_tree(plans: Sequence[Plan], candidates: Sequence[Candidate], current: 
     return ranked[(7 * len(ready)) % len(ranked)].plan
 
 
-def slowdown(progress: Progress, speed_doubt: float) -> float:
-    """How much slower than estimated the machine seems to be, going by stages that should have ended.
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """What late stages suggest: the machine is slower by this factor, these stages have more rows than estimated."""
 
-    Such a stage may be larger than thought, or the machine slower, which would hold for all others too: the blame is
-    shared by how doubtful each was (variances of the logarithms).
+    slower: float
+    rows: Mapping[StageId, float]
+
+
+def lateness(progress: Progress, estimator: Estimator) -> Lateness:
+    """Blame running stages that should have ended: the machine may be slow, or they are larger than thought.
+
+    The logarithm of each delay is the machine's slowness, common to all, plus the stage's own error; both normal, with
+    the standard deviations `speed_doubt` and the stage's doubt. This is the mean given the delays: many late stages of
+    sure size mean a slow machine, a single doubtful one means a large stage, and with it all that shares its joins.
     """
-    worst = 1.0
-    for underway in progress.running.values():
-        if underway.done > 1.0:
-            blame = speed_doubt**2 / max(speed_doubt**2 + underway.doubt**2, 1e-9)
-            worst = max(worst, underway.done**blame)
-    return worst
+    late = {stage: underway for stage, underway in progress.running.items() if underway.done > 1.0}
+    weights = {stage: 1.0 / (underway.doubt**2 + LEAST_DOUBT**2) for stage, underway in late.items()}
+    total = sum(weights.values()) + 1.0 / estimator.speed_doubt**2
+    slowness = sum(weights[stage] * log(underway.done) for stage, underway in late.items()) / total
+    rows = {
+        stage: estimator.stage_rows(stage) * exp(max(log(underway.done) - slowness, 0.0))
+        for stage, underway in late.items()
+    }
+    return Lateness(exp(slowness), rows)
+
+
+LEAST_DOUBT = 0.3
+"""No stage is surer than this: costs are not known better."""
 
 
 def _evaluate(
@@ -141,10 +161,7 @@ def _evaluate(
     at_hand = progress.ready | usable
     stages = {stage: plan.reads(stage, at_hand) - progress.ready for stage in plan.stages(at_hand)}
     used = usable & frozenset().union({GOAL}, *stages.values())
-    slower = slowdown(progress, estimator.speed_doubt)
-    tasks = [
-        Task(stage, after, _slowed(estimator.work(plan, stage, at_hand), slower)) for stage, after in stages.items()
-    ]
+    tasks = [Task(stage, after, estimator.work(plan, stage, at_hand)) for stage, after in stages.items()]
     tasks += [_rest_of(stage, running[stage]) for stage in sorted(used)]
     alone = finish_times(tasks, slots)[GOAL]
     useless = tuple(sorted(running.keys() - used))
@@ -156,10 +173,6 @@ def _evaluate(
     if together <= alone + rules.cancel_seconds and not any(stage in plan.stages(progress.ready) for stage in useless):
         return Candidate(number, together, let_finish=useless)
     return Candidate(number, alone + rules.cancel_seconds, cancel=useless)
-
-
-def _slowed(work: Work, factor: float) -> Work:
-    return Work(work.core_seconds * factor, work.fixed_seconds, work.tasks)
 
 
 def _rest_of(stage: StageId, underway: Underway) -> Task[StageId]:
