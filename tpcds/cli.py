@@ -9,12 +9,13 @@ import click
 from rich.markup import escape
 from rich.progress import Progress as ProgressBar
 
-from tpcds import data, queries, shape, show
+from tpcds import data, queries, run_report, shape, show
 from tpcds.generator import Progress
 from tpcds.results import QueryRow, Report, totals
 from tpcds.tables import TABLES
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.report import write as write_page
 
 if TYPE_CHECKING:
     from tpcds.contenders import Setting
@@ -67,6 +68,9 @@ def list_queries(numbers: str, dialect: str, show_text: bool) -> None:
 @click.option("--switch-every-stage", is_flag=True, help="Force another join tree after every stage (a test).")
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Times each query is run.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the results there.")
+@click.option(
+    "--html", "html_file", type=click.Path(path_type=Path, dir_okay=False), help="Write a page of them there."
+)
 def run(
     numbers: str,
     engine: str,
@@ -78,6 +82,7 @@ def run(
     switch_every_stage: bool,
     repeat: int,
     json_file: Path | None,
+    html_file: Path | None,
 ) -> int:
     """Run queries on an engine and compare the answers; ends with 1 if one failed or is not equal."""
     # Spark's Python package takes half a second to load, which the other commands do not need.
@@ -102,6 +107,8 @@ def run(
     )
     if json_file:
         console.write_json(json_file, report.model_dump(mode="json"))
+    if html_file:
+        write_page(run_report.page(report), html_file)
     console.out.print(show.query_rows(rows))
     for line in show.summary(report):
         console.out.print(line, markup=False)

@@ -6,6 +6,7 @@ Or take a `section`, or single parts, into a page of one's own: `stages_chart`, 
 `plan_blocks`.
 """
 
+from qoop.report.axis import Axis
 from qoop.report.decisions import WON_BY, decision_list, what_won
 from qoop.report.moments import moments
 from qoop.report.plans import plan_blocks
@@ -16,6 +17,7 @@ from qoop.report.stages import stages_chart
 
 __all__ = [
     "WON_BY",
+    "Axis",
     "NoRecordError",
     "QueryRecord",
     "decision_list",

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from qoop.replan.decision import Decision
+from qoop.replan.events import StageFinished
+from qoop.report.axis import Axis, axis_of
 from qoop.report.names import Names
 from qoop.report.record import Decided, QueryRecord
 from yarn_plugin.report import Badge, Column, Entries, Entry, Meter, Table, Text
@@ -37,44 +39,52 @@ WON_BY: dict[str, str] = {
 """What made a plan win, in words."""
 
 
-def decision_list(record: QueryRecord, origin: float | None = None) -> Entries:
+def decision_list(record: QueryRecord, axis: Axis | None = None) -> Entries:
     """An entry for each decision; switches are open."""
-    names = Names(record)
-    zero = record.began if origin is None else origin
-    entries = tuple(_entry(made, record, names, zero) for made in record.decisions)
+    names, axis = Names(record), axis or axis_of(record)
+    entries = tuple(_entry(made, record, names, axis) for made in record.decisions)
     return Entries(entries, empty="No decisions were made: the query ran in one piece.")
 
 
-def what_won(record: QueryRecord) -> list[str]:
+def what_won(record: QueryRecord, axis: Axis | None = None) -> list[str]:
     """A sentence or two for each switch: what made the new plan win."""
-    return [_won(made, record) for made in record.switches]
+    return [_won(made, record, axis or axis_of(record)) for made in record.switches]
 
 
-def _won(made: Decided, record: QueryRecord) -> str:
+def _won(made: Decided, record: QueryRecord, axis: Axis) -> str:
     decision = made.decision
     before, after = decision.seconds[decision.before or 0], decision.seconds[decision.plan]
+    names = Names(record)
     why = _explained(_winner(made, record))
     return (
-        f"{made.at - record.began:.1f} s into the query ({decision.cause}) it left plan {decision.before}, estimated "
-        f"to need {seconds(before)} more, for plan {decision.plan}, {seconds(after)}. {why}"
+        f"At {axis(made.at):.1f} s ({_cause(made, names)}) it left plan {decision.before}, estimated to need "
+        f"{seconds(before)} more, for plan {decision.plan}, {seconds(after)}. {why}"
     )
 
 
-def _entry(made: Decided, record: QueryRecord, names: Names, zero: float) -> Entry:
+def _entry(made: Decided, record: QueryRecord, names: Names, axis: Axis) -> Entry:
     decision = made.decision
     chosen = seconds(decision.seconds[decision.plan])
-    blocks: list[Block] = [Text(_sentence(decision.reason.partition("; won by")[0]))]
+    blocks: list[Block] = [] if decision.cause == _cause(made, names) else [Text(_sentence(decision.cause))]
+    blocks += [Text(_sentence(decision.reason.partition("; won by")[0]))]
     if decision.switched:
         blocks.append(Text(_explained(_winner(made, record))))
     blocks += [_estimates(decision), *_stages(decision, names)]
     return Entry(
-        when=f"{made.at - zero:.1f} s",
-        what=f"{_sentence(decision.cause)[:-1]}: {_outcome(decision)}",
+        when=f"{axis(made.at):.1f} s",
+        what=f"{_sentence(_cause(made, names))[:-1]}: {_outcome(decision)}",
         badge=_badge(decision, _winner(made, record)),
         aside=f"{decision.slots:g} slots, {chosen} to go",
         blocks=tuple(blocks),
         open=decision.switched and len(record.switches) <= 4,
     )
+
+
+def _cause(made: Decided, names: Names) -> str:
+    """Why it was decided anew, with stages named as in the chart."""
+    if isinstance(made.event, StageFinished):
+        return f"{names.short(made.event.stage)} finished"
+    return made.decision.cause
 
 
 def _outcome(decision: Decision) -> str:

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Literal
 
 from qoop.plans.plan import StageId
+from qoop.report.axis import Axis, axis_of
 from qoop.report.moments import moments
 from qoop.report.names import Names
 from qoop.report.record import Attempt, QueryRecord
-from yarn_plugin.report import Bar, Column, Gantt, Key, Mark, Row, Span, Table
+from yarn_plugin.report import Bar, Column, Gantt, Key, Mark, Row, Table
 from yarn_plugin.report.figure import COLOURS
 from yarn_plugin.report.gantt import Tone
 from yarn_plugin.report.numbers import count, number, seconds, size
@@ -26,32 +27,29 @@ SIGNS: dict[str, Key] = {
 """What the signs of the chart mean, in the order of the legend."""
 
 
-def stages_chart(
-    record: QueryRecord, title: str = "Stages over time", origin: float | None = None, span: Span | None = None
-) -> Gantt:
-    """A row for each stage, coloured by plan. `origin`: the time that is 0 on the axis; left out, the query's begin."""
-    names = Names(record)
-    zero = record.began if origin is None else origin
-    rows = tuple(_row(stage, record, names, zero) for stage in names.ran)
+def stages_chart(record: QueryRecord, title: str = "Stages over time", axis: Axis | None = None) -> Gantt:
+    """A row for each stage, coloured by plan. `axis`: left out, that of the query alone."""
+    names, axis = Names(record), axis or axis_of(record)
+    rows = tuple(_row(stage, record, names, axis) for stage in names.ran)
     return Gantt(
         title,
         rows,
         legend=tuple(_legend(record, names, rows)),
-        moments=moments(record, zero),
-        time="seconds since the query began" if origin is None else "seconds",
-        span=span or Span(record.began - zero, record.ended - zero),
-        data=_table(record, names, zero),
+        moments=moments(record, axis),
+        time=axis.label,
+        span=axis.span,
+        data=_table(record, names, axis),
     )
 
 
-def _row(stage: StageId, record: QueryRecord, names: Names, zero: float) -> Row:
+def _row(stage: StageId, record: QueryRecord, names: Names, axis: Axis) -> Row:
     attempts = [attempt for attempt in record.attempts if attempt.stage == stage]
-    signs = tuple(_signs(stage, attempts, record, zero))
-    bars = [_bar(attempt, record, names, zero) for attempt in attempts]
-    return Row(names.label(stage), (*_threads(stage, record, names, zero), *bars), signs, names.relations(stage))
+    signs = tuple(_signs(stage, attempts, record, axis))
+    bars = [_bar(attempt, record, names, axis) for attempt in attempts]
+    return Row(names.label(stage), (*_threads(stage, record, names, axis), *bars), signs, names.relations(stage))
 
 
-def _bar(attempt: Attempt, record: QueryRecord, names: Names, zero: float) -> Bar:
+def _bar(attempt: Attempt, record: QueryRecord, names: Names, axis: Axis) -> Bar:
     ended = _end(attempt, record)
     plan = "as written" if attempt.plan is None else f"plan {attempt.plan}"
     lines = [f"{names.short(attempt.stage)}: {names.relations(attempt.stage)}", f"{plan}, run {attempt.number}"]
@@ -61,8 +59,8 @@ def _bar(attempt: Attempt, record: QueryRecord, names: Names, zero: float) -> Ba
     if attempt.error:
         lines.append(attempt.error[:200])
     return Bar(
-        attempt.began - zero,
-        ended - zero,
+        axis(attempt.began),
+        axis(ended),
         plan,
         None if attempt.plan is None else names.colours.get(attempt.plan),
         "solid" if attempt.outcome == "finished" else "faint",
@@ -74,7 +72,7 @@ def _end(attempt: Attempt, record: QueryRecord) -> float:
     return record.ended if attempt.ended is None else attempt.ended
 
 
-def _threads(stage: StageId, record: QueryRecord, names: Names, zero: float) -> Iterator[Bar]:
+def _threads(stage: StageId, record: QueryRecord, names: Names, axis: Axis) -> Iterator[Bar]:
     """From a stage's end to the last time that its output was of use."""
     for place, attempt in enumerate(done := [one for one in record.attempts if one.stage == stage]):
         if attempt.outcome != "finished" or attempt.ended is None:
@@ -83,7 +81,7 @@ def _threads(stage: StageId, record: QueryRecord, names: Names, zero: float) -> 
         uses = [use for use in _uses(stage, record) if attempt.ended <= use <= until]
         if uses and max(uses) > attempt.ended:
             plan = None if attempt.plan is None else names.colours.get(attempt.plan)
-            yield Bar(attempt.ended - zero, max(uses) - zero, "", plan, "thread", "output kept")
+            yield Bar(axis(attempt.ended), axis(max(uses)), "", plan, "thread", "output kept")
 
 
 def _uses(stage: StageId, record: QueryRecord) -> Iterator[float]:
@@ -98,25 +96,25 @@ def _uses(stage: StageId, record: QueryRecord) -> Iterator[float]:
             yield at
 
 
-def _signs(stage: StageId, attempts: list[Attempt], record: QueryRecord, zero: float) -> Iterator[Mark]:
+def _signs(stage: StageId, attempts: list[Attempt], record: QueryRecord, axis: Axis) -> Iterator[Mark]:
     for made in record.switches:
         told = f"by the switch from plan {made.decision.before} to plan {made.decision.plan}"
         if stage in made.decision.reused:
-            yield _sign("reused", made.at - zero, told)
+            yield _sign("reused", axis(made.at), told)
         if stage in made.decision.left_behind:
-            yield _sign("left behind", made.at - zero, told)
+            yield _sign("left behind", axis(made.at), told)
         if stage in made.decision.let_finish:
-            yield _sign("let finish", made.at - zero, told)
+            yield _sign("let finish", axis(made.at), told)
         if stage in made.decision.cancel and _finished_later(attempts, made.at):
-            yield _sign("too late", made.at - zero, told)
+            yield _sign("too late", axis(made.at), told)
     for attempt in attempts:
         if attempt.outcome in ("cancelled", "failed"):
-            yield _sign(attempt.outcome, _end(attempt, record) - zero, attempt.error[:200])
+            yield _sign(attempt.outcome, axis(_end(attempt, record)), attempt.error[:200])
         if attempt.number > 1:
-            yield _sign("again", attempt.began - zero, f"run {attempt.number}")
+            yield _sign("again", axis(attempt.began), f"run {attempt.number}")
     for at, lost in record.losses:
         if lost.stage == stage:
-            yield _sign("lost", at - zero, lost.reason)
+            yield _sign("lost", axis(at), lost.reason)
 
 
 def _finished_later(attempts: list[Attempt], at: float) -> bool:
@@ -150,7 +148,7 @@ def _legend(record: QueryRecord, names: Names, rows: tuple[Row, ...]) -> Iterato
             yield key
 
 
-def _table(record: QueryRecord, names: Names, zero: float) -> Table:
+def _table(record: QueryRecord, names: Names, axis: Axis) -> Table:
     columns = (
         Column("stage"),
         Column("computes"),
@@ -164,17 +162,17 @@ def _table(record: QueryRecord, names: Names, zero: float) -> Table:
         Column("core seconds", figures=True, digits=2),
         Column("after a switch"),
     )
-    return Table(columns, tuple(_line(attempt, record, names, zero) for attempt in record.attempts), "Stages")
+    return Table(columns, tuple(_line(attempt, record, names, axis) for attempt in record.attempts), "Stages")
 
 
-def _line(attempt: Attempt, record: QueryRecord, names: Names, zero: float) -> tuple[str | int | float | None, ...]:
+def _line(attempt: Attempt, record: QueryRecord, names: Names, axis: Axis) -> tuple[str | int | float | None, ...]:
     result = attempt.result
     return (
         names.short(attempt.stage),
         names.relations(attempt.stage),
         "as written" if attempt.plan is None else f"plan {attempt.plan}",
         attempt.number,
-        attempt.began - zero,
+        axis(attempt.began),
         _end(attempt, record) - attempt.began,
         attempt.outcome,
         result.rows if result else None,

@@ -15,14 +15,14 @@ ROW = 34.0
 class BarChart:
     """A bar for each (name, value); None: there is no value. `notes`: a word beside each value.
 
-    Bars begin at 0. `colours`: one for each bar; left out, all have the first.
+    Bars begin at 0. `colours`: one for each bar, None for grey; left out, all have the first.
     """
 
     title: str
     unit: str
     values: tuple[tuple[str, float | None], ...]
     notes: tuple[str, ...] = ()
-    colours: tuple[int, ...] = ()
+    colours: tuple[int | None, ...] = ()
     digits: int | None = None
     gutter: float = 240.0
 

@@ -1,7 +1,7 @@
 """Vertical lines at moments of a time axis, with labels that do not run into each other."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from yarn_plugin.report.figure import LETTER, line, tip, words
@@ -46,7 +46,7 @@ class Placed:
 
     def draw(self, top: float, bottom: float) -> Markup:
         """The line from above `top`, where the labels end, to `bottom`, and the label."""
-        high = top if self.level is None else top - LABEL_LINE * self.level - 13
+        high = top if self.level is None else top - LABEL_LINE * self.level - 17
         inside = [tip(_told(self.moment)), line(self.x, high, self.x, bottom, "reach")]
         inside.append(line(self.x, high, self.x, bottom, "stroke"))
         if self.level is not None:
@@ -56,27 +56,40 @@ class Placed:
 
 
 def place(moments: Iterable[Moment], scale: Scale) -> list[Placed]:
-    """Give the label of each moment a line; switches go first, then later ones, as labels stand to the right."""
-    placed: list[Placed] = []
-    inside = [moment for moment in moments if scale.low <= moment.at <= scale.high]
-    for moment in sorted(inside, key=lambda moment: (moment.kind != "switch", -moment.at)):
-        placed.append(_place(moment, scale, placed))
-    return placed
+    """Give the label of each moment a line, so that most are shown, and those of switches before others."""
+    inside = [_beside(moment, scale) for moment in moments if scale.low <= moment.at <= scale.high]
+    # Labels stand to the right, so later ones go below earlier ones; at the right edge it is the other way round.
+    ordered = sorted(inside, key=lambda one: (one.low < one.x - 2, one.x if one.low < one.x - 2 else -one.x))
+    switches_first = sorted(ordered, key=lambda one: one.moment.kind != "switch")
+    return max((_stack(ordered), _stack(switches_first)), key=_shown)
 
 
 def height(placed: Iterable[Placed]) -> float:
     """What the labels take above the plot."""
-    return LABEL_LINE * max((one.level + 1 for one in placed if one.level is not None), default=0)
+    lines = max((one.level + 1 for one in placed if one.level is not None), default=0)
+    return LABEL_LINE * lines + 4 if lines else 0.0
 
 
-def _place(moment: Moment, scale: Scale, others: list[Placed]) -> Placed:
+def _beside(moment: Moment, scale: Scale) -> Placed:
+    """The label to the right of its line, or to the left where it would leave the drawing; on no line yet."""
     x, width = scale(moment.at), len(moment.label) * LETTER + 8
     low, high = (x - 2, x + width) if x + width <= scale.end else (x - width, x + 2)
-    for level in range(MOST_LINES if moment.label else 0):
-        tried = Placed(moment, x, low, high, level)
-        if not any(tried.meets(other) for other in others):
-            return tried
     return Placed(moment, x, low, high, None)
+
+
+def _stack(ordered: Iterable[Placed]) -> list[Placed]:
+    """Each label on the lowest line where it has room, those that come first before the others."""
+    placed: list[Placed] = []
+    for one in ordered:
+        tries = (replace(one, level=level) for level in range(MOST_LINES if one.moment.label else 0))
+        placed.append(next((tried for tried in tries if not any(map(tried.meets, placed))), one))
+    return placed
+
+
+def _shown(placed: Iterable[Placed]) -> tuple[int, int]:
+    """How many labels of switches, and of all, have a line."""
+    shown = [one.moment.kind for one in placed if one.level is not None]
+    return shown.count("switch"), len(shown)
 
 
 def _told(moment: Moment) -> str:

@@ -21,7 +21,7 @@ def number(value: float | None, digits: int | None = None) -> str:
 
 def seconds(value: float | None) -> str:
     """A duration in seconds, with its unit."""
-    return NOTHING if value is None else f"{number(value, 1 if abs(value) < 100 else 0)} s"
+    return NOTHING if value is None else f"{number(value)} s"
 
 
 def size(value: float | None) -> str:

@@ -7,7 +7,7 @@ from yarn_plugin.report.figure import LETTER, WIDTH, Key, colour, figure, svg, t
 from yarn_plugin.report.markup import Ids, Markup, tag
 from yarn_plugin.report.table import Column, Table
 
-LEAF, STEP = 21.0, 62.0
+LEAF, STEP, WIDE_LETTER = 21.0, 62.0, 7.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TreeChart:
         levels = max(depth for _, depth in _nodes(self.root))
         longest = max((len(node.name) for node, _ in _nodes(self.root) if not node.children), default=0)
         root_width = _box_width(self.root) / 2 if self.root.children else 0.0
-        step = min(STEP, max(24.0, (self.width - longest * LETTER - root_width - 16) / max(levels, 1)))
+        step = min(STEP, max(24.0, (self.width - longest * WIDE_LETTER - root_width - 16) / max(levels, 1)))
         placed, _ = _place(self.root, 0, 0)
         left = 4 + root_width
         parts = list(self._parts(placed, step, left, left + step * levels))

@@ -1,0 +1,181 @@
+"""The page of a run of queries (`tpcds run --html`): answers compared, times, and what switching did."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from tpcds.results import QueryRow, Report, Totals
+from yarn_plugin.report import (
+    Badge,
+    Column,
+    ColumnChart,
+    ColumnSeries,
+    Distribution,
+    KeyFigure,
+    KeyFigures,
+    Meter,
+    Page,
+    Sample,
+    Section,
+    Table,
+    Text,
+)
+from yarn_plugin.report.markup import Block
+from yarn_plugin.report.numbers import count, number, seconds
+from yarn_plugin.report.table import Cell, Tone
+
+PLAN_COLUMNS = ("join_trees", "stages", "switches", "reused", "cancelled", "backtracked")
+FATES = ("reused", "cancelled", "backtracked")
+
+
+def page(report: Report) -> Page:
+    """The page of a results file."""
+    scale = "" if report.scale is None else f" at scale {report.scale:g}"
+    forced = ", a switch forced after every stage" if report.switch_every_stage else ""
+    repeated = f", median of {report.repeat} runs" if report.repeat > 1 else ""
+    sections = [
+        Section("Times", tuple(_times(report))),
+        *_switching(report),
+        Section("Queries", (_table(report),)),
+        *_exceptions(report),
+        Section("How it was run", (_setting(report),)),
+    ]
+    return Page(
+        f"TPC-DS on {report.engine}: {count(len(report.queries), 'query', 'queries')}",
+        f"Data{scale}, master {report.master}{forced}{repeated}",
+        tuple(sections),
+        (KeyFigures(tuple(_figures(report.totals))),),
+    )
+
+
+def _figures(total: Totals) -> list[KeyFigure]:
+    figures = [
+        KeyFigure("Time of all", seconds(total.seconds), f"{count(total.queries, 'query', 'queries')}"),
+        KeyFigure("Geometric mean", seconds(total.seconds_geometric_mean), "per query"),
+    ]
+    compared = (
+        ("Equal to Spark", total.equal_to_spark, total.compared_with_spark),
+        ("Equal to DuckDB", total.equal_to_duckdb, total.compared_with_duckdb),
+    )
+    for name, equal, of in compared:
+        if of:
+            figures.append(KeyFigure(name, f"{equal} of {of}", "answers", _tone(equal == of)))
+    figures.append(KeyFigure("With rows", f"{total.non_empty} of {total.queries}", "answers"))
+    if total.failed:
+        figures.append(KeyFigure("Failed", str(len(total.failed)), "queries", "bad"))
+    if total.switches is not None:
+        reused = f"{number(total.reused)} outputs reused"
+        figures.append(KeyFigure("Several join trees", str(total.several_join_trees), "queries"))
+        figures.append(KeyFigure("Switches", number(total.switches), reused))
+    return figures
+
+
+def _tone(good: bool) -> Tone:
+    return "good" if good else "bad"
+
+
+def _times(report: Report) -> list[Block]:
+    names = tuple(str(row.query) for row in report.queries)
+    times = tuple(row.seconds for row in report.queries)
+    title = f"Time of each query on {report.engine}"
+    blocks: list[Block] = [
+        ColumnChart(title, "seconds", names, (ColumnSeries("seconds", times),), across="query", digits=2)
+    ]
+    known = tuple(time for time in times if time is not None)
+    if len(known) >= 10:
+        blocks.append(Distribution("Distribution of the times", "seconds", (Sample(report.engine, known),)))
+    return blocks
+
+
+def _switching(report: Report) -> list[Section]:
+    rows = [row for row in report.queries if row.switches is not None]
+    if not rows:
+        return []
+    names = tuple(str(row.query) for row in rows)
+    switches = ColumnSeries("switches", tuple(row.switches for row in rows))
+    fates = tuple(
+        ColumnSeries(fate.replace("backtracked", "left behind"), tuple(getattr(row, fate) for row in rows), place)
+        for place, fate in enumerate(FATES, 2)
+    )
+    return [
+        Section(
+            "Switches",
+            (
+                ColumnChart("Switches of each query", "switches", names, (switches,), across="query", digits=0),
+                ColumnChart(
+                    "What switches made of stages", "stages", names, fates, across="query", stacked=True, digits=0
+                ),
+            ),
+        )
+    ]
+
+
+def _table(report: Report) -> Table:
+    compared = [name for name in ("spark", "duckdb") if name in report.compared_with]
+    plans = [name for name in PLAN_COLUMNS if any(getattr(row, name) is not None for row in report.queries)]
+    columns = (
+        Column("query", figures=True),
+        Column("seconds", figures=True),
+        Column("rows", figures=True),
+        *(Column(f"equal to {NAMES[name]}") for name in compared),
+        *(Column(name.replace("_", " ").replace("backtracked", "left behind"), figures=True) for name in plans),
+        Column("remarks"),
+    )
+    longest = max((row.seconds or 0.0 for row in report.queries), default=0.0)
+    rows = (_row(row, compared, plans, longest) for row in report.queries)
+    return Table(columns, tuple(rows), note="A click on a column's name sorts by it.")
+
+
+NAMES = {"spark": "Spark", "duckdb": "DuckDB"}
+
+
+def _row(row: QueryRow, compared: Sequence[str], plans: Sequence[str], longest: float) -> tuple[Cell, ...]:
+    time = None if row.seconds is None else Meter(row.seconds, longest, f"{row.seconds:.2f}")
+    equal = (_equal(row.equal_to_spark if name == "spark" else row.equal_to_duckdb) for name in compared)
+    return (row.query, time, row.rows, *equal, *(getattr(row, name) for name in plans), _remarks(row))
+
+
+def _equal(equal: bool | None) -> Badge | None:
+    if equal is None:
+        return None
+    return Badge("equal", "good") if equal else Badge("NOT equal", "bad")
+
+
+def _remarks(row: QueryRow) -> str:
+    said = [f"failed: {row.error}"] if row.error else []
+    if row.rows == 0:
+        said.append("no rows")
+    if row.rows and row.blank:
+        said.append("only NULL or 0")
+    if row.one_stage_reason:
+        said.append(f"one stage: {row.one_stage_reason}")
+    return "; ".join(said)
+
+
+def _exceptions(report: Report) -> list[Section]:
+    """What a reader must know that is not as it should be, and the queries that could not be split."""
+    sections = []
+    wrong = [Text(f"Query {row.query} failed: {row.error}", "warning") for row in report.queries if row.error]
+    wrong += [Text(f"Query {row.query}: {line}") for row in report.queries for line in row.differences]
+    if wrong:
+        sections.append(Section("Failures and differences", tuple(wrong)))
+    by_reason: dict[str, list[int]] = defaultdict(list)
+    for row in report.queries:
+        if row.one_stage_reason:
+            by_reason[row.one_stage_reason].append(row.query)
+    if by_reason:
+        rows = tuple((reason, len(them), ", ".join(map(str, them))) for reason, them in by_reason.items())
+        columns = (Column("why"), Column("how many", figures=True), Column("queries"))
+        sections.append(Section("Queries of one stage", (Table(columns, rows),)))
+    return sections
+
+
+def _setting(report: Report) -> Table:
+    rows = [
+        ("engine", report.engine),
+        ("compared with", ", ".join(report.compared_with) or "nothing"),
+        ("master", report.master),
+        ("scale", "unknown" if report.scale is None else f"{report.scale:g}"),
+        ("runs of each query", str(report.repeat)),
+        *report.confs.items(),
+    ]
+    return Table((Column(""), Column("")), tuple(rows))
