@@ -22,8 +22,8 @@ from qoop.replan.events import (
     StageFinished,
 )
 
-WATCH_EVERY = 0.5
-"""Seconds between looks at executors and kept outputs."""
+WATCH_EVERY = 0.3
+"""Seconds between looks at executors, kept outputs, and cancelled stages."""
 
 
 class SparkEngine:
@@ -75,10 +75,9 @@ class SparkEngine:
                 tag = self._running.get(stage)
                 if tag is not None:
                     self._cancelled.add(tag)
-            if tag is not None:
-                self._context.cancelJobsWithTag(tag)
-            else:
+            if tag is None:
                 self._tell(StageCancelled(stage))
+        self._stop_cancelled()
 
     def set_executors(self, target: int) -> None:
         """Have so many executors, as far as the cluster gives them."""
@@ -126,6 +125,14 @@ class SparkEngine:
             raise ResultTypeError(f"the plan's result has types {types}, the query as written {self._expected}")
         return frame.toDF(*(name for name, _ in self._expected))
 
+    def _stop_cancelled(self) -> None:
+        """Stop the jobs of cancelled stages, again and again until the stages have ended: between two jobs of a stage
+        there is nothing to stop."""
+        with self._lock:
+            tags = self._cancelled.intersection(self._running.values())
+        for tag in tags:
+            self._context.cancelJobsWithTag(tag)
+
     def _stop_if_cancelled(self, tag: str) -> None:
         with self._lock:
             if tag in self._cancelled:
@@ -139,19 +146,23 @@ class SparkEngine:
         return StageFailed(stage, _message(problem), _may_pass(problem))
 
     def _watch(self) -> None:
-        """Tell when executors come or go, and when kept outputs are lost with them."""
-        if not self._executors.adjustable():
-            return
+        """Stop what is cancelled; tell when executors come or go, and when kept outputs are lost with them."""
+        adjustable = self._executors.adjustable()
         while not self._closed.wait(WATCH_EVERY):
             try:
-                count = len(self._executors.present())
-                if count != self._count:
-                    self._count = count
-                    self._tell(ExecutorsChanged(count))
-                self._tell_lost()
+                self._stop_cancelled()
+                if adjustable:
+                    self._tell_executors()
+                    self._tell_lost()
             except Py4JError:
                 # The context is going away under us; whoever runs the query hears of it from the stages.
                 return
+
+    def _tell_executors(self) -> None:
+        count = len(self._executors.present())
+        if count != self._count:
+            self._count = count
+            self._tell(ExecutorsChanged(count))
 
     def _tell_lost(self) -> None:
         for view, reason in self._checkpoints.lost().items():

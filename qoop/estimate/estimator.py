@@ -6,6 +6,7 @@ from math import sqrt
 from qoop.estimate.blocks import result_statistics
 from qoop.estimate.cardinality import Cardinalities
 from qoop.estimate.cost import CostModel, Effort, Work, join_seconds
+from qoop.estimate.pace import Pace
 from qoop.estimate.packing import Task
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import UNKNOWN, TableStatistics
@@ -27,7 +28,7 @@ class Estimator:
     Args:
         tables: what is known of the base tables, by name.
         counted: true row counts of stages that were run.
-        speed: core seconds that the machine really takes for one estimated.
+        pace: how much slower than estimated the machine is.
         pessimism: how many standard deviations above what is expected doubtful filters and joins are taken to be.
         priors: of an earlier estimator of the same query, to be used again where what they rest on is the same.
     """
@@ -38,11 +39,11 @@ class Estimator:
         tables: Mapping[str, TableStatistics],
         model: CostModel,
         counted: Mapping[StageId, float] | None = None,
-        speed: float = 1.0,
+        pace: Pace | None = None,
         pessimism: float = 0.0,
         priors: Mapping[str, Prior] | None = None,
     ) -> None:
-        self.query, self.model, self.speed, self._pessimism = query, model, speed, pessimism
+        self.query, self.model, self.pace, self._pessimism = query, model, pace or Pace(), pessimism
         self._given = tables
         self._tables = dict(tables)
         self._counted = dict(counted or {})
@@ -53,16 +54,16 @@ class Estimator:
         for name in query.blocks:
             self._add_block(name)
 
-    def after(self, counted: Mapping[StageId, float], speed: float) -> "Estimator":
-        """The estimates once these stages have been counted."""
-        return self._again({**self._counted, **counted}, speed, self._pessimism)
+    def after(self, counted: Mapping[StageId, float], pace: Pace) -> "Estimator":
+        """The estimates once these stages have been counted and timed."""
+        return self._again({**self._counted, **counted}, pace, self._pessimism)
 
     def doubting(self, pessimism: float) -> "Estimator":
         """The estimates if doubtful filters and joins let through more than expected (or less, below 0)."""
-        return self._again(self._counted, self.speed, pessimism)
+        return self._again(self._counted, self.pace, pessimism)
 
-    def _again(self, counted: Mapping[StageId, float], speed: float, pessimism: float) -> "Estimator":
-        return Estimator(self.query, self._given, self.model, counted, speed, pessimism, self._priors)
+    def _again(self, counted: Mapping[StageId, float], pace: Pace, pessimism: float) -> "Estimator":
+        return Estimator(self.query, self._given, self.model, counted, pace, pessimism, self._priors)
 
     def join_cost(self, block: str) -> JoinCost:
         """The cost of one join of a block."""
@@ -96,8 +97,7 @@ class Estimator:
             self._add_stage(effort, plan, stage, ready)
             keep = self.stage_rows(stage) * self._width(stage) if stage != GOAL else 0.0
             effort.core_seconds += keep * self.model.keep_byte
-            known = effort.work(self.model)
-            known = Work(known.core_seconds * self.speed, known.fixed_seconds, known.tasks)
+            known = self.pace.of(effort.work(self.model))
             self._works[key] = known
         return known
 

@@ -99,7 +99,7 @@ def evaluate(
     """When each plan would finish, from what has been done, if the share stays as it is."""
     suspected = lateness(progress, estimator)
     if suspected.rows:
-        estimator = estimator.after(suspected.rows, estimator.speed * suspected.slower)
+        estimator = estimator.after(suspected.rows, estimator.pace.slowed(suspected.slower))
     return [_evaluate(number, plans, estimator, progress, slots, rules) for number in range(len(plans))]
 
 

@@ -134,12 +134,11 @@ def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Com
     if event.stage == GOAL:
         return replace(state, phase="done"), [Finish()], None
     ready = {**state.ready, event.stage: event.rows}
-    speed = state.estimator.speed
-    if running is not None and event.core_seconds is not None and running.work.core_seconds > 0.05:
-        seen = speed * event.core_seconds / running.work.core_seconds
-        # Half of what was seen: one stage's constants are not all stages'.
-        speed = (speed * min(max(seen, speed / 10), speed * 10)) ** 0.5
-    estimator = state.estimator.after({event.stage: event.rows}, speed)
+    pace = state.estimator.pace
+    if running is not None and event.core_seconds is not None and state.share is not None:
+        slots = state.share.slots / (len(state.running) + 1)
+        pace = pace.after(running.work, slots, event.seconds, event.core_seconds)
+    estimator = state.estimator.after({event.stage: event.rows}, pace)
     return replace(state, ready=ready, estimator=estimator), [], f"stage {_named(event.stage, state)} finished"
 
 

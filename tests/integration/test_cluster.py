@@ -169,14 +169,14 @@ def test_taken_ports_are_refused_with_free_ones(cluster, small):
     assert not (small.dir / "cluster.json").exists()
 
 
-def test_a_new_application_gets_a_leaf_queue_that_weighs_next_to_nothing(cluster, rm):
+def test_a_new_application_gets_a_leaf_queue_of_the_least_weight(cluster, rm):
     app_id = rm.submit("root.sql.light")
     eventually(lambda: rm.queue("root.sql.light"))
-    assert rm.queue("root.sql.light")["weight"] == 0.01
+    assert rm.queue("root.sql.light")["weight"] == 1.0
     rm.write("root.sql.light", capacity="3w")
     assert rm.queue("root.sql.light")["weight"] == 3.0
     rm.write("root.sql.light", capacity="")
-    assert rm.queue("root.sql.light")["weight"] == 0.01
+    assert rm.queue("root.sql.light")["weight"] == 1.0
     rm.kill(app_id)
 
 

@@ -75,7 +75,7 @@ def test_new_leaf_queues_weigh_next_to_nothing(layout):
     queues = read(layout.daemon_conf("rm") / "capacity-scheduler.xml")
     template = "yarn.scheduler.capacity.root.sql.auto-queue-creation-v2.leaf-template"
     assert queues["yarn.scheduler.capacity.root.queues"] == "default,sql"
-    assert queues[f"{template}.capacity"] == "0.01w"
+    assert queues[f"{template}.capacity"] == "1w"
     assert queues["yarn.scheduler.capacity.resource-calculator"].endswith("DominantResourceCalculator")
 
 

@@ -5,8 +5,12 @@ from yarn_plugin.embedded.configuration.xml import Properties
 _PREFIX = "yarn.scheduler.capacity"
 _CALCULATOR = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
 
-NEW_LEAF_WEIGHT = "0.01w"
-"""An application that has just arrived weighs next to nothing until its weight is written."""
+NEW_LEAF_WEIGHT = "1w"
+"""An application that has just arrived weighs a hundredth of the whole until its weight is written.
+
+That is little enough to take no container from anybody. Much less would shut it out: the number of applications that a
+queue accepts is its part of the capacity times 10,000.
+"""
 
 QUEUE_EXPIRY_S = 20
 """A dynamic queue that has been empty this long is removed at the second check after that."""
