@@ -1,7 +1,7 @@
 """From shares to queue weights, and to container signals for what still overstays."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from yarn_plugin.decide.commands import Command, ListContainers, SignalContainers, WriteWeights
@@ -24,20 +24,33 @@ def binding(member: Member, now: float) -> float:
 def weights(state: State, pool: Pool, now: float) -> dict[str, float]:
     """The weight of each queue of the pool, out of 100.
 
-    Those that are still vacating keep what they held; the others divide what is left. So nobody's guarantee sinks
-    before its grace is over, although YARN's weights are relative.
+    First everybody keeps what it has in YARN, as far as it is still promised that much; what is left goes to those
+    that are promised more. So nobody's part sinks before its grace is over, although YARN's weights are relative: who
+    arrives or grows waits for those that vacate, also for one that arrived shortly before and has nothing yet.
     """
-    members = {app: member for app, member in state.members.items() if _queue_of(state, pool, app)}
-    vacating = {app for app, member in members.items() if any(step.at > now for step in member.schedule)}
-    held = sum(binding(members[app], now) for app in vacating)
-    settled = sum(binding(members[app], now) for app in members if app not in vacating)
-    squeeze = min(1.0, max(1.0 - held, 0.0) / settled) if settled else 1.0
-    result: dict[str, float] = defaultdict(float)
-    for app, member in members.items():
+    promised: dict[str, float] = defaultdict(float)
+    for app, member in state.members.items():
         queue = _queue_of(state, pool, app)
         if queue:
-            result[queue] += binding(member, now) * (1.0 if app in vacating else squeeze)
-    return {queue: max(round(100 * fraction, 2), LEAST_WEIGHT) for queue, fraction in sorted(result.items())}
+            promised[queue] += binding(member, now)
+    has = _present_parts(state, promised)
+    kept = {queue: min(fraction, has[queue]) for queue, fraction in promised.items()}
+    left = max(1.0 - sum(kept.values()), 0.0)
+    more = sum(promised.values()) - sum(kept.values())
+    part = min(1.0, left / more) if more > 0 else 0.0
+    fractions = {queue: kept[queue] + part * (promised[queue] - kept[queue]) for queue in sorted(promised)}
+    return {queue: max(round(100 * fraction, 2), LEAST_WEIGHT) for queue, fraction in fractions.items()}
+
+
+def _present_parts(state: State, queues: Collection[str]) -> dict[str, float]:
+    """The part of their pool that these queues have in YARN now."""
+    written = {queue: state.enforcement.written.get(queue, 0.0) for queue in queues}
+    # A queue without a weight of its own weighs next to nothing, but not where all are such.
+    if not any(written.values()):
+        return dict.fromkeys(queues, 1.0 / len(queues)) if queues else {}
+    # The least weights on top of a whole are no reason to write the others again.
+    total = min(sum(written.values()), 100.0)
+    return {queue: weight / total for queue, weight in written.items()}
 
 
 def write_weights(state: State, now: float, reason: str) -> tuple[State, list[Command]]:
@@ -49,8 +62,8 @@ def write_weights(state: State, now: float, reason: str) -> tuple[State, list[Co
     wanted: dict[str, float] = {}
     for pool in state.pools:
         wanted |= weights(state, pool, now)
-    written = state.enforcement.written
-    changed = tuple((queue, weight) for queue, weight in wanted.items() if written.get(queue) != weight)
+    written, unsure = state.enforcement.written, state.enforcement.unsure
+    changed = tuple((queue, weight) for queue, weight in wanted.items() if unsure or written.get(queue) != weight)
     forget = tuple(queue for queue in sorted(written) if queue not in wanted)
     if not changed and not forget:
         return state, []

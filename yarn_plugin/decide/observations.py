@@ -21,14 +21,12 @@ from yarn_plugin.decide.events import (
     WeightsWritten,
 )
 from yarn_plugin.decide.membership import is_quiet
-from yarn_plugin.decide.state import State, Step
+from yarn_plugin.decide.state import Enforcement, State, Step
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.share import Registration
 
 RETRY_AFTER = 5.0
 """Seconds until weights that the ResourceManager refused are tried again."""
-
-UNKNOWN_WEIGHT = -1.0
 
 
 def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[str]]:
@@ -39,8 +37,7 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
             return replace(state, pools=pools, enforcement=enforcement, timer=None), ["the arbiter started"]
         case ManagerReached(url, capabilities):
             # It may have restarted without the weights: what was written is to be written again.
-            forgotten = dict.fromkeys(state.enforcement.written, UNKNOWN_WEIGHT)
-            enforcement = replace(state.enforcement, written=forgotten, asked=False, retry_at=None)
+            enforcement = replace(state.enforcement, unsure=bool(state.enforcement.written), retry_at=None)
             reached = replace(state, manager_url=url, manager_error=None, capabilities=capabilities)
             return replace(reached, enforcement=enforcement), []
         case ManagerLost(error):
@@ -66,8 +63,8 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
             return forget(state, app), [f"{app} ended"] if app in state.registered else []
         case WeightsWritten(weights, forgotten):
             known = {queue: weight for queue, weight in state.enforcement.written.items() if queue not in forgotten}
-            written = replace(state.enforcement, written=known | dict(weights), asked=False, retry_at=None, error=None)
-            return replace(state, enforcement=written), []
+            written = known | dict(weights)
+            return replace(state, enforcement=Enforcement(written)), []
         case WeightsRefused(error):
             refused = replace(state.enforcement, asked=False, retry_at=at + RETRY_AFTER, error=error)
             return replace(state, enforcement=refused), []

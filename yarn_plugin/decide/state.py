@@ -31,9 +31,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Enforcement:
-    """The queue weights: what YARN is known to have, what was asked and not answered yet, when to try again."""
+    """The queue weights: what YARN is known to have, what was asked and not answered yet, when to try again.
+
+    `unsure`: it may have lost them, so they are to be written again.
+    """
 
     written: dict[str, float] = field(default_factory=dict)
+    unsure: bool = False
     asked: bool = False
     retry_at: float | None = None
     error: str | None = None

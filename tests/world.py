@@ -1,0 +1,220 @@
+"""A world around the arbiter's step, in virtual time: applications that come and go, a YARN that obeys or does not.
+
+An action is a tuple of a word and small numbers (see `World.do`); any list of actions is a history that can happen.
+"""
+
+from yarn_plugin.decide.arbiter import step
+from yarn_plugin.decide.commands import ListContainers, SetTimer, SignalContainers, WriteWeights
+from yarn_plugin.decide.events import (
+    AppsChanged,
+    Configured,
+    ContainersListed,
+    ContainersSignalled,
+    Deregistered,
+    ManagerLost,
+    ManagerReached,
+    NodesChanged,
+    Registered,
+    Revised,
+    TimerFired,
+    Vacated,
+    WeightsRefused,
+    WeightsWritten,
+)
+from yarn_plugin.decide.state import State
+from yarn_plugin.model.cluster import Capabilities, Container, Node, YarnApp
+from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.share import Demand, Pool
+
+SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=10.0, overstay=15.0, settle=5.0, submit_within=120.0)
+NEW_LEAF = 0.01
+NODES = 4
+ALLOWED = Capabilities("3.5.0", True, True)
+
+
+def cores(count, memory_each=1024):
+    """So many cores with their memory."""
+    return Resources.of({"memory-mb": memory_each * count, "vcores": count})
+
+
+def node(number):
+    return Node(f"127.0.1.{number}:8041", "/rack1", cores(4))
+
+
+class World:
+    """Feeds events to `step`, keeps the trace, and plays YARN.
+
+    `weights`: what YARN has for each leaf queue. `applied` is called with (the world, the weights before, what was
+    promised when the write was asked for) when a write takes effect; `stepped` with the world after each event.
+    """
+
+    def __init__(self, *pools, stepped=lambda world: None, applied=lambda world, before, promised: None):
+        self.pools = pools or (SQL,)
+        self.state, self.seq, self.now = State(), 0, 1000.0
+        self.trace, self.due, self.outstanding, self.asked_containers = [], None, [], []
+        self.promised = []
+        self.weights, self.stepped, self.applied = {}, stepped, applied
+        self.running, self.count = {}, 0
+        self.feed(Configured(self.pools))
+        self.feed(ManagerReached("http://rm", ALLOWED))
+        self.feed(NodesChanged(tuple(node(number) for number in range(1, NODES + 1)), ()))
+
+    def feed(self, event):
+        self.seq += 1
+        self.state, commands = step(self.state, self.seq, self.now, event)
+        self.trace.append((self.seq, self.now, event, commands))
+        if self.state.timer is None:
+            self.due = None
+        for command in commands:
+            match command:
+                case SetTimer(at):
+                    self.due = at
+                case WriteWeights():
+                    self.outstanding.append((command, promises(self.state, self.now)))
+                case ListContainers():
+                    self.asked_containers.append(command)
+                case SignalContainers(app, containers, _):
+                    self.trace.append((self.seq, self.now, ContainersSignalled(app, containers, ()), ()))
+        self.stepped(self)
+        return commands
+
+    def do(self, action):
+        """Let something happen; an action that cannot happen now is passed over."""
+        word, *numbers = action
+        getattr(self, "_" + word)(*numbers)
+
+    def pick(self, things, number):
+        things = sorted(things, key=lambda name: (len(name), name))
+        return things[number % len(things)] if things else None
+
+    # Time.
+
+    def _wait(self, seconds):
+        until = self.now + seconds
+        while self.due is not None and self.due <= until:
+            self.now, self.due = max(self.due, self.now), None
+            self.feed(TimerFired())
+        self.now = until
+
+    # Applications that are registered.
+
+    def _register(self, weight, wants, grace):
+        self.count += 1
+        demand = None if wants == 0 else Demand((cores(wants),))
+        name = f"app {self.count}"
+        self.feed(Registered(f"request-{self.count}", name, "ann", "sql", float(weight), demand, float(grace), None))
+
+    def _start(self, weight, wants, grace):
+        """An application registers, is submitted, and YARN does what it is told meanwhile."""
+        known = set(self.state.registered)
+        self._register(weight, wants, grace)
+        (app,) = set(self.state.registered) - known
+        self._arrive(self.state.registered[app].queue)
+        self._write()
+
+    def _submit(self, number):
+        app = self.pick(set(self.state.registered) - set(self.state.yarn_apps), number)
+        if app:
+            self._arrive(self.state.registered[app].queue)
+
+    def _arrive(self, queue):
+        self.count += 1
+        name = f"application_1_{self.count:04}"
+        self.weights.setdefault(queue, NEW_LEAF)
+        self.running[name] = YarnApp(name, name, "ann", queue, True, self.now, Resources(), cores(1), 0)
+        self.feed(AppsChanged((self.running[name],), ()))
+
+    def _stranger(self, number):
+        self._arrive(("root.default", "root.sql.shared", f"root.sql.own_{self.count}")[number % 3])
+
+    def _use(self, number, held, pending):
+        name = self.pick(self.running, number)
+        if name:
+            app = self.running[name]
+            containers = max(held, 1)
+            self.running[name] = YarnApp(
+                name, name, "ann", app.queue, False, app.started_at, cores(containers), cores(pending), containers
+            )
+            self.feed(AppsChanged((self.running[name],), ()))
+
+    def _end(self, number):
+        name = self.pick(self.running, number)
+        if name:
+            del self.running[name]
+            self.feed(AppsChanged((), (name,)))
+
+    def _deregister(self, number):
+        app = self.pick(self.state.registered, number)
+        if app:
+            self.feed(Deregistered(app))
+
+    def _vacate(self, number):
+        app = self.pick(set(self.state.members) & set(self.state.registered), number)
+        if app:
+            self.feed(Vacated(app, self.state.members[app].share.seq))
+
+    def _revise(self, number, weight, wants):
+        app = self.pick(self.state.registered, number)
+        if app:
+            self.feed(Revised(app, float(weight), Demand((cores(wants),)) if wants else None))
+
+    # Nodes, the ResourceManager, the arbiter itself.
+
+    def _lose_node(self, number):
+        lost = node(1 + number % NODES)
+        if lost.id in self.state.cluster.nodes:
+            self.feed(NodesChanged((), (lost.id,)))
+
+    def _return_node(self, number):
+        back = node(1 + number % NODES)
+        if back.id not in self.state.cluster.nodes:
+            self.feed(NodesChanged((back,), ()))
+
+    def _lose_manager(self):
+        self.feed(ManagerLost("no connection"))
+
+    def _reach_manager(self):
+        self.feed(ManagerReached("http://rm", ALLOWED))
+
+    def _restart(self):
+        """The arbiter is killed and started again: what it had asked of YARN may or may not have been done."""
+        self.outstanding.clear()
+        self.asked_containers.clear()
+        self.feed(Configured(self.pools))
+
+    # What YARN makes of commands.
+
+    def _write(self):
+        if self.outstanding:
+            command, promised = self.outstanding.pop(0)
+            before = dict(self.weights)
+            self.weights |= dict(command.weights)
+            for queue in command.forget:
+                if queue in self.weights:
+                    self.weights[queue] = NEW_LEAF
+            self.applied(self, before, promised)
+            self.feed(WeightsWritten(command.weights, command.forget))
+
+    def _refuse(self):
+        if self.outstanding:
+            self.outstanding.pop(0)
+            self.feed(WeightsRefused("400"))
+
+    def _list(self):
+        if self.asked_containers:
+            command = self.asked_containers.pop(0)
+            app = self.running.get(command.yarn_app)
+            count = app.containers if app else 0
+            held = tuple(Container(f"container_{n:06}", "n", cores(1), n == 1) for n in range(1, count + 1))
+            self.feed(ContainersListed(command.app, held))
+
+
+def promises(state, now):
+    """What each leaf queue has been promised at this time, as a fraction of its pool: what binds its applications."""
+    found = {}
+    for app, member in state.members.items():
+        running = state.cluster.apps.get(state.yarn_apps.get(app, app))
+        if running is not None:
+            begun = [one.fraction for one in member.schedule if one.at <= now] or [member.schedule[0].fraction]
+            found[running.queue] = found.get(running.queue, 0.0) + begun[-1]
+    return found
