@@ -16,6 +16,9 @@ from yarn_plugin.decide.events import (
 )
 from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
 
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
+"""What reading an answer raises that is not a ResourceManager's: no reason to carry out nothing any more."""
+
 
 class Actor:
     """Takes commands; `tell` is called with the outcome of each that has one."""
@@ -49,11 +52,13 @@ def _outcome(manager: ResourceManager, command: Command) -> Event | None:
                 write_weights(manager, weights, forget)
             except ManagerError as problem:
                 return WeightsRefused(str(problem))
+            except UNREADABLE as problem:
+                return WeightsRefused(f"its answer cannot be read: {type(problem).__name__} {problem}")
             return WeightsWritten(weights, forget)
         case ListContainers(app, yarn_app, _):
             try:
                 return ContainersListed(app, list_containers(manager, yarn_app))
-            except ManagerError:
+            except (ManagerError, *UNREADABLE):
                 # It has ended, or the RM is away: either is told by the watch, and the overstay is found again.
                 return None
         case SignalContainers(app, containers, _):
