@@ -1,5 +1,6 @@
 """The command `qoop`."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ PASSED_ON = {**console.CONTEXT, "ignore_unknown_options": True, "allow_intersper
 @cli.command(context_settings=PASSED_ON)
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS] [QUERY.sql]")
 @click.option("-e", "--execute", "text", metavar="SQL", help="The query itself, instead of a file.")
+@click.option("--name", help="The query's name on the cluster.  [default: its first words]")
 @click.option("--tables", metavar="DIR", help="Tables: a Parquet file, or a folder of them, per table.")
 @click.option("--output", nargs=2, metavar="FORMAT PATH", help="Write the result (parquet, csv) instead.")
 @click.option("--rows", type=click.IntRange(1), default=1000, show_default=True, help="How many rows to show.")
@@ -57,7 +59,7 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     The result is shown, or written with --output. CREATE TABLE AS and INSERT work too. With --deploy-mode cluster,
     --output, --archives (a packed Python environment) and --checkpoint are needed.
     """
-    from qoop.submission import SparkFlags, read_query
+    from qoop.submission import SparkFlags, read_query, spark_defaults
     from qoop.submit import submit as run
 
     text = given["text"]
@@ -65,7 +67,7 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     if file is not None and file.startswith("-"):
         flags, file = rest, None
     query = read_query(file, str(text) if text is not None else None)
-    return run(_job(query, given), SparkFlags(flags), _arbitration(given))
+    return run(_job(query, given), SparkFlags(flags, spark_defaults(flags, os.environ)), _arbitration(given))
 
 
 @cli.command(context_settings=console.CONTEXT)
@@ -108,7 +110,9 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         read(Path(given["profile"]))
     names = ("tables", "profile", "slots", "checkpoint", "hysteresis", "journal", "report", "rows")
     fields = {name: given[name] for name in names}
-    return Job.model_validate({**fields, "text": query, "output": made, "replanning": not given["no_replanning"]})
+    name = given["name"] or " ".join(query.split())[:60]
+    rest = {"text": query, "name": name, "output": made, "replanning": not given["no_replanning"]}
+    return Job.model_validate({**fields, **rest})
 
 
 def _arbitration(given: dict[str, Any]) -> "Arbitration | None":

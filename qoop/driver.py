@@ -34,7 +34,7 @@ def main() -> None:
     job = Job.model_validate_json(Path(sys.argv[1]).read_text())
     # Spark writes each failed query as JSON with its stack: the user gets one line instead.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel("CRITICAL")
-    spark = SparkSession.builder.appName(_title(job.text)).getOrCreate()
+    spark = SparkSession.builder.appName(job.name).getOrCreate()
     code = 0
     try:
         run(spark, job)
@@ -134,10 +134,6 @@ def _write_report(job: Job) -> None:
 
     if job.journal is not None and job.report is not None:
         write_report(Path(job.report), {"query": Path(job.journal)})
-
-
-def _title(text: str) -> str:
-    return "qoop " + " ".join(text.split())[:60]
 
 
 def _first_line(problem: Exception) -> str:

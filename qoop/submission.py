@@ -1,7 +1,7 @@
 """What `qoop submit` hands to the driver, and what it makes of spark-submit's own flags. Pure but for reading files."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -37,6 +37,7 @@ class Job(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: str
+    name: str
     tables: str | None = None
     output: Output | None = None
     arbiter: str | None = None
@@ -54,10 +55,14 @@ class Job(BaseModel):
 
 
 class SparkFlags:
-    """spark-submit's flags as the user wrote them, to be passed on unchanged."""
+    """spark-submit's flags as the user wrote them, to be passed on unchanged.
 
-    def __init__(self, flags: Sequence[str]) -> None:
+    `defaults`: the properties of the file that spark-submit will read (see `spark_defaults`).
+    """
+
+    def __init__(self, flags: Sequence[str], defaults: Mapping[str, str] | None = None) -> None:
         self.flags = list(flags)
+        self._defaults = dict(defaults or {})
 
     def value(self, *names: str) -> str | None:
         """The value of a flag, written as `--name value` or `--name=value`; the last one counts."""
@@ -69,7 +74,7 @@ class SparkFlags:
         return found
 
     def conf(self, name: str) -> str | None:
-        """The value of a Spark property given with `--conf`."""
+        """The value of a Spark property: given with `--conf`, or from the properties file."""
         found = None
         for place, flag in enumerate(self.flags):
             text = self.flags[place + 1] if flag in ("--conf", "-c") and place + 1 < len(self.flags) else ""
@@ -78,7 +83,7 @@ class SparkFlags:
             key, equals, value = text.partition("=")
             if key.strip() == name and equals:
                 found = value
-        return found
+        return found if found is not None else self._defaults.get(name)
 
     @property
     def master(self) -> str:
@@ -143,6 +148,19 @@ class SparkFlags:
         missing = [need for need, given in needs.items() if not given]
         if missing:
             raise SubmissionError(f"--deploy-mode cluster needs {', '.join(needs)}; missing: {', '.join(missing)}")
+
+
+def spark_defaults(flags: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The properties that spark-submit reads from a file: --properties-file, or conf/spark-defaults.conf."""
+    named = SparkFlags(flags).value("--properties-file")
+    folder = environment.get("SPARK_CONF_DIR") or f"{environment.get('SPARK_HOME', '')}/conf"
+    try:
+        lines = Path(named or f"{folder}/spark-defaults.conf").read_text().splitlines()
+    except OSError:
+        # There need not be one, and spark-submit itself says so where one was named.
+        return {}
+    pairs = (re.split(r"[\s=]+", line.strip(), maxsplit=1) for line in lines if not line.lstrip().startswith("#"))
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def read_query(file: str | None, text: str | None) -> str:

@@ -16,9 +16,6 @@ from yarn_plugin.api.client import TOKEN_VARIABLE, ArbiterClient, ArbiterError, 
 from yarn_plugin.console import err
 
 QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
-NO_UI = {"spark.ui.enabled": "false"}
-"""On YARN, Spark 4.3's page fails now and then at its start (its handlers change under it), and the query with it."""
-
 GRACE_S = 30.0
 """How long a query needs to hand over executors: decommissioned ones move what they keep."""
 
@@ -62,7 +59,7 @@ def _submit_registered(job: Job, flags: SparkFlags, arbitration: Arbitration) ->
     most = flags.value("--num-executors") or flags.conf("spark.executor.instances")
     registered = client.register(
         wire.Register(
-            name=" ".join(job.text.split())[:60],
+            name=job.name,
             request_id=new_request_id(),
             pool=arbitration.pool,
             weight=arbitration.weight,
@@ -131,7 +128,7 @@ def _defaults(flags: SparkFlags) -> dict[str, str]:
 
     wanted = {**QUIET, "spark.scheduler.mode": "FAIR"}
     if flags.is_yarn:
-        wanted |= DECOMMISSION_CONF | NO_UI
+        wanted |= DECOMMISSION_CONF
     return {name: value for name, value in wanted.items() if flags.conf(name) is None}
 
 

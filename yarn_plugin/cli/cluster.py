@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
@@ -12,6 +13,7 @@ from platformdirs import user_state_path
 from yarn_plugin import console
 from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.errors import ClusterError, NoClusterError
+from yarn_plugin.embedded.ports import free_base
 from yarn_plugin.embedded.spec import DEFAULT_PORT_BASE
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -45,30 +47,42 @@ def _directory(command: _Command) -> _Command:
 @click.option("--vcores", type=int, default=4, show_default=True, help="Virtual cores a node offers.")
 @click.option("--cpu-per-node", type=float, metavar="CORES", help="Hold a node and its containers to so much CPU.")
 @click.option("--hdfs", is_flag=True, help="A NameNode and a DataNode too.")
-@click.option("--port-base", type=int, default=DEFAULT_PORT_BASE, show_default=True, help="The first of 20 ports.")
+@click.option("--port-base", type=int, default=DEFAULT_PORT_BASE, show_default=True, help="First of 20 ports; 0: any.")
 @click.option("--node-expiry-ms", type=int, default=10_000, show_default=True, help="Silence that makes a node lost.")
 @click.option(
     "--ivy-settings",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="An Ivy settings file naming your own mirror, for the first start.",
 )
-def up(directory: Path, racks: int | None, memory: int, **sizes: Any) -> None:
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the addresses here.")
+def up(directory: Path, racks: int | None, memory: int, json_file: Path | None, port_base: int, **sizes: Any) -> None:
     """Bring up a cluster and wait until every node has registered."""
     spec = embedded.ClusterSpec(
         dir=directory.resolve(), racks=min(2, sizes["nodes"]) if racks is None else racks, memory_mb=memory, **sizes
     )
+    spec = replace(spec, port_base=port_base or free_base(spec.hosts, spec.hdfs))
     signal.signal(signal.SIGTERM, _interrupt)
     made = embedded.up(spec, _tell)
     _print_addresses(made)
+    if json_file is not None:
+        console.write_json(json_file, _addresses(made))
 
 
 def _tell(line: str) -> None:
     click.echo(line, err=True)
 
 
+def _addresses(shown: embedded.Cluster) -> dict[str, str]:
+    return {
+        "ResourceManager": shown.rm_url,
+        "HADOOP_CONF_DIR": str(shown.conf_dir),
+        "SPARK_CONF_DIR": str(shown.spark_conf_dir),
+    }
+
+
 def _print_addresses(shown: embedded.Cluster) -> None:
-    click.echo(f"ResourceManager  {shown.rm_url}")
-    click.echo(f"HADOOP_CONF_DIR  {shown.conf_dir}")
+    for name, address in _addresses(shown).items():
+        click.echo(f"{name:<15}  {address}")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

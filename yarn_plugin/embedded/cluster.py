@@ -57,6 +57,11 @@ class Cluster:
         return Layout(self.spec.dir).client_conf
 
     @property
+    def spark_conf_dir(self) -> Path:
+        """The `SPARK_CONF_DIR` for a Spark of this Python environment."""
+        return Layout(self.spec.dir).spark_conf
+
+    @property
     def logs(self) -> Path:
         """The directory of the daemons' logs; the containers' are below `containers`."""
         return Layout(self.spec.dir).logs

@@ -25,6 +25,16 @@ class Layout:
         """The `HADOOP_CONF_DIR` for users' clients."""
         return self.root / "conf" / "client"
 
+    @property
+    def spark_conf(self) -> Path:
+        """The `SPARK_CONF_DIR` for a Spark of this Python environment."""
+        return self.root / "conf" / "spark"
+
+    @property
+    def staging(self) -> Path:
+        """Where Spark puts an application's files."""
+        return self.root / "staging"
+
     def daemon_conf(self, daemon: str) -> Path:
         """The configuration directory of one daemon, the first entry of its class path."""
         return self.root / "conf" / daemon

@@ -5,6 +5,7 @@ import socket
 from yarn_plugin.embedded.configuration.core import core_site, hdfs_site
 from yarn_plugin.embedded.configuration.logging import write_log4j
 from yarn_plugin.embedded.configuration.queues import capacity_scheduler
+from yarn_plugin.embedded.configuration.spark import write_spark_defaults
 from yarn_plugin.embedded.configuration.xml import Properties, write_properties
 from yarn_plugin.embedded.configuration.yarn import client_site, nm_site, rm_site
 from yarn_plugin.embedded.layout import Layout
@@ -12,7 +13,7 @@ from yarn_plugin.embedded.spec import ClusterSpec
 
 
 def write(spec: ClusterSpec, cluster_id: str, user: str) -> None:
-    """Write the configuration of every daemon and of the clients, the table of racks and the daemons' host names."""
+    """Write the configuration of every daemon, of Hadoop's and Spark's clients, the racks and the daemons' names."""
     layout = Layout(spec.dir)
     core = core_site(spec, user)
     sites: dict[str, dict[str, Properties]] = {
@@ -29,6 +30,7 @@ def write(spec: ClusterSpec, cluster_id: str, user: str) -> None:
             write_properties(directory / name, properties)
         if daemon != "client":
             write_log4j(directory / "log4j2.properties", layout.log(daemon))
+    write_spark_defaults(layout)
     layout.racks.write_text("".join(f"{node.host} {node.rack}\n" for node in spec.topology))
     layout.hosts.write_text(hosts_table(spec))
 
