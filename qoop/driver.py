@@ -34,16 +34,15 @@ def main() -> None:
     job = Job.model_validate_json(Path(sys.argv[1]).read_text())
     # Spark writes each failed query as JSON with its stack: the user gets one line instead.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel("CRITICAL")
-    spark = SparkSession.builder.appName(job.name).getOrCreate()
-    code = 0
     try:
-        run(spark, job)
+        spark = SparkSession.builder.appName(job.name).getOrCreate()
+        try:
+            run(spark, job)
+        finally:
+            spark.stop()
     except (ReportedError, PySparkException, Py4JError) as problem:
         console.err.print(f"qoop: {_first_line(problem)}", soft_wrap=True, markup=False)
-        code = 1
-    finally:
-        spark.stop()
-    sys.exit(code)
+        sys.exit(1)
 
 
 def run(spark: SparkSession, job: Job) -> None:

@@ -10,7 +10,7 @@ from qoop.replan.commands import Command
 from qoop.replan.events import Event
 from qoop.sql.render import view_of
 from yarn_plugin.journal.codec import Codec
-from yarn_plugin.journal.records import RecordFile
+from yarn_plugin.journal.records import RecordFile, decode
 
 TYPES = (*events.Event.__args__, *commands.Command.__args__)
 
@@ -56,6 +56,11 @@ def read(path: Path) -> list[dict[str, Any]]:
         return list(records.read())
     finally:
         records.close()
+
+
+def follow(path: Path) -> list[dict[str, Any]]:
+    """The records so far of a query that may still run."""
+    return [record for line in path.read_bytes().splitlines(keepends=True) if (record := decode(line)) is not None]
 
 
 def _describe(plan: Plan) -> dict[str, Any]:

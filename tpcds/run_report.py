@@ -30,6 +30,7 @@ FATES = ("reused", "cancelled", "backtracked")
 def page(report: Report) -> Page:
     """The page of a results file."""
     scale = "" if report.scale is None else f" at scale {report.scale:g}"
+    master = "" if report.engine == "duckdb" else f", master {report.master}"
     forced = ", a switch forced after every stage" if report.switch_every_stage else ""
     repeated = f", median of {report.repeat} runs" if report.repeat > 1 else ""
     sections = [
@@ -41,7 +42,7 @@ def page(report: Report) -> Page:
     ]
     return Page(
         f"TPC-DS on {report.engine}: {count(len(report.queries), 'query', 'queries')}",
-        f"Data{scale}, master {report.master}{forced}{repeated}",
+        f"Data{scale}{master}{forced}{repeated}",
         tuple(sections),
         (KeyFigures(tuple(_figures(report.totals))),),
     )
@@ -93,8 +94,7 @@ def _switching(report: Report) -> list[Section]:
     names = tuple(str(row.query) for row in rows)
     switches = ColumnSeries("switches", tuple(row.switches for row in rows))
     fates = tuple(
-        ColumnSeries(fate.replace("backtracked", "left behind"), tuple(getattr(row, fate) for row in rows), place)
-        for place, fate in enumerate(FATES, 2)
+        ColumnSeries(fate, tuple(getattr(row, fate) for row in rows), place) for place, fate in enumerate(FATES, 2)
     )
     return [
         Section(
@@ -117,7 +117,7 @@ def _table(report: Report) -> Table:
         Column("seconds", figures=True),
         Column("rows", figures=True),
         *(Column(f"equal to {NAMES[name]}") for name in compared),
-        *(Column(name.replace("_", " ").replace("backtracked", "left behind"), figures=True) for name in plans),
+        *(Column(name.replace("_", " "), figures=True) for name in plans),
         Column("remarks"),
     )
     longest = max((row.seconds or 0.0 for row in report.queries), default=0.0)
@@ -173,7 +173,7 @@ def _setting(report: Report) -> Table:
     rows = [
         ("engine", report.engine),
         ("compared with", ", ".join(report.compared_with) or "nothing"),
-        ("master", report.master),
+        *([] if report.engine == "duckdb" else [("master", report.master)]),
         ("scale", "unknown" if report.scale is None else f"{report.scale:g}"),
         ("runs of each query", str(report.repeat)),
         *report.confs.items(),

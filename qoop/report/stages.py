@@ -44,7 +44,7 @@ def stages_chart(record: QueryRecord, title: str = "Stages over time", axis: Axi
 
 def _row(stage: StageId, record: QueryRecord, names: Names, axis: Axis) -> Row:
     attempts = [attempt for attempt in record.attempts if attempt.stage == stage]
-    signs = tuple(_signs(stage, attempts, record, axis))
+    signs = tuple(sorted(_signs(stage, attempts, record, axis), key=lambda sign: sign.at))
     bars = [_bar(attempt, record, names, axis) for attempt in attempts]
     return Row(names.label(stage), (*_threads(stage, record, names, axis), *bars), signs, names.relations(stage))
 

@@ -1,0 +1,124 @@
+"""The demo's cluster and arbiter: brought up and taken down with the commands that a person would use."""
+
+import getpass
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpcds.errors import TpcdsError
+from yarn_plugin.api.client import ArbiterClient, ArbiterError
+
+NODES, NODE_MEMORY_MB, NODE_VCORES, CPU_PER_NODE = 4, 1792, 4, 0.5
+EXECUTOR_MEMORY = "1g"
+"""A node holds one executor and one small master, so that four executors are a whole share and two are half."""
+
+START_S = 60.0
+
+
+class DemoError(TpcdsError):
+    """The demo cannot go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the story is played on: addresses, tokens, the environment of Spark's clients."""
+
+    folder: Path
+    rm_url: str
+    arbiter_url: str
+    admin_token: str
+    user_token_file: Path
+    environment: Mapping[str, str]
+    quotas: str
+
+    def client(self) -> ArbiterClient:
+        """A client of the arbiter that sees everything."""
+        return ArbiterClient(self.arbiter_url, self.admin_token)
+
+
+def command(name: str) -> str:
+    """One of the product's commands, as installed beside this Python."""
+    return str(Path(sys.executable).with_name(name))
+
+
+@contextmanager
+def stage(folder: Path) -> Iterator[Stage]:
+    """A cluster of four nodes with half a core each, and an arbiter; both are gone afterwards, whatever happened.
+
+    Raises:
+        DemoError: one of them does not come up; with its own words.
+    """
+    cluster = folder / "cluster"
+    try:
+        addresses, said = _up(cluster)
+        with _arbiter(folder / "arbiter", addresses["ResourceManager"]) as (url, admin_token):
+            token_file = folder / "user.token"
+            user = getpass.getuser()
+            _run("yarn-plugin", "token", user, "--arbiter", url, "--out", token_file, token=admin_token)
+            environment = {name: addresses[name] for name in ("HADOOP_CONF_DIR", "SPARK_CONF_DIR")}
+            environment["YARN_CONF_DIR"] = addresses["HADOOP_CONF_DIR"]
+            quotas = next((line for line in said.splitlines() if "cpu" in line.lower() or "cgroup" in line), "cgroups")
+            yield Stage(folder, addresses["ResourceManager"], url, admin_token, token_file, environment, quotas)
+    finally:
+        subprocess.run(
+            [command("yarn-plugin"), "cluster", "down", "--dir", str(cluster)], capture_output=True, check=False
+        )
+
+
+def _up(cluster: Path) -> tuple[dict[str, str], str]:
+    out = cluster.parent / "addresses.json"
+    size = ("--nodes", NODES, "--memory", NODE_MEMORY_MB, "--vcores", NODE_VCORES, "--gpus-per-node", 0)
+    cpu = ("--cpu-per-node", CPU_PER_NODE, "--port-base", 0)
+    said = _run("yarn-plugin", "cluster", "up", "--dir", cluster, *size, *cpu, "--json", out)
+    addresses: dict[str, str] = json.loads(out.read_text())
+    return addresses, said
+
+
+@contextmanager
+def _arbiter(state: Path, rm_url: str) -> Iterator[tuple[str, str]]:
+    state.mkdir(parents=True, exist_ok=True)
+    address = state / "arbiter.json"
+    address.unlink(missing_ok=True)
+    with (state / "log").open("w") as log:
+        arguments = ["arbiter", "--rm", rm_url, "--state", str(state), "--listen", "127.0.0.1:0"]
+        process = subprocess.Popen([command("yarn-plugin"), *arguments], stdout=log, stderr=log)
+        try:
+            url = _await_arbiter(process, address, state / "log")
+            yield url, (state / "admin.token").read_text().strip()
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _await_arbiter(process: subprocess.Popen[bytes], address: Path, log: Path) -> str:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        if address.exists():
+            url: str = json.loads(address.read_text())["url"]
+            token = (address.parent / "admin.token").read_text().strip()
+            try:
+                ArbiterClient(url, token).cluster()
+            except ArbiterError:
+                pass
+            else:
+                return url
+        time.sleep(0.2)
+    last = (log.read_text().strip().splitlines() or ["it said nothing"])[-1]
+    raise DemoError(f"the arbiter did not come up: {last}")
+
+
+def _run(name: str, *arguments: object, token: str | None = None) -> str:
+    environment = {**os.environ, **({"YARN_ARBITER_TOKEN": token} if token else {})}
+    done = subprocess.run(
+        [command(name), *map(str, arguments)], capture_output=True, text=True, env=environment, check=False
+    )
+    if done.returncode:
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise DemoError(f"{name} {arguments[0]}: {lines[-1] if lines else 'failed'}")
+    return done.stdout + done.stderr
