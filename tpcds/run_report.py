@@ -163,8 +163,8 @@ def _exceptions(report: Report) -> list[Section]:
         if row.one_stage_reason:
             by_reason[row.one_stage_reason].append(row.query)
     if by_reason:
-        rows = tuple((reason, len(them), ", ".join(map(str, them))) for reason, them in by_reason.items())
-        columns = (Column("why"), Column("how many", figures=True), Column("queries"))
+        rows = tuple((len(them), ", ".join(map(str, them)), reason) for reason, them in by_reason.items())
+        columns = (Column("how many", figures=True), Column("queries"), Column("why"))
         sections.append(Section("Queries of one stage", (Table(columns, rows),)))
     return sections
 

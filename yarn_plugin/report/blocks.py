@@ -62,7 +62,7 @@ def _key_figure(figure: KeyFigure) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """Blocks that are shown when asked for, and in print."""
+    """Blocks that are shown when asked for."""
 
     summary: str
     blocks: tuple[Block, ...]

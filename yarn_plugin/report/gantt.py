@@ -168,15 +168,3 @@ def _named(bar: Bar, start: float, width: float, middle: float) -> Markup | None
     if not bar.label or len(bar.label) * LETTER + 8 > width:
         return None
     return words(start + 5, middle + 4, bar.label, "on" if bar.style == "solid" else "beside")
-
-
-def packed(bars: Sequence[Bar]) -> list[list[Bar]]:
-    """Bars in as few lanes as they fit into without running over each other."""
-    lanes: list[list[Bar]] = []
-    for bar in sorted(bars, key=lambda bar: (bar.start, bar.end)):
-        lane = next((lane for lane in lanes if lane[-1].end <= bar.start), None)
-        if lane is None:
-            lanes.append([bar])
-        else:
-            lane.append(bar)
-    return lanes

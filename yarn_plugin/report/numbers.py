@@ -39,12 +39,13 @@ def count(value: int, one: str, many: str | None = None) -> str:
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers from `low` to `high`, at most about `most` of them, 1, 2 or 5 times a power of ten apart."""
+    """Round numbers from `low` to `high`, at most about `most` of them, apart as people count."""
     if not high > low:
         return [low]
     rough = (high - low) / max(most, 1)
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(step * power for step in (1, 2, 5, 10) if step * power >= rough * 0.999)
+    steps = (1, 2, 2.5, 5, 10) if power >= 10 else (1, 2, 5, 10)
+    step = next(step * power for step in steps if step * power >= rough * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(place * step, 12) for place in range(first, last + 1)]
 

@@ -32,12 +32,3 @@ document.addEventListener("click", (event) => {
   const rows = [...body.rows].sort((a, b) => compare(key(a, head.cellIndex), key(b, head.cellIndex)));
   body.append(...(down ? rows.reverse() : rows));
 });
-// Print shows what is folded, the figures behind charts aside.
-let folded = [];
-window.addEventListener("beforeprint", () => {
-  folded = [...document.querySelectorAll("details:not([open]):not(.data)")];
-  for (const part of folded) part.open = true;
-});
-window.addEventListener("afterprint", () => {
-  for (const part of folded) part.open = false;
-});

@@ -151,8 +151,7 @@ class TimeChart:
         said = [f"From {number(times[0], 1)} to {number(times[-1], 1)} s ({self.unit})"]
         for one, row in zip(self.series, values, strict=True):
             low, high = bounds(row)
-            last = next((value for value in reversed(row) if value is not None), None)
-            said.append(f"{one.name} {self._said(low)} to {self._said(high)}, at the end {self._said(last)}")
+            said.append(f"{one.name} {self._said(low)} to {self._said(high)}, at the end {self._said(row[-1])}")
         return "; ".join(said) + "."
 
     def _table(self, times: Sequence[float], values: Sequence[Sequence[float | None]]) -> Table:

@@ -1,0 +1,162 @@
+"""The page of the demo, from its files."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qoop.report import NoRecordError, read
+from tests.html_checks import Parsed, checked
+from tpcds.demo_report import write_report
+from tpcds.demo_story import DemoReportError, Story, read_samples
+
+RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The files of a demo: A beside B from its 2nd second on, in each scene."""
+    shutil.copy(RECORDED, tmp_path / "a.journal")
+    began = read(tmp_path / "a.journal").began - 1.0
+    a = run("A", 17, began, 8.0, journal="a.journal", equal_to_duckdb=True)
+    b = run("B", 3, began + 2.0, 3.0, equal_to_duckdb=True, rows=5)
+    beside = {"runs": [a, b], "samples": "samples.jsonl"}
+    write_samples(tmp_path / "samples.jsonl", began)
+    story = {
+        "scale": 0.1,
+        "switching": beside,
+        "fixed": {"runs": [{**a, "switching": False, "journal": None, "seconds": 12.0}, b]},
+        "alone": {"runs": [a], "samples": "samples.jsonl"},
+        "environment": {
+            "versions": {"Spark": "4.3.0"},
+            "machine_cores": 2,
+            "machine_memory_mb": 16000,
+            "nodes": 4,
+            "node_vcores": 2,
+            "node_memory_mb": 2048,
+            "cpu_per_node": 0.5,
+            "quotas": "control groups",
+            "executor": "1 core",
+        },
+        "notes": ["Nothing forces a switch."],
+    }
+    save(tmp_path, story)
+    return tmp_path
+
+
+def run(name: str, query: int, submitted: float, seconds: float, **more: Any) -> dict[str, Any]:
+    times = {"submitted_at": submitted, "ended_at": submitted + seconds + 1, "seconds": seconds}
+    return {"name": name, "query": query, "switching": True, "rows": 100, **times, **more}
+
+
+def write_samples(path: Path, began: float) -> None:
+    lines = []
+    for second in range(-2, 12):
+        both = 2 <= second < 6
+        apps = [app("A", 0.5 if both else 1.0)] if 0 <= second < 9 else []
+        apps += [app("B", 0.5)] if both else []
+        lines.append(json.dumps({"at": began + second, "memory_mb": 8192, "vcores": 8, "apps": apps}))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def app(name: str, share: float) -> dict[str, Any]:
+    vcores = int(8 * share)
+    used = {"memory_mb": 1024 * vcores, "vcores": vcores, "containers": vcores}
+    return {"name": name, **used, "guarantee": share, "entitlement": share}
+
+
+def save(folder: Path, story: dict[str, Any]) -> None:
+    (folder / "story.json").write_text(json.dumps(story))
+
+
+def change(folder: Path, *path: str | int, value: object) -> None:
+    story = json.loads((folder / "story.json").read_text())
+    place = story
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    save(folder, story)
+
+
+def report(folder: Path) -> Parsed:
+    write_report(folder / "story.json", folder / "report.html")
+    return checked((folder / "report.html").read_text(encoding="utf-8"))
+
+
+def test_the_page_tells_the_story(folder: Path) -> None:
+    parsed = report(folder)
+    for said in (
+        "TPC-DS query 17",
+        "Query 17 (A) began alone on the cluster. 2 s later query 3 (B) was submitted.",
+        "A was told its share each time it changed: 4 → 2 slots.",
+        "It went from plan to plan in mid-query: 26 → 35 → 28 → 31 → 26 → 35.",
+        "What made the new plan win",
+        "Cluster use",
+        "capacity",
+        "B submitted",
+        "Share told to each application",
+        "Stages of A (query 17)",
+        "5 of 5",
+        "Switching saved 4 s (33 %).",
+        "B left no journal.",
+        "0.5 cores a node: control groups",
+        "Nothing forces a switch.",
+    ):
+        assert said in parsed.text, said
+    assert len(parsed.all("figure")) > 8
+
+
+def test_it_says_so_when_switching_was_slower_or_answers_are_wrong(folder: Path) -> None:
+    change(folder, "fixed", "runs", 0, "seconds", value=6.0)
+    change(folder, "switching", "runs", 0, "equal_to_duckdb", value=False)
+    change(folder, "switching", "runs", 0, "differences", value=["row 1, <x>: 1 / 2"])
+    text = report(folder).text
+    assert "In this run switching cost 2 s (33 %): A was slower with it." in text
+    assert "Not equal to DuckDB: query 17 (with switching)." in text
+    assert "A with switching: row 1, <x>: 1 / 2" in text
+    assert "4 of 5" in text
+
+
+def test_it_says_so_when_nothing_was_recorded_or_nothing_switched(folder: Path) -> None:
+    change(folder, "switching", "runs", 0, "journal", value=None)
+    change(folder, "switching", "samples", value=None)
+    text = report(folder).text
+    assert "A left no journal." in text
+    assert "No samples of the cluster were kept." in text
+
+
+def test_samples_end_where_the_sampler_was_ended(folder: Path) -> None:
+    file = folder / "samples.jsonl"
+    file.write_text(file.read_text() + '{"at": 17952')
+    assert len(list(read_samples(file))) == 14
+    file.write_text('{"at": 17952\n' + file.read_text())
+    with pytest.raises(DemoReportError, match="line 1: "):
+        list(read_samples(file))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("scale",), "large", "scale: "),
+        (("switching", "runs"), [], "switching.runs: "),
+        (("switching", "runs", 0, "journals"), "x", "switching.runs.0.journals: "),
+        (("version",), 2, "version: "),
+    ],
+)
+def test_a_wrong_story_is_one_line_with_its_field(
+    folder: Path, path: tuple[str | int, ...], value: object, said: str
+) -> None:
+    change(folder, *path, value=value)
+    with pytest.raises(DemoReportError, match=said):
+        Story.read(folder / "story.json")
+
+
+def test_missing_files_are_one_line(folder: Path) -> None:
+    with pytest.raises(DemoReportError, match=r"none.json': No such file"):
+        write_report(folder / "none.json", folder / "report.html")
+    change(folder, "switching", "runs", 0, "journal", value="none.journal")
+    with pytest.raises(NoRecordError, match="no such file"):
+        report(folder)
+    assert not (folder / "report.html").exists()

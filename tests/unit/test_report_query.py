@@ -1,0 +1,289 @@
+"""What happened to a query, from its journal: one that Spark ran (TPC-DS query 17), and short ones made up here."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from qoop.journal import QueryJournal
+from qoop.plans.plan import GOAL, StageId
+from qoop.replan.commands import CancelStages, Command, Fail, Finish, Note, RunAsWritten, SetExecutors, StartStage
+from qoop.replan.decision import Decision
+from qoop.replan.events import (
+    ArbiterAway,
+    CannotPlan,
+    CheckpointLost,
+    Event,
+    ExecutorsChanged,
+    ShareChanged,
+    StageCancelled,
+    StageFailed,
+    StageFinished,
+)
+from qoop.report import NoRecordError, QueryRecord, page, read, section, stages_chart, what_won, write_report
+from qoop.report.axis import axis_of
+from qoop.report.moments import moments
+from qoop.report.names import Names
+from qoop.report.plans import tree_of
+from qoop.report.shares import share_chart
+from tests.html_checks import Parsed, checked
+from yarn_plugin.report import Gantt, Page, render
+from yarn_plugin.report.tree import written
+
+RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
+ONE, TWO = StageId("qoop_result", 3), StageId("qoop_result", 12)
+Steps = list[tuple[float, Event, tuple[Command, ...]]]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> QueryRecord:
+    copy = tmp_path_factory.mktemp("journal") / "q17.journal"
+    shutil.copy(RECORDED, copy)
+    return read(copy)
+
+
+def record_of(tmp_path: Path, steps: Steps, reason: str | None = None) -> QueryRecord:
+    path = tmp_path / "made.journal"
+    journal = QueryJournal(path)
+    journal.query(100.0, "made", "SELECT '<b>' AS x", (), reason)
+    for at, event, commands in steps:
+        journal.took(100.0 + at, event, commands, "running")
+    journal.close()
+    return read(path)
+
+
+def share(slots: float, executors: int | None = None) -> ShareChanged:
+    return ShareChanged(slots, executors, f"now {slots:g} slots", 100.0)
+
+
+def finished(stage: StageId) -> StageFinished:
+    return StageFinished(stage, rows=10.0, bytes=1e6, seconds=1.0, core_seconds=0.5)
+
+
+def decision(before: int | None, plan: int, **more: object) -> Note:
+    base = {"cancel": (), "let_finish": (), "reused": (), "left_behind": (), "won_by": "share"}
+    return Note(
+        Decision("a cause", 4.0, before, plan, (3.0, 2.0), reason="a reason; won by: share", **{**base, **more})
+    )
+
+
+def shown(record: QueryRecord) -> Parsed:
+    return checked(render(page("Query", {"one": record})))
+
+
+def test_what_spark_did_with_query_17(recorded: QueryRecord) -> None:
+    assert recorded.status == "done"
+    assert recorded.seconds == pytest.approx(recorded.ended - recorded.began)
+    assert len(recorded.opening.plans) == 64
+    assert [made.decision.plan for made in recorded.switches] == [35, 28, 31, 26, 35]
+    assert recorded.plans_in_force == [26, 35, 28, 31]
+    assert {attempt.outcome for attempt in recorded.attempts} == {"finished"}
+    assert [slots.slots for _, slots in recorded.shares] == [4.0, 2.0]
+    assert all(one.ended is not None and one.began < one.ended for one in recorded.attempts)
+
+
+def test_its_page(recorded: QueryRecord) -> None:
+    parsed = shown(recorded)
+    for said in (
+        "output reused after a switch",
+        "output left behind by a switch",
+        "not needed after a switch, let finish",
+        "plan 26 → 35",
+        "4 → 2 slots, plan 28 → 31",
+        "Estimates at this moment",
+        "58 more candidates",
+        "All candidate plans (64)",
+        "Plan 26, at the start",
+        "Plan 35, at the end",
+        "GROUP BY",
+    ):
+        assert said in parsed.text, said
+    assert len(parsed.all("details", class_="data")) == len(parsed.all("figure"))
+
+
+def test_stages_are_named_as_in_the_planners_reasons(recorded: QueryRecord) -> None:
+    names = Names(recorded)
+    by_event = [made for made in recorded.decisions if isinstance(made.event, StageFinished)]
+    assert by_event
+    for made in by_event:
+        assert isinstance(made.event, StageFinished)
+        assert made.decision.cause == f"stage {names.relations(made.event.stage)} finished"
+
+
+def test_labels_say_what_a_stage_adds(recorded: QueryRecord) -> None:
+    names = Names(recorded)
+    labels = [names.label(stage) for stage in names.ran]
+    assert labels[0] == "S1  store_returns + d2"
+    assert "S4  S1 + item" in labels
+    assert labels[-1].startswith("result: from S")
+    assert len(set(labels)) == len(labels)
+
+
+def test_plans_as_trees(recorded: QueryRecord) -> None:
+    tree = written(tree_of(recorded.opening.plans[26], Names(recorded)))
+    assert tree.startswith("result [(")
+    assert "S1 [store_returns ⋈ d2]" in tree or "S1 [d2 ⋈ store_returns]" in tree
+    assert tree.count("[") == tree.count("]")
+
+
+def test_a_chart_shows_each_run_of_a_stage_once(recorded: QueryRecord) -> None:
+    chart = stages_chart(recorded)
+    bars = [bar for row in chart.rows for bar in row.bars if bar.style != "thread"]
+    assert len(bars) == len(recorded.attempts)
+    assert all(0 <= bar.start <= bar.end <= recorded.seconds + 0.001 for bar in bars)
+
+
+def test_the_lines_across_its_charts(recorded: QueryRecord) -> None:
+    lines = moments(recorded, axis_of(recorded))
+    assert [line.kind for line in lines].count("switch") == 5
+    assert not any(line.label for line in moments(recorded, axis_of(recorded), told=False))
+
+
+def rows(chart: Gantt) -> dict[str, list[str]]:
+    return {row.label: [mark.detail.partition("\n")[0] for mark in row.marks] for row in chart.rows}
+
+
+def test_cancelled_failed_lost_and_run_again(tmp_path: Path) -> None:
+    start = StartStage(ONE, 0, (), 0)
+    record = record_of(
+        tmp_path,
+        [
+            (0.0, share(4), (decision(None, 0), start, StartStage(TWO, 0, (), 0))),
+            (1.0, finished(ONE), ()),
+            (2.0, share(2), (decision(0, 1, cancel=(TWO,), reused=(ONE,)), CancelStages((TWO,)))),
+            (2.5, StageCancelled(TWO), ()),
+            (3.0, CheckpointLost(ONE, "executor 1 lost"), (start,)),
+            (4.0, StageFailed(ONE, "out of memory", retry=True), (start,)),
+            (5.0, finished(ONE), (StartStage(GOAL, 1, (ONE,), 0),)),
+            (6.0, finished(GOAL), (Finish(),)),
+        ],
+    )
+    outcomes = [(attempt.stage, attempt.number, attempt.outcome) for attempt in record.attempts]
+    assert outcomes == [
+        (ONE, 1, "finished"),
+        (TWO, 1, "cancelled"),
+        (ONE, 2, "failed"),
+        (ONE, 3, "finished"),
+        (GOAL, 1, "finished"),
+    ]
+    signs = list(rows(stages_chart(record)).values())
+    assert signs[0] == ["output reused after a switch", "run again", "output lost", "failed", "run again"]
+    assert signs[1] == ["cancelled"]
+    text = shown(record).text
+    for said in ("cancelled", "failed", "output lost", "run again", "4 → 2 slots, plan 0 → 1", "out of memory"):
+        assert said in text
+
+
+def test_a_stage_that_ends_before_it_can_be_stopped(tmp_path: Path) -> None:
+    record = record_of(
+        tmp_path,
+        [
+            (0.0, share(4), (decision(None, 0), StartStage(ONE, 0, (), 0))),
+            (1.0, share(2), (decision(0, 1, cancel=(ONE,)), CancelStages((ONE,)))),
+            (1.1, finished(ONE), ()),
+        ],
+    )
+    assert record.attempts[0].outcome == "finished"
+    assert record.status == "unfinished"
+    assert list(rows(stages_chart(record)).values()) == [["told to stop, ended first"]]
+    assert "then the record ends" in shown(record).text
+
+
+def test_a_query_in_one_piece(tmp_path: Path) -> None:
+    cannot = CannotPlan("it has one table")
+    record = record_of(
+        tmp_path,
+        [
+            (0.0, cannot, (RunAsWritten("it has one table"),)),
+            (0.1, share(4), ()),
+            (0.2, ArbiterAway("connection refused"), ()),
+            (3.0, finished(GOAL), (Finish(),)),
+        ],
+        "it has one table",
+    )
+    text = shown(record).text
+    assert "It ran in one piece: it has one table." in text
+    assert "The arbiter was away: connection refused" in text
+    assert "SELECT '<b>' AS x" in text
+    assert "Decisions" not in text
+
+
+def test_a_query_that_fails(tmp_path: Path) -> None:
+    record = record_of(
+        tmp_path,
+        [
+            (0.0, CannotPlan("x"), (RunAsWritten("x"),)),
+            (1.0, StageFailed(GOAL, "division by zero", retry=False), (Fail("division by zero"),)),
+        ],
+    )
+    assert (record.status, record.error) == ("failed", "division by zero")
+    assert "then it failed" in shown(record).text
+
+
+def test_executors_over_time(tmp_path: Path) -> None:
+    record = record_of(
+        tmp_path,
+        [
+            (0.0, share(4, 2), (SetExecutors(2, 100.0),)),
+            (1.0, ExecutorsChanged(1), ()),
+            (2.0, ExecutorsChanged(2), ()),
+            (3.0, share(4, 1), (SetExecutors(1, 105.0),)),
+        ],
+    )
+    series = {one.name: one.points for one in share_chart(record).series}
+    assert series["executors there"] == ((1.0, 1.0), (2.0, 2.0), (3.0, 2.0))
+    assert series["executors to hold"] == ((0.0, 2.0), (3.0, 1.0), (3.0, 1.0))
+    assert [line.label for line in moments(record, axis_of(record))] == ["2 → 1 executors"]
+
+
+@pytest.mark.parametrize(
+    ("won_by", "slots", "said"),
+    [
+        ("share", 2.0, "The share made the difference"),
+        ("row counts", 2.0, "True row counts made the difference"),
+        ("share and row counts", 2.0, "Both were needed"),
+        ("share or row counts", 2.0, "Each would have sufficed"),
+        ("share or row counts", 4.0, "Neither share nor row counts were needed"),
+        ("forced", 4.0, "A test option forced the switch"),
+    ],
+)
+def test_what_won_is_said_in_words(tmp_path: Path, won_by: str, slots: float, said: str) -> None:
+    second = decision(0, 1, won_by=won_by)
+    told = Note(Decision(**{**_fields(second.decision), "slots": slots}))
+    record = record_of(tmp_path, [(0.0, share(4), (decision(None, 0, won_by="first"),)), (1.0, share(slots), (told,))])
+    (sentence,) = what_won(record)
+    assert sentence.startswith("At 1.0 s (a cause) it left plan 0, estimated to need 3 s more, for plan 1, 2 s. ")
+    assert said in sentence
+
+
+def _fields(of: Decision) -> dict[str, object]:
+    return {name: getattr(of, name) for name in of.__dataclass_fields__}
+
+
+def test_several_queries_on_a_page(recorded: QueryRecord) -> None:
+    parsed = checked(render(page("Two", {"one": recorded, "<two>": recorded})))
+    assert [one for one in ("one", "<two>") if one in parsed.text] == ["one", "<two>"]
+    checked(render(Page("t", "s", (section("again", recorded),))))
+    checked(render(page("None", {})))
+
+
+def test_a_journal_of_several_queries_tells_of_the_last(tmp_path: Path) -> None:
+    record_of(tmp_path, [(0.0, share(4), ()), (1.0, finished(GOAL), (Finish(),))])
+    record = record_of(tmp_path, [(5.0, share(2), ())])
+    assert [slots.slots for _, slots in record.shares] == [2.0]
+    assert record.status == "unfinished"
+
+
+def test_write_report(tmp_path: Path) -> None:
+    shutil.copy(RECORDED, tmp_path / "q17.journal")
+    write_report(tmp_path / "out" / "q17.html", {"q17": tmp_path / "q17.journal"})
+    checked((tmp_path / "out" / "q17.html").read_text(encoding="utf-8"))
+
+
+def test_what_is_no_journal_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(NoRecordError, match="no such file"):
+        read(tmp_path / "none.journal")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "empty.journal").touch()
+    with pytest.raises(NoRecordError, match="is not the record of a query"):
+        read(tmp_path / "empty.journal")
