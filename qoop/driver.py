@@ -48,7 +48,7 @@ def main() -> None:
 def run(spark: SparkSession, job: Job) -> None:
     """Run a job in a session."""
     if job.tables is not None:
-        for name, path in _tables(Path(job.tables)).items():
+        for name, path in _tables(Path(job.tables), job.text).items():
             spark.read.parquet(path).createOrReplaceTempView(name)
     lines = ProgressLines(console.err)
     options = _options(spark, job, lines)
@@ -123,9 +123,14 @@ def _feed(spark: SparkSession, job: Job) -> tuple[Feed, Callable[[int], None] | 
     return fixed(job.slots or float(spark.sparkContext.defaultParallelism)), None
 
 
-def _tables(folder: Path) -> dict[str, str]:
+def _tables(folder: Path, text: str) -> dict[str, str]:
+    """The tables of a folder that a query names; all of them where the planner does not read it."""
     catalogue = FolderCatalogue(folder)
-    return {name: str(catalogue.path(name)) for name in catalogue.tables}
+    try:
+        named = statement.table_names(text)
+    except QoopError:
+        named = frozenset(catalogue.tables)
+    return {name: str(catalogue.path(name)) for name in catalogue.tables if name in named}
 
 
 def _write_report(job: Job) -> None:

@@ -119,7 +119,8 @@ def _winner(made: Decided, record: QueryRecord) -> str:
 
 def _sentence(text: str) -> str:
     text = text.strip().rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}."
+    # A name such as app_17 stays as it is.
+    return f"{text[:1].upper()}{text[1:]}." if text.partition(" ")[0].isalpha() else f"{text}."
 
 
 def _estimates(decision: Decision) -> Table:

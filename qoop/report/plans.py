@@ -59,7 +59,9 @@ def _node(tree: JoinOf | str, block: str, names: Names) -> Node:
     if tree.stage is None:
         return Node("", children, detail="join, computed in place")
     short = names.short(tree.stage)
-    return Node(short or "stage", children, _colour(tree.stage, names), f"stage {short}" if short else "stage, not run")
+    return Node(
+        short or "stage", children, _colour(tree.stage, names), f"stage {short}" if short else "stage, not started"
+    )
 
 
 def _colour(view: str, names: Names) -> int | None:
@@ -73,7 +75,7 @@ def _legend(root: Node, names: Names) -> list[Key]:
     keys = [Key(f"ran under plan {plan}", "block", f"c{colour}") for plan, colour in ran if colour < COLOURS]
     if len(keys) < len(ran):
         keys.append(Key("ran under another plan", "block", "cx"))
-    return [*keys, Key("not run", "block", "cx")] if None in boxes else keys
+    return [*keys, Key("not finished", "block", "cx")] if None in boxes else keys
 
 
 def _boxes(node: Node) -> Iterator[Node]:

@@ -59,6 +59,16 @@ def read(text: str) -> Statement:
     return Statement(text, tree, None, writes=True)
 
 
+def table_names(text: str) -> frozenset[str]:
+    """The names without qualifier that a statement reads from, in lower case; among them those of its own CTEs.
+
+    Raises:
+        QuerySyntaxError: it is not SQL.
+        CannotSplitError: the planner does not read it.
+    """
+    return frozenset(table.name.lower() for table in read(text).tree.find_all(exp.Table))
+
+
 def _where(error: ParseError) -> str:
     first = error.errors[0] if error.errors else {}
     shown = " ".join(str(first.get("description", error)).split())
