@@ -52,17 +52,27 @@ def _cluster(staged: SceneRecord) -> list[Block]:
     apps = list(dict.fromkeys(app.name for sample in staged.samples for app in sample.apps))
     vcores = max(sample.vcores for sample in staged.samples)
     memory = max(sample.memory_mb for sample in staged.samples) / 1024
-    used = _stacked("Cluster use", "vcores in containers", staged, apps, lambda app: app.vcores, vcores)
-    by_memory = _stacked("Memory in use", "GB in containers", staged, apps, lambda app: app.memory_mb / 1024, memory)
-    return [used, Details("Memory in use", (by_memory,)), _shares(staged, apps)]
+    charts = [
+        _stacked("memory in containers", "GB", staged, apps, lambda app: app.memory_mb / 1024, memory),
+        _stacked("vcores in containers", "vcores", staged, apps, lambda app: app.vcores, vcores),
+    ]
+    # What is short decides what an application can have, so it is shown first.
+    short, other = sorted(charts, key=_fullest, reverse=True)
+    return [short, Details(other.title, (other,)), _shares(staged, apps)]
+
+
+def _fullest(chart: TimeChart) -> float:
+    """The largest fraction of the capacity in use."""
+    used = (sum(value or 0.0 for _, value in at) for at in zip(*(one.points for one in chart.series), strict=True))
+    return max(used, default=0.0) / chart.limit[0] if chart.limit and chart.limit[0] else 0.0
 
 
 def _stacked(
-    title: str, unit: str, staged: SceneRecord, apps: list[str], value: Callable[[AppSample], float], capacity: float
+    what: str, unit: str, staged: SceneRecord, apps: list[str], value: Callable[[AppSample], float], capacity: float
 ) -> TimeChart:
     series = (Series(name, _points(staged, name, value, 0.0), COLOURS.get(name)) for name in apps)
     return TimeChart(
-        title,
+        f"Cluster use: {what}",
         unit,
         tuple(series),
         kind="stacked",
@@ -111,9 +121,11 @@ def _points(
 
 
 def _moments(staged: SceneRecord) -> Iterator[Moment]:
-    """When queries came and went, the first submission aside: it is the axis's begin."""
+    """When queries came, began to work and went; the first submission aside: it is the axis's begin."""
     for place, run in enumerate(staged.scene.runs):
         if place:
             yield Moment(staged.axis(run.submitted_at), f"{run.name} submitted")
+        if run.name in staged.journals:
+            yield Moment(staged.axis(staged.journals[run.name].began), f"{run.name} begins")
         if run.ended_at < staged.axis.end:
             yield Moment(staged.axis(run.ended_at), f"{run.name} ended")

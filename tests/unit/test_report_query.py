@@ -20,7 +20,17 @@ from qoop.replan.events import (
     StageFailed,
     StageFinished,
 )
-from qoop.report import NoRecordError, QueryRecord, page, read, section, stages_chart, what_won, write_report
+from qoop.report import (
+    NoRecordError,
+    QueryRecord,
+    decision_list,
+    page,
+    read,
+    section,
+    stages_chart,
+    what_won,
+    write_report,
+)
 from qoop.report.axis import axis_of
 from qoop.report.moments import moments
 from qoop.report.names import Names
@@ -258,6 +268,15 @@ def test_what_won_is_said_in_words(tmp_path: Path, won_by: str, slots: float, sa
 
 def _fields(of: Decision) -> dict[str, object]:
     return {name: getattr(of, name) for name in of.__dataclass_fields__}
+
+
+def test_causes_keep_names_as_they_are(tmp_path: Path) -> None:
+    for cause, said in (("app_17 arrived", "app_17 arrived: begin with"), ("node lost", "Node lost: begin with")):
+        begin = Note(Decision(**{**_fields(decision(None, 0, won_by="first").decision), "cause": cause}))
+        record = record_of(tmp_path, [(0.0, share(4), (begin,))])
+        (entry,) = decision_list(record).entries
+        assert entry.what == f"{said} plan 0"
+        (tmp_path / "made.journal").unlink()
 
 
 def test_several_queries_on_a_page(recorded: QueryRecord) -> None:
