@@ -73,8 +73,6 @@ class World:
                     self.outstanding.append((command, promises(self.state, self.now)))
                 case ListContainers():
                     self.asked_containers.append(command)
-                case SignalContainers(app, containers, _):
-                    self.trace.append((self.seq, self.now, ContainersSignalled(app, containers, ()), ()))
         self.stepped(self)
         return commands
 
@@ -206,7 +204,9 @@ class World:
             app = self.running.get(command.yarn_app)
             count = app.containers if app else 0
             held = tuple(Container(f"container_{n:06}", "n", cores(1), n == 1) for n in range(1, count + 1))
-            self.feed(ContainersListed(command.app, held))
+            for answer in self.feed(ContainersListed(command.app, held)):
+                if isinstance(answer, SignalContainers):
+                    self.feed(ContainersSignalled(answer.app, answer.containers, ()))
 
 
 def promises(state, now):

@@ -4,8 +4,8 @@ import json
 from collections import Counter
 
 from hypothesis import given
-from hypothesis import strategies as st
 
+from tests.property.histories import histories
 from tests.world import SQL, World
 from yarn_plugin.decide import commands, events
 from yarn_plugin.decide.commands import SetTimer, SignalContainers, WriteWeights
@@ -18,32 +18,6 @@ from yarn_plugin.model.resources import Resources
 CODEC = Codec([*events.Event.__args__, *commands.Command.__args__, State])
 CLOSE = 0.002
 """YARN's weights are rounded to hundredths of a percent, and a new leaf has one before it is given any."""
-
-small = st.integers(0, 7)
-actions = st.one_of(
-    st.tuples(st.just("wait"), st.sampled_from([0.5, 1.0, 3.0, 7.0, 20.0])),
-    st.tuples(st.just("register"), st.sampled_from([1, 1, 1, 2, 4]), st.sampled_from([0, 0, 0, 2, 8]),
-              st.sampled_from([0, 5, 10])),
-    st.tuples(st.just("start"), st.sampled_from([1, 1, 2]), st.sampled_from([0, 0, 0, 4]), st.sampled_from([5, 10])),
-    st.tuples(st.just("start"), st.just(1), st.just(0), st.just(10)),
-    st.tuples(st.just("submit"), small),
-    st.tuples(st.just("use"), small, st.integers(0, 16), st.sampled_from([0, 0, 2, 8])),
-    st.tuples(st.just("stranger"), small),
-    st.tuples(st.just("end"), small),
-    st.tuples(st.just("deregister"), small),
-    st.tuples(st.just("vacate"), small),
-    st.tuples(st.just("revise"), small, st.sampled_from([1, 2, 4]), st.sampled_from([0, 2, 8])),
-    st.tuples(st.just("lose_node"), small),
-    st.tuples(st.just("return_node"), small),
-    st.tuples(st.just("lose_manager")),
-    st.tuples(st.just("reach_manager")),
-    st.tuples(st.just("restart")),
-    st.tuples(st.just("write")),
-    st.tuples(st.just("write")),
-    st.tuples(st.just("refuse")),
-    st.tuples(st.just("list")),
-)  # fmt: skip
-histories = st.lists(actions, max_size=45)
 
 
 def play(history, **watching):

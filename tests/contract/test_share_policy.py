@@ -1,0 +1,92 @@
+"""The contract of policies of shares, clause by clause (yarn_plugin/decide/policies/__init__.py), for each of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarn_plugin.decide.policies import POLICIES, Snapshot, find
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.share import Claim, Demand
+
+NAMES = ("memory-mb", "vcores", "yarn.io/gpu")
+
+
+def vectors(least, most):
+    return st.fixed_dictionaries({name: st.integers(least, top) for name, top in zip(NAMES, most, strict=True)}).map(
+        Resources.of
+    )
+
+
+def claim(number, drawn):
+    weight, demand, used = drawn
+    return Claim(f"app_{number}", weight, None if demand is None else Demand((demand,)), used)
+
+
+demands = st.one_of(st.none(), vectors(0, (8192, 32, 8)))
+drawn_claims = st.tuples(st.floats(0.1, 10.0), demands, vectors(0, (4096, 16, 4)))
+snapshots = st.builds(
+    Snapshot,
+    capacity=st.one_of(vectors(1, (65_536, 128, 16)), vectors(0, (65_536, 128, 16)), st.just(Resources())),
+    claims=st.lists(drawn_claims, max_size=6).map(
+        lambda all_drawn: tuple(map(claim, range(len(all_drawn)), all_drawn))
+    ),
+)
+
+
+@pytest.fixture(params=POLICIES, scope="module")
+def decide(request):
+    policy = find(request.param)
+    return lambda seen, policy_state=None: policy.decide(seen, policy_state)
+
+
+def total(amounts):
+    return sum(amounts, Resources())
+
+
+@given(seen=snapshots)
+def test_1_guarantees_and_entitlements_never_exceed_the_capacity(decide, seen):
+    grants = decide(seen).grants.values()
+    assert total(grant.guarantee for grant in grants).fits(seen.capacity)
+    assert total(grant.entitlement for grant in grants).fits(seen.capacity)
+
+
+@given(seen=snapshots)
+def test_2_nobody_is_entitled_to_more_than_it_can_use(decide, seen):
+    grants = decide(seen).grants
+    for one in seen.claims:
+        if one.demand is not None:
+            assert any(grants[one.app].entitlement.fits(wanted) for wanted in one.demand.alternatives)
+
+
+@given(seen=snapshots)
+def test_3_something_stays_undivided_only_when_everyone_has_all_that_it_can_use_of_it(decide, seen):
+    """Amounts are whole: each claim may miss a part of one unit of each resource."""
+    grants, parts = decide(seen).grants, len(seen.claims)
+    undivided = seen.capacity - total(grant.entitlement for grant in grants.values())
+    for one in seen.claims:
+        wanted = seen.capacity if one.demand is None else one.demand.alternatives[0].at_most(seen.capacity)
+        has_all = all(amount - grants[one.app].entitlement[name] <= 1 for name, amount in wanted)
+        lacks = [name for name, _ in wanted if undivided[name] <= parts]
+        # What it wants of something the pool does not have it cannot use, whatever is left of the rest.
+        assert has_all or lacks
+
+
+@given(seen=snapshots)
+def test_4_the_same_snapshot_and_policy_state_give_the_same_decision(decide, seen):
+    first = decide(seen)
+    assert decide(seen) == first
+    again = decide(seen, first.policy_state)
+    assert decide(seen, first.policy_state) == again
+
+
+@given(seen=snapshots)
+def test_5_every_claim_gets_a_grant_and_every_grant_a_reason(decide, seen):
+    decision = decide(seen)
+    assert set(decision.grants) == set(decision.reasons) == {one.app for one in seen.claims}
+    assert all(reason.strip() and "\n" not in reason for reason in decision.reasons.values())
+
+
+def test_a_policy_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(BadInputError, match=r"policy 'lottery': choose one of max_min"):
+        find("lottery")

@@ -1,0 +1,113 @@
+"""The arbiter's journal, cut and damaged anywhere: what is whole is kept, and the rest decided again is the same."""
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.property.histories import histories
+from tests.world import World
+from yarn_plugin.decide import commands, events
+from yarn_plugin.decide.arbiter import step
+from yarn_plugin.decide.state import State
+from yarn_plugin.journal.intake import Intake
+from yarn_plugin.journal.records import RecordFile
+
+TYPES = (*events.Event.__args__, *commands.Command.__args__)
+
+
+def trace(history):
+    """What a history feeds to the arbiter: (time, event), and the state after each event."""
+    states = []
+    world = World(stepped=lambda world: states.append(world.state))
+    for action in history:
+        world.do(action)
+    return [(at, event) for _, at, event, _ in world.trace], states
+
+
+@contextmanager
+def opened(path):
+    """An intake on this journal; its clock is set before each event."""
+    now = [0.0]
+    intake = Intake(step, State(), TYPES, RecordFile(path), lambda: now[0])
+    try:
+        yield intake, now
+    finally:
+        intake.close()
+
+
+def feed(intake, now, inputs):
+    decided = []
+    for at, event in inputs:
+        now[0] = at
+        decided.append(intake.take(event))
+    return decided
+
+
+@contextmanager
+def journal():
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "journal"
+
+
+@given(histories, st.floats(0, 1), st.floats(0, 1))
+def test_cut_anywhere_it_goes_on_to_the_same_state_with_the_same_decisions(history, cut, compacted):
+    inputs, states = trace(history)
+    with journal() as path:
+        with opened(path) as (intake, now):
+            decided = feed(intake, now, inputs)
+        whole = path.read_bytes()
+        path.write_bytes(whole[: int(cut * len(whole))])
+        with opened(path) as (intake, now):
+            kept = intake.seq
+            assert intake.state == (states[kept - 1] if kept else State())
+            assert list(intake.history) == decided[:kept]
+            assert intake.different == 0
+            assert feed(intake, now, inputs[kept:]) == decided[kept:]
+            if compacted < 0.5:
+                intake.compact()
+            assert intake.state == states[-1]
+        with opened(path) as (intake, _):
+            assert intake.state == states[-1]
+            assert list(intake.history) == decided
+            assert intake.different == 0
+
+
+@given(histories, st.floats(0, 1, exclude_max=True), st.integers(1, 255))
+def test_a_damaged_byte_costs_what_follows_it_and_nothing_before(history, place, change):
+    inputs, states = trace(history)
+    with journal() as path:
+        with opened(path) as (intake, now):
+            feed(intake, now, inputs)
+        data = bytearray(path.read_bytes())
+        at = int(place * len(data))
+        before = bytes(data[:at]).count(b'"kind":"input"')
+        data[at] ^= change
+        path.write_bytes(data)
+        with opened(path) as (intake, _):
+            kept = intake.seq
+            assert before - 1 <= kept <= before
+            assert intake.state == (states[kept - 1] if kept else State())
+            assert intake.different == 0
+            assert intake._journal.dropped is not None
+
+
+@given(histories, st.floats(0, 1), st.lists(st.floats(0, 1), max_size=3))
+def test_cut_again_and_again_nothing_is_there_twice(history, first, more):
+    """A crash while it recovers from a crash."""
+    inputs, states = trace(history)
+    with journal() as path:
+        with opened(path) as (intake, now):
+            decided = feed(intake, now, inputs)
+        for cut in (first, *more):
+            data = path.read_bytes()
+            path.write_bytes(data[: int(cut * len(data))])
+            with opened(path) as (intake, now):
+                feed(intake, now, inputs[intake.seq :])
+        with opened(path) as (intake, _):
+            numbers = [one.seq for one in intake.history]
+            assert numbers == list(range(1, len(inputs) + 1))
+            assert list(intake.history) == decided
+            assert intake.state == states[-1]
