@@ -9,7 +9,7 @@ from qoop.estimate.estimator import Estimator
 from qoop.estimate.statistics import TableStatistics
 from qoop.plans.candidates import Cutting, Rows, candidates
 from qoop.plans.enumerate import JoinCost
-from qoop.plans.plan import Plan
+from qoop.plans.plan import Plan, Query
 from qoop.plans.tree import shape
 from qoop.sql.catalogue import Catalogue
 from qoop.sql.query import QueryText, describe
@@ -40,8 +40,12 @@ class Planned:
         planned = [self.text.query.blocks[block] for block in self.text.query.planned]
         if planned:
             return "no join has two inputs that are both large: nothing is worth a stage of its own"
-        reasons = {block.reason for block in self.text.query.blocks.values() if block.reason}
-        return "; ".join(sorted(reasons)) or "it joins nothing"
+        return _why_whole(self.text.query)
+
+
+def _why_whole(query: Query) -> str:
+    reasons = {block.reason for block in query.blocks.values() if block.reason}
+    return "; ".join(sorted(reasons)) or "it joins nothing"
 
 
 def plan(
@@ -60,6 +64,8 @@ def plan(
     if statement.query is None:
         raise CannotSplitError("it holds no query")
     text = describe(statement.query, catalogue)
+    if not text.query.planned and not any(block.shared for block in text.query.blocks.values()):
+        raise CannotSplitError(_why_whole(text.query))
     estimator = Estimator(text.query, {table: statistics(table) for table in text.tables}, model)
     views = [_view(estimator.doubting(doubt) if doubt else estimator) for doubt in DOUBTS]
     return Planned(text, tuple(candidates(text.query, views, cutting)), estimator)

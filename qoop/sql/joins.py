@@ -218,7 +218,19 @@ def _rest(select: exp.Select, sides: _Sides, stay: list[exp.Expr], aliases: froz
     rest.set("joins", [join.copy() for join in sides.tail])
     condition = all_of([part.copy() for part in stay])
     rest.set("where", exp.Where(this=condition) if condition is not None else None)
+    if rest.args.get("distinct"):
+        _order_by_outputs(rest)
     return rest
+
+
+def _order_by_outputs(rest: exp.Select) -> None:
+    """After DISTINCT only outputs are there to order by: what equals one is named after it."""
+    names = {projection.unalias().sql(DIALECT): projection.alias_or_name for projection in rest.selects}
+    order = rest.args.get("order")
+    for term in order.expressions if order is not None else ():
+        name = names.get(term.this.sql(DIALECT))
+        if name:
+            term.set("this", exp.column(exp.to_identifier(name, quoted=True)))
 
 
 def _graph(

@@ -20,7 +20,7 @@ from qoop.sql.statement import DIALECT
 class QueryText:
     """A query for the planner, and what it takes to write its parts as text again.
 
-    `cores`: the blocks that have a join core. `texts`: the others, as they are.
+    `cores`: the blocks that have a join core, for those that are planned. `texts`: all blocks as they are written.
     """
 
     query: Query
@@ -46,7 +46,7 @@ def describe(query: exp.Query, catalogue: Catalogue) -> QueryText:
             cores[name] = core
         blocks[name] = _block(name, tree, core, reason)
         types[name] = _types_of(blocks[name], tree, types)
-    texts = {name: str(tree.sql(DIALECT)) for name, tree in parts.blocks.items() if name not in cores}
+    texts = {name: str(tree.sql(DIALECT)) for name, tree in parts.blocks.items()}
     return QueryText(Query(_shared(parts, blocks)), cores, texts, frozenset(parts.types))
 
 

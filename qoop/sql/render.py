@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from qoop.plans.graph import JoinGraph, Relation, RelationSet, members
 from qoop.plans.plan import WHOLE, Plan, StageId
 from qoop.plans.predicate import Column
-from qoop.plans.tree import Join, Leaf, Tree, left_deep
+from qoop.plans.tree import Join, Leaf, Tree
 from qoop.sql.joins import CORE, Core
 from qoop.sql.query import QueryText
 from qoop.sql.statement import DIALECT
@@ -29,11 +29,11 @@ def query_text(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[S
 
 
 def _block_query(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[StageId]) -> str:
-    core = text.cores.get(stage.block)
-    if core is None:
+    tree = plan.stage_tree(stage)
+    if tree is None:
         return text.texts[stage.block]
+    core = text.cores[stage.block]
     views = {made.relations: view_of(made) for made in inputs if made.block == stage.block and made != stage}
-    tree = plan.stage_tree(stage) or left_deep(len(core.graph.relations))
     if stage.relations == WHOLE:
         return block_text(core, tree, views)
     return stage_text(core.graph, tree, views)
