@@ -94,6 +94,12 @@ class World:
             self.feed(TimerFired())
         self.now = until
 
+    def _early_timer(self):
+        """The clock was put back: a timer fires before its time."""
+        if self.due is not None:
+            self.due = None
+            self.feed(TimerFired())
+
     # Applications that are registered.
 
     def _register(self, weight, wants, grace):

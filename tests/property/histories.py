@@ -25,5 +25,6 @@ actions = st.one_of(
     st.tuples(st.just("write")),
     st.tuples(st.just("refuse")),
     st.tuples(st.just("list")),
+    st.tuples(st.just("early_timer")),
 )  # fmt: skip
 histories = st.lists(actions, max_size=45)

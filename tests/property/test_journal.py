@@ -4,7 +4,7 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.histories import histories
@@ -16,6 +16,9 @@ from yarn_plugin.journal.intake import Intake
 from yarn_plugin.journal.records import RecordFile
 
 TYPES = (*events.Event.__args__, *commands.Command.__args__)
+
+fewer = settings(max_examples=min(settings().max_examples, 500) // 5)
+"""Every input is written to the disk before it is decided on, which takes its time."""
 
 
 def trace(history):
@@ -52,6 +55,7 @@ def journal():
         yield Path(folder) / "journal"
 
 
+@fewer
 @given(histories, st.floats(0, 1), st.floats(0, 1))
 def test_cut_anywhere_it_goes_on_to_the_same_state_with_the_same_decisions(history, cut, compacted):
     inputs, states = trace(history)
@@ -75,6 +79,7 @@ def test_cut_anywhere_it_goes_on_to_the_same_state_with_the_same_decisions(histo
             assert intake.different == 0
 
 
+@fewer
 @given(histories, st.floats(0, 1, exclude_max=True), st.integers(1, 255))
 def test_a_damaged_byte_costs_what_follows_it_and_nothing_before(history, place, change):
     inputs, states = trace(history)
@@ -94,6 +99,7 @@ def test_a_damaged_byte_costs_what_follows_it_and_nothing_before(history, place,
             assert intake._journal.dropped is not None
 
 
+@fewer
 @given(histories, st.floats(0, 1), st.lists(st.floats(0, 1), max_size=3))
 def test_cut_again_and_again_nothing_is_there_twice(history, first, more):
     """A crash while it recovers from a crash."""

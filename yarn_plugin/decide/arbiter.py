@@ -4,7 +4,14 @@ from dataclasses import replace
 
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, SetTimer, TellShare
 from yarn_plugin.decide.enforcement import binding, choose_victims, deadlines, find_overstays, write_weights
-from yarn_plugin.decide.events import ContainersListed, Event, TimerFired, WeightsRefused, WeightsWritten
+from yarn_plugin.decide.events import (
+    ContainersListed,
+    Event,
+    ManagerReached,
+    TimerFired,
+    WeightsRefused,
+    WeightsWritten,
+)
 from yarn_plugin.decide.membership import is_quiet, pool_of, snapshot
 from yarn_plugin.decide.observations import forget, learn
 from yarn_plugin.decide.policies import Decision, Snapshot, find
@@ -20,7 +27,7 @@ def step(state: State, seq: int, at: float, event: Event) -> tuple[State, tuple[
     commands: list[Command] = [Admit(state.registered[app]) for app in state.registered if app not in before.registered]
     # 2. Let go of registrations that YARN never saw.
     state, expired = _expire(state, at)
-    causes = [*causes, *expired] or [_UNNAMED.get(type(event), "demands changed")]
+    causes = [*causes, *expired, *_settled(state, at)] or [_UNNAMED.get(type(event), "demands changed")]
     commands += _dismissals(before, state, causes)
     # 3. Divide each pool among those that count in it, and tell whose share changed.
     seen = {pool.name: snapshot(state, pool, at) for pool in state.pools}
@@ -58,7 +65,14 @@ def _expire(state: State, now: float) -> tuple[State, list[str]]:
 
 def _dismissals(before: State, state: State, causes: list[str]) -> list[Command]:
     gone = [app for app in before.registered if app not in state.registered]
-    return [Dismiss(app, next((cause for cause in causes if cause.startswith(app)), f"{app} ended")) for app in gone]
+    return [Dismiss(app, next((why for why in causes if why.startswith(f"{app} ")), f"{app} ended")) for app in gone]
+
+
+def _settled(state: State, now: float) -> list[str]:
+    """The unregistered applications that have counted until now, and want nothing any more."""
+    quiet = [(app, state.quiet_since[app]) for app in state.members if app in state.quiet_since]
+    homes = {app: pool_of(state, state.cluster.apps[app].queue) for app, _ in quiet}
+    return [f"{app} wants nothing now" for app, since in quiet if (pool := homes[app]) and now >= since + pool.settle]
 
 
 def _divide(
@@ -122,7 +136,12 @@ def _why(causes: list[str], seen: Snapshot, reason: str) -> str:
     return f"{_listed(causes)}: {counted} ({reason})"
 
 
-_UNNAMED = {TimerFired: "a grace is over", WeightsWritten: "weights written", WeightsRefused: "weights refused"}
+_UNNAMED = {
+    TimerFired: "a grace is over",
+    ManagerReached: "the ResourceManager answers",
+    WeightsWritten: "weights written",
+    WeightsRefused: "weights refused",
+}
 
 
 def _listed(causes: list[str]) -> str:

@@ -68,8 +68,11 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
         case WeightsRefused(error):
             refused = replace(state.enforcement, asked=False, retry_at=at + RETRY_AFTER, error=error)
             return replace(state, enforcement=refused), []
-        case ContainersListed() | ContainersSignalled() | TimerFired():
+        case ContainersListed() | ContainersSignalled():
             return state, []
+        case TimerFired():
+            # It is set no more, also where a clock that was put back made it fire too early.
+            return replace(state, timer=None), []
 
 
 def forget(state: State, app: str) -> State:
@@ -103,6 +106,7 @@ def _apps(state: State, event: AppsChanged, at: float) -> tuple[State, list[str]
     for arrived in event.present:
         state = _match(state, arrived)
     matched = set(state.yarn_apps.values())
+    causes += [f"{app} runs as {known}" for app, known in state.yarn_apps.items() if known not in names]
     causes += [f"{app.id} arrived" for app in event.present if app.id not in before and app.id not in matched]
     for ended in event.gone:
         if ended in names:

@@ -1,0 +1,222 @@
+"""Plays stories: text files of events for the arbiter's step, with what comes of each.
+
+A story is a list of scenes, each a few lines of events, a line `----`, and the trace, ended by an empty line:
+
+    # Comments begin with a number sign.
+    at 5 register b
+    ----
+    5 told app_4 50.0% of 4096 MB, 4 vcores from 15 on: ...
+
+Lines that happen (`at TIME` in front; else at the time of the line before):
+
+    pools NAME QUEUE RESOURCES [grace:S] [overstay:S] [settle:S] [within:S] / NAME ...
+    reached [read-only] [without-preemption]        away                    restarted
+    nodes +1..4 [cores=4] [gpus=0] | nodes -2       queues root.sql=0.8 root.gpu=0.2
+    app NAME [in=QUEUE or the name registered] [holds=CORES] [wants=CORES] [waiting]      app NAME ended
+    register NAME [pool=P] [weight=W] [wants=CORES] [grace=S] [user=U] [yarn=NAME]
+    revise NAME [weight=W] [wants=CORES]            vacated NAME            deregister NAME
+    written         refused WHY                     containers NAME COUNT (the first is the master)
+    timer (happens at the time that was set)
+
+And `show`: who may hold what, and what YARN is known to have. A core goes with 1024 MB.
+"""
+
+import shlex
+from dataclasses import dataclass, field
+
+from yarn_plugin.decide import commands as command
+from yarn_plugin.decide import events as event
+from yarn_plugin.decide.arbiter import step
+from yarn_plugin.decide.state import State
+from yarn_plugin.model.cluster import Capabilities, Container, Node, Queue, YarnApp
+from yarn_plugin.model.resources import GPU, Resources
+from yarn_plugin.model.share import Demand, Pool
+
+RULE = "----"
+
+
+@dataclass
+class Scene:
+    """What happens, line by line (with comments), and the trace that is expected."""
+
+    lines: list[str] = field(default_factory=list)
+    expected: list[str] = field(default_factory=list)
+
+
+def read(text):
+    """The scenes of a story."""
+    scenes, scene, is_trace = [], Scene(), False
+    for line in text.splitlines():
+        if is_trace and not line.strip():
+            scenes.append(scene)
+            scene, is_trace = Scene(), False
+        elif line.strip() == RULE and not is_trace:
+            is_trace = True
+        else:
+            (scene.expected if is_trace else scene.lines).append(line)
+    return [*scenes, scene] if scene.lines or scene.expected else scenes
+
+
+def write(scenes, traces):
+    """The text of a story with these traces."""
+    parts = ["\n".join([*scene.lines, RULE, *trace]) + "\n" for scene, trace in zip(scenes, traces, strict=True)]
+    return "\n".join(parts)
+
+
+def amount(cores, gpus=0):
+    return Resources.of({"memory-mb": 1024 * cores, "vcores": cores, GPU: gpus})
+
+
+class Storyteller:
+    """Plays scenes, one after the other; knows applications by the names that the story gives them."""
+
+    def __init__(self):
+        self.state, self.seq, self.now = State(), 0, 0.0
+        self.ids, self.running, self.asked = {}, {}, None
+        self.lines = []
+
+    def play(self, scene):
+        """The trace of a scene."""
+        self.lines = []
+        for line in scene.lines:
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["at"]:
+                self.now, words = float(words[1]), words[2:]
+            if words:
+                self._happen(words)
+        return self.lines
+
+    def _happen(self, words):
+        options = dict(word.split("=", 1) for word in words if "=" in word and words[0] != "queues")
+        plain = [word for word in words[1:] if "=" not in word or words[0] == "queues"]
+        renamed = {{"in": "queue"}.get(name, name): value for name, value in options.items()}
+        getattr(self, "_" + words[0])(*plain, **renamed)
+
+    def _feed(self, what):
+        self.seq += 1
+        self.state, commands = step(self.state, self.seq, self.now, what)
+        told = [line for one in commands for line in self._told(one)]
+        self.lines += [f"{self.now:g} {line}" for line in told] or [f"{self.now:g} nothing"]
+        return commands
+
+    # What happens.
+
+    def _pools(self, *words):
+        pools, line = [], " ".join(words)
+        for part in line.split(" / "):
+            name, queue, resources, *rest = part.split()
+            numbers = dict(word.split(":") for word in rest)
+            settings = {{"within": "submit_within"}.get(key, key): float(value) for key, value in numbers.items()}
+            pools.append(Pool(name, queue, tuple(resources.split(",")), **settings))
+        self.configured = tuple(pools)
+        self._feed(event.Configured(self.configured))
+
+    def _restarted(self):
+        self.asked = None
+        self._feed(event.Configured(self.configured))
+
+    def _reached(self, *limits):
+        allowed = Capabilities("3.5.0", "read-only" not in limits, "without-preemption" not in limits)
+        self._feed(event.ManagerReached("http://rm", allowed))
+
+    def _away(self):
+        self._feed(event.ManagerLost("no connection"))
+
+    def _nodes(self, which, cores="4", gpus="0"):
+        first, _, last = which[1:].partition("..")
+        numbers = range(int(first), int(last or first) + 1)
+        nodes = tuple(Node(f"127.0.1.{n}:8041", "/rack1", amount(int(cores), int(gpus))) for n in numbers)
+        gone = which[0] == "-"
+        self._feed(event.NodesChanged((), tuple(one.id for one in nodes)) if gone else event.NodesChanged(nodes, ()))
+
+    def _queues(self, *words):
+        found = tuple(Queue(path, float(part), 1.0) for path, part in (word.split("=") for word in words))
+        self._feed(event.QueuesChanged(found, ()))
+
+    def _app(self, name, *more, queue=None, holds=None, wants="0"):
+        known = self.running.get(name)
+        app = known.id if known else f"application_1_{len(self.running) + 1:04}"
+        if "ended" in more:
+            self._feed(event.AppsChanged((), (app,)))
+            return
+        if queue in self.ids:
+            queue = self.state.registered[self.ids[queue]].queue
+        queue = queue or known.queue
+        held, waiting = int(holds or 0), "waiting" in more
+        used = Resources() if waiting else amount(max(held, 1))
+        count = 0 if waiting else max(held, 1)
+        self.running[name] = YarnApp(
+            app, name, "ann", queue, waiting, self.now, used, amount(int(wants)), count
+        )  # fmt: skip
+        self._feed(event.AppsChanged((self.running[name],), ()))
+
+    def _register(self, name, pool="sql", weight="1", wants=None, grace=None, user="ann", yarn=None):
+        yarn_app = self.running[yarn].id if yarn else None
+        demand = None if wants is None else Demand((amount(int(wants)),))
+        wait = None if grace is None else float(grace)
+        for one in self._feed(event.Registered(f"request-{name}", name, user, pool, float(weight), demand, wait,
+                                               yarn_app)):  # fmt: skip
+            if isinstance(one, command.Admit):
+                self.ids[name] = one.registration.id
+
+    def _revise(self, name, weight=None, wants=None):
+        known = self.state.registered[self.ids[name]]
+        demand = known.demand if wants is None else Demand((amount(int(wants)),))
+        self._feed(event.Revised(known.id, float(weight or known.weight), demand))
+
+    def _vacated(self, name):
+        app = self.ids[name]
+        self._feed(event.Vacated(app, self.state.members[app].share.seq))
+
+    def _deregister(self, name):
+        self._feed(event.Deregistered(self.ids[name]))
+
+    def _written(self):
+        asked, self.asked = self.asked, None
+        assert asked is not None, "no weights were asked for"
+        self._feed(event.WeightsWritten(asked.weights, asked.forget))
+
+    def _refused(self, *why):
+        assert self.asked is not None, "no weights were asked for"
+        self.asked = None
+        self._feed(event.WeightsRefused(" ".join(why)))
+
+    def _containers(self, name, count):
+        found = tuple(Container(f"container_{n:02}", "127.0.1.1:8041", amount(1), n == 1)
+                      for n in range(1, int(count) + 1))  # fmt: skip
+        self._feed(event.ContainersListed(self.ids.get(name) or self.running[name].id, found))
+
+    def _timer(self):
+        assert self.state.timer is not None, "no timer is set"
+        self.now = max(self.now, self.state.timer)
+        self._feed(event.TimerFired())
+
+    def _show(self):
+        for app, member in self.state.members.items():
+            steps = ", then ".join(f"{one.fraction:.1%} from {one.at:g} on" for one in member.schedule)
+            self.lines.append(f"  {app} is guaranteed {member.share.grant.guarantee_fraction:.1%}, may hold {steps}")
+        weights = " ".join(f"{queue}={weight:g}" for queue, weight in sorted(self.state.enforcement.written.items()))
+        self.lines.append(f"  YARN has {weights or 'no weights'}")
+
+    # What comes of it.
+
+    def _told(self, one):
+        match one:
+            case command.Admit(known):
+                yield f"admitted {known.id} in {known.queue}, grace {known.grace:g}"
+            case command.TellShare(app, share):
+                grant = share.grant
+                when = "at once" if share.effective_at <= self.now else f"from {share.effective_at:g} on"
+                yield f"told {app} {grant.guarantee_fraction:.1%} {when} ({grant.entitlement}): {share.reason}"
+            case command.Dismiss(app, reason):
+                yield f"dismissed {app}: {reason}"
+            case command.WriteWeights(weights, forget, reason):
+                self.asked = one
+                shown = [*(f"{queue}={weight:g}" for queue, weight in weights), *(f"{queue}=" for queue in forget)]
+                yield f"weights {' '.join(shown)}: {reason}"
+            case command.ListContainers(_, yarn_app, reason):
+                yield f"list {yarn_app}: {reason}"
+            case command.SignalContainers(app, containers, reason):
+                yield f"signal {' '.join(containers)} of {app}: {reason}"
+            case command.SetTimer(at):
+                yield f"timer {at:g}"
