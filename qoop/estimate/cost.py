@@ -1,6 +1,5 @@
 """The work of joins, scans and stages, in seconds of one core at nominal speed."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from qoop.estimate.cardinality import Cardinalities
@@ -51,13 +50,24 @@ class Work:
         return self.fixed_seconds + self.core_seconds / max(min(slots, self.tasks), 1e-9)
 
 
-def join_seconds(rows: Cardinalities, model: CostModel) -> Callable[[RelationSet, RelationSet], float]:
-    """The work of joining two sets, whatever is below them."""
+class JoinCosts:
+    """The work of joins of a graph's sets, whatever is below them: seconds of one core, and shuffles. Each once."""
 
-    def cost(left: RelationSet, right: RelationSet) -> float:
-        return _join(rows, model, left, right)[0]
+    def __init__(self, rows: Cardinalities, model: CostModel) -> None:
+        self._rows, self._model = rows, model
+        self._known: dict[tuple[RelationSet, RelationSet], tuple[float, int]] = {}
 
-    return cost
+    def seconds(self, left: RelationSet, right: RelationSet) -> float:
+        """The core seconds of a join."""
+        return self(left, right)[0]
+
+    def __call__(self, left: RelationSet, right: RelationSet) -> tuple[float, int]:
+        """The core seconds of a join and the shuffles it needs."""
+        sides = (left, right) if left < right else (right, left)
+        known = self._known.get(sides)
+        if known is None:
+            known = self._known[sides] = _join(self._rows, self._model, *sides)
+        return known
 
 
 @dataclass
@@ -69,18 +79,20 @@ class Effort:
     read_bytes: float = 0.0
     result_bytes: float = 0.0
 
-    def add_tree(self, tree: Tree, rows: Cardinalities, model: CostModel, is_ready: Callable[[Tree], bool]) -> None:
-        """Add the join of a tree whose ready parts are only read."""
+    def add_tree(
+        self, tree: Tree, inputs: frozenset[RelationSet], rows: Cardinalities, joins: JoinCosts, model: CostModel
+    ) -> None:
+        """Add the join of a tree whose parts in `inputs` are only read."""
         pending: list[Tree] = [tree]
         while pending:
             part = pending.pop()
-            if is_ready(part):
+            if part.relations in inputs:
                 size = rows.rows(part.relations) * rows.width(part.relations)
                 self.add_read(rows.rows(part.relations) * model.scan_row + size * model.read_byte, size)
             elif isinstance(part, Leaf):
                 self.add_read(*_scan(rows, model, part.relations))
             else:
-                seconds, shuffles = _join(rows, model, part.left.relations, part.right.relations)
+                seconds, shuffles = joins(part.left.relations, part.right.relations)
                 self.core_seconds += seconds
                 self.exchanges += shuffles
                 pending += (part.left, part.right)
@@ -112,10 +124,7 @@ def _join(rows: Cardinalities, model: CostModel, left: RelationSet, right: Relat
     (small_rows, small_bytes), (large_rows, large_bytes) = sides
     result = rows.rows(left | right) * model.result_row
     hash_join = small_rows * model.build_row + large_rows * model.probe_row + result
-    joined_by_key = any(True for _ in rows.graph.joining_classes(left, right)) or any(
-        predicate.joins for predicate in rows.graph.joining_predicates(left, right)
-    )
-    if not joined_by_key:
+    if not rows.graph.are_joined(left, right):
         return hash_join + small_rows * large_rows * model.probe_row, 1
     if small_bytes <= model.broadcast_bytes:
         return hash_join, 1

@@ -1,19 +1,19 @@
 """Estimates for whole plans: each stage's work, and when a plan finishes under a share."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from math import sqrt
 
 from qoop.estimate.blocks import result_statistics
 from qoop.estimate.cardinality import Cardinalities
-from qoop.estimate.cost import CostModel, Effort, Work, join_seconds
+from qoop.estimate.cost import CostModel, Effort, JoinCosts, Work
 from qoop.estimate.pace import Pace
 from qoop.estimate.packing import Task
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import UNKNOWN, TableStatistics
 from qoop.plans.enumerate import JoinCost
 from qoop.plans.graph import JoinGraph
-from qoop.plans.plan import GOAL, WHOLE, Plan, Query, StageId
-from qoop.plans.tree import Tree, left_deep
+from qoop.plans.plan import GOAL, WHOLE, Piece, Plan, Query, StageId
+from qoop.plans.tree import left_deep
 
 UNKNOWN_SPEED = 1.2
 """Standard deviation of the logarithm of a machine's speed before any stage has run: about a factor of 3.
@@ -50,6 +50,7 @@ class Estimator:
         self._old_priors = dict(priors or {})
         self._priors: dict[str, Prior] = {}
         self.rows: dict[str, Cardinalities] = {}
+        self._joins: dict[str, JoinCosts] = {}
         self._works: dict[object, Work] = {}
         for name in query.blocks:
             self._add_block(name)
@@ -67,7 +68,7 @@ class Estimator:
 
     def join_cost(self, block: str) -> JoinCost:
         """The cost of one join of a block."""
-        return join_seconds(self.rows[block], self.model)
+        return self._joins[block].seconds
 
     @property
     def speed_doubt(self) -> float:
@@ -87,23 +88,31 @@ class Estimator:
             return self._tables[stage.block].rows
         return self.rows[stage.block].rows(stage.relations)
 
-    def work(self, plan: Plan, stage: StageId, ready: Collection[StageId] = frozenset()) -> Work:
+    def work(self, plan: Plan, stage: StageId, ready: frozenset[StageId] = frozenset()) -> Work:
         """The work of one stage of a plan, with the blocks that it computes inside itself."""
-        inputs, sources = plan.frontier(stage, ready)
-        key = (stage, plan.stage_tree(stage), tuple(inputs), tuple(sources))
+        pieces = plan.reading(stage, ready).pieces
+        key = (stage, tuple(piece.key for piece in pieces))
         known = self._works.get(key)
         if known is None:
-            effort = Effort()
-            self._add_stage(effort, plan, stage, ready)
-            keep = self.stage_rows(stage) * self._width(stage) if stage != GOAL else 0.0
-            effort.core_seconds += keep * self.model.keep_byte
-            known = self.pace.of(effort.work(self.model))
-            self._works[key] = known
+            known = self._works[key] = self._work(stage, pieces)
         return known
 
-    def tasks(self, plan: Plan, ready: Collection[StageId] = frozenset()) -> list[Task[StageId]]:
+    def tasks(self, plan: Plan, ready: frozenset[StageId] = frozenset()) -> list[Task[StageId]]:
         """The stages that a plan still needs, for packing."""
         return [Task(stage, after, self.work(plan, stage, ready)) for stage, after in plan.stages(ready).items()]
+
+    def _work(self, stage: StageId, pieces: tuple[Piece, ...]) -> Work:
+        effort = Effort()
+        for place, piece in enumerate(pieces):
+            rows = self.rows.get(piece.block)
+            if rows is not None:
+                tree = piece.tree or left_deep(len(rows.graph.relations))
+                effort.add_tree(tree, piece.inputs, rows, self._joins[piece.block], self.model)
+            if place > 0 or stage.relations == WHOLE:
+                self._add_around(effort, piece.block)
+        if stage != GOAL:
+            effort.core_seconds += self.stage_rows(stage) * self._width(stage) * self.model.keep_byte
+        return self.pace.of(effort.work(self.model))
 
     def _add_block(self, name: str) -> None:
         block = self.query.blocks[name]
@@ -113,6 +122,7 @@ class Estimator:
             counted = {stage.relations: count for stage, count in self._counted.items() if stage.block == name}
             counted.pop(WHOLE, None)
             rows = self.rows[name] = Cardinalities(prior, counted, self._pessimism)
+            self._joins[name] = JoinCosts(rows, self.model)
             self._priors[name] = prior
         self._tables[name] = result_statistics(block, rows, self._tables)
         whole = self._counted.get(StageId(name, WHOLE))
@@ -123,30 +133,7 @@ class Estimator:
     def _prior(self, name: str, graph: JoinGraph) -> Prior:
         tables = {relation.source: self._tables.get(relation.source, UNKNOWN) for relation in graph.relations}
         old = self._old_priors.get(name)
-        # Trying filters on samples is most of an estimator's work: done again only where a block below has changed.
-        if old is not None and all(
-            tables[relation.source] == known for relation, known in zip(graph.relations, old.tables, strict=True)
-        ):
-            return old
-        return Prior(graph, tables)
-
-    def _add_stage(self, effort: Effort, plan: Plan, stage: StageId, ready: Collection[StageId]) -> None:
-        block, rows = self.query.blocks[stage.block], self.rows.get(stage.block)
-        tree = plan.stage_tree(stage)
-        if rows is not None:
-            part = tree or left_deep(len(rows.graph.relations))
-
-            def is_ready(node: Tree) -> bool:
-                return node is not part and tree is not None and plan.is_input(block.name, node.relations, ready)
-
-            effort.add_tree(part, rows, self.model, is_ready)
-        if stage.relations == WHOLE:
-            self._add_around(effort, stage.block)
-        _, sources = plan.frontier(stage, ready)
-        for name in sources:
-            inner = self.query.blocks.get(name)
-            if inner is not None and not inner.shared:
-                self._add_stage(effort, plan, StageId(name, WHOLE), ready)
+        return old.over(tables) if old is not None else Prior(graph, tables)
 
     def _add_around(self, effort: Effort, name: str) -> None:
         """What a block does around its core: read other tables, group."""

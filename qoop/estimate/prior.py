@@ -5,6 +5,7 @@ from math import exp, inf, log
 from typing import NamedTuple
 
 from qoop.estimate import selectivity
+from qoop.estimate.selectivity import Selectivity
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.plans.graph import JoinGraph, RelationSet, members
 from qoop.plans.predicate import Column, CompareColumns, Predicate
@@ -25,12 +26,16 @@ class Prior:
     `sources`: the filters and joins that may be wrong.
     """
 
-    def __init__(self, graph: JoinGraph, tables: Mapping[str, TableStatistics]) -> None:
+    def __init__(
+        self, graph: JoinGraph, tables: Mapping[str, TableStatistics], kept: Mapping[int, Selectivity] | None = None
+    ) -> None:
+        """`kept`: what filters keep of relations, by number, where that is known already."""
         self.graph = graph
         self.tables = [tables[relation.source] for relation in graph.relations]
+        known = kept or {}
         self._kept = [
-            selectivity.of_filters(relation.filters, table)
-            for relation, table in zip(graph.relations, self.tables, strict=True)
+            known.get(place) or selectivity.of_filters(relation.filters, self.tables[place])
+            for place, relation in enumerate(graph.relations)
         ]
         self._leaf = [max(table.rows * part.fraction, 1.0) for table, part in zip(self.tables, self._kept, strict=True)]
         self._equal: dict[tuple[frozenset[Column], RelationSet], float] = {}
@@ -39,6 +44,15 @@ class Prior:
         self._widths: dict[RelationSet, float] = {}
         filters = [Source(1 << i, part.doubt) for i, part in enumerate(self._kept) if part.doubt > 0]
         self.sources = [*filters, *self._join_sources()]
+
+    def over(self, tables: Mapping[str, TableStatistics]) -> "Prior":
+        """The same over other tables: filters are tried again only on those that differ (that is most of the work)."""
+        same = {
+            place: kept
+            for place, (relation, kept) in enumerate(zip(self.graph.relations, self._kept, strict=True))
+            if tables[relation.source] == self.tables[place]
+        }
+        return self if len(same) == len(self._kept) else Prior(self.graph, tables, same)
 
     def rows(self, relations: RelationSet) -> float:
         """Rows of the join of a set of relations."""

@@ -23,6 +23,11 @@ class Relation:
     columns: tuple[str, ...]
     filters: tuple[Predicate, ...]
 
+    @property
+    def sources(self) -> frozenset[str]:
+        """The tables and blocks that it reads, those in subqueries of its filters too."""
+        return frozenset({self.source}).union(*(predicate.blocks for predicate in self.filters))
+
 
 @dataclass(frozen=True)
 class JoinGraph:
@@ -60,6 +65,12 @@ class JoinGraph:
     def predicate_sets(self) -> tuple[RelationSet, ...]:
         """The relations that each predicate reads."""
         return tuple(self.set_of(predicate.relations()) for predicate in self.predicates)
+
+    @cached_property
+    def joining_sets(self) -> tuple[RelationSet, ...]:
+        """The sets of relations that an equality joins: of each class, and of each predicate that equates."""
+        equations = [self.set_of(predicate.relations()) for predicate in self.predicates if predicate.joins]
+        return (*self.class_sets, *equations)
 
     @cached_property
     def neighbours(self) -> tuple[RelationSet, ...]:
@@ -101,6 +112,10 @@ class JoinGraph:
             parts.append(part)
             left &= ~part
         return tuple(parts)
+
+    def are_joined(self, left: RelationSet, right: RelationSet) -> bool:
+        """Whether an equality connects two sets."""
+        return any(touched & left and touched & right for touched in self.joining_sets)
 
     def joining_classes(self, left: RelationSet, right: RelationSet) -> Iterator[frozenset[Column]]:
         """The classes that have a column on either side."""

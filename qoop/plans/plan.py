@@ -1,11 +1,11 @@
 """Candidate plans: which stages compute a query, in which order, and what each reads."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from qoop.plans.graph import JoinGraph, RelationSet, size
+from qoop.plans.graph import JoinGraph, RelationSet
 from qoop.plans.predicate import Column
 from qoop.plans.tree import Join, Tree, joins
 
@@ -68,8 +68,7 @@ class Block:
         """The tables and blocks that it reads."""
         if self.graph is None:
             return self.around
-        filters = [predicate.blocks for relation in self.graph.relations for predicate in relation.filters]
-        return self.around.union({relation.source for relation in self.graph.relations}, *filters)
+        return self.around.union(*(relation.sources for relation in self.graph.relations))
 
 
 @dataclass(frozen=True)
@@ -99,6 +98,35 @@ class Part:
     tree: Tree
     cuts: frozenset[RelationSet]
 
+    @cached_property
+    def joins(self) -> dict[RelationSet, Join]:
+        """The joins of the tree, by their relations."""
+        return {join.relations: join for join in joins(self.tree)}
+
+
+class Piece(NamedTuple):
+    """A block's join tree (or a part of it) as one stage computes it.
+
+    `inputs`: the parts of it that are read from the outputs of other stages. `tree`: None for a block that is not
+    planned.
+    """
+
+    block: str
+    tree: Tree | None
+    inputs: frozenset[RelationSet]
+
+    @property
+    def key(self) -> tuple[str, int, frozenset[RelationSet]]:
+        """What makes two pieces the same work; trees are told apart as objects, plans share them."""
+        return self.block, id(self.tree), self.inputs
+
+
+class Reading(NamedTuple):
+    """What a stage does: its pieces (its own, then those of blocks computed inside it), and what it reads."""
+
+    pieces: tuple[Piece, ...]
+    reads: frozenset[StageId]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -110,21 +138,16 @@ class Plan:
     @cached_property
     def key(self) -> tuple[tuple[str, frozenset[RelationSet], frozenset[RelationSet]], ...]:
         """What makes two plans the same."""
-        return tuple(
-            (name, frozenset(join.relations for join in joins(part.tree)), part.cuts)
-            for name, part in sorted(self.parts.items())
-        )
+        return tuple((name, frozenset(part.joins), part.cuts) for name, part in sorted(self.parts.items()))
 
     def stage_tree(self, stage: StageId) -> Tree | None:
         """The part of the join tree that a stage computes; None for a block that has no tree."""
         part = self.parts.get(stage.block)
         if part is None:
             return None
-        if stage.relations == WHOLE:
-            return part.tree
-        return next(join for join in joins(part.tree) if join.relations == stage.relations)
+        return part.tree if stage.relations == WHOLE else part.joins[stage.relations]
 
-    def stages(self, ready: Collection[StageId] = frozenset()) -> dict[StageId, frozenset[StageId]]:
+    def stages(self, ready: frozenset[StageId] = frozenset()) -> dict[StageId, frozenset[StageId]]:
         """The stages to run, and for each the stages it reads (those in `ready` left out), each after those it reads.
 
         Stages in `ready` have been run, by whatever plan, and stand in wherever the tree has their relations.
@@ -134,24 +157,24 @@ class Plan:
         def visit(stage: StageId) -> None:
             if stage in found or stage in ready:
                 return
-            reads = self.reads(stage, ready)
+            reads = self.reading(stage, ready).reads
             for other in sorted(reads):
                 visit(other)
-            found[stage] = reads - set(ready)
+            found[stage] = reads - ready
 
         visit(GOAL)
         return found
 
-    def reads(self, stage: StageId, ready: Collection[StageId] = frozenset()) -> frozenset[StageId]:
+    def reads(self, stage: StageId, ready: frozenset[StageId] = frozenset()) -> frozenset[StageId]:
         """The stage results that a stage reads; blocks that are not kept are computed inside the stage."""
-        inputs, sources = self.frontier(stage, ready)
-        found = set(inputs)
-        for name in sources:
-            block = self.query.blocks.get(name)
-            if block is not None:
-                whole = StageId(name, WHOLE)
-                found |= {whole} if block.shared else self.reads(whole, ready)
-        return frozenset(found)
+        return self.reading(stage, ready).reads
+
+    def reading(self, stage: StageId, ready: frozenset[StageId] = frozenset()) -> Reading:
+        """What a stage does and reads when these stages have been run."""
+        known = self._readings.get((stage, ready))
+        if known is None:
+            known = self._readings[stage, ready] = self._read(stage, ready)
+        return known
 
     def same_way(self, other: "Plan", stage: StageId) -> bool:
         """Whether a stage that is running under the other plan is what this plan would run.
@@ -164,54 +187,54 @@ class Plan:
         inside = self.query.inside(stage.block)
         return all(self.parts.get(block) == other.parts.get(block) for block in inside)
 
-    def reused(self, ready: Collection[StageId]) -> frozenset[StageId]:
+    def reused(self, ready: frozenset[StageId]) -> frozenset[StageId]:
         """Which of the stages that have been run this plan reads."""
         return frozenset(read for stage in self.stages(ready) for read in self.reads(stage, ready) if read in ready)
 
-    def frontier(self, stage: StageId, ready: Collection[StageId] = frozenset()) -> tuple[list[StageId], list[str]]:
-        """What a stage reads itself: results of stages of its own block, and tables and blocks by name."""
+    @cached_property
+    def _readings(self) -> dict[tuple[StageId, frozenset[StageId]], Reading]:
+        return {}
+
+    def _read(self, stage: StageId, ready: frozenset[StageId]) -> Reading:
         block = self.query.blocks[stage.block]
-        inputs: list[StageId] = []
-        sources = sorted(block.around) if stage.relations == WHOLE else []
         tree = self.stage_tree(stage)
+        sources = set(block.around) if stage.relations == WHOLE else set()
+        inputs: set[RelationSet] = set()
         if tree is not None:
             leaves = self._walk(block.name, tree, stage.relations, ready, inputs)
         else:
             leaves = list(range(len(block.graph.relations))) if block.graph else []
         for index in leaves:
             assert block.graph is not None
-            relation = block.graph.relations[index]
-            sources.append(relation.source)
-            sources += sorted(frozenset().union(*(predicate.blocks for predicate in relation.filters)))
-        return inputs, sources
-
-    def inlined(self, stage: StageId, ready: Collection[StageId] = frozenset()) -> frozenset[str]:
-        """The other blocks that a stage computes inside itself."""
-        found: set[str] = set()
-        for name in self.frontier(stage, ready)[1]:
-            block = self.query.blocks.get(name)
-            if block is not None and not block.shared:
-                found |= {name} | self.inlined(StageId(name, WHOLE), ready)
-        return frozenset(found)
-
-    def is_input(self, block: str, relations: RelationSet, ready: Collection[StageId]) -> bool:
-        """Whether a part of a block's tree is read from a stage's output, not computed in place."""
-        return relations in self.parts[block].cuts or StageId(block, relations) in ready
+            sources |= block.graph.relations[index].sources
+        pieces = [Piece(block.name, tree, frozenset(inputs))]
+        reads = {StageId(block.name, relations) for relations in inputs}
+        for name in sorted(sources & self.query.blocks.keys()):
+            whole = StageId(name, WHOLE)
+            if self.query.blocks[name].shared:
+                reads.add(whole)
+            else:
+                inner = self.reading(whole, ready)
+                pieces += inner.pieces
+                reads |= inner.reads
+        return Reading(tuple(pieces), frozenset(reads))
 
     def _walk(
-        self, block: str, tree: Tree, top: RelationSet, ready: Collection[StageId], inputs: list[StageId]
+        self, block: str, tree: Tree, top: RelationSet, ready: frozenset[StageId], inputs: set[RelationSet]
     ) -> list[int]:
         """The relations that a tree reads in place; what it reads of stages is added to `inputs`."""
+        cuts = self.parts[block].cuts
         leaves: list[int] = []
         pending = [tree]
         while pending:
             part = pending.pop()
-            if part.relations != top and self.is_input(block, part.relations, ready):
-                inputs.append(StageId(block, part.relations))
+            relations = part.relations
+            if relations != top and (relations in cuts or StageId(block, relations) in ready):
+                inputs.add(relations)
             elif isinstance(part, Join):
                 pending += (part.right, part.left)
             else:
-                leaves.append(part.relations.bit_length() - 1)
+                leaves.append(relations.bit_length() - 1)
         return leaves
 
 
@@ -223,8 +246,3 @@ def cuts_where(tree: Tree, is_worth: Callable[[Join, Tree], bool]) -> frozenset[
             if isinstance(part, Join) and is_worth(part, other):
                 found.add(part.relations)
     return frozenset(found)
-
-
-def largest(sets: Collection[RelationSet]) -> list[RelationSet]:
-    """Sets of relations, larger ones first."""
-    return sorted(sets, key=lambda relations: (-size(relations), relations))

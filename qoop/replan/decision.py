@@ -94,13 +94,19 @@ class Decision:
 
 
 def evaluate(
-    plans: Sequence[Plan], estimator: Estimator, progress: Progress, slots: float, rules: Rules
+    plans: Sequence[Plan],
+    estimator: Estimator,
+    progress: Progress,
+    slots: float,
+    rules: Rules,
+    numbers: Sequence[int] | None = None,
 ) -> list[Candidate]:
-    """When each plan would finish, from what has been done, if the share stays as it is."""
+    """When each plan (or those of these numbers) would finish, from what has been done, if the share stays."""
     suspected = lateness(progress, estimator)
     if suspected.rows:
         estimator = estimator.after(suspected.rows, estimator.pace.slowed(suspected.slower))
-    return [_evaluate(number, plans, estimator, progress, slots, rules) for number in range(len(plans))]
+    wanted = range(len(plans)) if numbers is None else numbers
+    return [_evaluate(number, plans, estimator, progress, slots, rules) for number in wanted]
 
 
 def best_of(candidates: Sequence[Candidate], current: int | None, rules: Rules) -> int:
@@ -108,7 +114,7 @@ def best_of(candidates: Sequence[Candidate], current: int | None, rules: Rules) 
     best = min(candidates, key=lambda candidate: (candidate.seconds, candidate.plan))
     if current is None:
         return best.plan
-    now = candidates[current].seconds
+    now = next(candidate.seconds for candidate in candidates if candidate.plan == current)
     gains = now - best.seconds
     return best.plan if gains >= rules.least_gain and gains >= rules.hysteresis * now else current
 

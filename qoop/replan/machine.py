@@ -220,9 +220,9 @@ def _what_won(state: State, progress: Progress, chosen: int) -> Winner:
 
     def wins(slots: float, measured: bool, late: bool = False) -> bool:
         estimator = state.estimator if measured else state.prior
-        candidates = evaluate(state.plans, estimator, progress if late else in_time, slots, state.rules)
-        pair = [replace(candidates[number], plan=place) for place, number in enumerate((current, chosen))]
-        return best_of(pair, 0, state.rules) == 1
+        seen = progress if late else in_time
+        pair = evaluate(state.plans, estimator, seen, slots, state.rules, (current, chosen))
+        return best_of(pair, current, state.rules) == chosen
 
     by_share, by_rows = wins(state.share.slots, measured=False), wins(before, measured=True)
     if by_share and by_rows:
@@ -298,15 +298,15 @@ def _start(state: State) -> tuple[State, list[Command]]:
     if state.current is None or state.share is None:
         return state, []
     plan, slots = state.plans[state.current], state.share.slots
-    at_hand = state.ready.keys() | state.running.keys()
+    at_hand = frozenset(state.ready.keys() | state.running.keys())
     stages = plan.stages(at_hand)
     ready = [stage for stage in stages if plan.reads(stage, at_hand) <= state.ready.keys()]
-    works = {stage: state.estimator.work(plan, stage, state.ready.keys()) for stage in ready}
+    works = {stage: state.estimator.work(plan, stage, at_hand) for stage in ready}
     room = max(1, min(SIDE_BY_SIDE, int(slots))) - len(state.running)
     commands: list[Command] = []
     running = dict(state.running)
     for stage in sorted(ready, key=lambda stage: (works[stage].seconds(slots), stage))[: max(room, 0)]:
-        inputs = tuple(sorted(plan.reads(stage, state.ready.keys())))
+        inputs = tuple(sorted(plan.reads(stage, at_hand)))
         running[stage] = Running(state.current, inputs, works[stage], state.estimator.stage_doubt(stage))
         commands.append(StartStage(stage, state.current, inputs, state.attempts.get(stage, 0)))
     return replace(state, running=running), commands

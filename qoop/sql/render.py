@@ -18,7 +18,7 @@ def view_of(stage: StageId) -> str:
 
 def query_text(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[StageId]) -> str:
     """The query of a stage, over tables and the outputs of `inputs`; blocks inside it are defined in front."""
-    inside = plan.inlined(stage, inputs)
+    inside = {piece.block for piece in plan.reading(stage, frozenset(inputs)).pieces[1:]}
     body = _block_query(text, plan, stage, inputs)
     definitions = ", ".join(
         f"{_quoted(name)} AS ({_block_query(text, plan, StageId(name, WHOLE), inputs)})"

@@ -1,0 +1,1 @@
+"""Measurements, as ratios in one run, against what is expected of them (`spec.toml`)."""
