@@ -1,7 +1,6 @@
 """The routes. Each checks who asks, translates, and hands events to the arbiter; nothing is decided here."""
 
 import time
-from collections.abc import Callable
 from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, FastAPI, Header, Query, Request
@@ -51,9 +50,7 @@ class Refused(HTTPException):
         self.problems = [wire.Problem(field=field, value=value, expected=expected)]
 
 
-def create(
-    arbiter: Arbiter, tokens: Tokens, streams: Streams, stopping: Callable[[], bool], open_metrics: bool
-) -> FastAPI:
+def create(arbiter: Arbiter, tokens: Tokens, streams: Streams, open_metrics: bool) -> FastAPI:
     """The service. `open_metrics`: /metrics needs no token."""
     service = FastAPI(title="YARN share arbiter", version="1", docs_url=None, redoc_url=None)
     _answer_problems(service)
@@ -155,7 +152,7 @@ def create(
             "app", app
         ):  # its own stream stays readable when it has ended: the end is its last event
             app = own(app, asking).app
-        stream = streams.follow(app, last_event_id, stopping)
+        stream = streams.follow(app, last_event_id)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     @service.get("/v1/apps/{app}/why")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Protocol
 
 from yarn_plugin.api import translate, wire
@@ -33,8 +33,16 @@ class Streams:
 
     def __init__(self, past: Past) -> None:
         self._past = past
-        self._listeners: dict[str, set[asyncio.Queue[Message]]] = defaultdict(set)
+        self._listeners: dict[str, set[asyncio.Queue[Message | None]]] = defaultdict(set)
+        self._stopped = False
         self.open = 0
+
+    def stop(self) -> None:
+        """End all streams, so that their connections can be closed: their clients connect to the next arbiter."""
+        self._stopped = True
+        for queues in self._listeners.values():
+            for queue in queues:
+                queue.put_nowait(None)
 
     def publish(self, decided: Decided[Event, Command]) -> None:
         """Send what these commands say to the applications that they concern."""
@@ -44,9 +52,9 @@ class Streams:
                 for queue in self._listeners.get(_app(command), ()):
                     queue.put_nowait(message)
 
-    async def follow(self, app: str, last_seen: int | None, gone: Callable[[], bool]) -> AsyncIterator[bytes]:
+    async def follow(self, app: str, last_seen: int | None) -> AsyncIterator[bytes]:
         """The stream of one application: what it missed since `last_seen` (or its present share), then what comes."""
-        queue: asyncio.Queue[Message] = asyncio.Queue()
+        queue: asyncio.Queue[Message | None] = asyncio.Queue()
         self._listeners[app].add(queue)
         self.open += 1
         try:
@@ -56,15 +64,15 @@ class Streams:
                 yield _encode(message)
                 if message[1] == "end":
                     return
-            while not gone():
+            while not self._stopped:
                 try:
-                    message = await asyncio.wait_for(queue.get(), KEEP_ALIVE)
+                    new = await asyncio.wait_for(queue.get(), KEEP_ALIVE)
                 except TimeoutError:
                     yield b": still here\n\n"
                     continue
-                if message[0] > sent:
-                    yield _encode(message)
-                    if message[1] == "end":
+                if new is not None and new[0] > sent:
+                    yield _encode(new)
+                    if new[1] == "end":
                         return
         finally:
             self.open -= 1

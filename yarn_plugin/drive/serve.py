@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import socket
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,8 +142,7 @@ def _check_queues(manager: ResourceManager, config: ArbiterConfig, patient: bool
 
 def _server(daemon: Daemon, tokens: Tokens, listen: Listen) -> uvicorn.Server:
     streams = Streams(daemon)
-    stopping = threading.Event()
-    service = create(daemon, tokens, streams, stopping.is_set, open_metrics=listen.is_loopback)
+    service = create(daemon, tokens, streams, open_metrics=listen.is_loopback)
     service.router.lifespan_context = _publishing(daemon, streams)
     config = uvicorn.Config(
         service,
@@ -154,18 +152,18 @@ def _server(daemon: Daemon, tokens: Tokens, listen: Listen) -> uvicorn.Server:
         ssl_certfile=listen.certificate,
         ssl_keyfile=str(listen.key) if listen.key else None,
     )
-    return _Server(config, stopping)
+    return _Server(config, streams)
 
 
 class _Server(uvicorn.Server):
     """Ends its streams before it waits for its connections."""
 
-    def __init__(self, config: uvicorn.Config, stopping: threading.Event) -> None:
+    def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
         super().__init__(config)
-        self._stopping = stopping
+        self._streams = streams
 
     def handle_exit(self, sig: int, frame: object) -> None:
-        self._stopping.set()
+        self._streams.stop()
         super().handle_exit(signal.SIGTERM, None)
 
 
