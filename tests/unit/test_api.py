@@ -79,9 +79,9 @@ class Service:
 
     def __init__(self, folder, *pools, open_metrics=True):
         self.arbiter = Arbiter(folder / "journal")
-        self.tokens, self.stopping = Tokens(folder), False
+        self.tokens = Tokens(folder)
         self.arbiter.streams = self.streams = Streams(self.arbiter)
-        service = create(self.arbiter, self.tokens, self.streams, lambda: self.stopping, open_metrics)
+        service = create(self.arbiter, self.tokens, self.streams, open_metrics)
         self.http = Http(service)
         for event in (
             Configured(pools or (SQL,)),
@@ -500,10 +500,10 @@ def test_a_failure_inside_is_told_without_its_traceback(service, monkeypatch):
 
 def read_stream(service, token, app, last_seen=None):
     """What a stream holds up to now; it ends because the arbiter does."""
-    service.stopping = True
+    service.streams.stopped = True
     headers = {} if last_seen is None else {"Last-Event-ID": str(last_seen)}
     answer = service.ask(token, "GET", f"/v1/apps/{app}/events", **headers)
-    service.stopping = False
+    service.streams.stopped = False
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/event-stream")
     return parse(answer.text)
@@ -550,7 +550,7 @@ def test_the_last_event_of_a_stream_is_the_end_with_its_reason(service):
 def test_a_stream_can_be_followed_by_yarns_id(service):
     made = service.register()
     service.arbiter.take(AppsChanged((running("application_1_0001", made.queue),), ()))
-    service.stopping = True
+    service.streams.stopped = True
     answer = service.as_admin("GET", "/v1/apps/application_1_0001/events")
     assert parse(answer.text)[0][2]["app"] == made.app
 
@@ -567,7 +567,7 @@ def test_what_is_decided_is_pushed_to_who_listens_and_to_nobody_else(service):
     first, second = service.register("first"), service.register("second")
 
     async def listen():
-        streams = {one.app: service.streams.follow(one.app, None, lambda: False) for one in (first, second)}
+        streams = {one.app: service.streams.follow(one.app, None) for one in (first, second)}
         began = {app: parse((await anext(stream)).decode()) for app, stream in streams.items()}
         assert service.streams.open == 2
         waiting = {app: asyncio.ensure_future(anext(stream)) for app, stream in streams.items()}
@@ -596,7 +596,7 @@ def test_a_silent_stream_says_that_it_is_there(service, monkeypatch):
     made = service.register()
 
     async def listen():
-        stream = service.streams.follow(made.app, None, lambda: False)
+        stream = service.streams.follow(made.app, None)
         await anext(stream)
         silence = await anext(stream)
         await stream.aclose()
@@ -610,7 +610,7 @@ def test_what_is_decided_while_a_listener_catches_up_comes_once(service):
     made = service.register("mine")
 
     async def listen():
-        stream = service.streams.follow(made.app, 0, lambda: False)
+        stream = service.streams.follow(made.app, 0)
         first = parse((await anext(stream)).decode())
         for name in ("second", "third"):
             service.arbiter.take(events.Registered(f"request-{name}", name, "ann", "sql", 1.0, None, None, None))

@@ -34,12 +34,12 @@ class Streams:
     def __init__(self, past: Past) -> None:
         self._past = past
         self._listeners: dict[str, set[asyncio.Queue[Message | None]]] = defaultdict(set)
-        self._stopped = False
+        self.stopped = False
         self.open = 0
 
     def stop(self) -> None:
         """End all streams, so that their connections can be closed: their clients connect to the next arbiter."""
-        self._stopped = True
+        self.stopped = True
         for queues in self._listeners.values():
             for queue in queues:
                 queue.put_nowait(None)
@@ -64,7 +64,7 @@ class Streams:
                 yield _encode(message)
                 if message[1] == "end":
                     return
-            while not self._stopped:
+            while not self.stopped:
                 try:
                     new = await asyncio.wait_for(queue.get(), KEEP_ALIVE)
                 except TimeoutError:
