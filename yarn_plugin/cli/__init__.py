@@ -16,6 +16,7 @@ cli = LazyGroup(
         "arbiter": ("yarn_plugin.cli.arbiter:arbiter", "The daemon that tells every application its share."),
         "apps": ("yarn_plugin.cli.apps:apps", "The applications and their shares."),
         "why": ("yarn_plugin.cli.apps:why", "Why an application has what it has."),
+        "replay": ("yarn_plugin.cli.replay:replay", "What an arbiter decided, from its journal alone."),
         "token": ("yarn_plugin.cli.apps:token", "A token for a user (administrators)."),
     },
 )

@@ -56,6 +56,7 @@ class Daemon:
         self._asking = managers()
         self._asking_lock = threading.Lock()
         self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self._watch = Watch(managers(), self, {pool.queue for pool in pools}, rhythm)
         self._actor = Actor(managers(), self.post)
         self.state = self._intake.state
@@ -80,7 +81,7 @@ class Daemon:
             ManagerError: there is no ResourceManager at its address, and there never was one in this journal.
         """
         knew_manager = self.state.manager_url is not None
-        threading.Thread(target=self._run, name="intake", daemon=True).start()
+        self._thread.start()
         self.take(Configured(self._pools))
         self._watch.start(patient=knew_manager)
 
@@ -89,7 +90,8 @@ class Daemon:
         self._watch.close()
         self._actor.close()
         self._inbox.put(None)
-        self._ended.wait(10)
+        if self._thread.ident is not None:
+            self._thread.join(timeout=10)
         self._intake.close()
 
     # What the API and the edges use.

@@ -7,7 +7,6 @@ import ipaddress
 import json
 import logging
 import os
-import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -163,8 +162,10 @@ class _Server(uvicorn.Server):
         self._streams = streams
 
     def handle_exit(self, sig: int, frame: object) -> None:
+        # Not uvicorn's own way: it would raise the signal again when it is done, and the daemon would not end in order.
         self._streams.stop()
-        super().handle_exit(signal.SIGTERM, None)
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
 
 def _publishing(daemon: Daemon, streams: Streams) -> Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]:
@@ -190,9 +191,8 @@ def _listening(listen: Listen) -> Iterator[socket.socket]:
     try:
         opened = socket.create_server((listen.host, listen.port), backlog=512)
     except OSError as problem:
-        raise ListenError(
-            f"--listen {listen.host}:{listen.port}: {problem.strerror}; port 0 takes a free one"
-        ) from None
+        cause = os.strerror(problem.errno) if problem.errno else problem
+        raise ListenError(f"--listen {listen.host}:{listen.port}: {cause}; port 0 takes a free one") from None
     with opened:
         yield opened
 
