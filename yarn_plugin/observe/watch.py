@@ -58,6 +58,7 @@ class Watch:
     def __init__(self, manager: ResourceManager, taker: Taker, queues: set[str], rhythm: Rhythm) -> None:
         self._manager, self._taker, self._queues, self._rhythm = manager, taker, queues, rhythm
         self._wake, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._looks = 0
         self._reached = False
         self._reached_at = ""
@@ -80,7 +81,7 @@ class Watch:
             if not patient:
                 raise
             self._lose(problem)
-        threading.Thread(target=self._run, name="watch", daemon=True).start()
+        self._thread.start()
 
     def look(self, seconds: float = 3.0) -> None:
         """Look now, at applications at least, and return when that was taken in (or after so long)."""
@@ -93,9 +94,11 @@ class Watch:
             time.sleep(0.01)
 
     def close(self) -> None:
-        """Watch no more."""
+        """Watch no more; a look that has begun is waited for, a little."""
         self._stop.set()
         self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=5)
 
     def _run(self) -> None:
         while True:
