@@ -134,7 +134,9 @@ class Daemon:
             with self._asking_lock:
                 self._asking.get(path, **asked)
                 time.sleep(2)
-                return translate.why_waiting(self._asking.get(path, **asked))
+                said = translate.why_waiting(self._asking.get(path, **asked))
+                # On nodes that are wholly taken nothing is even tried, so there is nothing to tell of them.
+                return said or translate.diagnostics(self._asking.get(f"/apps/{yarn_app}"))
         except ManagerError as problem:
             return [f"the ResourceManager does not say: {problem}"]
 

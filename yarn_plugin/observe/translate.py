@@ -73,6 +73,12 @@ def why_waiting(answer: Json) -> list[str]:
     return [text + (f" (on {', '.join(sorted(hosts))})" if hosts else "") for text, hosts in found.items()]
 
 
+def diagnostics(answer: Json) -> list[str]:
+    """What /apps/ID says of itself, in one line; nothing where it says nothing."""
+    said = " ".join(str(answer.get("app", answer).get("diagnostics") or "").split())
+    return [said] if said else []
+
+
 def _reasons(activity: Json) -> Iterator[tuple[str, list[str]]]:
     if activity.get("diagnostic"):
         single = [activity["nodeId"]] if activity.get("nodeId") else []

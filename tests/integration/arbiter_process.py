@@ -1,0 +1,147 @@
+"""`yarn-plugin arbiter` as a process of its own, its journal, and clients that follow their shares."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+
+from tests.integration.sleepers import eventually
+from yarn_plugin.api import wire
+from yarn_plugin.api.client import ArbiterClient, new_request_id
+from yarn_plugin.journal.records import decode
+
+CONFIG = """
+[[pools]]
+name = "sql"
+queue = "root.sql"
+grace_s = 3
+overstay_s = 6
+settle_s = 2
+submit_within_s = 60
+
+[watch]
+figures_s = 0.2
+apps_s = 1
+nodes_s = 2
+"""
+
+
+def command(*arguments):
+    return [sys.executable, "-c", "from yarn_plugin.cli import main; main()", *map(str, arguments)]
+
+
+def run(*arguments):
+    """A command of `yarn-plugin`, to its end."""
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, check=False)
+
+
+class ArbiterProcess:
+    """An arbiter that can be killed and started again at the same address with the same state."""
+
+    def __init__(self, rm_url, folder, config=CONFIG):
+        self.rm_url, self.folder, self.state = rm_url, folder, folder / "state"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (folder / "arbiter.toml").write_text(config)
+        self.process, self.url, self.starts = None, None, 0
+
+    def start(self):
+        """Start it, and wait until it answers."""
+        self.starts += 1
+        address = self.url.removeprefix("http://") if self.url else "127.0.0.1:0"
+        (self.state / "arbiter.json").unlink(missing_ok=True)
+        words = ("--rm", self.rm_url, "--state", self.state, "--listen", address, "--config")
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command("arbiter", *words, self.folder / "arbiter.toml"), stdout=log, stderr=subprocess.STDOUT
+            )
+        self.url = eventually(self._address, f"the arbiter starts: {self.log()[-2000:]}")
+        return self
+
+    def _address(self):
+        assert self.process.poll() is None, f"the arbiter has ended: {self.log()[-2000:]}"
+        path = self.state / "arbiter.json"
+        return json.loads(path.read_text())["url"] if path.exists() else None
+
+    def kill(self):
+        """kill -9."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+
+    def stop(self):
+        """Ask it to end; returns its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+    def log(self):
+        path = self.folder / "log"
+        return path.read_text() if path.exists() else ""
+
+    @property
+    def admin_token_file(self):
+        return self.state / "admin.token"
+
+    def admin(self):
+        return ArbiterClient(self.url, self.admin_token_file.read_text().strip())
+
+    def register(self, name, **more):
+        """Register an application as the user that YARN knows us by, and follow it; gives up when the test does."""
+        user = self.admin().issue_token(os.environ.get("USER") or "root").token
+        request = wire.Register(name=name, request_id=new_request_id(), **more)
+        return Follower(self.url, ArbiterClient(self.url, user).register(request))
+
+    def journal(self):
+        """The whole records of its journal."""
+        lines = (self.state / "journal").read_bytes().splitlines(keepends=True)
+        return [record for record in map(decode, lines) if record is not None]
+
+
+class Follower:
+    """Follows an application's shares in a thread of its own, as its driver would."""
+
+    def __init__(self, url, registered):
+        self.app, self.queue, self.token = registered.app, registered.queue, registered.token
+        self.shares, self.lost, self._stop = [], [], threading.Event()
+        self.ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(ArbiterClient(url, self.token),), daemon=True)
+        self._thread.start()
+
+    def _run(self, client):
+        for share in client.follow(self.app, away=self.lost.append, stopped=self._stop.is_set):
+            self.shares.append(share)
+        self.ended.set()
+
+    def close(self):
+        self._stop.set()
+
+    def share(self, holds, what):
+        """The first share told that is as described; waits for it."""
+        return eventually(lambda: next((one for one in list(self.shares) if holds(one)), None), f"{self.app}: {what}")
+
+    def after(self, count, holds, what):
+        """As `share`, not counting those told before."""
+        return eventually(
+            lambda: next((one for one in list(self.shares)[count:] if holds(one)), None), f"{self.app}: {what}"
+        )
+
+
+def check_journal(records, followers):
+    """Every input once and in order, one decision for each, and every share that was told received once, in order."""
+    inputs = [record["seq"] for record in records if record["kind"] == "input"]
+    assert inputs == list(range(1, len(inputs) + 1))
+    decisions = Counter(record["seq"] for record in records if record["kind"] == "decision")
+    assert set(decisions.values()) == {1}
+    assert set(decisions) == set(inputs)
+    for follower in followers:
+        told = [
+            one["share"]["seq"]
+            for record in records
+            if record["kind"] == "decision"
+            for one in record["commands"]
+            if one["type"] == "TellShare" and one["app"] == follower.app
+        ]
+        received = [share.seq for share in follower.shares]
+        assert received == told[-len(received) :], "a share was missed, doubled or disordered"

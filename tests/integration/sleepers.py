@@ -1,0 +1,75 @@
+"""Tiny YARN applications submitted over REST: a master that sleeps, and nothing else."""
+
+import time
+
+import requests
+
+
+class Sleepers:
+    """Submits and ends applications on one ResourceManager, as the user that runs the tests."""
+
+    def __init__(self, rm_url):
+        self.url = f"{rm_url}/ws/v1/cluster"
+        self.session = requests.Session()
+        self.session.trust_env = False
+        self.session.headers["Accept"] = "application/json"
+        self.submitted = []
+
+    def get(self, path, **parameters):
+        answer = self.session.get(self.url + path, params=parameters, timeout=20)
+        answer.raise_for_status()
+        return answer.json()
+
+    def submit(self, queue, memory_mb=128, seconds=600):
+        """An application whose master sleeps; returns its id."""
+        made = self.session.post(f"{self.url}/apps/new-application", timeout=20).json()
+        app = made.get("application-id") or next(iter(made.values()))["application-id"]
+        body = {
+            "application-id": app,
+            "application-name": queue.rpartition(".")[2],
+            "queue": queue,
+            "max-app-attempts": 1,
+            "am-container-spec": {"commands": {"command": f"sleep {seconds}"}},
+            "resource": {"memory": memory_mb, "vCores": 1},
+        }
+        assert self.session.post(f"{self.url}/apps", json=body, timeout=20).status_code == 202
+        self.submitted.append(app)
+        return app
+
+    def runs(self, app):
+        """Whether its master runs; YARN calls it ACCEPTED for ever, as it never says that it is one."""
+        known = self.get(f"/apps/{app}")["app"]
+        return known["state"] == "ACCEPTED" and known["runningContainers"] == 1
+
+    def kill(self, *apps):
+        for app in apps:
+            body = {"state": "KILLED"}
+            self.session.put(f"{self.url}/apps/{app}/state", json=body, timeout=20).raise_for_status()
+
+    def kill_all(self):
+        """End every unfinished application, whoever submitted it; returns when none is left."""
+        eventually(lambda: not self._end(), "applications end")
+
+    def _end(self):
+        found = (self.get("/apps", states="NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING")["apps"] or {}).get("app", [])
+        self.kill(*(app["id"] for app in found))
+        return found
+
+    def weights(self, parent="root.sql"):
+        """The weight of each queue directly below one, as the scheduler has it."""
+        waiting, found = [self.get("/scheduler")["scheduler"]["schedulerInfo"]], {}
+        while waiting:
+            queue = waiting.pop()
+            waiting += (queue.get("queues") or {}).get("queue") or []
+            if queue.get("queuePath", "").rpartition(".")[0] == parent:
+                found[queue["queuePath"]] = queue["weight"]
+        return found
+
+
+def eventually(holds, what, limit_s=60.0):
+    """Wait until `holds()` is true; returns what it returned."""
+    deadline = time.monotonic() + limit_s
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"did not happen within {limit_s:g} s: {what}"
+        time.sleep(0.1)
+    return found
