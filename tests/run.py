@@ -20,7 +20,7 @@ ALLOWED = ("needs a GPU", "needs a container engine", "needs torch")
 """What a skip's reason may begin with."""
 
 
-@dataclass
+@dataclass(eq=False)  # pytest keeps its plugins in sets
 class Skips:
     """Notes what is skipped, and why."""
 
