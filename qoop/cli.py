@@ -44,6 +44,7 @@ PASSED_ON = {**console.CONTEXT, "ignore_unknown_options": True, "allow_intersper
     "--hysteresis", type=click.FloatRange(0, 1), default=0.15, help="What a switch must save.  [default: 0.15]"
 )
 @click.option("--no-replanning", is_flag=True, help="Run the query as written, in one piece.")
+@click.option("--switch-every-stage", is_flag=True, hidden=True, help="A test option: after every stage, another tree.")
 @click.option("--journal", metavar="FILE", help="Keep the record of the query.")
 @click.option("--report", metavar="FILE", help="Write a page with its plans, stages and decisions (HTML).")
 def submit(rest: tuple[str, ...], **given: Any) -> int:
@@ -108,7 +109,7 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         from qoop.feedback.profile import read
 
         read(Path(given["profile"]))
-    names = ("tables", "profile", "slots", "checkpoint", "hysteresis", "journal", "report", "rows")
+    names = ("tables", "profile", "slots", "checkpoint", "hysteresis", "journal", "report", "rows", "switch_every_stage")
     fields = {name: given[name] for name in names}
     name = given["name"] or " ".join(query.split())[:60]
     rest = {"text": query, "name": name, "output": made, "replanning": not given["no_replanning"]}

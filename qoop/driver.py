@@ -103,7 +103,7 @@ def _options(spark: SparkSession, job: Job, lines: ProgressLines) -> Options:
     feed, confirm = _feed(spark, job)
     options = Options(
         feed=lambda: feed,
-        rules=Rules(hysteresis=job.hysteresis),
+        rules=Rules(hysteresis=job.hysteresis, force=job.switch_every_stage),
         checkpoint=job.checkpoint,
         journal=Path(job.journal) if job.journal else None,
         warn=lines.warn,

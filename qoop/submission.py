@@ -49,6 +49,7 @@ class Job(BaseModel):
     checkpoint: str | None = None
     hysteresis: float = 0.15
     replanning: bool = True
+    switch_every_stage: bool = False
     journal: str | None = None
     report: str | None = None
     rows: int = 1000

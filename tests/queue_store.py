@@ -10,7 +10,7 @@ START = {
     "root.sql.capacity": "8w",
     "root.sql.maximum-capacity": "100",
     "root.sql.auto-queue-creation-v2.enabled": "true",
-    "root.sql.auto-queue-creation-v2.leaf-template.capacity": "0.01w",
+    "root.sql.auto-queue-creation-v2.leaf-template.capacity": "1w",
 }
 
 

@@ -107,7 +107,8 @@ def test_the_wait_of_preemption_comes_after_the_grace():
     ("settings", "verdict", "said"),
     [
         ({"root.sql.auto-queue-creation-v2.enabled": "false"}, "limited", "set dynamic_leaves = true"),
-        ({f"{LEAF}.capacity": "1w"}, "limited", "set weight = 0.01 in the leaf_template"),
+        ({f"{LEAF}.capacity": "5w"}, "limited", "set weight = 1 in the leaf_template"),
+        ({f"{LEAF}.capacity": "0.01w"}, "limited", "below 0.1w YARN may refuse it"),
         ({f"{LEAF}.user-limit-factor": "1"}, "limited", "set user_limit_factor = 1000"),
         ({"root.sql.queues": "x", "root.sql.x.capacity": "100"}, "limited", "beside root.sql.x get nothing guaranteed"),
     ],

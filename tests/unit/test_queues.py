@@ -93,7 +93,7 @@ def test_the_plan_shows_each_property_that_differs(store, specs):
             "root.sql",
             (
                 Difference("capacity", "8w", "6w"),
-                Difference("auto-queue-creation-v2.leaf-template.capacity", "0.01w", "0.02w"),
+                Difference("auto-queue-creation-v2.leaf-template.capacity", "1w", "0.02w"),
             ),
         ),
     )

@@ -32,7 +32,7 @@ def queues() -> None:
     maximum_capacity = 100      # percent
     dynamic_leaves = true       # each application gets a queue of its own
     [queue.leaf_template]
-    weight = 0.01
+    weight = 1
     user_limit_factor = 1000
     maximum_am_resource_percent = 0.9
     [[queue]]

@@ -18,8 +18,9 @@ LEAVES_SINCE = (3, 4)
 SCHEDULER = "CapacityScheduler"
 CALCULATOR = "DominantResourceCalculator"
 _PROPERTY = "yarn.resourcemanager.monitor.capacity.preemption"
-_LIGHT = 0.1
-"""The weight up to which a queue that was just made takes next to nothing from the others."""
+_LEAST, _MOST = 0.1, 1.0
+"""The weights between which a queue that was just made takes little from the others, which weigh 100 together, and YARN
+still lets an application in: it allows a queue 10,000 times its fraction of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,20 +185,16 @@ def _leaves(topic: str, queue: QueueReport) -> Finding:
         return Finding(topic, "no dynamic leaves", "limited", follows)
     template = dict(queue.leaf_template)
     weight = template.get("capacity", "1w")
-    if _weight(weight) > _LIGHT:
+    if weight.endswith("w") and not _LEAST <= _number(weight.removesuffix("w")) <= _MOST:
         follows = (
-            "an application that has just arrived takes that from those that still vacate; "
-            "set weight = 0.01 in the leaf_template"
+            f"above {_MOST:g}w one that has just arrived takes that from those that still vacate, below {_LEAST:g}w "
+            "YARN may refuse it; set weight = 1 in the leaf_template"
         )
         return Finding(topic, f"dynamic leaves, new ones weigh {weight}", "limited", follows)
     if 0 < _number(template.get("user-limit-factor", "1")) <= 1:
         follows = "no application grows beyond its share; set user_limit_factor = 1000 in the leaf_template"
         return Finding(topic, "dynamic leaves, user limit factor 1", "limited", follows)
     return Finding(topic, f"dynamic leaves, new ones weigh {weight}", "good", "each application gets its own queue")
-
-
-def _weight(capacity: str) -> float:
-    return _number(capacity.removesuffix("w")) if capacity.endswith("w") else 0.0
 
 
 def _number(text: str) -> float:

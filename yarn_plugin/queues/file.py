@@ -6,7 +6,7 @@
     dynamic_leaves = true       # an application submitted to root.sql.NAME gets a queue of its own
 
     [queue.leaf_template]
-    weight = 0.01
+    weight = 1
     user_limit_factor = 1000
 
     [[queue]]
