@@ -109,10 +109,16 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         from qoop.feedback.profile import read
 
         read(Path(given["profile"]))
-    names = ("tables", "profile", "slots", "checkpoint", "hysteresis", "journal", "report", "rows", "switch_every_stage")
+    names = ("tables", "profile", "slots", "checkpoint", "hysteresis", "switch_every_stage", "journal", "report")
     fields = {name: given[name] for name in names}
     name = given["name"] or " ".join(query.split())[:60]
-    rest = {"text": query, "name": name, "output": made, "replanning": not given["no_replanning"]}
+    rest = {
+        "text": query,
+        "name": name,
+        "rows": given["rows"],
+        "output": made,
+        "replanning": not given["no_replanning"],
+    }
     return Job.model_validate({**fields, **rest})
 
 

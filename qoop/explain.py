@@ -8,7 +8,6 @@ from rich.tree import Tree as RichTree
 from qoop.errors import CannotSplitError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.packing import completion
-from qoop.estimate.statistics import TableStatistics
 from qoop.planning import Planned, plan
 from qoop.plans.candidates import Cutting
 from qoop.plans.plan import GOAL, Plan, StageId
@@ -64,20 +63,10 @@ def _plan(text: str, tables: str | None) -> Planned:
         folder = FolderCatalogue(Path(tables))
         catalogue, statistics = folder, folder.statistics
         return plan(read(text), catalogue, statistics, Cutting(), CostModel())
-    from pyspark.sql import SparkSession
+    from qoop.engine.catalogue import on_this_machine
 
-    from qoop.engine.catalogue import SparkCatalogue
-
-    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    try:
-        known = SparkCatalogue(spark)
-
-        def by_spark(table: str) -> TableStatistics:
-            return known.statistics(table)
-
-        return plan(read(text), known, by_spark, Cutting(), CostModel())
-    finally:
-        spark.stop()
+    with on_this_machine() as known:
+        return plan(read(text), known, known.statistics, Cutting(), CostModel())
 
 
 def _show(

@@ -111,7 +111,9 @@ def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str], environ
 
 
 def _command(flags: SparkFlags, confs: Mapping[str, str], spec: Path, environment: Mapping[str, str]) -> list[str]:
-    command = [str(_spark_home() / "bin" / "spark-submit"), *flags.flags]
+    from qoop.engine.home import spark_home
+
+    command = [str(spark_home() / "bin" / "spark-submit"), *flags.flags]
     if flags.is_cluster_mode:
         confs = {**confs, **{f"spark.yarn.appMasterEnv.{name}": value for name, value in environment.items()}}
         files = flags.value("--files")
@@ -137,15 +139,6 @@ def _python(flags: SparkFlags) -> dict[str, str]:
     if flags.is_cluster_mode or flags.conf("spark.pyspark.python"):
         return {}
     return {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable), "PYSPARK_DRIVER_PYTHON": sys.executable}
-
-
-def _spark_home() -> Path:
-    home = os.environ.get("SPARK_HOME")
-    if home:
-        return Path(home)
-    import pyspark
-
-    return Path(pyspark.__file__).parent
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:

@@ -1,5 +1,7 @@
 """Tables as the user's Spark session knows them: their columns, and statistics of them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -49,6 +51,16 @@ class SparkCatalogue:
             except AnalysisException:
                 self._frames[table] = None
         return self._frames[table]
+
+
+@contextmanager
+def on_this_machine() -> Iterator[SparkCatalogue]:
+    """The catalogue that a session of the user's own would have, read by a small one on this machine."""
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        yield SparkCatalogue(spark)
+    finally:
+        spark.stop()
 
 
 def _plain_parquet(frame: DataFrame) -> list[Path]:

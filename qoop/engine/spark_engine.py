@@ -69,14 +69,9 @@ class SparkEngine:
         threading.Thread(target=self._run, args=args, name=tag, daemon=True).start()
 
     def cancel(self, stages: tuple[StageId, ...]) -> None:
-        """Stop stages; each tells when it has stopped."""
-        for stage in stages:
-            with self._lock:
-                tag = self._running.get(stage)
-                if tag is not None:
-                    self._cancelled.add(tag)
-            if tag is None:
-                self._tell(StageCancelled(stage))
+        """Stop stages; each tells when it has stopped. One that is no longer there has told its end already."""
+        with self._lock:
+            self._cancelled |= {tag for stage in stages if (tag := self._running.get(stage)) is not None}
         self._stop_cancelled()
 
     def set_executors(self, target: int) -> None:

@@ -15,13 +15,16 @@ from qoop.plans.plan import GOAL, Plan, StageId
 class Rules:
     """`hysteresis`: the fraction of the remaining time that a switch must save (002 finds 10-25% good, figure 2.15).
 
-    `least_gain`: seconds that it must save. `cancel_seconds`: what it costs to stop running stages. `force`: after
-    every stage, switch to another tree of the unfinished part, whatever it costs (a test option).
+    `least_gain`: seconds that it must save. `cancel_seconds`: what it costs to stop running stages. `let_finish`:
+    running stages that the new plan does not need may go on where that is estimated cheaper. `force`: after every stage
+    and on every change of the share, switch to another tree of the unfinished part, whatever it costs; on a change of
+    the share to one that stops running stages, if there is one (a test option).
     """
 
     hysteresis: float = 0.15
     least_gain: float = 0.3
     cancel_seconds: float = 0.2
+    let_finish: bool = True
     force: bool = False
 
 
@@ -119,12 +122,16 @@ def best_of(candidates: Sequence[Candidate], current: int | None, rules: Rules) 
     return best.plan if gains >= rules.least_gain and gains >= rules.hysteresis * now else current
 
 
-def other_tree(plans: Sequence[Plan], candidates: Sequence[Candidate], current: int, ready: frozenset[StageId]) -> int:
+def other_tree(
+    plans: Sequence[Plan], candidates: Sequence[Candidate], current: int, ready: frozenset[StageId], stopping: bool
+) -> int:
     """For the test option: the fastest plan whose unfinished part differs, taking turns so that all get theirs."""
     todo = plans[current].stages(ready).keys()
     others = [one for one in candidates if plans[one.plan].stages(ready).keys() != todo]
     if not others:
         return current
+    if stopping:
+        others = [one for one in others if one.cancel] or others
     ranked = sorted(others, key=lambda one: (one.seconds, one.plan))
     return ranked[(7 * len(ready)) % len(ranked)].plan
 
@@ -176,7 +183,8 @@ def _evaluate(
     together = finish_times([*tasks, *(_rest_of(stage, running[stage]) for stage in useless)], slots)[GOAL]
     # A stage that costs nothing is left to finish: its output is one more point to come back to. A block's result is
     # not: it is being computed in the way that this plan leaves.
-    if together <= alone + rules.cancel_seconds and not any(stage in plan.stages(progress.ready) for stage in useless):
+    may_go_on = rules.let_finish and not any(stage in plan.stages(progress.ready) for stage in useless)
+    if may_go_on and together <= alone + rules.cancel_seconds:
         return Candidate(number, together, let_finish=useless)
     return Candidate(number, alone + rules.cancel_seconds, cancel=useless)
 

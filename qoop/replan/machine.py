@@ -63,7 +63,7 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
         return state, tuple(commands)
     # 2. Choose a plan, or compare the present one with the others.
     if cause is not None and state.share is not None and state.phase in ("running", "switching"):
-        state, decided = _decide(state, cause, forced=isinstance(event, StageFinished) and state.rules.force)
+        state, decided = _decide(state, cause, event)
         commands += decided
     # 3. Start what can run, unless a switch is waiting for stages to stop.
     if state.phase == "running":
@@ -180,15 +180,16 @@ def _without(state: State, stages: Iterable[StageId]) -> State:
     return replace(state, running=running, waiting_cancelled=waiting, phase=phase)
 
 
-def _decide(state: State, cause: str, forced: bool) -> tuple[State, list[Command]]:
+def _decide(state: State, cause: str, event: Event) -> tuple[State, list[Command]]:
     assert state.share is not None
-    slots = state.share.slots
+    slots, rules = state.share.slots, state.rules
+    stopping = rules.force and isinstance(event, ShareChanged)
     progress = _progress(state)
-    candidates = evaluate(state.plans, state.estimator, progress, slots, state.rules)
-    chosen = best_of(candidates, state.current, state.rules)
+    candidates = evaluate(state.plans, state.estimator, progress, slots, replace(rules, let_finish=not stopping))
+    chosen = best_of(candidates, state.current, rules)
     won_by: Winner = "first" if state.current is None else "kept"
-    if forced and state.current is not None:
-        other = other_tree(state.plans, candidates, state.current, progress.ready)
+    if rules.force and state.current is not None and isinstance(event, StageFinished | ShareChanged):
+        other = other_tree(state.plans, candidates, state.current, progress.ready, stopping)
         won_by, chosen = ("forced", other) if other != state.current else ("kept", chosen)
     elif state.current is not None and chosen != state.current:
         won_by = _what_won(state, progress, chosen)
