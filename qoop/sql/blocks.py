@@ -3,6 +3,7 @@
 A block's text reads other blocks as if they were tables; a block that several others read is planned once.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,11 +68,12 @@ def split(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
     """
     _refuse_what_must_stay_whole(query)
     query = query.copy()
-    tables, types = _name_tables(query, catalogue)
+    names = _Names()
+    ctes = _name_ctes(query, names)
+    tables, types = _name_tables(query, ctes, catalogue)
     query = _qualified(query, types)
     blocks: dict[str, exp.Query] = {}
-    names = _Names()
-    _lift_ctes(query, blocks, names)
+    _lift_ctes(query, blocks)
     _lift_derived(query, blocks, names)
     for block in list(blocks.values()):
         _lift_derived(block, blocks, names)
@@ -84,12 +86,13 @@ def split(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
 
 
 class _Names:
-    """Gives each block a name that nothing else in the query has."""
+    """Gives each block a name that nothing else in the query has; none has two underscores in a row (see `view_of`)."""
 
     def __init__(self) -> None:
         self._taken = {ROOT}
 
     def unused(self, wish: str) -> str:
+        wish = re.sub(r"[\W_]+", "_", wish).strip("_").lower()
         name, number = PREFIX + wish, 1
         while name in self._taken:
             number += 1
@@ -110,13 +113,44 @@ def _refuse_what_must_stay_whole(query: exp.Query) -> None:
             raise CannotSplitError(f"it reads a table function, {node.this.sql(DIALECT)[:40]}")
 
 
-def _name_tables(query: exp.Query, catalogue: Catalogue) -> tuple[dict[str, str], dict[str, Types]]:
+def _name_ctes(query: exp.Query, names: _Names) -> frozenset[str]:
+    """Give every CTE a name that is its own, and point to it what reads it, so that no name means two things."""
+    read = [(table, cte) for table in query.find_all(exp.Table) if (cte := _cte_of(table)) is not None]
+    given = {id(cte): names.unused(cte.alias) for cte in query.find_all(exp.CTE)}
+    for table, cte in read:
+        _point(table, given[id(cte)])
+    for cte in query.find_all(exp.CTE):
+        cte.args["alias"].set("this", exp.to_identifier(given[id(cte)], quoted=True))
+    return frozenset(given.values())
+
+
+def _cte_of(table: exp.Table) -> exp.CTE | None:
+    """The CTE that a table node names: the innermost one around it that is defined before it."""
+    if table.db:
+        return None
+    below: exp.Expr = table
+    while (holder := below.parent) is not None:
+        clause = holder.args.get("with_")
+        defined: list[exp.CTE] = []
+        if isinstance(holder, exp.With):
+            defined = holder.expressions[: below.index]
+        elif clause is not None and clause is not below:
+            defined = clause.expressions
+        found = next((cte for cte in reversed(defined) if cte.alias.lower() == table.name.lower()), None)
+        if found is not None:
+            return found
+        below = holder
+    return None
+
+
+def _name_tables(
+    query: exp.Query, ctes: frozenset[str], catalogue: Catalogue
+) -> tuple[dict[str, str], dict[str, Types]]:
     """Give every base table a name of one part, and look up its columns."""
-    ctes = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
     tables: dict[str, str] = {}
     types: dict[str, Types] = {}
     for node in list(query.find_all(exp.Table)):
-        if not node.db and node.name.lower() in ctes:
+        if not node.db and node.name in ctes:
             continue
         if node.name.lower().startswith(PREFIX):
             raise CannotSplitError(f"table {node.name} has a name that the planner keeps for itself ({PREFIX}...)")
@@ -129,8 +163,7 @@ def _name_tables(query: exp.Query, catalogue: Catalogue) -> tuple[dict[str, str]
             tables[name], types[name] = written, columns
         elif tables[name].lower() != written.lower():
             raise CannotSplitError(f"{tables[name]} and {written} cannot be told apart")
-        alias = node.alias or node.name
-        node.replace(exp.alias_(exp.to_table(name), alias, table=True, copy=False))
+        _point(node, name)
     return tables, types
 
 
@@ -147,21 +180,14 @@ def _qualified(query: exp.Query, types: dict[str, Types]) -> exp.Query:
     return result
 
 
-def _lift_ctes(query: exp.Query, blocks: dict[str, exp.Query], names: _Names) -> None:
-    """Take every WITH out, innermost first, so that inner definitions hide outer ones of the same name."""
-    for clause in reversed(list(query.find_all(exp.With))):
-        holder = clause.parent
-        if holder is None:
-            continue
+def _lift_ctes(query: exp.Query, blocks: dict[str, exp.Query]) -> None:
+    """Take every WITH out: its definitions are blocks, under the names that `_name_ctes` gave them."""
+    for clause in list(query.find_all(exp.With)):
         for cte in clause.expressions:
             body = cte.this
             if not isinstance(body, exp.Query) or reads_around(body):
                 raise CannotSplitError(f"CTE {cte.alias} reads columns of the query around it")
-            name = names.unused(cte.alias)
-            for table in list(holder.find_all(exp.Table)):
-                if table.name == cte.alias and not table.db:
-                    _point(table, name)
-            blocks[name] = body
+            blocks[cte.alias] = body
         clause.pop()
 
 
@@ -170,7 +196,7 @@ def _lift_derived(query: exp.Query, blocks: dict[str, exp.Query], names: _Names)
     for node in reversed(list(query.find_all(exp.Subquery))):
         body = node.this
         in_from = isinstance(node.parent, exp.From | exp.Join)
-        if not in_from or not isinstance(body, exp.Query) or node.args.get("joins") or reads_around(body):
+        if not in_from or not isinstance(body, exp.Query) or not is_plain(node) or reads_around(body):
             continue
         name = names.unused(node.alias or "derived")
         node.replace(exp.alias_(exp.to_table(name), node.alias or name, table=True, copy=False))
@@ -204,11 +230,20 @@ def reads_around(body: exp.Query) -> bool:
     return bool(scopes) and bool(scopes[-1].external_columns)
 
 
+def is_plain(node: exp.Expr) -> bool:
+    """Whether a table or a subquery in FROM is nothing but that: not pivoted, sampled, of another time, or joined."""
+    named = {"this", "db", "catalog", "alias"}
+    return not any(value for arg, value in node.args.items() if arg not in named)
+
+
 def _point(table: exp.Table, name: str) -> None:
-    """Make a table node read a block instead, under the alias that it had."""
-    alias = table.alias or table.name
+    """Make a table node read something by a name of one part instead, under the alias that it had."""
+    if not table.alias:
+        columns = table.args["alias"].args.get("columns") if table.args.get("alias") else None
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True), columns=columns))
     table.set("this", exp.to_identifier(name, quoted=True))
-    table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+    table.set("db", None)
+    table.set("catalog", None)
 
 
 def _restore_tables(block: exp.Query, tables: dict[str, str]) -> None:

@@ -1,5 +1,6 @@
 """The join graph of a SELECT, and what is left of the SELECT around it."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -8,15 +9,15 @@ from sqlglot import exp
 from qoop.errors import CannotSplitError
 from qoop.plans.graph import JoinGraph, Relation
 from qoop.plans.predicate import Among, Column, Compare, Every, Form, Predicate
-from qoop.sql.blocks import source_of
+from qoop.sql.blocks import is_plain, source_of
 from qoop.sql.catalogue import Types, family
 from qoop.sql.columns import as_column, columns_around, columns_of, sources, with_output_names
 from qoop.sql.conjuncts import all_of, alternatives, any_of, conjuncts
 from qoop.sql.forms import form_of
 from qoop.sql.statement import DIALECT
 
-CORE = "qoop_core"
-"""Stands in the rest of a SELECT where its join core was."""
+CORE = "_qoop_core"
+"""Stands in the rest of a SELECT where its join core was. No block's name begins like this."""
 
 UNPLANNED_CLAUSES = ("laterals", "pivots", "match", "sample", "connect", "prewhere", "into", "settings", "kind")
 
@@ -44,9 +45,28 @@ def core_of(select: exp.Select, types: Callable[[str], Types | None], blocks: It
     conditions = _follow_equalities(conditions, sides, aliases, types)
     rest = _rest(select, sides, stay, aliases)
     graph = _graph(sides, conditions, rest, aliases, types, frozenset(blocks))
+    _refuse_clashes(graph, select, types)
     for column in list(columns_around(rest, aliases)):
         column.replace(exp.column(exp.to_identifier(as_column(column).output, quoted=True)))
+    if str(rest.sql(DIALECT)).count(f"FROM {CORE}") != 1:
+        raise CannotSplitError(f"its text holds {CORE}, a name that the planner keeps for itself")
     return Core(graph, rest)
+
+
+def _refuse_clashes(graph: JoinGraph, select: exp.Select, types: Callable[[str], Types | None]) -> None:
+    """Columns are called `alias__column` outside their relation; nothing else that they meet may have that name."""
+    named = [Column(relation.alias, name) for relation in graph.relations for name in relation.columns]
+    if any(column.name == "*" for column in named):
+        raise CannotSplitError("it reads all columns of a relation as one value")
+    outputs = Counter(column.output for column in named)
+    taken = {name for table in select.find_all(exp.Table) for name in types(source_of(table)) or ()}
+    for projection in select.selects:
+        behind = projection.unalias()
+        if not isinstance(behind, exp.Column) or as_column(behind).output != projection.alias_or_name:
+            taken.add(projection.alias_or_name)
+    clash = next((output for output, times in outputs.items() if times > 1 or output in taken), None)
+    if clash is not None:
+        raise CannotSplitError(f"the name {clash!r} would mean two things")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +105,7 @@ def _sides(select: exp.Select) -> _Sides:
 
 
 def _table(node: exp.Expr) -> exp.Table:
-    if not isinstance(node, exp.Table) or any(node.args.get(arg) for arg in ("joins", "pivots", "sample", "version")):
+    if not isinstance(node, exp.Table) or not is_plain(node) or node.alias_column_names:
         raise CannotSplitError("it reads something that is not a plain table")
     return node
 
@@ -103,11 +123,12 @@ def _reads(node: exp.Expr, aliases: Iterable[str]) -> bool:
 def _sort_conditions(
     select: exp.Select, sides: _Sides, aliases: frozenset[str]
 ) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    """The conditions that apply within the core, and those of WHERE that stay around it."""
+    """The conditions of inner joins and WHERE that apply within the core, and those that stay around it."""
     outside = sources(select) - aliases
-    inside, stay = list(sides.conditions), []
+    inside: list[exp.Expr] = []
+    stay: list[exp.Expr] = []
     where = select.args.get("where")
-    for part in conjuncts(where.this if where else None):
+    for part in [*sides.conditions, *conjuncts(where.this if where else None)]:
         if isinstance(part, exp.Boolean) and not part.this:
             raise CannotSplitError("a filter rules out all its rows")
         read = {column.table for column in columns_of(part, aliases)}

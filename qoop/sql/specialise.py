@@ -9,7 +9,7 @@ from collections import defaultdict
 from sqlglot import exp
 from sqlglot.optimizer.simplify import simplify
 
-from qoop.sql.blocks import PREFIX, SplitQuery, in_order, source_of
+from qoop.sql.blocks import PREFIX, SplitQuery, in_order, is_plain, source_of
 from qoop.sql.columns import columns_of, sources
 from qoop.sql.conjuncts import all_of, conjuncts
 from qoop.sql.statement import DIALECT
@@ -73,7 +73,8 @@ def _filtered_reads(reader: exp.Query, blocks: dict[str, exp.Query]) -> list[tup
     return [
         (node, by_alias[node.alias_or_name])
         for node in nodes
-        if isinstance(node, exp.Table) and source_of(node) in blocks and by_alias[node.alias_or_name]
+        if isinstance(node, exp.Table) and is_plain(node) and not node.alias_column_names
+        if source_of(node) in blocks and by_alias[node.alias_or_name]
     ]
 
 
@@ -84,7 +85,7 @@ def _can_move(block: exp.Query, moved: Moved, blocks: dict[str, exp.Query]) -> b
     if not isinstance(block, exp.Select) or _limits(block) or block.find(exp.Window):
         return False
     clause = block.args.get("from_")
-    if clause is None or block.args.get("distinct"):
+    if clause is None or block.args.get("distinct") or (block.args.get("having") and not block.args.get("group")):
         return False
     below = _over(block, moved)
     if below is None:

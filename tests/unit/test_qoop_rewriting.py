@@ -1,0 +1,88 @@
+"""Queries that are easy to rewrite wrongly: planned, run stage by stage from mixed plans, and compared (in DuckDB)."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from qoop.errors import CannotSplitError
+from tests.staged import Tables
+
+
+@dataclass
+class Case:
+    name: str
+    text: str
+    empty: bool
+    alone: str
+
+
+def cases():
+    """The queries in rewriting.sql, with their marks."""
+    found, group, empty, alone, lines = [], "", False, "", []
+    for line in Path(__file__).with_name("rewriting.sql").read_text().splitlines():
+        if line.startswith("-- == "):
+            group = line.removeprefix("-- == ").replace(" ", "-")
+        elif line.startswith("--"):
+            empty = empty or line == "-- empty"
+            alone = line.removeprefix("-- alone: ") if line.startswith("-- alone: ") else alone
+        elif line:
+            lines.append(line)
+            if line.endswith(";"):
+                number = sum(case.name.startswith(f"{group}-") for case in found) + 1
+                found.append(Case(f"{group}-{number}", "\n".join(lines).removesuffix(";"), empty, alone))
+                empty, alone, lines = False, "", []
+    return found
+
+
+CASES = cases()
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return Tables(
+        "CREATE TABLE a (id integer, x integer, y varchar, d date)",
+        "INSERT INTO a VALUES (1, 1, 'p', '2000-01-01'), (2, 2, 'q', '2000-01-05'), (3, NULL, 'r', NULL),"
+        " (4, 1, NULL, '2000-02-01'), (1, 2, 'p', '2000-03-01'), (NULL, 5, 'p', '2000-01-01'),"
+        " (5, 9, 'q', '2000-01-09'), (6, 9, 's', '2000-01-11'), (2, 2, 'q', '2000-01-05')",
+        "CREATE TABLE b (id integer, x integer, z varchar, amt decimal(7, 2))",
+        "INSERT INTO b VALUES (1, 1, 'p', 1.5), (1, 2, 'q', 2.5), (2, NULL, 'r', NULL), (NULL, 1, 's', 4.5),"
+        " (3, 3, 'p', 5.5), (4, 1, NULL, 3), (2, 4, 'q', 2), (5, 5, 'q', 1), (4, 1, NULL, 3)",
+        "CREATE TABLE c (id integer, y varchar, w double)",
+        "INSERT INTO c VALUES (1, 'p', 1.0), (2, 'q', 2.0), (2, 'q', 2.0), (5, NULL, 3.0), (NULL, 'r', 4.0),"
+        " (4, 'p', 9.0), (6, 'q', 2.0), (3, 'r', 1.0)",
+        "CREATE TABLE t (x integer)",
+        "INSERT INTO t VALUES (1), (2), (3), (NULL)",
+        "CREATE TABLE e (id integer, x integer)",
+        "CREATE TABLE underscored (x integer, g__id integer)",
+        "INSERT INTO underscored VALUES (1, 7), (7, 1)",
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_rows_stay_the_same(tables, case):
+    try:
+        planned = tables.plan(case.text)
+    except CannotSplitError as reason:
+        assert case.alone, reason
+        assert case.alone in str(reason)
+        return
+    reasons = " ".join(filter(None, (block.reason for block in planned.text.query.blocks.values())))
+    assert case.alone in reasons
+    expected = tables.rows(case.text)
+    assert (not expected) == case.empty
+    for seed in range(4):
+        assert tables.staged(planned, random.Random(seed), lose=seed % 2) == expected
+
+
+def test_most_queries_have_several_plans_and_stages(tables):
+    several = Counter()
+    for case in CASES:
+        if not case.alone:
+            planned = tables.plan(case.text)
+            several["plans"] += len(planned.plans) > 1
+            several["stages"] += any(len(plan.stages()) > 1 for plan in planned.plans)
+    assert several["plans"] >= 30
+    assert several["stages"] >= 50
