@@ -1,0 +1,157 @@
+"""`qoop submit` on the cluster as a process of its own, its journal, and what of it can be killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import psutil
+import pyarrow.parquet as pq
+
+from qoop import journal
+from tests.integration.sleepers import eventually
+from tpcds.engines import Answer
+from tpcds.queries import spark_text
+
+FLAGS = (
+    *("--master", "yarn", "--executor-memory", "3g", "--executor-cores", "2"),
+    *("--conf", "spark.executor.memoryOverhead=512m", "--conf", "spark.driver.memory=1g"),
+    *("--conf", "spark.yarn.am.memory=256m", "--conf", "spark.yarn.am.memoryOverhead=128m"),
+    *("--conf", "spark.sql.shuffle.partitions=8", "--conf", "spark.sql.session.timeZone=UTC"),
+)
+"""A node of the test cluster holds one executor of two slots and one master."""
+
+
+class QueryProcess:
+    """One TPC-DS query, with a switch forced after every stage and on every share, told its share by an arbiter."""
+
+    def __init__(self, cluster, arbiter, data, number, folder, *more):
+        self.folder, self.number = folder, number
+        self.folder.mkdir(parents=True)
+        self.journal = folder / "journal"
+        token = folder / "token"
+        token.touch(mode=0o600)
+        token.write_text(arbiter.admin().issue_token(os.environ.get("USER") or "root").token)
+        (folder / "query.sql").write_text(spark_text(number))
+        words = [
+            *(sys.executable, "-c", "from qoop.cli import main; main()", "submit", *FLAGS),
+            *("--arbiter", arbiter.url, "--token-file", token, "--tables", data.path, "--journal", self.journal),
+            *("--output", "parquet", folder / "rows", "--switch-every-stage", *more, folder / "query.sql"),
+        ]
+        configuration = {name: str(cluster.conf_dir) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")}
+        configuration["SPARK_CONF_DIR"] = str(cluster.spark_conf_dir)
+        with (folder / "log").open("w") as log:
+            self.process = subprocess.Popen(
+                list(map(str, words)), env={**os.environ, **configuration}, stdout=log, stderr=log
+            )
+
+    @property
+    def running(self):
+        return self.process.poll() is None
+
+    def log(self):
+        return (self.folder / "log").read_text()
+
+    def records(self):
+        """The whole records of its journal, so far."""
+        return journal.follow(self.journal) if self.journal.exists() else []
+
+    def reach(self, phase, holds=lambda records: True, limit_s=150.0):
+        """Wait until the query is in a phase; returns the journal as it was then."""
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            ended = not self.running
+            records = self.records()
+            if phase_of(records) == phase and holds(records):
+                return records
+            assert not ended, f"the query ended before it was {phase}: {self.log()[-2000:]}"
+            time.sleep(0.005)
+        raise AssertionError(f"the query was not {phase} within {limit_s:g} s: {self.log()[-2000:]}")
+
+    def finish(self, limit_s=240.0):
+        """Its rows, once it has ended well."""
+        assert self.process.wait(limit_s) == 0, self.log()[-4000:]
+        tables = [pq.read_table(file) for file in sorted((self.folder / "rows").glob("part-*.parquet"))]
+        rows = [tuple(row.values()) for table in tables for row in table.to_pylist()]
+        return Answer(tuple(tables[0].column_names), rows, 0.0)
+
+    def stop(self):
+        """End it, if it has not ended."""
+        if self.running:
+            self.process.terminate()
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(30)
+
+
+def phase_of(records):
+    """The phase that the last event has left the query in; None before it has begun."""
+    return next((record["phase"] for record in reversed(records) if record["kind"] == "input"), None)
+
+
+def stage_runs_after_one_has_finished(records):
+    """The query is in its middle: something is done, and something runs."""
+    kinds = Counter(record["event"]["type"] for record in records if record["kind"] == "input")
+    started = sum(one["type"] == "StartStage" for record in records for one in record.get("commands", ()))
+    ended = sum(kinds[kind] for kind in ("StageFinished", "StageCancelled", "StageFailed"))
+    return kinds["StageFinished"] > 0 and started > ended
+
+
+def fell_in(records, phase, killed_at):
+    """Whether a kill at this time fell in a phase: the last event before it led there, and another came after it."""
+    inputs = [record for record in records if record["kind"] == "input"]
+    before = [record for record in inputs if record["at"] <= killed_at]
+    return bool(before) and before[-1]["phase"] == phase and len(before) < len(inputs)
+
+
+def check_query_journal(records):
+    """Every record once and in order, one decision for each event, and one end for each stage that was started."""
+    assert [record["kind"] for record in records[:1]] == ["query"]
+    inputs = [record for record in records if record["kind"] == "input"]
+    decisions = [record for record in records if record["kind"] == "decision"]
+    assert [record["seq"] for record in inputs] == list(range(2, len(inputs) + 2))
+    assert [record["seq"] for record in decisions] == [record["seq"] for record in inputs]
+    ended = Counter(
+        str(record["event"]["stage"])
+        for record in inputs
+        if record["event"]["type"] in ("StageFinished", "StageCancelled", "StageFailed")
+    )
+    started = Counter(
+        str(one["stage"]) for record in decisions for one in record["commands"] if one["type"] == "StartStage"
+    )
+    assert not ended - started, "a stage has ended more often than it was started"
+    assert sum((started - ended).values()) == 0, "a stage was started and no end of it was told"
+    assert sum(one["type"] == "Finish" for record in decisions for one in record["commands"]) == 1
+
+
+def executors(app_id):
+    """The processes of an application's executors."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        # The launching shell bears the same words; the JVM is what works.
+        if words and words[0].endswith("java") and "--app-id" in words and app_id in words:
+            found.append(process)
+    return found
+
+
+def yarn_app(arbiter, name_of_app):
+    """The id that YARN knows a registered application by."""
+    return eventually(
+        lambda: next((app.yarn_app for app in arbiter.admin().apps() if app.app == name_of_app), None),
+        f"{name_of_app} runs on YARN",
+    )
+
+
+def kill(pid):
+    """kill -9; returns when it was sent, in seconds since the epoch."""
+    at = time.time()
+    os.kill(pid, signal.SIGKILL)
+    return at
