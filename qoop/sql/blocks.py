@@ -111,6 +111,17 @@ def _refuse_what_must_stay_whole(query: exp.Query) -> None:
             raise CannotSplitError("its hints name relations of the text as written")
         if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
             raise CannotSplitError(f"it reads a table function, {node.this.sql(DIALECT)[:40]}")
+        if isinstance(node, exp.Select):
+            _refuse_repeated_aliases(node)
+
+
+def _refuse_repeated_aliases(select: exp.Select) -> None:
+    """After a semi or anti join its alias may be given again."""
+    clause, joins = select.args.get("from_"), select.args.get("joins") or []
+    aliases = Counter(node.this.alias_or_name.lower() for node in (clause, *joins) if node is not None)
+    repeated = next((alias for alias, times in aliases.items() if alias and times > 1), None)
+    if repeated is not None:
+        raise CannotSplitError(f"two of its relations are called {repeated}")
 
 
 def _name_ctes(query: exp.Query, names: _Names) -> frozenset[str]:

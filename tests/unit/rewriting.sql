@@ -80,6 +80,8 @@ SELECT a.id FROM a JOIN e ON a.id = e.id JOIN b ON b.id = a.id;
 SELECT count(*), max(b.x) FROM a JOIN e ON a.id = e.id JOIN b ON b.id = a.id;
 
 -- == outer joins
+-- alone: two of its relations are called o
+SELECT a.id, o.x FROM a LEFT SEMI JOIN c o ON o.id = a.id, b o WHERE o.id = a.id;
 SELECT a.id, b.x FROM a LEFT JOIN b ON a.id = b.id JOIN c ON c.id = a.id WHERE b.x IS NULL;
 -- alone: fewer than two relations
 SELECT a.id, b.x FROM a LEFT JOIN b ON a.id = b.id AND b.x = 1 JOIN c ON c.id = b.id;

@@ -1,0 +1,27 @@
+"""Whatever join trees, cuts and mixtures of plans compute a query, its rows are those of the query as written."""
+
+import random
+
+from duckdb import Error as DuckError
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+
+from qoop.errors import CannotSplitError
+from tests.property import queries
+from tests.staged import Tables
+
+
+@given(queries.tables(), queries.queries(), st.integers(0, 999))
+def test_any_mixture_of_plans_gives_the_rows_of_the_text(made, text, seed):
+    tables = Tables(*made)
+    try:
+        expected = tables.rows(text)
+    except DuckError:
+        assume(False)
+    try:
+        planned = tables.plan(text)
+    except CannotSplitError:
+        return
+    for lose in (0, 2):
+        note(text)
+        assert tables.staged(planned, random.Random(seed), lose) == expected
