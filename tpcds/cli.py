@@ -59,13 +59,13 @@ def list_queries(numbers: str, dialect: str, show_text: bool) -> None:
 
 @cli.command()
 @click.option("--queries", "numbers", default="1-99", show_default=True, help="Numbers, like 3 or 1-10,72.")
-@click.option("--engine", default="spark", show_default=True, help="The engine to measure: spark or duckdb.")
+@click.option("--engine", default="spark", show_default=True, help="Measure qoop, spark or duckdb.")
 @click.option("--scale", help="Scale of the data, made under the user's cache directory (default: 0.1).")
 @click.option("--data", "folder", type=click.Path(path_type=Path), help="A data set to use instead of --scale.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master: local[N], yarn, ...")
 @click.option("--conf", "confs", multiple=True, metavar="KEY=VALUE", help="A setting for Spark; may be repeated.")
 @click.option("--compare", "references", help="Engines to compare with, like spark,duckdb; '' for none.")
-@click.option("--switch-every-stage", is_flag=True, help="Force another join tree after every stage (a test).")
+@click.option("--switch-every-stage", is_flag=True, help="With qoop: force another join tree after every stage (a test).")
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Times each query is run.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the results there.")
 @click.option(
