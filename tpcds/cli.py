@@ -65,7 +65,7 @@ def list_queries(numbers: str, dialect: str, show_text: bool) -> None:
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master: local[N], yarn, ...")
 @click.option("--conf", "confs", multiple=True, metavar="KEY=VALUE", help="A setting for Spark; may be repeated.")
 @click.option("--compare", "references", help="Engines to compare with, like spark,duckdb; '' for none.")
-@click.option("--switch-every-stage", is_flag=True, help="With qoop: force another join tree after every stage (a test).")
+@click.option("--switch-every-stage", is_flag=True, help="With qoop: another tree after every stage (a test).")
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Times each query is run.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the results there.")
 @click.option(
