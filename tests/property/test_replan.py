@@ -1,0 +1,277 @@
+"""The replanning machine under any sequence of outcomes, losses and shares; its estimates against dumb ones."""
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qoop.estimate.cost import Work
+from qoop.estimate.packing import Task, completion
+from qoop.plans.plan import GOAL
+from qoop.replan import commands, events
+from qoop.replan.decision import Progress, Rules, Underway, best_of, evaluate
+from qoop.replan.machine import step
+from tests.property.lives import TEXTS, World, begin, planned, share, sizes, started
+
+happenings = st.lists(
+    st.tuples(
+        st.sampled_from(("finish",) * 3 + ("share",) * 2 + ("fail", "stopped", "lose", "timer", "executors")),
+        st.integers(0, 99),
+        st.sampled_from((0.001, 0.3, 1.0, 3.0, 100.0)),
+    ),
+    max_size=20,
+)
+
+
+def live(world, happened):
+    """Let these things happen, as far as they can."""
+    failures = 0
+    for kind, number, factor in happened:
+        if world.ended:
+            return
+        running, kept, stopping = sorted(world.running), sorted(world.kept), sorted(world.stopping & world.running)
+        if kind == "finish" and running:
+            stage = running[number % len(running)]
+            world.finish(stage, rows=world.state.estimator.stage_rows(stage) * factor, seconds=factor)
+        elif kind == "stopped" and stopping:
+            world.stopped(stopping[number % len(stopping)])
+        elif kind == "fail" and running and failures < 3:
+            failures += 1
+            world.fail(running[number % len(running)])
+        elif kind == "lose" and kept:
+            world.lose(kept[number % len(kept)])
+        elif kind == "share":
+            world.take(share((1, 2, 8, 64)[number % 4]), later=factor)
+        elif kind == "timer":
+            world.take(events.TimerFired(), later=factor)
+        elif kind == "executors":
+            world.take(events.ExecutorsChanged(number % 5))
+
+
+@given(st.sampled_from(TEXTS), sizes, happenings, st.booleans())
+def test_whatever_happens_the_query_ends_once(text, rows, happened, force):
+    world = started(World(begin(planned(text, rows), Rules(hysteresis=0.05, least_gain=0.01, force=force))))
+    live(world, happened)
+    world.end()
+    assert world.ended == [commands.Finish()]
+    assert world.state.phase == "done"
+
+
+@given(st.sampled_from(TEXTS), sizes, happenings)
+def test_the_same_events_give_the_same_commands(text, rows, happened):
+    world = started(World(begin(planned(text, rows))))
+    live(world, happened)
+    state = begin(planned(text, rows))
+    for at, event, told in world.took:
+        state, again = step(state, at, event)
+        assert again == told
+    assert state.phase == world.state.phase
+
+
+@given(st.sampled_from(TEXTS), sizes, happenings, st.integers(0, 99))
+def test_a_stage_that_fails_for_good_hands_the_query_to_the_engine_as_written(text, rows, happened, number):
+    world = started(World(begin(planned(text, rows))))
+    live(world, happened)
+    if world.ended:
+        return
+    running = sorted(world.running - world.stopping)
+    if not running:
+        return
+    world.fail(running[number % len(running)], retry=False)
+    assert world.as_written
+    assert world.state.phase == "as written"
+    assert not any(isinstance(one, commands.StartStage) for one in world.took[-1][2])
+    for stage in sorted(world.running - {GOAL}):
+        world.stopped(stage)
+    world.take(share(2))
+    world.finish(GOAL)
+    assert world.ended == [commands.Finish()]
+
+
+@given(st.sampled_from(TEXTS), sizes)
+def test_a_stage_is_tried_four_times(text, rows):
+    world = started(World(begin(planned(text, rows))))
+    stage = min(world.running)
+    for _ in range(3):
+        world.fail(stage)
+        assert not world.as_written
+        while stage not in world.running:
+            world.finish(min(world.running))
+    world.fail(stage)
+    assert world.as_written
+
+
+@given(st.sampled_from(TEXTS), sizes, st.integers(0, 99))
+def test_a_lost_output_that_is_needed_is_computed_again(text, rows, number):
+    made = planned(text, rows)
+    world = started(World(begin(made, Rules(hysteresis=inf))))
+    while len(world.running) == 1 and GOAL not in world.running:
+        world.finish(min(world.running))
+        if len(world.kept) > 1:
+            break
+    if not world.kept or GOAL in world.running:
+        return
+    lost = sorted(world.kept)[number % len(world.kept)]
+    world.lose(lost)
+    plan = made.plans[world.state.current]
+    assert (lost in plan.stages(frozenset(world.state.ready))) == (lost in needed(plan, world.state))
+    again = len(world.took)
+    world.end()
+    assert world.ended == [commands.Finish()]
+    if lost in plan.stages(frozenset(world.state.ready) - {lost}):
+        starts = [c.stage for _, _, told in world.took[again - 1 :] for c in told if isinstance(c, commands.StartStage)]
+        assert lost in starts
+
+
+def needed(plan, state):
+    """The stages that a plan still needs, walked in the plainest way."""
+    ready, found = frozenset(state.ready), set()
+
+    def visit(stage):
+        if stage not in ready and stage not in found:
+            found.add(stage)
+            for other in plan.reads(stage, ready):
+                visit(other)
+
+    visit(GOAL)
+    return found
+
+
+# Packing and choice, against dumb versions.
+
+works = st.builds(
+    Work,
+    core_seconds=st.sampled_from((0.0, 0.5, 1.0, 2.5, 6.0)),
+    fixed_seconds=st.sampled_from((0.0, 0.25, 1.0)),
+    tasks=st.sampled_from((1.0, 2.0, 3.0, 16.0)),
+)
+
+
+@st.composite
+def packed(draw):
+    """Stages that wait for earlier ones."""
+    count = draw(st.integers(1, 6))
+    return [
+        Task(place, frozenset(draw(st.sets(st.integers(0, place - 1))) if place else ()), draw(works))
+        for place in range(count)
+    ]
+
+
+GRAINS = 240
+
+
+def crawl(tasks, slots):
+    """When each is done: slots are handed out grain by grain, each to whoever has the fewest and can use one more."""
+    fixed = {task.key: task.work.fixed_seconds for task in tasks}
+    left = {task.key: task.work.core_seconds for task in tasks}
+    done, now, grain = {}, 0.0, slots / GRAINS
+    while len(done) < len(tasks):
+        ready = [task for task in tasks if task.key not in done and task.after <= done.keys()]
+        computing = [task for task in ready if fixed[task.key] <= 1e-9]
+        rate = {task.key: 0.0 for task in computing}
+        for _ in range(GRAINS):
+            able = [task for task in computing if rate[task.key] + grain <= task.work.tasks + 1e-9]
+            if not able:
+                break
+            rate[min(able, key=lambda task: rate[task.key]).key] += grain
+        steps = [fixed[task.key] for task in ready if fixed[task.key] > 1e-9]
+        step = min(steps + [left[key] / one for key, one in rate.items()])
+        now += step
+        for task in ready:
+            if fixed[task.key] > 1e-9:
+                fixed[task.key] -= step
+            else:
+                left[task.key] -= step * rate[task.key]
+        done |= {task.key: now for task in ready if fixed[task.key] <= 1e-9 and left[task.key] <= 1e-9}
+    return done
+
+
+@given(packed(), st.sampled_from((1.0, 2.0, 5.0)))
+def test_packing_is_what_handing_out_slots_grain_by_grain_gives(tasks, slots):
+    assert completion(tasks, slots) == pytest.approx(max(crawl(tasks, slots).values()), rel=0.02, abs=1e-6)
+
+
+@given(packed(), st.sampled_from((1.0, 2.0, 5.0)))
+def test_packing_lies_between_the_bounds_of_any_list_schedule(tasks, slots):
+    ends = completion(tasks, slots)
+    path = {}
+    for task in tasks:
+        path[task.key] = task.work.seconds(slots) + max((path[other] for other in task.after), default=0.0)
+    work = sum(task.work.core_seconds for task in tasks) / slots
+    assert ends >= max(max(path.values()), work) - 1e-6
+    assert ends <= sum(task.work.seconds(slots) for task in tasks) + 1e-6
+
+
+def dumb(plan, plans, estimator, progress, slots, rules):
+    """When a plan would end, and whether running stages are stopped: by walking it, and packing grain by grain."""
+    usable = {stage for stage, one in progress.running.items() if plan.same_way(plans[one.plan], stage)}
+    at_hand = progress.ready | usable
+    tasks, pending, met = {}, [GOAL], set()
+    while pending:
+        stage = pending.pop()
+        met.add(stage)
+        if stage not in at_hand and stage not in tasks:
+            reads = plan.reads(stage, at_hand)
+            tasks[stage] = Task(stage, reads - progress.ready, estimator.work(plan, stage, at_hand))
+            pending += reads
+    on_the_way = [rest_of(stage, progress) for stage in met & usable]
+    useless = [rest_of(stage, progress) for stage in progress.running.keys() - (met & usable)]
+    alone = crawl([*tasks.values(), *on_the_way], slots)[GOAL]
+    if not useless:
+        return alone, False
+    if not any(task.key in needed(plan, progress) for task in useless):
+        together = crawl([*tasks.values(), *on_the_way, *useless], slots)[GOAL]
+        if together <= alone + rules.cancel_seconds:
+            return together, False
+    return alone + rules.cancel_seconds, True
+
+
+def rest_of(stage, progress):
+    one = progress.running[stage]
+    rest = 1.0 - one.done
+    return Task(stage, frozenset(), Work(one.work.core_seconds * rest, one.work.fixed_seconds * rest, one.work.tasks))
+
+
+@given(st.sampled_from(TEXTS), sizes, happenings, st.sampled_from((1.0, 3.0, 40.0)), st.sampled_from((0.0, 0.3, 0.5)))
+def test_every_candidate_is_judged_as_a_dumb_walk_would(text, rows, happened, slots, done):
+    made = planned(text, rows)
+    world = started(World(begin(made)))
+    live(world, happened)
+    state = world.state
+    if world.ended or state.current is None:
+        return
+    running = {
+        stage: Underway(one.plan, one.work, done, one.doubt)
+        for stage, one in state.running.items()
+        if stage not in state.waiting_cancelled
+    }
+    progress = Progress(frozenset(state.ready), running)
+    found = evaluate(state.plans, state.estimator, progress, slots, state.rules)
+    for candidate, plan in zip(found, state.plans, strict=True):
+        seconds, stops = dumb(plan, state.plans, state.estimator, progress, slots, state.rules)
+        assert candidate.seconds == pytest.approx(seconds, rel=0.02, abs=0.01)
+        assert not stops or candidate.cancel or candidate.seconds <= seconds * 1.02
+    assert best_of(found, state.current, state.rules) == plainly_best(found, state.current, state.rules)
+
+
+def plainly_best(found, current, rules):
+    """The paper's rule: the fastest plan, unless it saves less than the hysteresis."""
+    fastest, chosen = inf, None
+    for candidate in found:
+        if candidate.seconds < fastest:
+            fastest, chosen = candidate.seconds, candidate.plan
+    now = found[current].seconds
+    saved = now - fastest
+    return current if saved < rules.least_gain or saved < rules.hysteresis * now else chosen
+
+
+def test_a_plan_that_saves_less_than_the_hysteresis_is_not_taken():
+    made = planned(TEXTS[0], [1_000_000] * 6)
+    found = evaluate(made.plans, made.estimator, Progress(frozenset(), {}), 4.0, Rules())
+    slowest = max(found, key=lambda candidate: candidate.seconds)
+    fastest = min(found, key=lambda candidate: candidate.seconds)
+    gain = (slowest.seconds - fastest.seconds) / slowest.seconds
+    assert 0.01 < gain < 1
+    assert best_of(found, slowest.plan, Rules(hysteresis=gain * 0.99, least_gain=0.0)) == fastest.plan
+    assert best_of(found, slowest.plan, Rules(hysteresis=gain * 1.01, least_gain=0.0)) == slowest.plan
