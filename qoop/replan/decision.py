@@ -1,7 +1,7 @@
 """Which plan finishes first now, and whether it is worth leaving the present one (002, section 2.3.4)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, log
 from typing import Literal
 
@@ -44,10 +44,14 @@ class Underway:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What has been done: the stages whose output is kept, and those that run."""
+    """What has been done: the stages whose output is kept, and those that run.
+
+    `suspected`: rows that stages are taken to have which were stopped when they were late.
+    """
 
     ready: frozenset[StageId]
     running: Mapping[StageId, Underway]
+    suspected: Mapping[StageId, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +109,10 @@ def evaluate(
     numbers: Sequence[int] | None = None,
 ) -> list[Candidate]:
     """When each plan (or those of these numbers) would finish, from what has been done, if the share stays."""
-    suspected = lateness(progress, estimator)
-    if suspected.rows:
-        estimator = estimator.after(suspected.rows, estimator.pace.slowed(suspected.slower))
+    late = lateness(progress, estimator)
+    suspected = {**progress.suspected, **late.rows}
+    if suspected:
+        estimator = estimator.after(suspected, estimator.pace.slowed(late.slower))
     wanted = range(len(plans)) if numbers is None else numbers
     return [_evaluate(number, plans, estimator, progress, slots, rules) for number in wanted]
 
@@ -174,7 +179,8 @@ def _evaluate(
     at_hand = progress.ready | usable
     stages = {stage: plan.reads(stage, at_hand) - progress.ready for stage in plan.stages(at_hand)}
     used = usable & frozenset().union({GOAL}, *stages.values())
-    tasks = [Task(stage, after, estimator.work(plan, stage, at_hand)) for stage, after in stages.items()]
+    works = {stage: estimator.work(plan, stage, at_hand) for stage in stages}
+    tasks = [Task(stage, after, _anew(works[stage], running.get(stage))) for stage, after in stages.items()]
     tasks += [_rest_of(stage, running[stage]) for stage in sorted(used)]
     alone = finish_times(tasks, slots)[GOAL]
     useless = tuple(sorted(running.keys() - used))
@@ -187,6 +193,17 @@ def _evaluate(
     if may_go_on and together <= alone + rules.cancel_seconds:
         return Candidate(number, together, let_finish=useless)
     return Candidate(number, alone + rules.cancel_seconds, cancel=useless)
+
+
+def _anew(work: Work, underway: Underway | None) -> Work:
+    """The work of a stage; where it runs already in another way, no less than that has taken so far.
+
+    What delays a stage (cold executors, more rows than estimated) delays it in any join order; that another one avoids
+    it cannot be known before it is counted, and two that are late in turn would stop each other for ever.
+    """
+    if underway is None:
+        return work
+    return Work(max(work.core_seconds, underway.work.core_seconds * underway.done), work.fixed_seconds, work.tasks)
 
 
 def _rest_of(stage: StageId, underway: Underway) -> Task[StageId]:

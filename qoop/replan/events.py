@@ -62,6 +62,13 @@ class StageCancelled:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryCancelled:
+    """Somebody stopped the query's jobs from outside: it is not to be answered any more."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointLost:
     """A finished stage's output is gone, or so much of it that it is to be computed again."""
 
@@ -95,6 +102,7 @@ Event = (
     | StageFinished
     | StageFailed
     | StageCancelled
+    | QueryCancelled
     | CheckpointLost
     | ExecutorsChanged
     | ArbiterAway

@@ -28,6 +28,7 @@ from qoop.replan.decision import (
     Winner,
     best_of,
     evaluate,
+    lateness,
     other_tree,
 )
 from qoop.replan.events import (
@@ -37,6 +38,7 @@ from qoop.replan.events import (
     Event,
     ExecutorsChanged,
     Planned,
+    QueryCancelled,
     ShareChanged,
     StageCancelled,
     StageFailed,
@@ -106,6 +108,8 @@ def _learn(state: State, at: float, event: Event) -> tuple[State, list[Command],
             return _without(state, [stage]), [], None
         case StageFailed():
             return _learn_failed(state, event)
+        case QueryCancelled(reason):
+            return replace(state, phase="failed"), [*_stop_all(state), Fail(reason)], None
         case CheckpointLost(stage, reason):
             return _learn_lost(state, stage, reason)
         case ExecutorsChanged(executors):
@@ -134,12 +138,14 @@ def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Com
     if event.stage == GOAL:
         return replace(state, phase="done"), [Finish()], None
     ready = {**state.ready, event.stage: event.rows}
+    suspected = {stage: rows for stage, rows in state.suspected.items() if stage != event.stage}
     pace = state.estimator.pace
     if running is not None and event.core_seconds is not None and state.share is not None:
         slots = state.share.slots / (len(state.running) + 1)
         pace = pace.after(running.work, slots, event.seconds, event.core_seconds)
     estimator = state.estimator.after({event.stage: event.rows}, pace)
-    return replace(state, ready=ready, estimator=estimator), [], f"stage {_named(event.stage, state)} finished"
+    state = replace(state, ready=ready, estimator=estimator, suspected=suspected)
+    return state, [], f"stage {_named(event.stage, state)} finished"
 
 
 def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command], str | None]:
@@ -158,8 +164,11 @@ def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command
         return state, [], None
     # Perhaps it is our plan that fails (a filter moved before a cast): the text as written decides.
     reason = f"stage {_named(event.stage, state)} failed: {event.error}"
-    stop: list[Command] = [CancelStages(tuple(sorted(state.running)))] if state.running else []
-    return replace(state, phase="as written"), [*stop, RunAsWritten(reason)], None
+    return replace(state, phase="as written"), [*_stop_all(state), RunAsWritten(reason)], None
+
+
+def _stop_all(state: State) -> list[Command]:
+    return [CancelStages(tuple(sorted(state.running)))] if state.running else []
 
 
 def _learn_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[Command], str | None]:
@@ -195,6 +204,9 @@ def _decide(state: State, cause: str, event: Event) -> tuple[State, list[Command
         won_by = _what_won(state, progress, chosen)
     decision = _describe(state, progress, candidates, chosen, cause, won_by)
     if decision.switched:
+        late = lateness(progress, state.estimator).rows
+        stopped = {stage: rows for stage, rows in late.items() if stage in decision.cancel}
+        state = replace(state, suspected={**state.suspected, **stopped})
         return _switch(state, candidates[chosen], decision)
     state = replace(state, current=chosen, decided_slots=state.decided_slots or slots)
     return state, [Note(decision)]
@@ -206,7 +218,7 @@ def _progress(state: State) -> Progress:
         for stage, running in state.running.items()
         if stage not in state.waiting_cancelled
     }
-    return Progress(frozenset(state.ready), underway)
+    return Progress(frozenset(state.ready), underway, state.suspected)
 
 
 def _what_won(state: State, progress: Progress, chosen: int) -> Winner:

@@ -51,8 +51,9 @@ class State:
 
     `plans` and `estimator` as known now; `prior`: the estimates before anything was measured. `ready`: the stages whose
     output is kept, with their row counts. `decided_slots`: those for which the present plan was chosen.
-    `waiting_cancelled`: stages that were told to stop and have not yet. `confirmed`: the last share that the arbiter
-    was told is kept to. `credited_at`: until when the work of running stages has been counted.
+    `suspected`: the rows of stages that were late when a switch stopped them, as far as that tells, until they are
+    counted. `waiting_cancelled`: stages that were told to stop and have not yet. `confirmed`: the last share that the
+    arbiter was told is kept to. `credited_at`: until when the work of running stages has been counted.
     """
 
     plans: tuple[Plan, ...]
@@ -67,6 +68,7 @@ class State:
     confirmed: int | None = None
     ready: dict[StageId, float] = field(default_factory=dict)
     running: dict[StageId, Running] = field(default_factory=dict)
+    suspected: dict[StageId, float] = field(default_factory=dict)
     waiting_cancelled: frozenset[StageId] = frozenset()
     attempts: dict[StageId, int] = field(default_factory=dict)
     join_trees: int = 0

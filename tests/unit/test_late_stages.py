@@ -1,0 +1,64 @@
+"""What a query makes of stages that should have ended."""
+
+from dataclasses import replace
+
+import pytest
+
+from qoop.estimate.cost import CostModel
+from qoop.planning import plan
+from qoop.plans.candidates import Cutting
+from qoop.replan import commands, events
+from qoop.replan.decision import Rules
+from qoop.replan.machine import step
+from qoop.replan.state import State
+from qoop.sql.statement import read
+from tests.property.lives import Known
+
+STAR = "SELECT a.x FROM a, b, c WHERE a.k = b.k AND a.m = c.m AND b.x = 1 AND c.x = 2"
+CHAIN = "SELECT a.x FROM a, b, c, d, e WHERE a.k = b.k AND b.m = c.m AND c.x = d.x AND d.z = e.z"
+
+
+def begin(text, rows, slots=4.0):
+    """A query that was just planned and told its share; and what it commanded."""
+    known = Known(rows)
+    made = plan(read(text), known, known.statistics, Cutting(), CostModel())
+    state, _ = step(State(made.plans, made.estimator, made.estimator, Rules()), 0.0, events.Planned(len(made.plans), 2))
+    return step(state, 0.0, events.ShareChanged(slots, None, "alone", 0.0, None))
+
+
+def waited(state, seconds):
+    """The state after so many seconds in which nothing ends that runs; stages stop when they are told to."""
+    stopped = []
+    for at in range(5, seconds, 5):
+        state, told = step(state, float(at), events.TimerFired())
+        for stage in (stage for one in told if isinstance(one, commands.CancelStages) for stage in one.stages):
+            stopped.append(stage)
+            state, _ = step(state, float(at), events.StageCancelled(stage))
+    return state, stopped
+
+
+def test_two_join_orders_of_one_late_stage_do_not_stop_each_other():
+    state, _ = begin(STAR, (3_000_000, 1_000, 1_000, 1, 1, 1))
+    assert len(state.plans) > 1
+    assert len(state.running) == 1
+    state, stopped = waited(state, 120)
+    assert (state.tally.switches, stopped) == (0, [])
+
+
+@pytest.mark.parametrize("slots", [1.0, 4.0, 16.0])
+def test_a_stage_that_was_stopped_late_is_not_taken_for_a_fast_one_again(slots):
+    state, _ = begin(CHAIN, (10_000_000, 10_000_000, 1_000_000, 10_000_000, 10_000_000, 1), slots)
+    before = {stage: state.estimator.stage_rows(stage) for stage in state.running}
+    state, stopped = waited(state, 600)
+    assert stopped
+    assert len(stopped) == len(set(stopped)), "none is stopped twice without having been counted"
+    assert all(state.suspected[stage] > before[stage] for stage in stopped if stage in before)
+
+
+def test_a_count_settles_what_was_suspected():
+    state, _ = begin(CHAIN, (10_000_000, 10_000_000, 1_000_000, 10_000_000, 10_000_000, 1))
+    state, _ = waited(state, 600)
+    running = next(iter(state.running))
+    suspected = replace(state, suspected={**state.suspected, running: 1e9})
+    state, _ = step(suspected, 601.0, events.StageFinished(running, 5.0, 5.0, 1.0, 1.0))
+    assert running not in state.suspected
