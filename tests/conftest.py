@@ -1,4 +1,4 @@
-"""What all tests share: how far random cases are searched, and the flag that rewrites the stories."""
+"""What all tests share: how far random cases are searched, and the flags that rewrite stories and plans."""
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,4 +18,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rewrite-stories",
         action="store_true",
         help="write the traces that the stories in tests/scenario now have; review the difference",
+    )
+    parser.addoption(
+        "--rewrite-golden",
+        action="store_true",
+        help="write the plans that the queries in tests/golden now have; review the difference",
     )
