@@ -129,7 +129,7 @@ def _sort_conditions(
     stay: list[exp.Expr] = []
     where = select.args.get("where")
     for part in [*sides.conditions, *conjuncts(where.this if where else None)]:
-        if isinstance(part, exp.Boolean) and not part.this:
+        if isinstance(part, exp.Null) or (isinstance(part, exp.Boolean) and not part.this):
             raise CannotSplitError("a filter rules out all its rows")
         read = {column.table for column in columns_of(part, aliases)}
         # A subquery is pushed to a leaf only where it does not read several relations of the block.

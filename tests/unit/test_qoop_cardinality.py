@@ -1,0 +1,166 @@
+"""Rows of sets of relations: from distinct values before, from counts after, all related estimates with them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qoop.estimate.cardinality import Cardinalities
+from qoop.estimate.correction import Measurement, corrections
+from qoop.estimate.prior import Prior
+from qoop.estimate.statistics import ColumnStatistics, TableStatistics
+from qoop.plans.graph import JoinGraph, Relation
+from qoop.plans.predicate import Column, CompareColumns, Opaque, Predicate
+
+ORDERS, LINES, ITEMS, PARTS = 1, 2, 4, 8
+
+
+def statistics(rows, **distinct):
+    return TableStatistics(float(rows), rows * 40.0, {name: ColumnStatistics(float(n)) for name, n in distinct.items()})
+
+
+TABLES = {
+    "orders": statistics(1_000, id=1_000),
+    "lines": statistics(100_000, order=1_000, item=500),
+    "items": statistics(500, id=500, part=500),
+    "parts": statistics(500, id=500),
+}
+
+
+def relation(alias, *columns, filters=()):
+    return Relation(alias, alias, False, tuple(columns), tuple(filters))
+
+
+def joined(*pairs):
+    return tuple(frozenset(Column(*side.split(".")) for side in pair) for pair in pairs)
+
+
+def graph(filters=(), predicates=()):
+    return JoinGraph(
+        (
+            relation("orders", "id"),
+            relation("lines", "order", "item", filters=filters),
+            relation("items", "id", "part"),
+            relation("parts", "id"),
+        ),
+        joined(("orders.id", "lines.order"), ("lines.item", "items.id"), ("items.part", "parts.id")),
+        tuple(predicates),
+        frozenset(),
+    )
+
+
+UNSURE = (Predicate("f(x)", frozenset({Column("lines", "item")}), Opaque()),)
+"""A filter of which nothing is known."""
+
+
+def rows(counted=(), of=None, pessimism=0.0):
+    return Cardinalities(Prior(of or graph(UNSURE), TABLES), dict(counted), pessimism)
+
+
+def test_a_foreign_key_join_has_the_rows_of_its_larger_side():
+    known = Prior(graph(), TABLES)
+    assert known.rows(LINES) == pytest.approx(100_000)
+    assert known.rows(ORDERS | LINES) == pytest.approx(100_000)
+    assert known.rows(ORDERS | LINES | ITEMS | PARTS) == pytest.approx(100_000)
+
+
+def test_an_unconnected_set_is_a_cross_join():
+    assert Prior(graph(), TABLES).rows(ORDERS | ITEMS) == pytest.approx(500_000)
+
+
+def test_the_estimate_of_a_set_does_not_depend_on_the_order_of_asking():
+    one, other = Prior(graph(UNSURE), TABLES), Prior(graph(UNSURE), TABLES)
+    sets = range(1, 16)
+    forwards = {relations: one.rows(relations) for relations in sets}
+    assert {relations: other.rows(relations) for relations in reversed(sets)} == forwards
+
+
+def test_what_was_counted_is_believed():
+    known = rows({LINES: 7.0, LINES | ITEMS: 70.0})
+    assert (known.rows(LINES), known.rows(LINES | ITEMS)) == (7.0, 70.0)
+    assert known.doubt(LINES) == 0.0
+    assert known.doubt(ORDERS | LINES) > 0.0
+
+
+def test_a_count_corrects_all_that_shares_what_was_wrong():
+    """A filter kept ten times more than thought: so does every set that holds its relation, and no other."""
+    before, after = rows(), rows({LINES: 10 * rows().rows(LINES)})
+    for relations in range(1, 16):
+        factor = after.rows(relations) / before.rows(relations)
+        assert factor == pytest.approx(10 if relations & LINES else 1, rel=0.02)
+
+
+def test_a_count_of_a_join_blames_what_is_doubtful_not_what_is_sure():
+    # lines has a doubtful filter; its joins to whole keys are sure.
+    before, after = rows(), rows({LINES | ITEMS: 10 * rows().rows(LINES | ITEMS)})
+    assert after.rows(LINES) / before.rows(LINES) > 9
+    assert after.rows(ORDERS | LINES) / before.rows(ORDERS | LINES) > 9
+    assert after.rows(ITEMS | PARTS) == pytest.approx(before.rows(ITEMS | PARTS), rel=0.1)
+
+
+def test_two_counts_are_told_apart():
+    """The leaf was right and its join ten times too small: the join is to blame, and what holds both with it."""
+    before = rows()
+    after = rows({LINES: before.rows(LINES), LINES | ITEMS: 10 * before.rows(LINES | ITEMS)})
+    assert after.rows(ORDERS | LINES) == pytest.approx(before.rows(ORDERS | LINES), rel=0.05)
+    assert after.rows(LINES | ITEMS | PARTS) / before.rows(LINES | ITEMS | PARTS) == pytest.approx(10, rel=0.05)
+
+
+def test_an_empty_result_makes_no_estimate_zero():
+    known = rows({LINES: 0.0})
+    assert known.rows(LINES) == 1.0
+    assert all(known.rows(relations) >= 1.0 for relations in range(1, 16))
+
+
+def test_pessimism_raises_what_is_doubtful_and_leaves_what_was_counted():
+    doubting = rows({ITEMS: 500.0}, pessimism=1.0)
+    assert doubting.rows(LINES) > rows().rows(LINES) > rows(pessimism=-1.0).rows(LINES)
+    assert doubting.rows(ITEMS) == 500.0
+
+
+def test_columns_that_are_one_key_together_are_not_counted_twice():
+    """lines (order, item) is a key of both: returns match one line each, not one in order x item."""
+    both = JoinGraph(
+        (relation("lines", "order", "item"), relation("returns", "order", "item")),
+        joined(("lines.order", "returns.order"), ("lines.item", "returns.item")),
+        (),
+        frozenset(),
+    )
+    tables = {"lines": statistics(100_000, order=50_000, item=500), "returns": statistics(9_000, order=8_000, item=500)}
+    assert Prior(both, tables).rows(3) == pytest.approx(9_000, rel=0.2)
+
+
+def test_conditions_between_relations_make_fewer_rows():
+    condition = Predicate(
+        "?", frozenset({Column("orders", "id"), Column("parts", "id")}),
+        CompareColumns(Column("orders", "id"), "<", Column("parts", "id")),
+    )  # fmt: skip
+    assert Prior(graph((), (condition,)), TABLES).rows(15) < Prior(graph(), TABLES).rows(15)
+
+
+def test_corrections_share_an_error_by_doubt():
+    assert corrections([1.0, 1.0], [Measurement((0, 1), 2.0)]) == pytest.approx([1.0, 1.0], rel=1e-3)
+    assert corrections([2.0, 1.0], [Measurement((0, 1), 5.0)]) == pytest.approx([4.0, 1.0], rel=1e-3)
+    assert corrections([0.0, 1.0], [Measurement((0, 1), 2.0)]) == pytest.approx([0.0, 2.0], rel=1e-3)
+    assert corrections([], []) == []
+    assert corrections([1.0, 2.0], []) == [0.0, 0.0]
+
+
+measured = st.lists(
+    st.tuples(st.sets(st.integers(0, 3), min_size=1), st.floats(-10, 10)), max_size=5
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.floats(0.05, 3.0), min_size=4, max_size=4), st.lists(st.floats(-4, 4), min_size=4, max_size=4), measured
+)
+def test_consistent_measurements_are_reproduced(doubts, truth, found):
+    measurements = [Measurement(tuple(sorted(involved)), sum(truth[i] for i in involved)) for involved, _ in found]
+    learned = corrections(doubts, measurements)
+    for one in measurements:
+        assert sum(learned[i] for i in one.involved) == pytest.approx(one.error, abs=0.05)
+
+
+@given(st.lists(st.floats(0.05, 3.0), min_size=4, max_size=4), measured)
+def test_contradicting_measurements_do_not_break_it(doubts, found):
+    measurements = [Measurement(tuple(sorted(involved)), error) for involved, error in found]
+    assert all(abs(value) < 1e6 for value in corrections(doubts, measurements))

@@ -1,0 +1,160 @@
+"""Which fraction of a table filters keep: counted on a sample, guessed without one; always a fraction."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qoop.estimate.selectivity import OPAQUE, of_filters
+from qoop.estimate.statistics import ColumnStatistics, TableStatistics, distinct_values
+from qoop.plans.predicate import (
+    Among,
+    Column,
+    Compare,
+    CompareColumns,
+    Every,
+    IsNull,
+    Like,
+    Negated,
+    Opaque,
+    Predicate,
+    Some,
+)
+
+X, Y, S, D = (Column("t", name) for name in "xysd")
+
+
+def table(rows=1_000.0, sampled=True, **columns):
+    sample = {name: tuple(values) for name, values in columns.items()}
+    known = {name: ColumnStatistics(max(len(set(values)), 1)) for name, values in sample.items()}
+    return TableStatistics(rows, rows * 10, known, sample if sampled else {})
+
+
+HUNDRED = table(
+    x=range(100),
+    y=[None if n % 4 == 0 else n % 10 for n in range(100)],
+    s=[f"name {n % 5}" for n in range(100)],
+    d=[f"2000-01-{n % 28 + 1:02}" for n in range(100)],
+)
+
+
+def kept(form, of=HUNDRED):
+    return of_filters([Predicate("?", frozenset(), form)], of).fraction
+
+
+@pytest.mark.parametrize(
+    ("form", "fraction"),
+    [
+        (Compare(X, "<", 30), 0.3),
+        (Compare(X, ">=", 30.5), 0.69),
+        (Compare(X, "<>", 5), 0.99),
+        (Compare(Y, "=", 5), 0.1),
+        (Compare(D, "<", "2000-01-08"), 0.28),
+        (Among(X, tuple(range(20))), 0.2),
+        (Like(S, "name _"), 1.0),
+        (Like(S, "%1"), 0.2),
+        (IsNull(Y), 0.25),
+        (Negated(IsNull(Y)), 0.75),
+        (CompareColumns(X, "<", Y, 5.0), 0.06),
+        (Every((Compare(X, ">=", 10), Compare(X, "<", 20))), 0.1),
+        (Some((Compare(X, "<", 10), Compare(X, ">=", 90))), 0.2),
+    ],
+)
+def test_filters_are_tried_on_the_sample(form, fraction):
+    assert kept(form) == pytest.approx(fraction, abs=0.011)
+
+
+def test_unknown_is_neither_true_nor_false():
+    # NOT (y = 5) and y <> 5 do not hold where y is NULL; NULL OR TRUE does, NULL AND FALSE does not.
+    assert kept(Negated(Compare(Y, "=", 5))) == kept(Compare(Y, "<>", 5)) == pytest.approx(0.65)
+    assert kept(Some((Compare(Y, "=", 99), Compare(X, ">=", 0)))) == 1.0
+    assert kept(Negated(Every((Compare(Y, "=", 99), Compare(X, "<", 0))))) == 1.0
+
+
+def test_correlated_filters_are_tried_together():
+    same = [Compare(X, "<", 50), Compare(X, "<", 60)]
+    assert of_filters([Predicate("?", frozenset(), form) for form in same], HUNDRED).fraction == 0.5
+
+
+def test_text_is_compared_with_numbers_as_numbers():
+    assert kept(Compare(Column("t", "n"), "<", 3), table(n=["1", "2", "30", "x"] * 25)) == 0.5
+
+
+def test_what_the_sample_rarely_shows_is_doubtful_but_never_nothing():
+    few = of_filters([Predicate("?", frozenset(), Compare(X, "=", -1))], HUNDRED)
+    many = of_filters([Predicate("?", frozenset(), Compare(X, "<", 50))], HUNDRED)
+    assert 0 < few.fraction <= 0.01
+    assert few.doubt > many.doubt > 0
+
+
+def test_a_table_that_is_all_in_the_sample_is_known_for_sure():
+    whole = table(rows=100.0, x=range(100))
+    found = of_filters([Predicate("?", frozenset(), Compare(X, "<", 30))], whole)
+    assert (found.fraction, found.doubt) == (0.3, 0.0)
+
+
+def test_what_only_the_engine_understands_is_guessed_once_a_filter():
+    opaque = Predicate("f(x)", frozenset(), Opaque())
+    assert of_filters([opaque], HUNDRED).fraction == pytest.approx(OPAQUE)
+    both = of_filters([opaque, Predicate("?", frozenset(), Compare(X, "<", 50))], HUNDRED)
+    assert both.fraction == pytest.approx(0.5 * OPAQUE)
+    assert both.doubt > 1.0
+
+
+def test_without_filters_everything_is_kept_for_sure():
+    assert (of_filters([], HUNDRED).fraction, of_filters([], HUNDRED).doubt) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("form", "fraction"),
+    [
+        (Compare(X, "=", 5), 0.01),
+        (Among(X, (1, 2, 3)), 0.03),
+        (Compare(X, "<>", 5), 0.9),
+        (CompareColumns(X, "=", S), 0.01),
+        (Negated(Compare(X, "=", 5)), 0.99),
+        (Every((Compare(X, "=", 5), Compare(S, "=", "name 1"))), 0.002),
+        (Compare(X, "<", 5), 0.3),
+    ],
+)
+def test_without_a_sample_values_are_taken_to_be_spread_evenly(form, fraction):
+    unseen = TableStatistics(HUNDRED.rows, HUNDRED.bytes, HUNDRED.columns)
+    assert kept(form, unseen) == pytest.approx(fraction, rel=0.01)
+
+
+literals = st.one_of(st.integers(-5, 105), st.floats(-5, 105), st.text("name 123", max_size=6), st.booleans())
+columns = st.sampled_from([X, Y, S, D, Column("t", "missing")])
+plain = st.one_of(
+    st.builds(Compare, columns, st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), literals),
+    st.builds(CompareColumns, columns, st.sampled_from(["=", "<", "<>"]), columns, st.floats(-9, 9)),
+    st.builds(Among, columns, st.lists(literals, min_size=1, max_size=4).map(tuple)),
+    st.builds(Like, columns, st.text("name%_1", max_size=6)),
+    st.builds(IsNull, columns),
+    st.just(Opaque()),
+)
+forms = st.recursive(
+    plain,
+    lambda inner: st.one_of(
+        st.builds(Every, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(Some, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(Negated, inner),
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.lists(forms, max_size=3), st.booleans())
+def test_any_filters_keep_more_than_nothing_and_no_more_than_all(found, sampled):
+    over = HUNDRED if sampled else TableStatistics(HUNDRED.rows, HUNDRED.bytes, HUNDRED.columns)
+    result = of_filters([Predicate("?", frozenset(), form) for form in found], over)
+    assert 0 < result.fraction <= 1
+    assert result.doubt >= 0
+
+
+def test_distinct_values_of_a_sample():
+    assert distinct_values((1, 1, 2, 2, 3, 3), 1_000.0, None) == 3
+    assert distinct_values(tuple(range(50)), 1_000.0, None) == 1_000
+    assert distinct_values(tuple(range(50)), 1_000.0, 80.0) == 80
+    assert distinct_values((None, None), 1_000.0, None) == 1
+    assert distinct_values((), 1_000.0, None) == 1
+    # Half of the values seen once: each stands for sqrt(rows / sampled) of them (Charikar et al., section 4).
+    assert distinct_values((1, 1, 2, 3), 400.0, None) == pytest.approx(1 + 10 * 2)
