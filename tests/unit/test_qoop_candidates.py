@@ -1,0 +1,191 @@
+"""Which trees are found, where they are cut, and which plans are kept."""
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qoop.plans.candidates import CANDIDATES, Cutting
+from qoop.plans.enumerate import best_trees, written_tree
+from qoop.plans.graph import JoinGraph, Relation, members, size
+from qoop.plans.plan import GOAL, Part, Plan, StageId, cuts_where
+from qoop.plans.predicate import Column
+from qoop.plans.tree import Join, Leaf, joined, joins, left_deep, nodes, shape
+from tests.property.lives import TEXTS, planned
+from tests.staged import Tables
+
+
+def graph(count, edges):
+    """Relations 0, 1, ... with an equality for each edge."""
+    relations = tuple(Relation(f"r{i}", f"r{i}", False, ("k",), ()) for i in range(count))
+    classes = tuple(frozenset({Column(f"r{i}", f"k{j}"), Column(f"r{j}", f"k{i}")}) for i, j in edges)
+    return JoinGraph(relations, classes, (), frozenset())
+
+
+CHAIN = graph(5, [(0, 1), (1, 2), (2, 3), (3, 4)])
+
+
+def by_size(left, right):
+    return float(size(left) * size(right) + (left * right) % 7)
+
+
+def cheapest(graph, cost):
+    """The least cost of any tree without cross joins, by trying every split of every set."""
+    known = {1 << i: 0.0 for i in range(len(graph.relations))}
+    for count in range(2, len(graph.relations) + 1):
+        for chosen in combinations(range(len(graph.relations)), count):
+            whole = sum(1 << i for i in chosen)
+            part, found = (whole - 1) & whole, []
+            while part:
+                rest = whole ^ part
+                if part in known and rest in known and graph.reach(part) & rest:
+                    found.append(known[part] + known[rest] + cost(part, rest))
+                part = (part - 1) & whole
+            if found:
+                known[whole] = min(found)
+    return known[graph.everything]
+
+
+@st.composite
+def connected(draw):
+    count = draw(st.integers(2, 6))
+    edges = [(draw(st.integers(0, i - 1)), i) for i in range(1, count)]
+    more = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=3))
+    return graph(count, [*edges, *((min(pair), max(pair)) for pair in more if pair[0] != pair[1])])
+
+
+@given(connected(), st.randoms(use_true_random=False))
+def test_the_best_tree_is_the_cheapest_of_all(found, choices):
+    prices = {}
+
+    def cost(left, right):
+        return prices.setdefault(frozenset({left, right}), choices.randint(1, 1000))
+
+    expected = cheapest(found, cost)
+    ranked = best_trees(found, cost, beam=400, alternatives=400)
+    assert ranked[0].cost == expected
+    for one in ranked:
+        assert one.cost == sum(cost(join.left.relations, join.right.relations) for join in joins(one.tree))
+        assert all(found.reach(join.left.relations) & join.right.relations for join in joins(one.tree))
+        assert one.tree.relations == found.everything
+
+
+@given(connected())
+def test_no_tree_is_found_twice(found):
+    ranked = best_trees(found, by_size)
+    assert len({shape(one.tree) for one in ranked}) == len(ranked)
+    assert [one.cost for one in ranked] == sorted(one.cost for one in ranked)
+
+
+def test_every_tree_of_a_chain_is_found():
+    assert len(best_trees(CHAIN, by_size, beam=100, alternatives=100)) == 14, "the Catalan number of 4 joins"
+
+
+def test_parts_that_nothing_connects_are_joined_last():
+    apart = graph(5, [(0, 1), (1, 2), (3, 4)])
+    assert apart.components() == (0b00111, 0b11000)
+    for one in best_trees(apart, by_size):
+        assert {one.tree.left.relations, one.tree.right.relations} == {0b00111, 0b11000}
+
+
+def test_the_written_tree_follows_the_text_without_cross_joins():
+    star = graph(4, [(0, 3), (1, 3), (2, 3)])
+    assert [join.relations for join in joins(written_tree(CHAIN))] == [0b11, 0b111, 0b1111, 0b11111]
+    assert [join.relations for join in joins(written_tree(star))] == [0b1001, 0b1011, 0b1111]
+
+
+def test_trees():
+    tree = joined(joined(Leaf(1), Leaf(2)), Leaf(4))
+    assert [one.relations for one in nodes(tree)] == [1, 2, 3, 4, 7]
+    assert shape(tree) == shape(joined(Leaf(4), joined(Leaf(2), Leaf(1)))) == {3, 7}
+    assert left_deep(3) == tree
+    assert list(members(0b1011)) == [0, 1, 3]
+
+
+# Cuts.
+
+
+def test_stages_are_cut_where_two_large_inputs_meet():
+    sizes = [30_000_000, 30_000_000, 1_000, 30_000_000, 10, 10]
+    known = planned(TEXTS[0], sizes)
+    assert all(len(plan.stages()) == 3 for plan in known.plans), "with every cut"
+    tables = Tables("CREATE TABLE a (k integer, m integer)", "CREATE TABLE b (k integer, m integer)")
+    tables.connection.execute("CREATE TABLE c (m integer)")
+    small = tables.plan("SELECT a.k FROM a, b, c WHERE a.k = b.k AND b.m = c.m", Cutting())
+    assert small.one_stage_reason().startswith("no join has two inputs that are both large")
+    assert all(len(plan.stages()) == 1 for plan in small.plans)
+
+
+def test_only_joins_below_the_top_are_cut():
+    tree = left_deep(4)
+    assert cuts_where(tree, lambda part, other: True) == {0b11, 0b111}
+    assert cuts_where(tree, lambda part, other: other.relations == 0b100) == {0b11}
+    assert cuts_where(Leaf(1), lambda part, other: True) == frozenset()
+
+
+def test_stages_come_after_what_they_read():
+    for text in TEXTS:
+        for plan in planned(text, [1_000_000] * 6).plans:
+            seen = set()
+            for stage, reads in plan.stages().items():
+                assert reads <= seen
+                seen.add(stage)
+            assert stage == GOAL
+
+
+def test_a_stage_that_is_at_hand_stands_in_for_what_is_below_it():
+    made = planned(TEXTS[0], [1_000_000] * 6)
+    plan = Plan(made.text.query, {"qoop_result": Part(left_deep(4), frozenset({0b11, 0b111}))})
+    ready = frozenset({StageId("qoop_result", 0b111), StageId("qoop_result", 0b11)})
+    assert plan.reused(ready) == {StageId("qoop_result", 0b111)}
+
+
+# Plans.
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_plans_differ_and_are_limited(text):
+    plans = planned(text, [1_000_000] * 6).plans
+    assert 1 < len(plans) <= CANDIDATES
+    assert len({plan.key for plan in plans}) == len(plans)
+
+
+def test_the_first_plan_is_the_best_of_each_block():
+    made = planned(TEXTS[3], [1_000_000, 1_000, 30_000_000, 10, 50_000, 10])
+    costs = {
+        block: [
+            sum(made.estimator.join_cost(block)(join.left.relations, join.right.relations) for join in joins(part.tree))
+            for part in (plan.parts[block] for plan in made.plans)
+        ]
+        for block in made.text.query.planned
+    }
+    assert all(found[0] == min(found) for found in costs.values())
+
+
+def test_planning_is_the_same_every_time():
+    one, other = (planned(TEXTS[2], [1_000_000, 10, 30_000_000, 50_000, 1_000, 10]) for _ in range(2))
+    assert [plan.key for plan in one.plans] == [plan.key for plan in other.plans]
+
+
+def test_a_block_that_several_read_is_computed_once():
+    made = planned(TEXTS[2], [1_000_000] * 6)
+    block = made.text.query.blocks["qoop_v"]
+    assert block.shared
+    for plan in made.plans:
+        stages = plan.stages()
+        assert StageId("qoop_v", 0) in stages
+        assert StageId("qoop_v", 0) in plan.reads(GOAL) | plan.reads(
+            next(s for s in stages if s.block == "qoop_result")
+        )
+
+
+def test_a_stage_is_the_same_in_another_plan_unless_a_block_in_it_is_computed_another_way():
+    plans = planned(TEXTS[2], [1_000_000] * 6).plans
+    one = plans[0]
+    other = next(plan for plan in plans if plan.parts["qoop_v"] != one.parts["qoop_v"])
+    third = next(plan for plan in plans if plan.parts["qoop_v"] == one.parts["qoop_v"] and plan is not one)
+    assert one.same_way(other, StageId("qoop_v", 0b11))
+    assert not one.same_way(other, StageId("qoop_v", 0))
+    assert one.same_way(third, StageId("qoop_v", 0))
+    assert isinstance(one.stage_tree(GOAL), Join)

@@ -1,0 +1,162 @@
+"""Work of joins and stages, the machine's pace, and packing."""
+
+import pytest
+
+from qoop.estimate.cardinality import Cardinalities
+from qoop.estimate.cost import CostModel, Effort, JoinCosts, Work
+from qoop.estimate.pace import MOST_AT_ONCE, Pace
+from qoop.estimate.packing import Task, completion, finish_times
+from qoop.estimate.prior import Prior
+from qoop.estimate.statistics import ColumnStatistics, TableStatistics
+from qoop.plans.graph import JoinGraph, Relation
+from qoop.plans.predicate import Column
+from qoop.plans.tree import Leaf, joined
+from tests.property.lives import TEXTS, planned
+
+MODEL = CostModel()
+
+
+def costs(left, right, connected=True):
+    """The join of two tables with so many rows, on a key of the first."""
+    tables = {
+        "l": TableStatistics(left, left * 40, {"k": ColumnStatistics(left)}),
+        "r": TableStatistics(right, right * 40, {"k": ColumnStatistics(min(left, right))}),
+    }
+    pair = frozenset({Column("l", "k"), Column("r", "k")})
+    relations = tuple(Relation(name, name, False, ("k",), ()) for name in "lr")
+    graph = JoinGraph(relations, (pair,) if connected else (), (), frozenset(pair))
+    rows = Cardinalities(Prior(graph, tables), {})
+    return rows, JoinCosts(rows, MODEL)
+
+
+def test_work_takes_its_fixed_time_and_its_share_of_the_slots():
+    work = Work(core_seconds=12.0, fixed_seconds=1.0, tasks=4.0)
+    assert [work.seconds(slots) for slots in (1, 2, 4, 8)] == [13.0, 7.0, 4.0, 4.0]
+
+
+def test_a_join_costs_the_same_whichever_side_comes_first():
+    _, joins = costs(1_000.0, 1e6)
+    assert joins(1, 2) == joins(2, 1)
+    assert joins.seconds(1, 2) == joins(1, 2)[0]
+
+
+def test_a_small_side_is_broadcast_and_two_large_ones_are_shuffled():
+    _, small = costs(1_000.0, 1e6)
+    _, large = costs(5e6, 5e6)
+    assert small(1, 2)[1] == 1
+    assert large(1, 2)[1] == 2
+    assert large.seconds(1, 2) > small.seconds(1, 2)
+
+
+def test_there_is_a_step_at_the_size_that_is_still_broadcast():
+    width = costs(1e5, 1e7)[0].width(1)
+    limit = MODEL.broadcast_bytes / width
+    below, above = (costs(limit * factor, 1e7)[1].seconds(1, 2) for factor in (0.99, 1.01))
+    assert above > 1.5 * below
+
+
+def test_a_cross_join_costs_every_pair():
+    _, joins = costs(1e4, 1e5, connected=False)
+    assert joins.seconds(1, 2) > 1e4 * 1e5 * MODEL.probe_row
+
+
+def test_a_part_that_is_only_read_costs_its_bytes_not_its_joins():
+    rows, joins = costs(5e6, 5e6)
+    tree = joined(Leaf(1), Leaf(2))
+    whole, read = Effort(), Effort()
+    whole.add_tree(tree, frozenset(), rows, joins, MODEL)
+    read.add_tree(tree, frozenset({3}), rows, joins, MODEL)
+    assert read.core_seconds < whole.core_seconds / 10
+    assert (read.exchanges, whole.exchanges) == (0, 2)
+
+
+def test_a_stage_has_a_task_for_each_piece_of_its_input():
+    effort = Effort()
+    effort.add_read(1.0, 10 * MODEL.task_bytes)
+    assert effort.work(MODEL).tasks == 10
+    assert Effort().work(MODEL) == Work(0.0, MODEL.stage_seconds, 1.0)
+
+
+def test_keeping_an_output_costs_more_than_handing_it_on():
+    made = planned(TEXTS[0], [1_000_000] * 6)
+    plan = next(plan for plan in made.plans if len(plan.stages()) == 3)
+    cut = next(stage for stage in plan.stages() if stage.relations)
+    kept = made.estimator.work(plan, cut)
+    assert kept.core_seconds > made.estimator.stage_rows(cut) * 8 * MODEL.keep_byte
+    assert kept.fixed_seconds >= MODEL.stage_seconds
+
+
+# The machine's pace.
+
+
+def test_a_machine_that_is_slower_is_believed_half_of_the_way():
+    work = Work(core_seconds=2.0, fixed_seconds=1.0, tasks=8.0)
+    pace = Pace().after(work, slots=2.0, seconds=8.0 + 1.0, core_seconds=8.0)
+    assert pace.core == pytest.approx(2.0)
+    assert pace.of(work).core_seconds == pytest.approx(4.0)
+
+
+def test_one_stage_changes_the_pace_by_a_limited_factor():
+    work = Work(core_seconds=1.0, fixed_seconds=1.0, tasks=8.0)
+    slow = Pace().after(work, 2.0, 1e6, 1e6)
+    fast = Pace().after(work, 2.0, 0.0, 0.0)
+    assert slow.core == pytest.approx(MOST_AT_ONCE**0.5)
+    assert fast.core == pytest.approx(MOST_AT_ONCE**-0.5)
+
+
+def test_a_tiny_stage_says_nothing_about_the_cores():
+    assert Pace().after(Work(0.01, 0.2, 1.0), 2.0, 5.0, 3.0).core == 1.0
+
+
+def test_waiting_is_the_drivers_time_not_the_cores():
+    work = Work(core_seconds=2.0, fixed_seconds=0.5, tasks=8.0)
+    pace = Pace().after(work, slots=2.0, seconds=1.0 + 2.0, core_seconds=2.0)
+    assert pace.core == pytest.approx(1.0)
+    assert pace.fixed == pytest.approx(2.0)
+
+
+def test_a_pace_that_is_right_stays():
+    work = Pace(3.0, 2.0).of(Work(2.0, 0.5, 8.0))
+    seconds = work.seconds(4.0)
+    assert Pace(3.0, 2.0).after(work, 4.0, seconds, work.core_seconds) == Pace(3.0, 2.0)
+
+
+# Packing.
+
+
+def task(key, core, *after, fixed=0.0, tasks=16.0):
+    return Task(key, frozenset(after), Work(core, fixed, tasks))
+
+
+def test_stages_side_by_side_divide_the_slots():
+    assert finish_times([task("a", 4.0), task("b", 4.0)], 2.0) == {"a": 4.0, "b": 4.0}
+    assert finish_times([task("a", 2.0), task("b", 6.0)], 2.0) == {"a": 2.0, "b": 4.0}
+
+
+def test_what_one_has_no_tasks_for_goes_to_the_others():
+    assert finish_times([task("a", 4.0, tasks=1.0), task("b", 12.0)], 4.0) == {"a": 4.0, "b": 4.0}
+
+
+def test_a_stage_waits_for_what_it_reads():
+    ends = finish_times([task("c", 2.0, "a", "b"), task("a", 2.0), task("b", 6.0)], 2.0)
+    assert ends == {"a": 2.0, "b": 4.0, "c": 5.0}
+
+
+def test_the_drivers_time_is_not_shortened_by_slots():
+    assert completion([task("a", 0.0, fixed=1.5)], 64.0) == 1.5
+    assert completion([task("a", 0.0, fixed=1.0), task("b", 0.0, "a", fixed=1.0)], 64.0) == 2.0
+
+
+def test_what_is_not_among_the_stages_is_there_already():
+    assert completion([task("a", 2.0, "finished earlier")], 2.0) == 1.0
+
+
+def test_nothing_to_do_is_done():
+    assert completion([], 4.0) == 0.0
+    assert completion([task("a", 0.0)], 4.0) == 0.0
+
+
+def test_fewer_slots_never_end_earlier():
+    stages = [task("a", 3.0, fixed=0.2), task("b", 9.0, tasks=3.0), task("c", 4.0, "a"), task("d", 1.0, "b", "c")]
+    ends = [completion(stages, slots) for slots in (0.5, 1.0, 2.0, 4.0, 32.0)]
+    assert ends == sorted(ends, reverse=True)
