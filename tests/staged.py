@@ -11,6 +11,7 @@ from qoop.estimate.statistics import ColumnStatistics, TableStatistics, distinct
 from qoop.planning import plan
 from qoop.plans.candidates import Cutting
 from qoop.plans.plan import GOAL
+from qoop.sql.dialect import DIALECT
 from qoop.sql.render import query_text, view_of
 from qoop.sql.statement import read
 
@@ -75,7 +76,7 @@ class Tables:
 
 
 def _duck(text):
-    return sqlglot.transpile(text, read="spark", write="duckdb")[0]
+    return sqlglot.transpile(text, read=DIALECT, write="duckdb")[0]
 
 
 def _duck_name(table):

@@ -16,22 +16,27 @@ from sqlglot.optimizer.scope import traverse_scope
 from qoop.errors import CannotSplitError, UnknownNameError
 from qoop.plans.plan import ROOT
 from qoop.sql.catalogue import Catalogue, Types
-from qoop.sql.statement import DIALECT
+from qoop.sql.dialect import DIALECT, check_can_be_written
 
 PREFIX = "qoop_"
 
 VOLATILE = (
     exp.Rand,
     exp.Randn,
+    exp.Randstr,
+    exp.Uniform,
+    exp.Shuffle,
+    exp.Uuid,
     exp.CurrentTimestamp,
     exp.CurrentDate,
     exp.CurrentTime,
+    exp.Localtimestamp,
     exp.TableSample,
-    exp.Uuid,
 )
 VOLATILE_NAMES = {
     "rand", "random", "randn", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id", "now",
-    "input_file_name", "current_timestamp", "current_date", "localtimestamp", "unix_timestamp", "randstr", "uniform",
+    "input_file_name", "input_file_block_start", "input_file_block_length", "current_timestamp", "current_date",
+    "localtimestamp", "unix_timestamp", "randstr", "uniform", "reflect", "java_method", "try_reflect",
 }  # fmt: skip
 
 
@@ -102,6 +107,7 @@ class _Names:
 
 
 def _refuse_what_must_stay_whole(query: exp.Query) -> None:
+    check_can_be_written(query)
     for node in query.walk():
         if isinstance(node, VOLATILE) or (isinstance(node, exp.Anonymous) and node.name.lower() in VOLATILE_NAMES):
             raise CannotSplitError(f"{node.sql(DIALECT)} must be evaluated once for the whole query")

@@ -5,7 +5,7 @@ from functools import reduce
 
 from sqlglot import exp
 
-from qoop.sql.statement import DIALECT
+from qoop.sql.dialect import DIALECT
 
 
 def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:

@@ -13,8 +13,8 @@ from qoop.sql.blocks import is_plain, source_of
 from qoop.sql.catalogue import Types, family
 from qoop.sql.columns import as_column, columns_around, columns_of, sources, with_output_names
 from qoop.sql.conjuncts import all_of, alternatives, any_of, conjuncts
+from qoop.sql.dialect import DIALECT
 from qoop.sql.forms import form_of
-from qoop.sql.statement import DIALECT
 
 CORE = "_qoop_core"
 """Stands in the rest of a SELECT where its join core was. No block's name begins like this."""
@@ -247,11 +247,14 @@ def _rest(select: exp.Select, sides: _Sides, stay: list[exp.Expr], aliases: froz
 def _order_by_outputs(rest: exp.Select) -> None:
     """After DISTINCT only outputs are there to order by: what equals one is named after it."""
     names = {projection.unalias().sql(DIALECT): projection.alias_or_name for projection in rest.selects}
+
+    def named(node: exp.Expr) -> exp.Expr:
+        name = names.get(node.sql(DIALECT)) if isinstance(node, exp.Condition) else None
+        return exp.column(exp.to_identifier(name, quoted=True)) if name else node
+
     order = rest.args.get("order")
     for term in order.expressions if order is not None else ():
-        name = names.get(term.this.sql(DIALECT))
-        if name:
-            term.set("this", exp.column(exp.to_identifier(name, quoted=True)))
+        term.set("this", term.this.transform(named))
 
 
 def _graph(

@@ -11,9 +11,9 @@ from qoop.plans.predicate import Column
 from qoop.sql.blocks import SplitQuery, source_of, split
 from qoop.sql.catalogue import Catalogue, Types
 from qoop.sql.columns import as_column, columns_of
+from qoop.sql.dialect import DIALECT
 from qoop.sql.joins import CORE, Core, core_of
 from qoop.sql.specialise import specialise
-from qoop.sql.statement import DIALECT
 
 
 @dataclass(frozen=True)

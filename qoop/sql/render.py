@@ -6,9 +6,9 @@ from qoop.plans.graph import JoinGraph, Relation, RelationSet, members
 from qoop.plans.plan import WHOLE, Plan, StageId
 from qoop.plans.predicate import Column
 from qoop.plans.tree import Join, Leaf, Tree
+from qoop.sql.dialect import DIALECT
 from qoop.sql.joins import CORE, Core
 from qoop.sql.query import QueryText
-from qoop.sql.statement import DIALECT
 
 
 def view_of(stage: StageId) -> str:

@@ -12,7 +12,7 @@ from sqlglot.optimizer.simplify import simplify
 from qoop.sql.blocks import PREFIX, SplitQuery, in_order, is_plain, source_of
 from qoop.sql.columns import columns_of, sources
 from qoop.sql.conjuncts import all_of, conjuncts
-from qoop.sql.statement import DIALECT
+from qoop.sql.dialect import DIALECT
 
 MOST_COPIES = 12
 

@@ -7,8 +7,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from qoop.errors import CannotSplitError, QuerySyntaxError
-
-DIALECT = "spark"
+from qoop.sql.dialect import DIALECT, check_can_be_written
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,24 @@ def read(text: str) -> Statement:
     tree = trees[0]
     if isinstance(tree, exp.Query):
         return Statement(text, tree, tree, writes=False)
-    inner = tree.args.get("expression") if isinstance(tree, exp.Create | exp.Insert) else None
+    inner = tree.args.get("expression") if _stores_a_query(tree) else None
     if isinstance(inner, exp.Query):
         return Statement(text, tree, inner, writes=True)
     if isinstance(tree, exp.Command):
         raise CannotSplitError("the planner does not read this statement")
     return Statement(text, tree, None, writes=True)
+
+
+def _stores_a_query(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Create | exp.Insert) and _can_be_written(tree)
+
+
+def _can_be_written(tree: exp.Expr) -> bool:
+    try:
+        check_can_be_written(tree)
+    except CannotSplitError:
+        return False
+    return True
 
 
 def table_names(text: str) -> frozenset[str]:
