@@ -48,9 +48,9 @@ def arbiter(cluster, tmp_path):
     sleepers.kill_all()
     made = ArbiterProcess(cluster.rm_url, tmp_path / "arbiter").start()
     yield made
-    sleepers.kill_all()
     assert made.stop() == 0
     assert "Traceback" not in made.log()
+    sleepers.kill_all()
 
 
 @pytest.fixture
