@@ -1,5 +1,6 @@
 """The command `qoop`."""
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -20,10 +21,38 @@ def cli() -> None:
     """SQL on Spark that changes its plan in mid-flight when its share of the cluster changes."""
 
 
-PASSED_ON = {**console.CONTEXT, "ignore_unknown_options": True, "allow_interspersed_args": True}
+class PassingOn(click.Command):
+    """A command that takes its own options wherever they stand, and every other word unchanged, in `rest`.
+
+    Click's own way would take `-Dexample=1` for `-e` with a value.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Sort the words, then let Click read those that are ours."""
+        values = {name: _values(option) for option in self.get_params(ctx) for name in option.opts}
+        own: list[str] = []
+        rest: list[str] = []
+        words = list(args)
+        while words:
+            word = words.pop(0)
+            if word in values:
+                own += [word, *words[: values[word]]]
+                if len(words) < values[word]:
+                    # Click says what is missing.
+                    return super().parse_args(ctx, own)
+                del words[: values[word]]
+            else:
+                name, equals, _ = word.partition("=")
+                (own if equals and name.startswith("--") and name in values else rest).append(word)
+        return super().parse_args(ctx, [*own, "--", *rest])
 
 
-@cli.command(context_settings=PASSED_ON)
+def _values(option: click.Parameter) -> int:
+    """How many words follow an option as its value."""
+    return 0 if getattr(option, "is_flag", False) or isinstance(option, click.Argument) else option.nargs
+
+
+@cli.command(cls=PassingOn, context_settings=console.CONTEXT)
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS] [QUERY.sql]")
 @click.option("-e", "--execute", "text", metavar="SQL", help="The query itself, instead of a file.")
 @click.option("--name", help="The query's name on the cluster.  [default: its first words]")
@@ -105,6 +134,8 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         raise SubmissionError("give one of --arbiter, --profile and --slots: a share comes from one place")
     if given["tables"] is not None and not Path(given["tables"]).is_dir():
         raise BadInputError("--tables", given["tables"], "no such folder; a Parquet file or folder per table is needed")
+    if given["slots"] is not None and not math.isfinite(given["slots"]):
+        raise BadInputError("--slots", given["slots"], "write a number of slots such as 4")
     if given["profile"] is not None:
         from qoop.feedback.profile import read
 

@@ -1,29 +1,30 @@
 """What spark-submit runs: one query with replanning, its result to the terminal or to files."""
 
+import logging
 import os
+import signal
 import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from qoop.errors import CannotSplitError, QoopError, QuerySyntaxError
+from qoop.engine.folders import QueryFolder
+from qoop.errors import QoopError
 from qoop.feedback.arbiter import ArbiterFeed
 from qoop.feedback.profile import ProfileFeed, fixed, read
 from qoop.feedback.sizing import ExecutorSize
 from qoop.progress import ProgressLines
 from qoop.replan.decision import Rules
 from qoop.run import Feed, Outcome
-from qoop.session import Options, collect, execute, write
+from qoop.session import Options, collect, execute, stores_rows, write
 from qoop.sql import statement
 from qoop.submission import Job, Output
-from qoop.tables.folder import FolderCatalogue
+from qoop.tables.folder import FolderCatalogue, did_you_mean
 from yarn_plugin import console
 from yarn_plugin.api.client import TOKEN_VARIABLE
 from yarn_plugin.errors import ReportedError
@@ -32,17 +33,39 @@ from yarn_plugin.errors import ReportedError
 def main() -> None:
     """Run the job in the file that is named as the only argument."""
     job = Job.model_validate_json(Path(sys.argv[1]).read_text())
-    # Spark writes each failed query as JSON with its stack: the user gets one line instead.
-    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel("CRITICAL")
+    # Py4J and PySpark log what they also raise, with the stacks of both languages: the user gets one line instead.
+    logging.disable(logging.CRITICAL)
+    signal.signal(signal.SIGTERM, _leave)
+    spark = None
     try:
         spark = SparkSession.builder.appName(job.name).getOrCreate()
-        try:
-            run(spark, job)
-        finally:
-            spark.stop()
-    except (ReportedError, PySparkException, Py4JError) as problem:
-        console.err.print(f"qoop: {_first_line(problem)}", soft_wrap=True, markup=False)
+        run(spark, job)
+    except (ReportedError, PySparkException, Py4JError, OSError) as problem:
+        line = _first_line(problem) + _suggestion(problem, spark, job)
+        console.err.print(f"qoop: {line}", soft_wrap=True, markup=False)
         sys.exit(1)
+    except KeyboardInterrupt:
+        console.err.print("qoop: stopped")
+        sys.exit(130)
+    finally:
+        if spark is not None:
+            _stop(spark)
+
+
+def _leave(number: int, frame: object) -> None:
+    """Asked to end: the query is given up on the way out, and what it has begun is cleared away."""
+    raise KeyboardInterrupt
+
+
+def _stop(spark: SparkSession) -> None:
+    # Being asked a second time changes nothing.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        spark.stop()
+    except (Py4JError, OSError):
+        # Spark was gone already; whoever ran the query has said so.
+        return
 
 
 def run(spark: SparkSession, job: Job) -> None:
@@ -59,10 +82,12 @@ def run(spark: SparkSession, job: Job) -> None:
 
 
 def _execute(spark: SparkSession, job: Job, options: Options) -> Outcome:
-    if _stores_rows(job.text):
+    if stores_rows(job.text):
+        if job.output is not None:
+            raise QoopError("--output: the statement stores its rows itself; leave --output out")
         return execute(spark, job.text, options)
     if job.output is not None:
-        return write(spark, job.text, options, _writer(job.output))
+        return write(spark, job.text, options, _writer(spark, job.output))
     answer = collect(spark, job.text, options)
     shown = answer.rows[: job.rows]
     cells = [["NULL" if cell is None else cell for cell in row] for row in shown]
@@ -72,29 +97,32 @@ def _execute(spark: SparkSession, job: Job, options: Options) -> Outcome:
     return answer.outcome
 
 
-def _stores_rows(text: str) -> bool:
+def _writer(spark: SparkSession, output: Output) -> Callable[[DataFrame], None]:
+    """Writes whole or not at all: beside the path, then renamed.
+
+    Raises:
+        QoopError: there is something at the path, or nothing can be there.
+    """
+    path = output.path.rstrip("/")
     try:
-        return statement.read(text).writes
-    except (CannotSplitError, QuerySyntaxError):
-        return False
+        draft = QueryFolder(spark, f"{path}.qoop-", uuid.uuid4().hex[:8])
+        taken = draft.has(path)
+    except Py4JJavaError as problem:
+        raise QoopError(f"--output {output.path!r}: {problem.java_exception.getMessage()}") from None
+    if taken:
+        raise QoopError(f"--output {output.path!r}: it exists; name another, or remove it first")
 
-
-def _writer(output: Output) -> Callable[[DataFrame], None]:
     def put(frame: DataFrame) -> None:
-        """Whole or not at all: written beside, then renamed."""
-        session, path = frame.sparkSession, output.path.rstrip("/")
-        draft = f"{path}.qoop-{uuid.uuid4().hex[:8]}"
-        hadoop: Any = session.sparkContext._jvm.org.apache.hadoop.fs.Path
-        system = hadoop(path).getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
-        if system.exists(hadoop(path)):
-            raise QoopError(f"--output {output.path!r}: it exists; name another, or remove it first")
         writer = frame.write.option("header", "true") if output.format == "csv" else frame.write
         try:
-            writer.format(output.format).save(draft)
-            if not system.rename(hadoop(draft), hadoop(path)):
+            draft.begin()
+            writer.format(output.format).save(f"{draft.path}/rows")
+            if draft.has(path) or not draft.move("rows", path):
                 raise QoopError(f"--output {output.path!r}: the result could not be moved there")
+        except Py4JJavaError as problem:
+            raise QoopError(f"--output {output.path!r}: {problem.java_exception.getMessage()}") from None
         finally:
-            system.delete(hadoop(draft), True)
+            draft.delete()
 
     return put
 
@@ -138,6 +166,19 @@ def _write_report(job: Job) -> None:
 
     if job.journal is not None and job.report is not None:
         write_report(Path(job.report), {"query": Path(job.journal)})
+
+
+def _suggestion(problem: Exception, spark: SparkSession | None, job: Job) -> str:
+    """For a table that there is none of: one of nearly the same name. For columns Spark itself knows some."""
+    if spark is None or not isinstance(problem, PySparkException):
+        return ""
+    if problem.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+        return ""
+    missing = str((problem.getMessageParameters() or {}).get("relationName", ""))
+    known = [table.name for table in spark.catalog.listTables()]
+    if job.tables is not None:
+        known += FolderCatalogue(Path(job.tables)).tables
+    return did_you_mean(missing, known)
 
 
 def _first_line(problem: Exception) -> str:

@@ -15,5 +15,13 @@ class UnknownNameError(QoopError):
     """The query names a table or a column that does not exist."""
 
 
+class UnknownTableError(UnknownNameError):
+    """The query names a table that does not exist."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(f"table {table!r}: there is no such table; check --tables or the catalogue.")
+        self.table = table
+
+
 class CannotSplitError(QoopError):
     """A query or a block that is run as one stage, and why. Not shown as an error: never refused."""

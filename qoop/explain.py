@@ -1,11 +1,12 @@
 """`qoop explain`: the candidate plans of a query, and which would be taken at which share."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.tree import Tree as RichTree
 
-from qoop.errors import CannotSplitError
+from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.packing import completion
 from qoop.planning import Planned, plan
@@ -15,7 +16,7 @@ from qoop.plans.tree import Join, Tree
 from qoop.sql.catalogue import Catalogue
 from qoop.sql.render import view_of
 from qoop.sql.statement import read
-from qoop.tables.folder import FolderCatalogue
+from qoop.tables.folder import FolderCatalogue, did_you_mean
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 
@@ -30,7 +31,7 @@ def parse_shares(text: str) -> list[float]:
         shares = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         shares = []
-    if not shares or min(shares) <= 0:
+    if not shares or not all(0 < share < math.inf for share in shares):
         raise BadInputError("--shares", text, "write slots above 0 with commas between, such as 1,2,4,8")
     return sorted(set(shares))
 
@@ -51,7 +52,8 @@ def explain(text: str, tables: str | None, shares: Sequence[float], most: int, j
         return
     ends = [[completion(planned.estimator.tasks(one), share) for share in shares] for one in planned.plans]
     chosen = [min(range(len(ends)), key=lambda number: (ends[number][place], number)) for place in range(len(shares))]
-    shown = list(dict.fromkeys([*chosen, *sorted(range(len(ends)), key=lambda number: ends[number])]))[:most]
+    shown = list(dict.fromkeys([*chosen, *sorted(range(len(ends)), key=lambda number: ends[number])]))
+    shown = shown[: max(most, len(set(chosen)))]
     _show(planned, shares, ends, chosen, shown)
     if json_file is not None:
         console.write_json(json_file, _figures(planned, shares, ends, chosen))
@@ -62,7 +64,10 @@ def _plan(text: str, tables: str | None) -> Planned:
     if tables is not None:
         folder = FolderCatalogue(Path(tables))
         catalogue, statistics = folder, folder.statistics
-        return plan(read(text), catalogue, statistics, Cutting(), CostModel())
+        try:
+            return plan(read(text), catalogue, statistics, Cutting(), CostModel())
+        except UnknownTableError as problem:
+            raise UnknownNameError(f"{problem}{did_you_mean(problem.table, folder.tables)}") from None
     from qoop.engine.catalogue import on_this_machine
 
     with on_this_machine() as known:
@@ -80,7 +85,8 @@ def _show(
         (number, len(planned.plans[number].stages()), *_estimates(ends[number], [one == number for one in chosen]))
         for number in shown
     ]
-    console.out.print(console.table("estimated seconds to the end (* taken at this share)", columns, rows))
+    console.out.print("estimated seconds to the end (* taken at this share)")
+    console.out.print(console.table(None, columns, rows))
     for before, after, low, high in zip(chosen, chosen[1:], shares, shares[1:], strict=False):
         if before != after:
             console.out.print(f"the choice flips between {low:g} and {high:g} slots: plan {before} -> plan {after}")
@@ -95,7 +101,8 @@ def _estimates(ends: list[float], taken: list[bool]) -> list[str]:
 
 def _tree(planned: Planned, number: int) -> RichTree:
     shown = planned.plans[number]
-    root = RichTree(f"plan {number}: {len(shown.stages())} stages")
+    count = len(shown.stages())
+    root = RichTree(f"plan {number}: {count} stage{'s' if count > 1 else ''}")
     for block, part in shown.parts.items():
         branch = root.add(f"{block}")
         _add(branch, planned, shown, block, part.tree)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from qoop.errors import QoopError
 from qoop.plans.plan import Plan, StageId
 from qoop.plans.tree import Join, Tree
 from qoop.replan import commands, events
@@ -16,13 +17,16 @@ TYPES = (*events.Event.__args__, *commands.Command.__args__)
 
 
 class QueryJournal:
-    """Writes the record of a query; without a path it writes nothing.
+    """Writes the record of a query, over that of an earlier one; without a path it writes nothing.
+
+    Raises:
+        QoopError: the file holds something else.
 
     Each line has `seq`, `at` (epoch seconds) and `kind`: "query" (text and candidate plans), "input", "decision".
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._file = RecordFile(path) if path is not None else None
+        self._file = _empty(path) if path is not None else None
         self._codec = Codec(TYPES)
         self._seq = 0
 
@@ -47,6 +51,19 @@ class QueryJournal:
         self._seq += kind != "decision"
         # Not forced to disk: the record outlives the process, and a lost machine loses the query with it.
         self._file.append({"kind": kind, "seq": self._seq, "at": at, **fields}, durable=False)
+
+
+def _empty(path: Path) -> RecordFile:
+    if path.is_dir():
+        raise QoopError(f"--journal {str(path)!r}: it is a folder; name a file")
+    if path.is_file():
+        with path.open("rb") as file:
+            first = file.readline()
+        if first and decode(first) is None:
+            raise QoopError(f"--journal {str(path)!r}: it holds something else than a journal; name another file")
+    records = RecordFile(path)
+    records.rewrite()
+    return records
 
 
 def read(path: Path) -> list[dict[str, Any]]:

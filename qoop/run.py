@@ -27,7 +27,7 @@ from qoop.replan.commands import (
 from qoop.replan.decision import Decision, Rules
 from qoop.replan.events import ArbiterAway, CannotPlan, Event, TimerFired
 from qoop.replan.events import Planned as PlansMade
-from qoop.replan.machine import step
+from qoop.replan.machine import run_as_written, step
 from qoop.replan.state import State, Tally
 from qoop.sql.render import query_text, view_of
 
@@ -159,19 +159,37 @@ class QueryRun:
         at = time.time()
         if isinstance(event, ArbiterAway):
             self._warn(f"{event.reason}; the last known share stays")
-        state, commands = step(state, at, event)
+        before = state
+        try:
+            state, commands = step(state, at, event)
+            texts = self._texts(state, commands)
+        except Exception as problem:
+            if before.phase == "as written":
+                raise
+            # Whatever the planner stumbles over: Spark has read the query as it is written.
+            reason = f"the planner failed: {type(problem).__name__}: {problem}"
+            state, commands = run_as_written(before, reason)
+            texts = {}
         self._journal.took(at, event, commands, state.phase)
         for command in commands:
             self._watch(command)
-            self._act(state, command, engine)
+            self._act(command, texts, engine)
         return state
 
-    def _act(self, state: State, command: Command, engine: StageRunner) -> None:
+    def _texts(self, state: State, commands: tuple[Command, ...]) -> dict[Command, str]:
+        """The text of each stage that is to be started."""
+        if self._planned is None:
+            return {}
+        return {
+            one: query_text(self._planned.text, state.plans[one.plan], one.stage, one.inputs)
+            for one in commands
+            if isinstance(one, StartStage)
+        }
+
+    def _act(self, command: Command, texts: dict[Command, str], engine: StageRunner) -> None:
         match command:
-            case StartStage(stage, plan, inputs, attempt):
-                assert self._planned is not None
-                query = query_text(self._planned.text, state.plans[plan], stage, inputs)
-                engine.start(stage, query, None if stage == GOAL else view_of(stage), attempt)
+            case StartStage(stage, _, _, attempt):
+                engine.start(stage, texts[command], None if stage == GOAL else view_of(stage), attempt)
             case CancelStages(stages):
                 engine.cancel(stages)
             case SetExecutors(executors, _):

@@ -1,18 +1,23 @@
 """Queries in a Spark session: the library call `qoop.sql`, and what the driver and the harness build on."""
 
 import os
+import time
 import uuid
-import weakref
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from qoop.engine.catalogue import SparkCatalogue
-from qoop.engine.checkpoints import AsFiles, Checkpoints, OnExecutors
-from qoop.engine.session import columns_of, query_session
+from qoop.engine.checkpoints import Checkpoints, OnExecutors, persist
+from qoop.engine.files import AsFiles
+from qoop.engine.folders import QueryFolder
+from qoop.engine.session import in_session_of, query_session
 from qoop.engine.spark_engine import SparkEngine
+from qoop.engine.written import AsWritten, check_statement
 from qoop.errors import CannotSplitError, QoopError, QuerySyntaxError
 from qoop.estimate.cost import CostModel
 from qoop.feedback.profile import fixed
@@ -21,6 +26,7 @@ from qoop.planning import Planned, plan
 from qoop.plans.candidates import Cutting
 from qoop.replan.commands import Command
 from qoop.replan.decision import Rules
+from qoop.replan.state import Tally
 from qoop.run import Feed, Outcome, QueryRun
 from qoop.sql.statement import Statement, read
 
@@ -58,26 +64,37 @@ class Answer:
 def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataFrame:
     """The result of a query, with replanning: its stages are run now, its last stage when the frame is used.
 
-    The frame lives in a session of its own beside the user's; what its stages keep is let go with the frame.
+    The frame is one of the user's session like that of `spark.sql`; what its stages keep on executors is let go when
+    neither it nor a frame made from it is left, what they keep as files when the application ends. A statement that
+    stores rows is executed, and the frame is empty.
 
     Raises:
         QoopError: the query cannot be run.
         pyspark.errors.PySparkException: Spark refuses the query, with its own words.
     """
+    if stores_rows(text):
+        execute(spark, text, options)
+        return spark.range(0).select()
     query = _Query(spark, text, options or Options())
     found: list[DataFrame] = []
 
     def take(frame: DataFrame) -> int:
-        found.append(frame)
+        found.append(in_session_of(spark, frame))
         return 0
 
-    query.run(take)
-    weakref.finalize(found[-1], query.close)
+    try:
+        query.run(take)
+    except BaseException:
+        query.close()
+        raise
+    query.hand_over(found[-1])
     return found[-1]
 
 
 def collect(spark: SparkSession, text: str, options: Options | None = None) -> Answer:
-    """Run a query to its end and fetch its rows."""
+    """Run a query to its end and fetch its rows; a statement that stores rows is executed and has none."""
+    if stores_rows(text):
+        return Answer([], [], execute(spark, text, options))
     query = _Query(spark, text, options or Options())
     rows: list[list[Row]] = []
 
@@ -89,43 +106,78 @@ def collect(spark: SparkSession, text: str, options: Options | None = None) -> A
         outcome = query.run(take)
     finally:
         query.close()
-    return Answer(query.expected, rows[-1], outcome)
+    return Answer(query.written.columns, rows[-1], outcome)
 
 
 def write(spark: SparkSession, text: str, options: Options | None, put: Callable[[DataFrame], None]) -> Outcome:
     """Run a query and hand its whole result, computed and kept, to `put`; switching never leaves half of it written."""
     query = _Query(spark, text, options or Options())
-    frames: list[DataFrame] = []
+    kept: list[DataFrame] = []
+    whole: list[DataFrame] = []
 
     def take(frame: DataFrame) -> int:
-        frames.append(frame.persist())
-        return int(frames[-1].count())
+        frame = in_session_of(spark, frame)
+        if persist(frame):
+            kept.append(frame)
+        rows = int(frame.count())
+        whole.append(frame)
+        return rows
 
     try:
         outcome = query.run(take)
-        put(frames[-1])
+        put(whole[-1])
     finally:
-        for frame in frames:
-            frame.unpersist()
         query.close()
+        for frame in kept:
+            frame.unpersist()
     return outcome
 
 
 def execute(spark: SparkSession, text: str, options: Options | None = None) -> Outcome:
-    """Run a statement that stores rows (CREATE TABLE AS, INSERT): its query with replanning, then the statement."""
-    statement = read(text)
-    if statement.query is None or not statement.writes:
-        raise QoopError("the statement has no query whose rows it stores")
+    """Run a statement that stores rows (CREATE TABLE AS, INSERT): its query with replanning, then the statement.
+
+    One that holds no query to plan is left to Spark.
+    """
+    statement = _read(text)
+    if statement is None or statement.query is None or not statement.writes or _would_not_run(spark, statement):
+        return _execute_as_written(spark, text)
+    check_statement(spark, text)
 
     def put(frame: DataFrame) -> None:
         view = f"qoop_rows_{uuid.uuid4().hex[:8]}"
         frame.createOrReplaceTempView(view)
         try:
-            frame.sparkSession.sql(statement.around(view))
+            spark.sql(statement.around(view))
         finally:
-            frame.sparkSession.catalog.dropTempView(view)
+            spark.catalog.dropTempView(view)
 
-    return write(spark, str(statement.query.sql("spark")), options, put)
+    return write(spark, statement.inside(), options, put)
+
+
+def stores_rows(text: str) -> bool:
+    """Whether it is a statement whose query is planned, and whose rows are stored instead of returned."""
+    statement = _read(text)
+    return statement is not None and statement.writes and statement.query is not None
+
+
+def _read(text: str) -> Statement | None:
+    """The statement; None where Spark alone may know what it is."""
+    try:
+        return read(text)
+    except (CannotSplitError, QuerySyntaxError):
+        return None
+
+
+def _would_not_run(spark: SparkSession, statement: Statement) -> bool:
+    """Whether the table to be made is there already: Spark then does nothing or refuses, and need not wait for rows."""
+    return statement.makes is not None and spark.catalog.tableExists(statement.makes)
+
+
+def _execute_as_written(spark: SparkSession, text: str) -> Outcome:
+    began = time.monotonic()
+    spark.sql(text).collect()
+    reason = "it holds no query to plan"
+    return Outcome(Tally(stages=1), 1, time.monotonic() - began, reason, ())
 
 
 class _Query:
@@ -133,46 +185,64 @@ class _Query:
 
     def __init__(self, spark: SparkSession, text: str, options: Options) -> None:
         self._options, self._text = options, text
-        self._name = f"qoop-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-        # Spark reads the text first: what it refuses, it refuses in its own words.
-        self.expected = columns_of(spark.sql(text))
+        self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self._name = f"qoop-{self._number}"
         self._spark = spark
+        self.written = AsWritten(spark, text)
         self._session = query_session(spark)
-        self._checkpoints: Checkpoints = (
-            AsFiles(self._session, f"{options.checkpoint.rstrip('/')}/{self._name}")
-            if options.checkpoint
-            else OnExecutors(self._session)
-        )
+        self._checkpoints = self._place()
         self._engine: SparkEngine | None = None
 
     def run(self, take: Callable[[DataFrame], int]) -> Outcome:
+        """Run it to its end; `take` is part of its last stage."""
         options = self._options
         planned, reason = self._plan()
-        journal = QueryJournal(options.journal)
-        run = QueryRun(
-            self._name,
-            self._text,
-            planned,
-            reason,
-            options.rules,
-            journal,
-            options.confirm,
-            options.warn,
-            options.watch,
-        )
-        self._engine = SparkEngine(self._session, self._name, self._checkpoints, take, self.expected, run.tell)
-        feed = options.feed() if options.feed else fixed(self._spark.sparkContext.defaultParallelism)
-        try:
+        with closing(QueryJournal(options.journal)) as journal:
+            run = QueryRun(
+                self._name,
+                self._text,
+                planned,
+                reason,
+                options.rules,
+                journal,
+                options.confirm,
+                options.warn,
+                options.watch,
+            )
+            feed = options.feed() if options.feed else fixed(self._spark.sparkContext.defaultParallelism)
+            self._engine = SparkEngine(self._session, self._name, self.written, self._checkpoints, take, run.tell)
             return run.run(self._engine, feed)
-        finally:
-            journal.close()
+
+    def hand_over(self, result: DataFrame) -> None:
+        """Let go of what the stages keep when the result, and all that is made from it, is gone."""
+        self._stop()
+        self._checkpoints.release_with(result.sparkSession)
 
     def close(self) -> None:
-        """Let go of what the stages keep."""
+        """Stop what runs, let go of what the stages keep."""
+        self._stop()
+        try:
+            self._checkpoints.release()
+        except (Py4JError, AttributeError) as problem:
+            # Spark has stopped, or its disks are out of reach: neither makes an answer wrong.
+            self._options.warn(f"what the query kept could not be deleted: {problem}")
+
+    def _stop(self) -> None:
         if self._engine is not None:
             self._engine.close()
 
+    def _place(self) -> Checkpoints:
+        url = self._options.checkpoint
+        if url is None:
+            return OnExecutors(self._session)
+        try:
+            return AsFiles(self._session, QueryFolder(self._spark, f"{url.rstrip('/')}/qoop-", self._number))
+        except Py4JJavaError as problem:
+            raise QoopError(f"checkpoint {url!r}: {problem.java_exception.getMessage()}") from None
+
     def _plan(self) -> tuple[Planned | None, str | None]:
+        if self.written.is_command:
+            return None, "it is no query"
         if not self._options.replanning:
             return None, "replanning is switched off"
         try:
@@ -185,6 +255,8 @@ class _Query:
         except QoopError as reason:
             # Spark has read the query, so it is the planner that does not understand it.
             return None, f"the planner does not read it: {reason}"
+        except Exception as problem:  # noqa: BLE001 - whatever the planner stumbles over, Spark has read the query
+            return None, f"the planner failed: {type(problem).__name__}: {' '.join(str(problem).split())[:300]}"
         return planned, None
 
 

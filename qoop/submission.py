@@ -177,7 +177,9 @@ def read_query(file: str | None, text: str | None) -> str:
         try:
             text = Path(file).read_text()
         except OSError as problem:
-            raise SubmissionError(f"query {file!r}: {problem.strerror}") from None
+            raise SubmissionError(f"query {file!r}: {problem.strerror}; QUERY.sql is the last argument") from None
+        except UnicodeDecodeError:
+            raise SubmissionError(f"query {file!r}: it is no text in UTF-8") from None
     if not text.strip():
         raise SubmissionError(f"query {file or '-e'!r}: it is empty")
     return text.strip().rstrip(";")

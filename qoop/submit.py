@@ -1,5 +1,6 @@
 """`qoop submit` from its flags to spark-submit's end: register, submit, wait, deregister."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,6 +9,8 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
+
+import psutil
 
 import qoop
 from qoop.submission import Job, SparkFlags, SubmissionError
@@ -120,8 +123,7 @@ def _command(flags: SparkFlags, confs: Mapping[str, str], spec: Path, environmen
         command += ["--files", f"{files},{spec}" if files else str(spec)]
     for name, value in confs.items():
         command += ["--conf", f"{name}={value}"]
-    driver = Path(qoop.__file__).with_name("driver.py")
-    return [*command, str(driver), spec.name if flags.is_cluster_mode else str(spec)]
+    return [*command, str(_driver()), spec.name if flags.is_cluster_mode else str(spec)]
 
 
 def _defaults(flags: SparkFlags) -> dict[str, str]:
@@ -142,15 +144,52 @@ def _python(flags: SparkFlags) -> dict[str, str]:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """Run to the end; a signal to us is passed on, and we still wait, so that nothing is left half registered."""
-    process = subprocess.Popen(command, env=environment)
-    previous = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+    """Run to the end; what we are told to stop by, we pass on and still wait, so that nothing is left half done."""
+    # A group of its own: Ctrl-C reaches the query through us alone, and Spark lives until the query has cleaned up.
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, process_group=0)
+    asked: list[int] = []
+
+    def ask(number: int, frame: object) -> None:
+        asked.append(number)
+        _stop(process, patience=len(asked) == 1)
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:
-                # The terminal has sent it to spark-submit too.
-                continue
+        code = process.wait()
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if asked:
+        return 128 + asked[0]
+    if code < 0:
+        err.print(f"qoop: spark-submit was killed by signal {-code}", markup=False, soft_wrap=True)
+        return 128 - code
+    return code
+
+
+def _stop(process: subprocess.Popen[bytes], patience: bool) -> None:
+    """Ask the driver to stop, which then ends Spark; Spark itself where there is no driver, or patience is over."""
+    drivers = [child for child in _children(process.pid) if _is_driver(child)] if patience else []
+    for driver in drivers:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            driver.terminate()
+    if not drivers:
+        process.terminate()
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _is_driver(process: psutil.Process) -> bool:
+    try:
+        return any(Path(word) == _driver() for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _driver() -> Path:
+    return Path(qoop.__file__).with_name("driver.py")

@@ -1,9 +1,12 @@
-"""Where the output of finished stages is kept: on the executors, or as files that outlive them."""
+"""Where the output of finished stages is kept: here on the executors; `files` keeps them as files."""
 
+import threading
+import weakref
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
@@ -32,6 +35,10 @@ class Checkpoints(Protocol):
         """Let go of everything."""
         ...
 
+    def release_with(self, owner: object) -> None:
+        """Let go of everything when the owner is gone and nobody can ask for it any more."""
+        ...
+
 
 @dataclass
 class OnExecutors:
@@ -43,7 +50,9 @@ class OnExecutors:
 
     session: SparkSession
     _frames: dict[str, tuple[DataFrame, int, int]] = field(default_factory=dict)
+    _own: list[Any] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
+    _released: bool = False
 
     LOST_PART = 0.25
     """The fraction of partitions whose loss is worth telling the planner."""
@@ -54,16 +63,33 @@ class OnExecutors:
             known = self._frames.get(view)
         if known is not None:
             frame = known[0]
-        frame.persist(StorageLevel.MEMORY_AND_DISK)
-        relation = frame._jdf.queryExecution().withCachedData()
-        batches = relation.cacheBuilder().cachedColumnBuffers()
-        # One job that builds every partition; counting rows would need a second one with a shuffle.
-        batches.count()
+        own = persist(frame)
+        try:
+            relation = frame._jdf.queryExecution().withCachedData()
+            batches = relation.cacheBuilder().cachedColumnBuffers()
+            # One job that builds every partition; counting rows would need a second one with a shuffle.
+            batches.count()
+        except BaseException:
+            # A stage that was stopped or has failed leaves nothing behind, not even half of it.
+            if own:
+                unpersist(frame._jdf)
+            raise
+        self._note(view, frame, batches, own)
+        frame.createOrReplaceTempView(view)
+        size = relation.stats()
+        if size.rowCount().isDefined():
+            return Kept(view, number(size.rowCount().get()), number(size.sizeInBytes()))
+        # Partitions were computed twice, as executors went meanwhile: then Spark has no count of its own.
+        return Kept(view, float(frame.count()), _stored_bytes(self.session.sparkContext, batches.id()))
+
+    def _note(self, view: str, frame: DataFrame, batches: Any, own: bool) -> None:
         with self._lock:
             self._frames[view] = (frame, batches.id(), batches.getNumPartitions())
-        frame.createOrReplaceTempView(view)
-        known_size = relation.stats()
-        return Kept(view, number(known_size.rowCount().get()), number(known_size.sizeInBytes()))
+            if own:
+                self._own.append(frame._jdf)
+        if self._released:
+            # The query ended while this stage could not be stopped.
+            self.release()
 
     def lost(self) -> dict[str, str]:
         """The views of which executors took a quarter or more with them."""
@@ -80,43 +106,50 @@ class OnExecutors:
     def release(self) -> None:
         """Unpersist everything, without waiting."""
         with self._lock:
-            frames, self._frames = dict(self._frames), {}
-        for frame, *_ in frames.values():
-            frame.unpersist(blocking=False)
+            own, self._own, self._frames, self._released = self._own, [], {}, True
+        for frame in own:
+            unpersist(frame)
+
+    def release_with(self, owner: object) -> None:
+        """Unpersist when the owner is collected. A view or an RDD made of it is then computed anew when it is read."""
+        with self._lock:
+            own, self._own = self._own, []
+        if own:
+            unpersist_with(owner, own)
 
 
-@dataclass
-class AsFiles:
-    """Keeps outputs as Parquet files under a folder that every executor reaches; they outlive executors.
+def persist(frame: DataFrame) -> bool:
+    """Keep a frame on the executors; False when somebody has kept the same before: then it is theirs to let go."""
+    level = frame.storageLevel
+    if level.useMemory or level.useDisk:
+        return False
+    frame.persist(StorageLevel.MEMORY_AND_DISK)
+    return True
 
-    Each attempt writes into a folder of its own: what a stage that was given up still writes, nobody reads.
+
+def unpersist(frame: Any) -> None:
+    """Let go of what the executors keep of a frame (Java's), without waiting."""
+    frame.unpersist(False)
+
+
+def unpersist_with(owner: object, frames: list[Any]) -> None:
+    """Let go of frames (Java's) when the owner is collected.
+
+    In a thread of its own: the owner may be collected in the middle of a call to Java, in which none other can be made.
     """
 
-    session: SparkSession
-    folder: str
-    _paths: dict[str, str] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
+    def let_go() -> None:
+        for frame in frames:
+            try:
+                unpersist(frame)
+            except Py4JError:
+                # Spark has stopped, and nothing is kept any more.
+                return
 
-    def keep(self, view: str, frame: DataFrame, attempt: int) -> Kept:
-        """Compute a frame and write it."""
-        path = f"{self.folder}/{view}/attempt-{attempt}"
-        frame.write.mode("overwrite").parquet(path)
-        read = self.session.read.schema(frame.schema).parquet(path)
-        with self._lock:
-            self._paths[view] = path
-        read.createOrReplaceTempView(view)
-        size = number(read._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
-        return Kept(view, float(read.count()), size)
+    def collected() -> None:
+        threading.Thread(target=let_go, name="qoop-unpersist", daemon=True).start()
 
-    def lost(self) -> dict[str, str]:
-        """The views whose files are gone."""
-        with self._lock:
-            paths = dict(self._paths)
-        return {view: f"{path} is gone" for view, path in paths.items() if not _exists(self.session, path)}
-
-    def release(self) -> None:
-        """Delete the query's folder."""
-        _file_system(self.session, self.folder).delete(_hadoop_path(self.session, self.folder), True)
+    weakref.finalize(owner, collected).atexit = False
 
 
 def number(value: Any) -> float:
@@ -129,14 +162,7 @@ def _stored_partitions(context: SparkContext) -> dict[int, int]:
     return {info.id(): info.numCachedPartitions() for info in context._jsc.sc().getRDDStorageInfo()}
 
 
-def _exists(session: SparkSession, path: str) -> bool:
-    return bool(_file_system(session, path).exists(_hadoop_path(session, path + "/_SUCCESS")))
-
-
-def _file_system(session: SparkSession, path: str) -> Any:
-    configuration = session._jsparkSession.sessionState().newHadoopConf()
-    return _hadoop_path(session, path).getFileSystem(configuration)
-
-
-def _hadoop_path(session: SparkSession, path: str) -> Any:
-    return session.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
+def _stored_bytes(context: SparkContext, identity: int) -> float:
+    """What is stored of a persisted RDD, in memory and on disks."""
+    stored = [info for info in context._jsc.sc().getRDDStorageInfo() if info.id() == identity]
+    return float(sum(info.memSize() + info.diskSize() for info in stored))

@@ -7,19 +7,26 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+POOL, DESCRIPTION = "spark.scheduler.pool", "spark.job.description"
+
 
 @contextmanager
 def tagged(context: SparkContext, tag: str, description: str, pool: str) -> Iterator[None]:
-    """Everything that this thread starts meanwhile bears the tag and runs in a fair-scheduler pool of its own."""
+    """Everything that this thread starts meanwhile bears the tag.
+
+    It runs in a fair-scheduler pool of its own, unless the user has chosen one for the thread that runs the query.
+    """
+    chosen = context.getLocalProperty(POOL)
+    before = context.getLocalProperty(DESCRIPTION)
     context.addJobTag(tag)
-    context.setLocalProperty("spark.scheduler.pool", pool)
-    context.setLocalProperty("spark.job.description", description)
+    context.setLocalProperty(POOL, chosen or pool)
+    context.setLocalProperty(DESCRIPTION, description)
     try:
         yield
     finally:
         context.removeJobTag(tag)
-        context.setLocalProperty("spark.scheduler.pool", None)
-        context.setLocalProperty("spark.job.description", None)
+        context.setLocalProperty(POOL, chosen)
+        context.setLocalProperty(DESCRIPTION, before)
 
 
 def core_seconds(context: SparkContext, tag: str) -> float | None:

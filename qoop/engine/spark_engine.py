@@ -5,18 +5,21 @@ import time
 from collections.abc import Callable
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.checkpoints import Checkpoints
 from qoop.engine.executors import Executors
 from qoop.engine.jobs import core_seconds, tagged
 from qoop.engine.session import columns_of
+from qoop.engine.written import AsWritten
 from qoop.errors import QoopError
 from qoop.plans.plan import StageId
 from qoop.replan.events import (
     CheckpointLost,
     Event,
     ExecutorsChanged,
+    QueryCancelled,
     StageCancelled,
     StageFailed,
     StageFinished,
@@ -25,15 +28,18 @@ from qoop.replan.events import (
 WATCH_EVERY = 0.3
 """Seconds between looks at executors, kept outputs, and cancelled stages."""
 
+END_WITHIN = 20.0
+"""Seconds that stopped stages have to end in when the query is over."""
+
 
 class SparkEngine:
     """Stages of one query as tagged Spark actions, each in a thread of its own.
 
     Args:
         session: the query's own session (`query_session`).
+        written: the query as written; run in one piece where that is asked for.
         checkpoints: where outputs are kept.
         goal: takes the frame that is the result, as part of the last stage; returns its rows.
-        expected: the result's columns and types, as the query was written; a goal that gives others is refused.
         tell: takes the events; called from several threads.
     """
 
@@ -41,17 +47,18 @@ class SparkEngine:
         self,
         session: SparkSession,
         name: str,
+        written: AsWritten,
         checkpoints: Checkpoints,
         goal: Callable[[DataFrame], int],
-        expected: list[tuple[str, str]],
         tell: Callable[[Event], None],
     ) -> None:
-        self._session, self._name, self._checkpoints = session, name, checkpoints
-        self._goal, self._expected, self._tell = goal, expected, tell
+        self._session, self._name, self._written, self._checkpoints = session, name, written, checkpoints
+        self._goal, self._tell = goal, tell
         self._context = session.sparkContext
         self._executors = Executors(self._context)
         self._lock = threading.Lock()
         self._running: dict[StageId, str] = {}
+        self._threads: dict[str, threading.Thread] = {}
         self._cancelled: set[str] = set()
         self._views: dict[str, StageId] = {}
         self._number = 0
@@ -60,13 +67,24 @@ class SparkEngine:
         threading.Thread(target=self._watch, name=f"{name}-watch", daemon=True).start()
 
     def start(self, stage: StageId, query: str, view: str | None, attempt: int) -> None:
-        """Run a query in a thread of its own and keep its output as `view`; None: it is the result."""
+        """Run a query in a thread of its own and keep its output as `view`; None: it is the result.
+
+        Its jobs have the tags, the job group and the pool of the thread that runs the query, so that whoever cancels
+        those cancels the query.
+        """
         with self._lock:
             self._number += 1
             tag = f"{self._name}-{self._number}"
             self._running[stage] = tag
         args = (stage, query, view, attempt, tag)
-        threading.Thread(target=self._run, args=args, name=tag, daemon=True).start()
+        thread = InheritableThread(self._run, args=args, name=tag, daemon=True)
+        try:
+            thread.start()
+        except Exception as problem:  # noqa: BLE001 - Spark has stopped: PySpark then fails in many ways
+            self._ended(stage, tag, StageFailed(stage, f"Spark has stopped: {_message(problem)}", retry=False))
+            return
+        with self._lock:
+            self._threads = {name: one for name, one in self._threads.items() if one.is_alive()} | {tag: thread}
 
     def cancel(self, stages: tuple[StageId, ...]) -> None:
         """Stop stages; each tells when it has stopped. One that is no longer there has told its end already."""
@@ -80,14 +98,27 @@ class SparkEngine:
             self._executors.set(target)
 
     def close(self) -> None:
-        """Stop what runs, let go of what is kept."""
+        """Stop what runs and wait until it has stopped: afterwards nothing is computed or kept any more."""
         self._closed.set()
         with self._lock:
-            tags = list(self._running.values())
-            self._cancelled |= set(tags)
-        for tag in tags:
+            self._cancelled |= set(self._running.values())
+            threads = dict(self._threads)
+        deadline = time.monotonic() + END_WITHIN
+        while any(thread.is_alive() for thread in threads.values()) and time.monotonic() < deadline:
+            for tag, thread in threads.items():
+                if thread.is_alive() and not self._cancel_jobs(tag):
+                    return
+            for thread in threads.values():
+                thread.join(0.05)
+
+    def _cancel_jobs(self, tag: str) -> bool:
+        """Stop the jobs under a tag; False when Spark itself has stopped."""
+        try:
             self._context.cancelJobsWithTag(tag)
-        self._checkpoints.release()
+        except (Py4JError, AttributeError):
+            # PySpark has no context any more.
+            return False
+        return True
 
     def _run(self, stage: StageId, query: str, view: str | None, attempt: int, tag: str) -> None:
         began = time.monotonic()
@@ -98,15 +129,21 @@ class SparkEngine:
             event: Event = StageFinished(stage, rows, size, seconds, core_seconds(self._context, tag))
         except Exception as problem:  # noqa: BLE001 - a stage that ended untold would leave the query waiting for ever
             event = self._failure(stage, tag, problem)
+        if isinstance(event, StageFinished) and view is not None:
+            with self._lock:
+                self._views[view] = stage
+        self._ended(stage, tag, event)
+
+    def _ended(self, stage: StageId, tag: str, event: Event) -> None:
         with self._lock:
             if self._running.get(stage) == tag:
                 del self._running[stage]
-            if isinstance(event, StageFinished) and view is not None:
-                self._views[view] = stage
         self._tell(event)
 
     def _compute(self, query: str, view: str | None, attempt: int, tag: str) -> tuple[float, float]:
         self._stop_if_cancelled(tag)
+        if query == self._written.text:
+            return float(self._goal(self._written.frame())), 0.0
         frame = self._session.sql(query)
         if view is not None:
             kept = self._checkpoints.keep(view, frame, attempt)
@@ -115,10 +152,10 @@ class SparkEngine:
 
     def _checked(self, frame: DataFrame) -> DataFrame:
         """The result under the names as written; its types must be those as written too."""
-        types = [kind for _, kind in columns_of(frame)]
-        if types != [kind for _, kind in self._expected]:
-            raise ResultTypeError(f"the plan's result has types {types}, the query as written {self._expected}")
-        return frame.toDF(*(name for name, _ in self._expected))
+        types, expected = [kind for _, kind in columns_of(frame)], self._written.columns
+        if types != [kind for _, kind in expected]:
+            raise ResultTypeError(f"the plan's result has types {types}, the query as written {expected}")
+        return frame.toDF(*(name for name, _ in expected))
 
     def _stop_cancelled(self) -> None:
         """Stop the jobs of cancelled stages, again and again until the stages have ended: between two jobs of a stage
@@ -126,7 +163,7 @@ class SparkEngine:
         with self._lock:
             tags = self._cancelled.intersection(self._running.values())
         for tag in tags:
-            self._context.cancelJobsWithTag(tag)
+            self._cancel_jobs(tag)
 
     def _stop_if_cancelled(self, tag: str) -> None:
         with self._lock:
@@ -138,7 +175,10 @@ class SparkEngine:
             was_cancelled = tag in self._cancelled
         if was_cancelled:
             return StageCancelled(stage)
-        return StageFailed(stage, _message(problem), _may_pass(problem))
+        message = _message(problem)
+        if CANCELLED in message:
+            return QueryCancelled(message)
+        return StageFailed(stage, message, _may_pass(message))
 
     def _watch(self) -> None:
         """Stop what is cancelled; tell when executors come or go, and when kept outputs are lost with them."""
@@ -148,8 +188,8 @@ class SparkEngine:
                 self._stop_cancelled()
                 if adjustable:
                     self._tell_executors()
-                    self._tell_lost()
-            except Py4JError:
+                self._tell_lost()
+            except (Py4JError, AttributeError):
                 # The context is going away under us; whoever runs the query hears of it from the stages.
                 return
 
@@ -196,7 +236,10 @@ TRANSIENT = (
 )
 
 
-def _may_pass(problem: Exception) -> bool:
+CANCELLED = "SPARK_JOB_CANCELLED"
+"""Somebody who is not the planner stopped a stage: the user's program, or the user in Spark's web pages."""
+
+
+def _may_pass(message: str) -> bool:
     """Whether it was the cluster that failed, not the query: then the stage is tried again."""
-    text = _message(problem)
-    return any(sign in text for sign in TRANSIENT)
+    return any(sign in message for sign in TRANSIENT)

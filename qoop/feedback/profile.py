@@ -1,6 +1,7 @@
 """A share that changes as a file says: for experiments, and where there is no arbiter."""
 
 import csv
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -33,6 +34,8 @@ def read(path: Path) -> list[Point]:
         rows = list(csv.reader(path.read_text().splitlines()))
     except OSError as problem:
         raise ProfileError(f"--profile {str(path)!r}: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        raise ProfileError(f"--profile {str(path)!r}: it is no text in UTF-8") from None
     points: list[Point] = []
     for number, row in enumerate(rows, 1):
         if not row or row[0].startswith("#") or (number == 1 and row[0].strip() == "seconds"):
@@ -47,12 +50,19 @@ def read(path: Path) -> list[Point]:
 
 def _point(path: Path, number: int, row: list[str]) -> Point:
     try:
-        at, slots = (float(cell) for cell in row)
+        at, slots = (_finite(cell) for cell in row)
     except ValueError:
         raise ProfileError(f"--profile {str(path)!r}, line {number}: {','.join(row)!r}: write seconds,slots") from None
     if slots <= 0:
         raise ProfileError(f"--profile {str(path)!r}, line {number}: slots {row[1]!r}: must be above 0")
     return Point(at, slots)
+
+
+def _finite(cell: str) -> float:
+    number = float(cell)
+    if not math.isfinite(number):
+        raise ValueError(cell)
+    return number
 
 
 class ProfileFeed:

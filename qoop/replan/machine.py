@@ -164,7 +164,13 @@ def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command
         return state, [], None
     # Perhaps it is our plan that fails (a filter moved before a cast): the text as written decides.
     reason = f"stage {_named(event.stage, state)} failed: {event.error}"
-    return replace(state, phase="as written"), [*_stop_all(state), RunAsWritten(reason)], None
+    state, commands = run_as_written(state, reason)
+    return state, list(commands), None
+
+
+def run_as_written(state: State, reason: str) -> tuple[State, tuple[Command, ...]]:
+    """Give up planning: stop what runs, and run the query as the user wrote it."""
+    return replace(state, phase="as written"), (*_stop_all(state), RunAsWritten(reason))
 
 
 def _stop_all(state: State) -> list[Command]:

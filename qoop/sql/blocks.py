@@ -13,7 +13,7 @@ from sqlglot.errors import OptimizeError, SchemaError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 
-from qoop.errors import CannotSplitError, UnknownNameError
+from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError
 from qoop.plans.plan import ROOT
 from qoop.sql.catalogue import Catalogue, Types
 from qoop.sql.dialect import DIALECT, check_can_be_written
@@ -176,7 +176,7 @@ def _name_tables(
         if name not in types:
             columns = catalogue.columns(written)
             if columns is None:
-                raise UnknownNameError(f"table {written!r}: there is no such table; check --tables or the catalogue")
+                raise UnknownTableError(written)
             tables[name], types[name] = written, columns
         elif tables[name].lower() != written.lower():
             raise CannotSplitError(f"{tables[name]} and {written} cannot be told apart")

@@ -1,5 +1,6 @@
 """What kind of statement a text is, and the query inside it."""
 
+import re
 from dataclasses import dataclass
 
 import sqlglot
@@ -14,13 +15,19 @@ from qoop.sql.dialect import DIALECT, check_can_be_written
 class Statement:
     """A statement: its text, and (for a query, CREATE TABLE AS or INSERT) the query whose rows it is about.
 
-    `writes`: it stores the rows instead of returning them. `query` None: a statement without a query to plan.
+    `writes`: it stores the rows instead of returning them. `query` None: a statement without a query to plan. `makes`:
+    the table that it would make anew, where it may be refused because there is one.
     """
 
     text: str
     tree: exp.Expr
     query: exp.Query | None
     writes: bool
+    makes: str | None = None
+
+    def inside(self) -> str:
+        """The query alone."""
+        return str((self.query or self.tree).sql(DIALECT))
 
     def around(self, view: str) -> str:
         """The statement with its query replaced by all rows of a view."""
@@ -50,16 +57,19 @@ def read(text: str) -> Statement:
     tree = trees[0]
     if isinstance(tree, exp.Query):
         return Statement(text, tree, tree, writes=False)
-    inner = tree.args.get("expression") if _stores_a_query(tree) else None
+    inner = tree.args.get("expression") if _stores_a_query(tree) and _can_be_written(tree) else None
     if isinstance(inner, exp.Query):
-        return Statement(text, tree, inner, writes=True)
+        return Statement(text, tree, inner, writes=True, makes=_makes(tree))
     if isinstance(tree, exp.Command):
         raise CannotSplitError("the planner does not read this statement")
     return Statement(text, tree, None, writes=True)
 
 
 def _stores_a_query(tree: exp.Expr) -> bool:
-    return isinstance(tree, exp.Create | exp.Insert) and _can_be_written(tree)
+    """CREATE TABLE AS or INSERT. A view keeps its text, not its rows; CTEs before INSERT are not part of its query."""
+    if isinstance(tree, exp.Create):
+        return tree.kind == "TABLE" and not tree.args.get("with_")
+    return isinstance(tree, exp.Insert) and not tree.args.get("with_")
 
 
 def _can_be_written(tree: exp.Expr) -> bool:
@@ -68,6 +78,13 @@ def _can_be_written(tree: exp.Expr) -> bool:
     except CannotSplitError:
         return False
     return True
+
+
+def _makes(tree: exp.Expr) -> str | None:
+    if not isinstance(tree, exp.Create) or tree.args.get("replace"):
+        return None
+    table = tree.find(exp.Table)
+    return str(table.sql(DIALECT)) if table is not None else None
 
 
 def table_names(text: str) -> frozenset[str]:
@@ -82,6 +99,13 @@ def table_names(text: str) -> frozenset[str]:
 
 def _where(error: ParseError) -> str:
     first = error.errors[0] if error.errors else {}
-    shown = " ".join(str(first.get("description", error)).split())
-    near = " ".join(f"{first.get('start_context', '')}{first.get('highlight', '')}".split())[-60:]
-    return f"query, line {first.get('line', '?')}, position {first.get('col', '?')}: {shown} near {near!r}"
+    shown = TOKEN.sub(r"\1", " ".join(str(first.get("description", error)).split()))
+    token = str(first.get("highlight", ""))
+    near = " ".join(f"{first.get('start_context', '')}{token}".split())[-60:]
+    # Where the token begins: sqlglot gives its end.
+    position = int(first.get("col") or 0) - max(len(token) - 1, 0)
+    return f"query, line {first.get('line', '?')}, position {position}: {shown} near {near!r}"
+
+
+TOKEN = re.compile(r"<Token .*?text: (.*?), line: .*?>")
+"""How sqlglot shows a token in a message."""

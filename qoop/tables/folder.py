@@ -1,5 +1,7 @@
 """A folder of tables: a Parquet file, or a folder of Parquet files, per table."""
 
+import difflib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,6 +51,13 @@ class FolderCatalogue:
     def statistics(self, table: str) -> TableStatistics:
         """The statistics of a table."""
         return cache.statistics(self.tables[table.strip("`").lower()])
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """An addition to a message about a table that there is none of; empty when no name is near."""
+    wanted = name.replace("`", "").rpartition(".")[2].lower()
+    near = difflib.get_close_matches(wanted, {one.lower() for one in known}, n=2)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def type_name(kind: pa.DataType) -> str:

@@ -1,0 +1,440 @@
+"""`qoop.sql` and its kin in a user's own PySpark program."""
+
+import gc
+import re
+import signal
+import threading
+from collections import Counter
+
+import pytest
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegerType
+
+import qoop
+from qoop.errors import QoopError
+from qoop.plans.candidates import Cutting
+from qoop.replan.commands import StartStage
+from qoop.replan.decision import Rules
+from qoop.run import QueryFailedError
+from tests.integration.spark_sessions import (
+    active_jobs,
+    left_behind,
+    local_session,
+    nothing_left,
+    small_data,
+    wait_until,
+)
+
+pytestmark = pytest.mark.integration
+
+STAGED = qoop.Options(cutting=Cutting(every=True))
+"""A stage at every join, however small: the tables here are."""
+
+SALES = """
+SELECT i_category, s_state, d_year, count(*) AS sold, sum(ss_quantity) AS pieces
+FROM store_sales
+  JOIN item ON ss_item_sk = i_item_sk
+  JOIN store ON ss_store_sk = s_store_sk
+  JOIN date_dim ON ss_sold_date_sk = d_date_sk
+WHERE d_moy < 7
+GROUP BY i_category, s_state, d_year
+"""
+
+FAILS_IN_THE_MIDDLE = """
+SELECT count(100 / (ss_quantity - 50)) AS n FROM store_sales
+  JOIN item ON ss_item_sk = i_item_sk
+  JOIN store ON ss_store_sk = s_store_sk
+  JOIN date_dim ON ss_sold_date_sk = d_date_sk
+"""
+
+SLOW = """
+SELECT count(*) AS n, sum(i_item_sk) AS items FROM store_sales
+  JOIN item ON ss_item_sk = i_item_sk JOIN store ON ss_store_sk = s_store_sk AND dawdle(s_store_sk) > 0
+  JOIN date_dim ON ss_sold_date_sk = d_date_sk AND dawdle(d_date_sk) > 0
+"""
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    with local_session(tmp_path_factory.mktemp("spark"), small_data()) as session:
+        yield session
+
+
+@pytest.fixture
+def dawdle(spark: SparkSession):
+    """A function that takes a hundredth of a second a row: a query with it runs for minutes."""
+
+    def wait(value: int) -> int:
+        import time
+
+        time.sleep(0.01)
+        return value
+
+    spark.udf.register("dawdle", wait, IntegerType())
+    yield
+    spark.sql("DROP TEMPORARY FUNCTION dawdle")
+
+
+def rows_of(frame):
+    return Counter(tuple(row) for row in frame.collect())
+
+
+def in_thread(call):
+    """Run a call beside the test; returns the thread and the list in which its error comes to lie."""
+    errors = []
+
+    def run():
+        try:
+            call()
+        except QoopError as problem:
+            errors.append(problem)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, errors
+
+
+# What comes out.
+
+
+def test_the_frame_is_that_of_spark(spark):
+    expected = spark.sql(SALES)
+    for options in (None, STAGED):
+        frame = qoop.sql(spark, SALES, options)
+        assert frame.schema.simpleString() == expected.schema.simpleString()
+        assert rows_of(frame) == rows_of(expected)
+        assert rows_of(frame) == rows_of(expected), "read a second time"
+
+
+def test_a_frame_is_built_on_like_any_other(spark):
+    with nothing_left(spark):
+        many = qoop.sql(spark, SALES, STAGED).where("sold > 1").groupBy("s_state").count()
+        gc.collect()
+        other = spark.sql(SALES).where("sold > 1").groupBy("s_state").count()
+        assert "InMemoryTableScan" in many._jdf.queryExecution().executedPlan().toString()
+        assert rows_of(many) == rows_of(other)
+        assert many.join(other, ["s_state", "count"]).count() == other.count() > 0
+        del many
+        gc.collect()
+
+
+def test_what_the_stages_keep_goes_with_the_last_frame(spark):
+    before = left_behind(spark)["cached frames"]
+    frame = qoop.sql(spark, SALES, STAGED)
+    derived = frame.where("sold > 1")
+    del frame
+    gc.collect()
+    assert left_behind(spark)["cached frames"] > before
+    del derived
+    gc.collect()
+    wait_until(lambda: left_behind(spark)["cached frames"] == before)
+
+
+def test_a_view_of_the_frame_is_in_the_users_session(spark):
+    qoop.sql(spark, SALES, STAGED).createOrReplaceTempView("sold_by_state")
+    gc.collect()
+    try:
+        assert rows_of(spark.sql("SELECT sum(sold) FROM sold_by_state")) == rows_of(
+            spark.sql(f"SELECT sum(sold) FROM ({SALES})")
+        )
+    finally:
+        spark.catalog.dropTempView("sold_by_state")
+
+
+def test_a_view_outlives_the_frame_when_outputs_are_files(spark, tmp_path):
+    options = qoop.Options(cutting=Cutting(every=True), checkpoint=tmp_path.as_uri())
+    qoop.sql(spark, SALES, options).createOrReplaceTempView("sold_by_state")
+    gc.collect()
+    try:
+        assert spark.table("sold_by_state").count() == spark.sql(SALES).count()
+    finally:
+        spark.catalog.dropTempView("sold_by_state")
+
+
+def test_rows_come_in_the_order_asked_for(spark):
+    ordered = f"{SALES} ORDER BY pieces DESC, i_category, s_state, d_year LIMIT 7"
+    answer = qoop.collect(spark, ordered, STAGED)
+    assert answer.rows == spark.sql(ordered).collect()
+    assert [name for name, _ in answer.columns] == ["i_category", "s_state", "d_year", "sold", "pieces"]
+    assert answer.outcome.tally.stages > 1
+
+
+def test_equal_column_names_and_strange_ones_stay(spark):
+    text = """SELECT i.i_item_sk, ss_item_sk AS i_item_sk, s_store_sk AS `a.b ``c`, 1 + 1
+        FROM item i JOIN store_sales ON ss_item_sk = i.i_item_sk JOIN store ON ss_store_sk = s_store_sk"""
+    frame = qoop.sql(spark, text, STAGED)
+    assert frame.columns == spark.sql(text).columns
+    assert rows_of(frame) == rows_of(spark.sql(text))
+
+
+def test_everything_that_the_users_session_knows_is_known(spark):
+    """Stored tables, temporary views, functions, session variables, the current database."""
+    spark.sql("CREATE DATABASE shop")
+    spark.sql("USE shop")
+    try:
+        spark.sql("CREATE TABLE favourites USING parquet AS SELECT i_item_sk AS item FROM item WHERE i_item_sk % 3 = 0")
+        spark.sql("CREATE TEMPORARY VIEW dear AS SELECT * FROM item WHERE i_current_price > 1")
+        spark.udf.register("twice", lambda value: 2 * value, IntegerType())
+        spark.sql("DECLARE VARIABLE threshold INT DEFAULT 20")
+        text = """SELECT twice(s_store_sk) AS twice, count(*) AS n FROM favourites
+            JOIN dear ON item = i_item_sk
+            JOIN store_sales ON ss_item_sk = item
+            JOIN store ON s_store_sk = ss_store_sk"""
+        for tail in (" GROUP BY s_store_sk", " WHERE ss_quantity > threshold GROUP BY s_store_sk"):
+            found = rows_of(qoop.sql(spark, text + tail, STAGED))
+            assert found and found == rows_of(spark.sql(text + tail))
+    finally:
+        spark.sql("DROP TEMPORARY VARIABLE IF EXISTS threshold")
+        spark.sql("DROP TEMPORARY FUNCTION IF EXISTS twice")
+        spark.catalog.dropTempView("dear")
+        spark.sql("USE default")
+        spark.sql("DROP DATABASE shop CASCADE")
+
+
+# Statements that store rows.
+
+
+@pytest.fixture
+def table(spark):
+    spark.sql("CREATE TABLE kept (category STRING, n BIGINT) USING parquet")
+    yield "kept"
+    spark.sql("DROP TABLE IF EXISTS kept")
+
+
+JOINED = """SELECT i_category AS category, count(*) AS n FROM store_sales JOIN item ON ss_item_sk = i_item_sk
+    JOIN store ON ss_store_sk = s_store_sk GROUP BY i_category"""
+
+
+@pytest.mark.parametrize("call", [qoop.sql, qoop.collect, qoop.execute])
+def test_insert_inserts_once_and_the_session_sees_it(spark, table, call):
+    expected = rows_of(spark.sql(JOINED))
+    assert spark.table(table).count() == 0
+    with nothing_left(spark):
+        call(spark, f"INSERT INTO {table} {JOINED}", STAGED)
+    assert rows_of(spark.table(table)) == expected
+    call(spark, f"INSERT INTO {table} VALUES ('one', 1)", STAGED)
+    assert rows_of(spark.table(table)) == expected + Counter([("one", 1)])
+    call(spark, f"INSERT OVERWRITE {table} BY NAME SELECT n, category FROM ({JOINED})", STAGED)
+    assert rows_of(spark.table(table)) == expected
+    call(spark, f"WITH few AS (SELECT * FROM ({JOINED}) LIMIT 1) INSERT INTO {table} SELECT * FROM few", STAGED)
+    assert spark.table(table).count() == expected.total() + 1
+
+
+def test_an_insert_has_an_empty_frame(spark, table):
+    frame = qoop.sql(spark, f"INSERT INTO {table} {JOINED}", STAGED)
+    assert (frame.columns, frame.collect()) == ([], [])
+
+
+def test_create_table_as(spark):
+    try:
+        outcome = qoop.execute(
+            spark, f"CREATE TABLE made USING parquet PARTITIONED BY (category) COMMENT 'x' AS {JOINED}", STAGED
+        )
+        assert outcome.tally.stages > 1
+        assert rows_of(spark.sql("SELECT category, n FROM made")) == rows_of(spark.sql(JOINED))
+        shown = spark.sql("SHOW CREATE TABLE made").first()[0]
+        assert "PARTITIONED BY (category)" in shown and "COMMENT 'x'" in shown
+        assert qoop.execute(spark, f"CREATE TABLE IF NOT EXISTS made AS {JOINED}", STAGED).tally.stages == 1
+        with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
+            qoop.execute(spark, f"CREATE TABLE made AS {JOINED}", STAGED)
+    finally:
+        spark.sql("DROP TABLE IF EXISTS made")
+
+
+def test_a_wrong_insert_is_refused_before_anything_runs(spark, table):
+    watched = []
+    options = qoop.Options(cutting=Cutting(every=True), watch=watched.append)
+    with nothing_left(spark), pytest.raises(AnalysisException, match="INSERT_COLUMN_ARITY_MISMATCH"):
+        qoop.execute(spark, f"INSERT INTO {table} SELECT n FROM ({JOINED})", options)
+    assert watched == []
+
+
+def test_a_failing_insert_inserts_nothing(spark, table):
+    with nothing_left(spark), pytest.raises(QueryFailedError, match="DIVIDE_BY_ZERO"):
+        qoop.execute(spark, f"INSERT INTO {table} SELECT 'x', n FROM ({FAILS_IN_THE_MIDDLE})", STAGED)
+    assert spark.table(table).count() == 0
+
+
+def test_a_view_keeps_its_text(spark):
+    qoop.execute(spark, f"CREATE TEMPORARY VIEW grouped AS {JOINED}", STAGED)
+    try:
+        assert rows_of(spark.table("grouped")) == rows_of(spark.sql(JOINED))
+    finally:
+        spark.catalog.dropTempView("grouped")
+
+
+def test_other_statements_run_once_as_written(spark):
+    qoop.sql(spark, "CREATE TABLE plain (a INT) USING parquet")
+    assert [row.tableName for row in qoop.collect(spark, "SHOW TABLES LIKE 'plain'").rows] == ["plain"]
+    assert [row.col_name for row in qoop.sql(spark, "DESCRIBE TABLE plain").collect()] == ["a"]
+    qoop.collect(spark, "DROP TABLE plain")
+    assert not spark.catalog.tableExists("plain")
+    assert qoop.collect(spark, "VALUES (1), (2)").rows == [(1,), (2,)]
+
+
+def test_write_hands_over_the_whole_result(spark, tmp_path):
+    place = str(tmp_path / "rows")
+    with nothing_left(spark):
+        qoop.write(spark, SALES, STAGED, lambda frame: frame.write.parquet(place))
+    assert rows_of(spark.read.parquet(place)) == rows_of(spark.sql(SALES))
+
+
+def test_a_writer_that_fails_leaves_nothing(spark):
+    def refuse(frame):
+        raise QoopError("full")
+
+    with nothing_left(spark), pytest.raises(QoopError, match="full"):
+        qoop.write(spark, SALES, STAGED, refuse)
+
+
+# What is left behind.
+
+
+@pytest.mark.parametrize("files", [False, True])
+def test_a_query_leaves_nothing_behind(spark, tmp_path, files):
+    options = qoop.Options(
+        cutting=Cutting(every=True),
+        rules=Rules(force=True),
+        checkpoint=tmp_path.as_uri() if files else None,
+        journal=tmp_path / "journal",
+    )
+    with nothing_left(spark):
+        assert qoop.collect(spark, SALES, options).outcome.tally.switches > 0
+    assert not list(tmp_path.glob("qoop-*"))
+
+
+@pytest.mark.parametrize("files", [False, True])
+@pytest.mark.parametrize("call", [qoop.sql, qoop.collect])
+def test_a_query_that_fails_leaves_nothing_behind(spark, tmp_path, files, call):
+    # It fails with its last stage, which `sql` leaves to whoever uses the frame; a bad feed fails while stages run.
+    class Away:
+        def start(self, tell):
+            raise QoopError("no share")
+
+        def close(self):
+            pass
+
+    options = qoop.Options(cutting=Cutting(every=True), checkpoint=tmp_path.as_uri() if files else None, feed=Away)
+    with nothing_left(spark), pytest.raises(QoopError, match="no share"):
+        call(spark, SALES, options)
+    assert not list(tmp_path.glob("qoop-*"))
+
+
+def test_an_error_of_the_query_is_sparks_and_comes_once(spark):
+    with nothing_left(spark), pytest.raises(QueryFailedError, match=r"^\[DIVIDE_BY_ZERO\]") as problem:
+        qoop.collect(spark, FAILS_IN_THE_MIDDLE, STAGED)
+    assert "\n" not in str(problem.value)
+
+
+def test_a_frame_the_user_has_cached_stays_cached(spark):
+    mine = spark.sql(JOINED).cache()
+    mine.count()
+    try:
+        with nothing_left(spark):
+            qoop.write(spark, JOINED, qoop.Options(replanning=False), lambda frame: frame.count())
+        assert mine.storageLevel.useMemory
+    finally:
+        mine.unpersist(blocking=True)
+
+
+def test_python_objects_stay_the_users(spark):
+    qoop.collect(spark, SALES, STAGED)
+    assert spark.sparkContext.parallelize([(1, 2)]).toDF(["a", "b"]).sparkSession is spark
+    assert SparkSession.getActiveSession()._jsparkSession.equals(spark._jsparkSession)
+
+
+def test_many_queries_are_no_burden(spark):
+    qoop.collect(spark, "SELECT count(*) FROM store")
+    gc.collect()
+    before, sockets = threading.active_count(), connections(spark)
+    for _ in range(30):
+        qoop.collect(spark, "SELECT count(*) FROM store")
+    gc.collect()
+    assert threading.active_count() <= before
+    wait_until(lambda: connections(spark) <= sockets + 5)
+
+
+def connections(spark):
+    """How many threads of the JVM serve threads of Python: they have Java's own names."""
+    threads = spark._jvm.java.lang.Thread.getAllStackTraces().keySet().toArray()
+    return sum(bool(re.fullmatch(r"Thread-\d+", thread.getName())) for thread in threads)
+
+
+# What is cancelled.
+
+
+@pytest.mark.parametrize("how", ["tag", "group", "all"])
+def test_whoever_cancels_the_users_jobs_cancels_the_query(spark, dawdle, how):
+    context = spark.sparkContext
+    watched = []
+    options = qoop.Options(cutting=Cutting(every=True), watch=watched.append)
+
+    def run():
+        context.addJobTag("mine")
+        context.setJobGroup("group of mine", "a report", interruptOnCancel=True)
+        qoop.collect(spark, SLOW, options)
+
+    with nothing_left(spark):
+        thread, errors = in_thread(run)
+        wait_until(lambda: active_jobs(spark) and any(isinstance(one, StartStage) for one in watched))
+        {
+            "tag": lambda: context.cancelJobsWithTag("mine"),
+            "group": lambda: context.cancelJobGroup("group of mine"),
+            "all": context.cancelAllJobs,
+        }[how]()
+        thread.join(60)
+        assert not thread.is_alive()
+        (error,) = errors
+        assert isinstance(error, QueryFailedError) and "SPARK_JOB_CANCELLED" in str(error)
+
+
+@pytest.mark.parametrize("call", [qoop.sql, qoop.collect])
+def test_an_interrupted_query_stops_its_work(spark, dawdle, call):
+    """Ctrl-C in the user's program while it waits for the query."""
+    waiting = threading.get_ident()
+
+    def interrupt():
+        wait_until(lambda: active_jobs(spark))
+        signal.pthread_kill(waiting, signal.SIGINT)
+
+    with nothing_left(spark):
+        beside = threading.Thread(target=interrupt)
+        beside.start()
+        with pytest.raises(KeyboardInterrupt):
+            call(spark, SLOW, STAGED)
+        beside.join()
+
+
+# What Spark refuses.
+
+
+def test_what_spark_refuses_it_refuses_in_its_own_words(spark):
+    with nothing_left(spark):
+        with pytest.raises(ParseException, match=r"near 'item'.* \(line 1, pos 14\)"):
+            qoop.sql(spark, "SELECT * FORM item")
+        with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+            qoop.sql(spark, "SELECT * FROM itm")
+        with pytest.raises(AnalysisException, match=r"Did you mean .*`i_item_sk`"):
+            qoop.collect(spark, "SELECT i_item_skk FROM item")
+
+
+def test_whatever_the_planner_stumbles_over_the_query_runs(spark, monkeypatch):
+    def broken(*args):
+        raise ZeroDivisionError("a defect of the planner")
+
+    monkeypatch.setattr("qoop.session.plan", broken)
+    answer = qoop.collect(spark, JOINED, STAGED)
+    assert Counter(map(tuple, answer.rows)) == rows_of(spark.sql(JOINED))
+    assert answer.outcome.one_stage_reason == "the planner failed: ZeroDivisionError: a defect of the planner"
+
+
+def test_a_checkpoint_that_cannot_be(spark, tmp_path):
+    with nothing_left(spark), pytest.raises(QoopError, match=r"^checkpoint 'nowhere://x': .*scheme"):
+        qoop.sql(spark, JOINED, qoop.Options(checkpoint="nowhere://x"))
+    (tmp_path / "file").write_text("")
+    warned = []
+    options = qoop.Options(cutting=Cutting(every=True), checkpoint=(tmp_path / "file").as_uri(), warn=warned.append)
+    answer = qoop.collect(spark, JOINED, options)
+    assert Counter(map(tuple, answer.rows)) == rows_of(spark.sql(JOINED))
+    assert any("running the query as written" in line for line in warned)

@@ -1,0 +1,108 @@
+"""`qoop explain` as a user sees it, on a folder of small Parquet files."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from qoop.cli import cli
+from yarn_plugin import console
+
+SALES, OTHERS = 400_000, 200_000
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """A fact table, two large tables that it joins, and a small one."""
+    folder = tmp_path_factory.mktemp("tables")
+    keys = range(SALES)
+    sales = {"item": keys, "customer": [key * 7 % OTHERS for key in keys], "store": [key % 5 for key in keys]}
+    pq.write_table(pa.table({name: list(values) for name, values in sales.items()}), folder / "sales.parquet")
+    (folder / "items").mkdir()
+    names = [f"name {key % 1000}" for key in range(SALES)]
+    pq.write_table(pa.table({"item_id": list(range(SALES)), "item_name": names}), folder / "items" / "part-0.parquet")
+    pq.write_table(pa.table({"customer_id": list(range(OTHERS))}), folder / "customers.parquet")
+    pq.write_table(pa.table({"store_id": list(range(5)), "city": list("abcde")}), folder / "stores.parquet")
+    return str(folder)
+
+
+QUERY = """SELECT city, count(*) FROM sales JOIN items ON item = item_id JOIN customers ON customer = customer_id
+    JOIN stores ON store = store_id WHERE city <> 'a' GROUP BY city"""
+
+
+def explain(*words):
+    return console.run(cli, "qoop", ["explain", *words])
+
+
+def test_plans_as_trees_with_their_stages_and_estimates(tables, capsys, tmp_path):
+    figures = tmp_path / "figures.json"
+    assert explain("--tables", tables, "--shares", "8,1,2", "--plans", "2", "--json", str(figures), "-e", QUERY) == 0
+    shown = capsys.readouterr().out
+    found = json.loads(figures.read_text())
+    assert found["shares"] == [1.0, 2.0, 8.0]
+    assert f"{len(found['plans'])} candidate plans over {found['join_trees']} join trees" in shown
+    assert found["join_trees"] > 1
+    for number in set(found["chosen"]):
+        count = len(found["plans"][number]["stages"])
+        assert f"plan {number}: {count} stage" in shown
+        for stage in found["plans"][number]["stages"]:
+            assert stage == "result" or f"stage {stage}" in shown
+    assert "stores: about 4 rows, 1 filters" in shown
+    assert "plan  stages  1 slots  2 slots  8 slots" in shown
+    for number, plan in enumerate(found["plans"]):
+        assert plan["seconds"] == sorted(plan["seconds"], reverse=True), f"more slots slow plan {number} down"
+    for place, number in enumerate(found["chosen"]):
+        assert found["plans"][number]["seconds"][place] == min(plan["seconds"][place] for plan in found["plans"])
+
+
+def test_where_the_choice_flips(tables, capsys, tmp_path):
+    figures = tmp_path / "figures.json"
+    assert explain("--tables", tables, "--shares", "1,2,4,16,64", "--json", str(figures), "-e", QUERY) == 0
+    shown = capsys.readouterr().out
+    chosen, shares = (json.loads(figures.read_text())[name] for name in ("chosen", "shares"))
+    flips = [
+        f"the choice flips between {low:g} and {high:g} slots: plan {before} -> plan {after}"
+        for before, after, low, high in zip(chosen, chosen[1:], shares, shares[1:], strict=False)
+        if before != after
+    ]
+    assert [line for line in shown.splitlines() if "flips" in line] == flips
+
+
+def test_a_query_in_one_piece_says_why(tables, capsys, tmp_path):
+    figures = tmp_path / "figures.json"
+    assert explain("--tables", tables, "--json", str(figures), "-e", "SELECT count(*) FROM items") == 0
+    assert capsys.readouterr().out == "one stage, whatever the share: it joins fewer than two relations\n"
+    assert json.loads(figures.read_text())["one_stage_reason"] == "it joins fewer than two relations"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("-e", "SELECT * FROM item"),
+            "table 'item': there is no such table; check --tables or the catalogue. Did you mean items?",
+        ),
+        (("-e", "SELECT item_idd FROM items"), "query: Column 'item_idd' could not be resolved. Line: 1, Col: 15"),
+        (
+            ("-e", "SELECT *\nFROM items JOIN JOIN stores"),
+            "query, line 2, position 17: Expected table name but got JOIN near",
+        ),
+        (("-e", "SELECT 1; SELECT 2"), "query: 2 statements; give exactly one"),
+        (("-e", "SELECT 1", "--shares", "0"), "--shares '0': write slots above 0 with commas between, such as 1,2,4,8"),
+        (("-e", "SELECT 1", "--shares", "nan"), "--shares 'nan': write slots above 0"),
+        (("-e", "SELECT 1", "x.sql"), "give the query as QUERY.sql, the last argument, or with -e 'SELECT ...'"),
+        (("no.sql",), "query 'no.sql': No such file or directory; QUERY.sql is the last argument"),
+    ],
+)
+def test_bad_input_is_one_line(tables, capsys, words, said):
+    assert explain("--tables", tables, *words) != 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"qoop: {said}")
+
+
+def test_no_tables_there(capsys, tmp_path):
+    assert explain("--tables", str(tmp_path), "-e", "SELECT 1") != 0
+    assert capsys.readouterr().err == (
+        f"qoop: --tables '{tmp_path}': no Parquet file or folder of Parquet files in it\n"
+    )

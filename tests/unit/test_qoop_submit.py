@@ -1,0 +1,182 @@
+"""The flags of `qoop submit`: which are ours, which are Spark's, and what is refused before Spark is started."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from qoop.cli import cli
+from yarn_plugin import console
+
+RECORDER = """#!{python}
+import json, os, sys
+from pathlib import Path
+spec = [word for word in sys.argv if word.endswith("job.json")]
+record = {{"argv": sys.argv[1:], "job": json.loads(Path(spec[0]).read_text())}}
+Path(os.environ["RECORD"]).write_text(json.dumps(record))
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def spark_home(tmp_path, monkeypatch):
+    """A spark-submit that writes down what it is given, and ends with 7."""
+    program = tmp_path / "spark" / "bin" / "spark-submit"
+    program.parent.mkdir(parents=True)
+    program.write_text(RECORDER.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    monkeypatch.setenv("RECORD", str(tmp_path / "record.json"))
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    return tmp_path
+
+
+def submit(*words):
+    return console.run(cli, "qoop", ["submit", *words])
+
+
+def recorded(folder):
+    return json.loads((folder / "record.json").read_text())
+
+
+PASSED_ON = [
+    "--master",
+    "local[2]",
+    "--driver-java-options",
+    "-Dexample.host=1 -Xss4m",
+    "--conf",
+    "spark.executor.extraJavaOptions=-Dhello=-e",
+    "-Dexec=here",
+    "-verbose:gc",
+    "--verbose",
+    "--total-executor-cores=3",
+    "-c",
+    "spark.x=y=z",
+    "--jars",
+    "a.jar,b.jar",
+]
+
+
+def test_flags_that_are_not_ours_go_on_unchanged_and_in_order(spark_home):
+    assert submit("--name", "n", *PASSED_ON, "--slots=3", "-e", "-- a comment\nSELECT 1") == 7
+    record = recorded(spark_home)
+    assert record["argv"][: len(PASSED_ON)] == PASSED_ON
+    assert record["argv"][-2].endswith("driver.py")
+    assert (record["job"]["name"], record["job"]["slots"]) == ("n", 3.0)
+    assert record["job"]["text"] == "-- a comment\nSELECT 1"
+
+
+def test_our_flags_stand_anywhere_and_the_query_is_the_last_word(spark_home):
+    query = spark_home / "query.sql"
+    query.write_text("SELECT 1;\n")
+    assert submit("--tables", str(spark_home), *PASSED_ON, "--output", "csv", "out", str(query)) == 7
+    record = recorded(spark_home)
+    assert record["argv"][: len(PASSED_ON)] == PASSED_ON
+    assert record["job"]["output"] == {"format": "csv", "path": "out"}
+    assert (record["job"]["text"], record["job"]["name"]) == ("SELECT 1", "SELECT 1")
+
+
+def test_what_the_user_sets_is_not_overridden(spark_home):
+    assert submit("--conf", "spark.log.level=INFO", "--conf=spark.scheduler.mode=FIFO", "-e", "SELECT 1") == 7
+    argv = recorded(spark_home)["argv"]
+    assert [word for word in argv if word.startswith(("spark.log.level", "spark.scheduler"))] == [
+        "spark.log.level=INFO"
+    ]
+    assert "--conf=spark.scheduler.mode=FIFO" in argv
+
+
+def test_the_job_is_gone_afterwards(spark_home):
+    submit("-e", "SELECT 1")
+    (spec,) = [word for word in recorded(spark_home)["argv"] if word.endswith("job.json")]
+    assert subprocess.run(["ls", spec], capture_output=True).returncode != 0
+
+
+CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "qoop: give the query as QUERY.sql, the last argument, or with -e 'SELECT ...'"),
+        (("--master", "local"), "qoop: query 'local': No such file or directory; QUERY.sql is the last argument"),
+        (("-e", "  "), "qoop: query '-e': it is empty"),
+        (("-e",), "qoop: Option '-e' requires an argument."),
+        (("--output", "xml", "x", "-e", "q"), "qoop: --output 'xml': choose parquet or csv, then the path"),
+        (
+            ("--tables", "/no/such", "-e", "q"),
+            "qoop: --tables '/no/such': no such folder; a Parquet file or folder per table is needed",
+        ),
+        (
+            ("--rows", "0", "-e", "q"),
+            "qoop: Invalid value for '--rows': 0 is not in the range x>=1. (see qoop submit -h)",
+        ),
+        (
+            ("--hysteresis", "a", "-e", "q"),
+            "qoop: Invalid value for '--hysteresis': 'a' is not a valid float range. (see qoop submit -h)",
+        ),
+        (("--profile", "/no/such", "-e", "q"), "qoop: --profile '/no/such': No such file or directory"),
+        (("--slots", "inf", "-e", "q"), "qoop: --slots inf: write a number of slots such as 4"),
+        (
+            ("--profile", "x", "--slots", "1", "-e", "q"),
+            "qoop: give one of --arbiter, --profile and --slots: a share comes from one place",
+        ),
+        (
+            (*CLUSTER, "-e", "q"),
+            "qoop: --deploy-mode cluster needs --output FORMAT PATH, --archives with a packed Python environment, "
+            "--checkpoint URL that all nodes reach; missing: --output FORMAT PATH, --archives with a packed Python "
+            "environment, --checkpoint URL that all nodes reach",
+        ),
+        (
+            (*CLUSTER, "--output", "csv", "x", "--conf=spark.x=1", "--archives", "env.tgz", "-e", "q"),
+            "qoop: --deploy-mode cluster needs --output FORMAT PATH, --archives with a packed Python environment, "
+            "--checkpoint URL that all nodes reach; missing: --checkpoint URL that all nodes reach",
+        ),
+        (
+            ("--arbiter", "http://127.0.0.1:9", "--master", "local", "-e", "q"),
+            "qoop: --arbiter: shares are of a YARN cluster; --master local takes --profile or --slots",
+        ),
+        (
+            ("--arbiter", "http://127.0.0.1:9", "--master", "yarn", "--queue", "root.x", "-e", "q"),
+            "qoop: --queue: the arbiter gives every query a queue of its own; leave --queue out (see --pool)",
+        ),
+        (
+            ("--arbiter", "http://127.0.0.1:9", "--master", "yarn", "-e", "q"),
+            "qoop: arbiter http://127.0.0.1:9: no connection; is `yarn-plugin arbiter` running there?",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_started(spark_home, monkeypatch, capsys, words, said):
+    monkeypatch.setenv("YARN_ARBITER_TOKEN", "x")
+    assert submit(*words) in (1, 2)
+    assert capsys.readouterr().err == said + "\n"
+    assert not (spark_home / "record.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1,4", "the first line must say the slots at 0 seconds, such as 0,4"),
+        ("0,4\n5,0", "line 2: slots '0': must be above 0"),
+        ("0,4\n5,many", "line 2: '5,many': write seconds,slots"),
+        ("0,nan", "line 1: '0,nan': write seconds,slots"),
+        ("0,4\n5,2\n5,3", "line 3: time '5': must grow from line to line"),
+    ],
+)
+def test_a_profile_that_is_none(spark_home, capsys, text, said):
+    profile = spark_home / "profile.csv"
+    profile.write_text(text)
+    assert submit("--profile", str(profile), "-e", "SELECT 1") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"qoop: --profile '{profile}'") and line.endswith(said)
+
+
+def test_help_is_for_who_has_never_seen_this(capsys):
+    for words in ((), ("submit",), ("explain",)):
+        assert console.run(cli, "qoop", [*words, "-h"]) == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith("Usage: qoop")
+    assert console.run(cli, "qoop", ["submit", "-h"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for needed in ("qoop submit --master 'local[4]' --tables DIR QUERY.sql", "goes to spark-submit unchanged"):
+        assert needed in shown
