@@ -1,6 +1,7 @@
 """Statistics kept between queries, by the files they are of: a changed file has another name here."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,7 +48,8 @@ def _read(place: Path) -> TableStatistics | None:
 def _write(place: Path, known: TableStatistics) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        draft = place.with_suffix(".part")
+        # A draft of its own for each process: two that write the same statistics do not write into one file.
+        draft = place.with_suffix(f".{os.getpid()}.part")
         draft.write_bytes(_ADAPTER.dump_json(known))
         draft.replace(place)
     except OSError:

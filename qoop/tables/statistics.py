@@ -48,7 +48,7 @@ def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]
             table = opened.read_row_group(index, columns=names, use_threads=False)
         wanted = SAMPLE_ROWS // len(chosen)
         # Not every n-th row: values that repeat in cycles would all be alike. The same rows at every reading.
-        rows = pa.array(sorted(random.Random(0).sample(range(table.num_rows), min(wanted, table.num_rows))))
+        rows = pa.array(sorted(random.Random(0).sample(range(table.num_rows), min(wanted, table.num_rows))), pa.int64())
         for name in names:
             taken = _takeable(table.column(name)).take(rows)
             result.setdefault(name.lower(), []).extend(_plain(value) for value in taken.to_pylist())

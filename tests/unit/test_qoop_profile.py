@@ -1,0 +1,72 @@
+"""A share that changes as a file says."""
+
+import time
+
+import pytest
+
+from qoop.feedback.profile import Point, ProfileError, ProfileFeed, fixed, read
+
+
+def written(tmp_path, text):
+    path = tmp_path / "profile.csv"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("text", ["0,4\n2.5,1\n", "seconds,slots\n0,4\n2.5,1", "# cores over time\n0, 4\n\n2.5, 1\n"])
+def test_a_profile_is_seconds_and_slots(tmp_path, text):
+    assert read(written(tmp_path, text)) == [Point(0.0, 4.0), Point(2.5, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the first line must say the slots at 0 seconds"),
+        ("seconds,slots\n", "the first line must say the slots at 0 seconds"),
+        ("1,4\n", "the first line must say the slots at 0 seconds"),
+        ("0,4\n5,2\n5,1\n", "line 3: time '5': must grow from line to line"),
+        ("0,4\n5,2\n3,1\n", "line 3: time '3': must grow"),
+        ("0,0\n", "line 1: slots '0': must be above 0"),
+        ("0,4\n1,-2\n", "line 2: slots '-2': must be above 0"),
+        ("0,4\nlater,2\n", "line 2: 'later,2': write seconds,slots"),
+        ("0,4,7\n", "line 1: '0,4,7': write seconds,slots"),
+        ("0\n", "line 1: '0': write seconds,slots"),
+    ],
+)
+def test_a_broken_profile_says_the_line(tmp_path, text, said):
+    with pytest.raises(ProfileError) as caught:
+        read(written(tmp_path, text))
+    assert str(caught.value).startswith("--profile '")
+    assert said in str(caught.value)
+
+
+def test_a_profile_that_is_not_there(tmp_path):
+    with pytest.raises(ProfileError, match=r"--profile '.*none.csv': No such file"):
+        read(tmp_path / "none.csv")
+
+
+def test_shares_are_told_in_order():
+    told = []
+    feed = ProfileFeed([Point(0.0, 4.0), Point(0.01, 2.0), Point(0.02, 8.0)])
+    feed.start(told.append)
+    assert [share.slots for share in told][:1] == [4.0], "the first at once"
+    while len(told) < 3:
+        time.sleep(0.01)
+    assert [share.slots for share in told] == [4.0, 2.0, 8.0]
+    assert all(share.executors is None and share.seq is None for share in told)
+    assert "2 slots" in told[1].reason
+    feed.close()
+
+
+def test_nothing_is_told_after_closing():
+    told = []
+    feed = ProfileFeed([Point(0.0, 4.0), Point(3_600.0, 2.0)])
+    feed.start(told.append)
+    feed.close()
+    assert [share.slots for share in told] == [4.0]
+
+
+def test_a_fixed_share_is_told_once():
+    told = []
+    fixed(3.0).start(told.append)
+    assert [share.slots for share in told] == [3.0]

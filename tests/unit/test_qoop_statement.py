@@ -1,0 +1,104 @@
+"""What kind of statement a text is; what is wrong with one; and what the planner says of names."""
+
+import pytest
+
+from qoop.errors import QuerySyntaxError, UnknownNameError
+from qoop.sql.statement import read, table_names
+from tests.staged import Tables
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return Tables("CREATE TABLE orders (id integer, day date)", "CREATE TABLE items (id integer, price double)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1",
+        "WITH a AS (SELECT 1 AS x) SELECT x FROM a",
+        "SELECT 1 UNION ALL SELECT 2",
+        "(SELECT 1)",
+        "SELECT 1;",
+    ],
+)
+def test_queries_return_rows(text):
+    statement = read(text)
+    assert statement.query is not None
+    assert not statement.writes
+
+
+@pytest.mark.parametrize(
+    ("text", "around"),
+    [
+        ("CREATE TABLE t AS SELECT 1 AS x", "CREATE TABLE t AS SELECT * FROM v"),
+        ("CREATE TABLE t USING PARQUET AS SELECT 1 AS x", "CREATE TABLE t USING PARQUET AS SELECT * FROM v"),
+        ("INSERT INTO t SELECT a.x FROM a", "INSERT INTO t SELECT * FROM v"),
+        ("INSERT INTO t (y, x) SELECT a.x, 1 FROM a", "INSERT INTO t (y, x) SELECT * FROM v"),
+        ("INSERT OVERWRITE TABLE t SELECT 1", "INSERT OVERWRITE TABLE t SELECT * FROM v"),
+    ],
+)
+def test_statements_that_store_rows_keep_all_but_their_query(text, around):
+    statement = read(text)
+    assert statement.writes
+    assert statement.query is not None
+    assert statement.around("v") == around
+    assert str(statement.tree.sql("spark")).endswith(str(statement.query.sql("spark"))), "it is not changed itself"
+
+
+def test_a_query_is_replaced_whole():
+    assert read("SELECT a FROM b ORDER BY c LIMIT 3").around("v") == "SELECT * FROM v"
+
+
+@pytest.mark.parametrize("text", ["INSERT INTO t SELECT to_char(d, 'yyyy') FROM a", "CREATE TABLE t (x INT)"])
+def test_what_cannot_be_written_again_or_has_no_query_is_the_engines(text):
+    assert read(text).query is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("SELECT FROM WHERE", "line 1"),
+        ("SELECT a,\n  b FROM t\nWHERE a = = 1", "line 3"),
+        ("SELECT (1", "line 1"),
+    ],
+)
+def test_what_is_no_sql_says_where(text, line):
+    with pytest.raises(QuerySyntaxError) as caught:
+        read(text)
+    said = str(caught.value)
+    assert line in said
+    assert "position" in said
+    assert "\n" not in said
+
+
+def test_a_text_that_does_not_end_a_quote():
+    with pytest.raises(QuerySyntaxError, match="query"):
+        read("SELECT 'abc")
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), ("-- nothing", 0), ("SELECT 1; SELECT 2", 2)])
+def test_exactly_one_statement(text, count):
+    with pytest.raises(QuerySyntaxError, match=f"{count} statements; give exactly one"):
+        read(text)
+
+
+def test_the_tables_that_a_text_names():
+    text = "WITH v AS (SELECT * FROM Orders) SELECT * FROM v JOIN db.Items WHERE EXISTS (SELECT 1 FROM c)"
+    assert table_names(text) == {"orders", "v", "items", "c"}
+
+
+def test_an_unknown_table(tables):
+    with pytest.raises(UnknownNameError, match=r"table 'order'.*there is no such table"):
+        tables.plan("SELECT * FROM order, items WHERE order.id = items.id")
+
+
+@pytest.mark.parametrize("column", ["orders.price", "prize"])
+def test_an_unknown_column(tables, column):
+    with pytest.raises(UnknownNameError, match=column.split(".")[-1]):
+        tables.plan(f"SELECT {column} FROM orders, items WHERE orders.id = items.id")
+
+
+def test_a_column_that_two_tables_have(tables):
+    with pytest.raises(UnknownNameError, match="'id' could not be resolved"):
+        tables.plan("SELECT id FROM orders, items")

@@ -1,0 +1,191 @@
+"""Tables as files: which there are, their columns, their statistics, and the statistics kept between queries."""
+
+import datetime
+import decimal
+import os
+
+import platformdirs
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from qoop.tables import cache
+from qoop.tables.folder import FolderCatalogue, TablesError
+from qoop.tables.statistics import SAMPLE_ROWS, of_files
+
+SALES = pa.table(
+    {
+        "Item": pa.array(range(1_000), pa.int64()),
+        "store": pa.array([n % 10 for n in range(1_000)], pa.int32()),
+        "price": pa.array([decimal.Decimal(n % 50) / 4 for n in range(1_000)], pa.decimal128(7, 2)),
+        "day": pa.array([datetime.date(2000, 1, 1 + n % 20) for n in range(1_000)]),
+        "note": pa.array([None if n % 4 == 0 else f"note {n % 3}" for n in range(1_000)]),
+        "at": pa.array([datetime.datetime(2000, 1, 1, n % 24) for n in range(1_000)], pa.timestamp("us")),
+        "yes": pa.array([n % 2 == 0 for n in range(1_000)]),
+        "ratio": pa.array([n / 7 for n in range(1_000)], pa.float64()),
+        "list": pa.array([[n] for n in range(1_000)], pa.list_(pa.int64())),
+    }
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a table in one file and one in two; statistics are kept beside it."""
+    kept = tmp_path / "kept"
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(kept / name))
+    monkeypatch.setattr(cache, "_IN_MEMORY", {})
+    tables = tmp_path / "tables"
+    (tables / "Parts").mkdir(parents=True)
+    pq.write_table(SALES, tables / "sales.parquet", row_group_size=100)
+    for number in range(2):
+        pq.write_table(pa.table({"id": [number, None]}), tables / "Parts" / f"part-{number}.parquet")
+    (tables / "Parts" / "_SUCCESS").touch()
+    (tables / ".hidden.parquet").touch()
+    (tables / "notes.txt").touch()
+    (tables / "empty").mkdir()
+    return tables
+
+
+def kept(folder):
+    return sorted((folder.parent / "kept" / "qoop").glob("*/*"))
+
+
+def test_a_table_is_a_file_or_a_folder(folder):
+    known = FolderCatalogue(folder)
+    assert sorted(known.tables) == ["parts", "sales"]
+    assert known.path("sales") == folder / "sales.parquet"
+
+
+def test_names_are_found_whatever_their_case(folder):
+    known = FolderCatalogue(folder)
+    assert known.columns("SALES") == known.columns("`sales`") == known.columns("sales")
+    assert known.columns("nothing") is None
+
+
+def test_columns_have_the_types_of_spark(folder):
+    columns = FolderCatalogue(folder).columns("sales")
+    assert columns.pop("list").startswith("list<")
+    assert columns == {
+        "item": "bigint",
+        "store": "int",
+        "price": "decimal(7,2)",
+        "day": "date",
+        "note": "string",
+        "at": "timestamp",
+        "yes": "boolean",
+        "ratio": "double",
+    }
+
+
+def test_no_such_folder(tmp_path):
+    with pytest.raises(TablesError, match=r"--tables '.*nowhere': no such folder"):
+        FolderCatalogue(tmp_path / "nowhere")
+
+
+def test_a_folder_without_tables(tmp_path):
+    with pytest.raises(TablesError, match="no Parquet file or folder of Parquet files in it"):
+        FolderCatalogue(tmp_path)
+
+
+def test_statistics_of_columns(folder):
+    known = FolderCatalogue(folder).statistics("sales")
+    assert known.rows == 1_000
+    assert known.bytes == (folder / "sales.parquet").stat().st_size
+    item, store, note = (known.columns[name] for name in ("item", "store", "note"))
+    assert (item.distinct, item.low, item.high) == (1_000, 0.0, 999.0)
+    assert (store.distinct, store.low, store.high, store.nulls) == (10, 0.0, 9.0, 0.0)
+    assert note.distinct == 3
+    assert note.nulls == pytest.approx(0.25, abs=0.05)
+    assert note.width == pytest.approx(8 + len("note 1"))
+    assert known.columns["day"].distinct == 20
+
+
+def test_samples_hold_what_literals_are_compared_with(folder):
+    sample = FolderCatalogue(folder).statistics("sales").sample
+    assert set(map(type, sample["price"])) == {float}
+    assert sample["day"][0].startswith("2000-01-")
+    assert "list" not in sample
+    assert len({len(values) for values in sample.values()}) == 1
+    assert len(sample["item"]) <= SAMPLE_ROWS
+
+
+def test_rows_of_a_sample_stay_together(folder):
+    sample = FolderCatalogue(folder).statistics("sales").sample
+    assert all(item % 10 == store for item, store in zip(sample["item"], sample["store"], strict=True))
+
+
+def test_several_files_are_one_table(folder):
+    known = FolderCatalogue(folder).statistics("parts")
+    assert known.rows == 4
+    assert sorted(known.sample["id"], key=str) == [0, 1, None, None]
+    assert (known.columns["id"].low, known.columns["id"].high) == (0.0, 1.0)
+
+
+def test_a_table_without_rows(tmp_path):
+    pq.write_table(SALES.slice(0, 0), tmp_path / "none.parquet")
+    known = of_files([tmp_path / "none.parquet"])
+    assert known.rows == 0
+    assert known.columns["item"].distinct == 1
+
+
+def test_statistics_are_the_same_at_every_reading(folder):
+    assert of_files([folder / "sales.parquet"]) == of_files([folder / "sales.parquet"])
+
+
+# Kept between queries.
+
+
+def test_statistics_are_read_once_for_the_same_files(folder, monkeypatch):
+    files = [folder / "sales.parquet"]
+    first = cache.statistics(files)
+    monkeypatch.setattr(cache, "of_files", lambda files: pytest.fail("read again"))
+    assert cache.statistics(files) is first
+    cache._IN_MEMORY.clear()
+    assert cache.statistics(files) == first, "from the file that another process would read"
+
+
+def test_a_changed_file_is_read_again(folder):
+    files = [folder / "sales.parquet"]
+    assert cache.statistics(files).rows == 1_000
+    pq.write_table(SALES.slice(0, 10), files[0])
+    assert cache.statistics(files).rows == 10
+
+
+def test_a_touched_file_is_read_again(folder, monkeypatch):
+    files = [folder / "sales.parquet"]
+    cache.statistics(files)
+    os.utime(files[0], (1, 1))
+    read = []
+    monkeypatch.setattr(cache, "of_files", lambda files: read.append(files) or of_files(files))
+    cache.statistics(files)
+    assert read == [files]
+
+
+def test_a_killed_writer_leaves_no_half_file(folder, monkeypatch):
+    """Killed after it wrote, before its file has its name: nobody reads it."""
+
+    def killed(draft, target):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            cache.statistics([folder / "sales.parquet"])
+    assert [path.suffix for path in kept(folder)] == [".part"]
+    assert cache.statistics([folder / "sales.parquet"]).rows == 1_000
+    assert [path.suffix for path in kept(folder)].count(".json") == 1
+
+
+@pytest.mark.parametrize("broken", ["", "{", '{"rows": "many"}', "[]"])
+def test_a_broken_file_is_made_anew(folder, broken):
+    first = cache.statistics([folder / "sales.parquet"])
+    (place,) = kept(folder)
+    place.write_text(broken)
+    cache._IN_MEMORY.clear()
+    assert cache.statistics([folder / "sales.parquet"]) == first
+    assert place.read_text() != broken
+
+
+def test_a_cache_that_cannot_be_written_only_costs_time(folder, monkeypatch):
+    (folder.parent / "kept").write_text("no folder")
+    assert cache.statistics([folder / "sales.parquet"]).rows == 1_000
