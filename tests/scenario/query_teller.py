@@ -1,0 +1,174 @@
+"""Plays stories of one query: text files of events for the replanning machine, with what comes of each.
+
+Scenes are written as in `storyteller`. Lines that happen (`at TIME` in front; else at the time of the line before):
+
+    tables a=30000000 b=1000        how many rows the tables have, whose columns are k, m, x, z
+    rules hysteresis=0.1 least_gain=0 force=1
+    query SELECT ...                is planned, with a stage wherever there can be one
+    share SLOTS [executors=N] [seq=N] [by=TIME] [REASON]        away REASON         executors N
+    finished STAGE [rows=N or rows=xFACTOR] [seconds=S]         cancelled STAGE     lost STAGE
+    failed STAGE [for-good] REASON                              timer (happens at the time that was set)
+
+A stage is called after what it joins (`a+b`), with its block in front where that is not the result's (`v:a+b`), and
+after its block where it is the whole of it (`v`, `result`). And `show`: the phase, the plan, what runs, what is kept.
+"""
+
+import shlex
+
+from qoop.estimate.cost import CostModel
+from qoop.estimate.statistics import ColumnStatistics, TableStatistics
+from qoop.planning import plan
+from qoop.plans.candidates import Cutting
+from qoop.plans.plan import GOAL, ROOT, WHOLE, StageId
+from qoop.replan import commands, events
+from qoop.replan.decision import Rules
+from qoop.replan.machine import step
+from qoop.replan.state import State
+from qoop.sql.blocks import PREFIX
+from qoop.sql.statement import read
+
+
+class QueryTeller:
+    """Plays scenes, one after the other."""
+
+    def __init__(self):
+        self.now, self.timer, self.lines = 0.0, None, []
+        self.rules, self.state, self.sizes = Rules(), None, {}
+
+    def play(self, scene):
+        """The trace of a scene."""
+        self.lines = []
+        for line in scene.lines:
+            if line.startswith("query "):
+                self._query(line.removeprefix("query "))
+                continue
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["at"]:
+                self.now, words = float(words[1]), words[2:]
+            if words:
+                options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+                plain = [word for word in words[1:] if "=" not in word]
+                getattr(self, "_" + words[0])(*plain, **options)
+        return self.lines
+
+    # The planner's view of the tables.
+
+    def columns(self, table):
+        return dict.fromkeys(("k", "m", "x", "z"), "int") if table in self.sizes else None
+
+    def statistics(self, table):
+        rows = self.sizes[table]
+        columns = {name: ColumnStatistics(max(rows / part, 1.0)) for part, name in ((1, "k"), (4, "m"), (30, "x"))}
+        return TableStatistics(rows, rows * 40, columns)
+
+    # What happens.
+
+    def _tables(self, **sizes):
+        self.sizes = {name: float(rows) for name, rows in sizes.items()}
+
+    def _rules(self, hysteresis="0.15", least_gain="0.3", force="0"):
+        self.rules = Rules(hysteresis=float(hysteresis), least_gain=float(least_gain), force=force == "1")
+
+    def _query(self, text):
+        made = plan(read(text), self, self.statistics, Cutting(every=True), CostModel())
+        self.blocks = made.text.query.blocks
+        self.state = State(made.plans, made.estimator, made.estimator, self.rules)
+        self._feed(events.Planned(len(made.plans), made.join_trees))
+
+    def _share(self, slots, *why, executors=None, seq=None, by=None):
+        count = None if executors is None else int(executors)
+        when = self.now if by is None else float(by)
+        reason = " ".join(why) or f"{slots} slots"
+        self._feed(events.ShareChanged(float(slots), count, reason, when, None if seq is None else int(seq)))
+
+    def _finished(self, name, rows="x1", seconds=None):
+        stage = self._stage(name)
+        running = self.state.running.get(stage)
+        assert running is not None, f"{name} does not run"
+        estimated = self.state.estimator.stage_rows(stage)
+        count = estimated * float(rows[1:]) if rows.startswith("x") else float(rows)
+        took = float(seconds) if seconds else running.work.seconds(self.state.share.slots)
+        self._feed(events.StageFinished(stage, count, count * 8, took, running.work.core_seconds))
+
+    def _cancelled(self, name):
+        self._feed(events.StageCancelled(self._stage(name)))
+
+    def _lost(self, name):
+        self._feed(events.CheckpointLost(self._stage(name), "its executors are gone"))
+
+    def _failed(self, name, *why):
+        for_good = why[:1] == ("for-good",)
+        self._feed(events.StageFailed(self._stage(name), " ".join(why[for_good:]), retry=not for_good))
+
+    def _executors(self, count):
+        self._feed(events.ExecutorsChanged(int(count)))
+
+    def _away(self, *why):
+        self._feed(events.ArbiterAway(" ".join(why)))
+
+    def _timer(self):
+        assert self.timer is not None, "no timer is set"
+        self.now = max(self.now, self.timer)
+        self._feed(events.TimerFired())
+
+    def _show(self):
+        state = self.state
+        running = ", ".join(f"{self._name(stage)} {one.done:.0%}" for stage, one in sorted(state.running.items()))
+        kept = ", ".join(f"{self._name(stage)} ({rows:,.0f})" for stage, rows in sorted(state.ready.items()))
+        self.lines.append(f"  {state.phase}, plan {state.current}; runs: {running or '-'}; kept: {kept or '-'}")
+        tally = state.tally
+        self.lines.append(
+            f"  {tally.stages} stages finished, {tally.switches} switches, {tally.reused} reused, "
+            f"{tally.cancelled} cancelled, {tally.backtracked} backtracked"
+        )
+
+    # What comes of it.
+
+    def _feed(self, event):
+        self.state, told = step(self.state, self.now, event)
+        lines = [self._told(one) for one in told]
+        self.lines += [f"{self.now:g} {line}" for line in lines] or [f"{self.now:g} nothing"]
+
+    def _told(self, one):
+        match one:
+            case commands.StartStage(stage, number, inputs, attempt):
+                reading = f" reading {', '.join(map(self._name, inputs))}" if inputs else ""
+                again = f", attempt {attempt + 1}" if attempt else ""
+                return f"start {self._name(stage)} of plan {number}{reading}{again}"
+            case commands.CancelStages(stages):
+                return f"stop {', '.join(map(self._name, stages))}"
+            case commands.SetExecutors(count, by):
+                return f"hold {count} executors from {by:g} on"
+            case commands.ConfirmVacated(seq):
+                return f"tell the arbiter that share {seq} is kept to"
+            case commands.RunAsWritten(reason):
+                return f"run the query as written: {reason}"
+            case commands.SetTimer(at):
+                self.timer = at
+                return f"timer {at:g}"
+            case commands.Note(decision):
+                stays = "" if decision.before != decision.plan else " (stays)"
+                return f"{decision.cause}: {decision.reason}{stays}"
+            case commands.Fail(error):
+                return f"fail: {error}"
+            case commands.Finish():
+                return "finish"
+        raise AssertionError(one)
+
+    def _name(self, stage):
+        if stage == GOAL:
+            return "result"
+        block = "" if stage.block == ROOT else stage.block.removeprefix(PREFIX)
+        if stage.relations == WHOLE:
+            return block
+        joined = "+".join(self.blocks[stage.block].graph.aliases(stage.relations))
+        return f"{block}:{joined}" if block else joined
+
+    def _stage(self, name):
+        block, colon, joined = name.rpartition(":")
+        if name == "result":
+            return GOAL
+        if not colon and "+" not in name:
+            return StageId(PREFIX + name, WHOLE)
+        block = PREFIX + block if colon else ROOT
+        return StageId(block, self.blocks[block].graph.set_of(joined.split("+")))
