@@ -16,9 +16,12 @@ class Catalogue(Protocol):
 
 FAMILIES = {
     "exact": ("tinyint", "smallint", "int", "integer", "bigint", "long", "decimal", "numeric", "byte", "short"),
-    "text": ("string", "varchar", "char", "text"),
+    # Not char: it is compared with blanks after it, or without, as the other side is.
+    "text": ("string", "varchar", "text"),
     "date": ("date",),
-    "time": ("timestamp", "timestamp_ntz"),
+    # Apart: two wall times can be one instant.
+    "time": ("timestamp", "timestamp_ltz"),
+    "wall time": ("timestamp_ntz",),
     "truth": ("boolean", "bool"),
     "approximate": ("float", "double", "real"),
 }

@@ -19,6 +19,9 @@ from qoop.sql.forms import form_of
 CORE = "_qoop_core"
 """Stands in the rest of a SELECT where its join core was. No block's name begins like this."""
 
+CONVERTING = ("exact", "approximate", "truth")
+"""Families whose types each read a text in their own way: '1.5' is 1 to an integer, if it is anything."""
+
 UNPLANNED_CLAUSES = ("laterals", "pivots", "match", "sample", "connect", "prewhere", "into", "settings", "kind")
 
 
@@ -180,10 +183,16 @@ def _follow_equalities(
         if len(found) != 1 or not _is_plain(form):
             continue
         column = found.pop()
+        if _family(column, sides, types) in CONVERTING and _has_text(condition):
+            continue
         for other in next((members - {column} for members in classes if column in members), frozenset()):
             copies.append(_renamed(condition, column, other))
     known = {condition.sql(DIALECT) for condition in conditions}
     return [*conditions, *(copy for copy in copies if copy.sql(DIALECT) not in known)]
+
+
+def _has_text(condition: exp.Expr) -> bool:
+    return any(literal.is_string for literal in condition.find_all(exp.Literal))
 
 
 def _is_plain(form: Form) -> bool:

@@ -5,11 +5,14 @@ something that is already materialised.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from sqlglot import exp
 from sqlglot.optimizer.simplify import simplify
 
 from qoop.sql.blocks import PREFIX, SplitQuery, in_order, is_plain, source_of
+from qoop.sql.branches import agree, branch_names
+from qoop.sql.catalogue import Types
 from qoop.sql.columns import columns_of, sources
 from qoop.sql.conjuncts import all_of, conjuncts
 from qoop.sql.dialect import DIALECT
@@ -27,7 +30,7 @@ def specialise(split: SplitQuery) -> SplitQuery:
         for table, wanted in _filtered_reads(reader, blocks):
             name = source_of(table)
             readers = sum(_reads(block, name) for block in blocks.values())
-            filters = [part for part in wanted if _can_move(blocks[name], part, blocks)]
+            filters = [part for part in wanted if _can_move(blocks[name], part, blocks, split.types)]
             if not filters or (readers > 1 and copies >= MOST_COPIES):
                 continue
             target = name
@@ -38,7 +41,7 @@ def specialise(split: SplitQuery) -> SplitQuery:
                 table.set("this", exp.to_identifier(target, quoted=True))
                 pending.insert(0, target)
             for part in filters:
-                _move(blocks, target, part)
+                _move(blocks, target, part, split.types)
     return SplitQuery(in_order(blocks), split.types)
 
 
@@ -78,10 +81,14 @@ def _filtered_reads(reader: exp.Query, blocks: dict[str, exp.Query]) -> list[tup
     ]
 
 
-def _can_move(block: exp.Query, moved: Moved, blocks: dict[str, exp.Query]) -> bool:
+def _can_move(block: exp.Query, moved: Moved, blocks: dict[str, exp.Query], types: Mapping[str, Types]) -> bool:
     """Whether a filter on a block's result is the same applied before the block groups, orders or unites."""
     if isinstance(block, exp.SetOperation):
-        return isinstance(block, exp.Union) and not _limits(block) and _branch_names(block, blocks) is not None
+        names = branch_names(block, blocks)
+        if not isinstance(block, exp.Union) or _limits(block) or names is None:
+            return False
+        alias, condition = moved
+        return agree(names, (column.name for column in columns_of(condition, frozenset({alias}))), blocks, types)
     if not isinstance(block, exp.Select) or _limits(block) or block.find(exp.Window):
         return False
     clause = block.args.get("from_")
@@ -120,22 +127,10 @@ def _over(block: exp.Select, moved: Moved) -> exp.Expr | None:
     return result
 
 
-def _branch_names(block: exp.Expr, blocks: dict[str, exp.Query]) -> list[str] | None:
-    """The blocks that the branches of a union are; None where a branch is something else."""
-    if isinstance(block, exp.SetOperation):
-        left, right = _branch_names(block.left, blocks), _branch_names(block.right, blocks)
-        return None if left is None or right is None else left + right
-    if isinstance(block, exp.Select) and len(block.selects) == 1 and isinstance(block.selects[0], exp.Star):
-        clause = block.args.get("from_")
-        name = source_of(clause.this) if clause is not None and isinstance(clause.this, exp.Table) else ""
-        return [name] if isinstance(blocks.get(name), exp.Select) and len(block.args.get("joins") or []) == 0 else None
-    return None
-
-
-def _move(blocks: dict[str, exp.Query], target: str, moved: Moved) -> None:
+def _move(blocks: dict[str, exp.Query], target: str, moved: Moved, types: Mapping[str, Types]) -> None:
     block = blocks[target]
     if isinstance(block, exp.SetOperation):
-        _move_into_branches(blocks, block, moved)
+        _move_into_branches(blocks, block, moved, types)
     elif isinstance(block, exp.Select):
         below = _over(block, moved)
         if below is not None:
@@ -144,9 +139,11 @@ def _move(blocks: dict[str, exp.Query], target: str, moved: Moved) -> None:
             block.set("where", exp.Where(this=all_of(parts)))
 
 
-def _move_into_branches(blocks: dict[str, exp.Query], union: exp.SetOperation, moved: Moved) -> None:
+def _move_into_branches(
+    blocks: dict[str, exp.Query], union: exp.SetOperation, moved: Moved, types: Mapping[str, Types]
+) -> None:
     """Into every branch, by position: a union's columns have the names of its first branch."""
-    names = _branch_names(union, blocks) or []
+    names = branch_names(union, blocks) or []
     first = blocks[names[0]]
     position = {projection.alias_or_name: i for i, projection in enumerate(first.selects)}
     for select in [node for node in union.find_all(exp.Select) if isinstance(node.selects[0], exp.Star)]:
@@ -162,8 +159,8 @@ def _move_into_branches(blocks: dict[str, exp.Query], union: exp.SetOperation, m
             blocks[copy] = branch.copy()
             select.args["from_"].this.set("this", exp.to_identifier(copy, quoted=True))
             name = copy
-        if _can_move(blocks[name], (alias, renamed), blocks):
-            _move(blocks, name, (alias, renamed))
+        if _can_move(blocks[name], (alias, renamed), blocks, types):
+            _move(blocks, name, (alias, renamed), types)
 
 
 def _reads(block: exp.Query, name: str) -> int:

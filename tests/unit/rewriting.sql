@@ -193,6 +193,9 @@ SELECT u.k FROM (SELECT a.y AS k, count(*) AS n FROM a JOIN b ON a.id = b.id GRO
 (SELECT a.id FROM a JOIN b ON a.id = b.id) UNION ALL (SELECT b.id FROM b JOIN c ON b.id = c.id ORDER BY b.id NULLS FIRST LIMIT 1);
 SELECT u.id FROM ((SELECT a.id FROM a JOIN b ON a.id = b.id ORDER BY a.id LIMIT 2) UNION ALL SELECT c.id FROM c JOIN b ON c.id = b.id) u JOIN t ON t.x = u.id WHERE u.id = 1;
 
+SELECT u.k, t.x FROM (SELECT a.x AS k, b.x AS j FROM a JOIN b ON a.id = b.id UNION ALL SELECT c.w, c.id FROM b JOIN c ON b.id = c.id) u JOIN t ON t.x = u.j WHERE cast(u.k AS string) = '2.0';
+SELECT u.k, t.x FROM (SELECT n.x AS k, b.x AS j FROM (SELECT id, 10 AS x FROM a) n JOIN b ON n.id = b.id UNION ALL SELECT a.y, c.id FROM a JOIN c ON a.id = c.id) u JOIN t ON t.x = u.j WHERE u.k < '5';
+
 -- == around the joins
 SELECT sum(a.x) FROM a, b WHERE a.id = b.id HAVING count(*) > 1;
 -- empty

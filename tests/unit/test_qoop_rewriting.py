@@ -77,6 +77,44 @@ def test_rows_stay_the_same(tables, case):
         assert tables.staged(planned, random.Random(seed), lose=seed % 2) == expected
 
 
+def filters_of(tables, text):
+    """The filters of each relation of a query's result."""
+    relations = tables.plan(text).text.query.blocks["qoop_result"].graph.relations
+    return {relation.alias: [one.sql for one in relation.filters] for relation in relations}
+
+
+def test_a_filter_holds_for_all_columns_of_an_equality_class(tables):
+    found = filters_of(
+        tables, "SELECT 1 FROM a, b, c WHERE a.id = b.id AND b.id = c.id AND c.id IN (1, 2) AND a.id < 9"
+    )
+    for name, texts in found.items():
+        assert sorted(texts) == [f"`{name}__id` < 9", f"`{name}__id` IN (1, 2)"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "copied"),
+    [
+        ("a.id = 1", True),
+        ("a.id BETWEEN 1 AND 3", True),
+        ("a.id = '1'", False),
+        ("a.id IS NULL", False),
+        ("a.id + 1 = 2", False),
+        ("NOT a.id = 1", False),
+        ("a.id = a.x", False),
+    ],
+)
+def test_only_what_means_the_same_of_the_other_column_is_copied(tables, condition, copied):
+    found = filters_of(tables, f"SELECT 1 FROM a, b WHERE a.id = b.id AND {condition}")
+    assert found["a"]
+    assert bool(found["b"]) == copied
+
+
+def test_equal_columns_of_types_that_compare_otherwise_make_no_class(tables):
+    graph = tables.plan("SELECT 1 FROM a, b, c WHERE a.y = b.x AND b.x = c.id").text.query.blocks["qoop_result"].graph
+    assert [sorted(column.output for column in columns) for columns in graph.classes] == [["b__x", "c__id"]]
+    assert [predicate.sql for predicate in graph.predicates] == ["`a__y` = `b__x`"]
+
+
 def test_most_queries_have_several_plans_and_stages(tables):
     several = Counter()
     for case in CASES:
