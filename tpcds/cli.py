@@ -127,6 +127,7 @@ def _run(chosen: list[int], engine: str, compared: tuple[str, ...], setting: "Se
         task = bar.add_task(f"query {chosen[0]}", total=len(chosen))
         for row, following in zip(run_suite(chosen, measured, others, repeat), [*chosen[1:], None], strict=True):
             rows.append(row)
+            show.done(row, len(chosen), len(rows))
             bar.update(task, advance=1, description=f"query {following}" if following else "done")
     return rows
 

@@ -15,9 +15,16 @@ PLAN_COLUMNS = ("join_trees", "stages", "switches", "reused", "cancelled", "back
 
 
 def progress() -> Progress:
-    """A progress bar on stderr, gone when it is done; nothing where stderr is not a terminal."""
+    """A progress bar on stderr, gone when it is done; see `done` for where stderr is not a terminal."""
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     return Progress(*columns, console=console.err, transient=True, disable=not console.err.is_terminal)
+
+
+def done(row: QueryRow, of: int, number: int) -> None:
+    """Where no progress bar can be shown, a line for a query that has ended."""
+    if not console.err.is_terminal:
+        said = row.error or ("not equal" if row.wrong else f"{row.seconds or 0:.1f} s")
+        console.err.print(f"{number} of {of}: query {row.query}: {said}", markup=False, soft_wrap=True)
 
 
 def query_list(shapes: Sequence[Shape]) -> Table:
