@@ -1,38 +1,23 @@
 """Runs the tests: `python -m tests.run [--all] [PYTEST ARGUMENTS]`; what `make test` and `make test-all` do.
 
-Beside what pytest checks: every skip is listed and must be for want of something that a fresh machine need not have,
-and no process that the tests started may be left.
+Beside what pytest checks: every skip is listed and must be for want of something that a fresh machine need not have
+(see `skips`), and no process that the tests started may be left.
 """
 
 import argparse
 import os
+import subprocess
 import sys
+import time
 import uuid
-from dataclasses import dataclass, field
 
 import psutil
-import pytest
 
 MARK = "YARN_PLUGIN_TEST_RUN"
 """Set in the environment of the run, and so of every process that it starts, however it detaches itself."""
 
-ALLOWED = ("needs a GPU", "needs a container engine", "needs torch")
-"""What a skip's reason may begin with."""
-
-
-@dataclass(eq=False)  # pytest keeps its plugins in sets
-class Skips:
-    """Notes what is skipped, and why."""
-
-    reasons: dict[str, str] = field(default_factory=dict)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.skipped and isinstance(report.longrepr, tuple):
-            self.reasons[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.skipped and isinstance(report.longrepr, tuple):
-            self.reasons[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
+END_WITHIN = 10.0
+"""Seconds that processes have to end in which notice by themselves that the run is over."""
 
 
 def main() -> int:
@@ -40,37 +25,36 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
     parser.add_argument("--all", action="store_true", help="the long fault matrices too")
     options, rest = parser.parse_known_args()
-    os.environ[MARK] = uuid.uuid4().hex
-    skips = Skips()
+    mark = uuid.uuid4().hex
     selection = [] if options.all else ["-m", "not matrix"]
-    code = int(pytest.main([*selection, *rest], plugins=[skips]))
-    code = code or _check_skips(skips)
-    return code or _check_processes(os.environ[MARK])
-
-
-def _check_skips(skips: Skips) -> int:
-    for test, reason in skips.reasons.items():
-        print(f"skipped: {test}: {reason}")
-    wrong = [test for test, reason in skips.reasons.items() if not reason.startswith(ALLOWED)]
-    for test in wrong:
-        print(f"not a reason to skip ({', '.join(ALLOWED)} are): {test}")
-    return 1 if wrong else 0
+    # A process of its own: what it has left when it has ended is left behind.
+    command = [sys.executable, "-m", "pytest", "-p", "tests.skips", *selection, *rest]
+    code = subprocess.run(command, env={**os.environ, MARK: mark}, check=False).returncode
+    return code or _check_processes(mark)
 
 
 def _check_processes(mark: str) -> int:
-    left = [process for process in psutil.process_iter() if process.pid != os.getpid() and _is_marked(process, mark)]
-    for process in left:
-        print(f"left behind: process {process.pid}: {' '.join(process.cmdline())[:200]}")
+    deadline = time.monotonic() + END_WITHIN
+    while (left := _marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    for pid, command in left.items():
+        print(f"left behind: process {pid}: {command[:200]}")
     if not left:
         print("no process is left behind")
     return 1 if left else 0
 
 
-def _is_marked(process: psutil.Process, mark: str) -> bool:
-    try:
-        return process.environ().get(MARK) == mark
-    except (psutil.Error, OSError):
-        return False
+def _marked(mark: str) -> dict[int, str]:
+    """The processes of a run, by id: their commands."""
+    found = {}
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark:
+                found[process.pid] = " ".join(process.cmdline())
+        except (psutil.Error, OSError):
+            # It has ended meanwhile, or is somebody else's.
+            continue
+    return found
 
 
 if __name__ == "__main__":

@@ -1,0 +1,41 @@
+"""A pytest plugin (`-p tests.skips`): lists every skip, and fails the run for one that has no good reason."""
+
+import pytest
+
+ALLOWED = ("needs a GPU", "needs a container engine", "needs torch")
+"""What a skip's reason may begin with: a fresh machine need not have these."""
+
+
+class Skips:
+    """Notes what is skipped, and why."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._note(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._wrong() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for test, reason in self.reasons.items():
+            terminalreporter.write_line(f"skipped: {test}: {reason}")
+        for test in self._wrong():
+            terminalreporter.write_line(f"not a reason to skip ({', '.join(ALLOWED)} are): {test}", red=True)
+
+    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped and isinstance(report.longrepr, tuple):
+            self.reasons[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
+
+    def _wrong(self) -> list[str]:
+        return [test for test, reason in self.reasons.items() if not reason.startswith(ALLOWED)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take part in the run."""
+    config.pluginmanager.register(Skips(), "skips")
