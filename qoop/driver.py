@@ -18,6 +18,7 @@ from qoop.errors import QoopError
 from qoop.feedback.arbiter import ArbiterFeed
 from qoop.feedback.profile import ProfileFeed, fixed, read
 from qoop.feedback.sizing import ExecutorSize
+from qoop.messages import redirect_stderr
 from qoop.progress import ProgressLines
 from qoop.replan.decision import Rules
 from qoop.run import Feed, Outcome
@@ -32,6 +33,7 @@ from yarn_plugin.errors import ReportedError
 
 def main() -> None:
     """Run the job in the file that is named as the only argument."""
+    redirect_stderr(Path(sys.argv[1]))
     job = Job.model_validate_json(Path(sys.argv[1]).read_text())
     # Py4J and PySpark log what they also raise, with the stacks of both languages: the user gets one line instead.
     logging.disable(logging.CRITICAL)
@@ -88,12 +90,12 @@ def _execute(spark: SparkSession, job: Job, options: Options) -> Outcome:
         return execute(spark, job.text, options)
     if job.output is not None:
         return write(spark, job.text, options, _writer(spark, job.output))
-    answer = collect(spark, job.text, options)
+    answer = collect(spark, job.text, options, job.rows + 1)
     shown = answer.rows[: job.rows]
     cells = [["NULL" if cell is None else cell for cell in row] for row in shown]
     console.out.print(console.table(None, [name for name, _ in answer.columns], cells))
     if len(answer.rows) > len(shown):
-        console.err.print(f"{len(answer.rows) - len(shown)} more rows; --rows shows more, --output keeps all")
+        console.err.print(f"the first {len(shown)} rows; --rows shows more, --output keeps all")
     return answer.outcome
 
 

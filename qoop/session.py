@@ -91,15 +91,15 @@ def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataF
     return found[-1]
 
 
-def collect(spark: SparkSession, text: str, options: Options | None = None) -> Answer:
-    """Run a query to its end and fetch its rows; a statement that stores rows is executed and has none."""
+def collect(spark: SparkSession, text: str, options: Options | None = None, most: int | None = None) -> Answer:
+    """Run a query to its end and fetch its rows, or so many of them; a statement that stores rows has none."""
     if stores_rows(text):
         return Answer([], [], execute(spark, text, options))
     query = _Query(spark, text, options or Options())
     rows: list[list[Row]] = []
 
     def take(frame: DataFrame) -> int:
-        rows.append(frame.collect())
+        rows.append((frame if most is None else frame.limit(most)).collect())
         return len(rows[-1])
 
     try:
@@ -223,7 +223,7 @@ class _Query:
         self._stop()
         try:
             self._checkpoints.release()
-        except (Py4JError, AttributeError) as problem:
+        except (Py4JError, AttributeError, OSError) as problem:
             # Spark has stopped, or its disks are out of reach: neither makes an answer wrong.
             self._options.warn(f"what the query kept could not be deleted: {problem}")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 import qoop
+from qoop.messages import MESSAGES, relayed
 from qoop.submission import Job, SparkFlags, SubmissionError
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import TOKEN_VARIABLE, ArbiterClient, ArbiterError, new_request_id
@@ -110,7 +111,8 @@ def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str], environ
         spec.touch(mode=0o600)
         spec.write_text(job.model_dump_json())
         command = _command(flags, {**_defaults(flags), **confs}, spec, environment)
-        return _run(command, {**os.environ, **_python(flags), **environment})
+        with relayed(spec.with_name(MESSAGES)):
+            return _run(command, {**os.environ, **_python(flags), **environment})
 
 
 def _command(flags: SparkFlags, confs: Mapping[str, str], spec: Path, environment: Mapping[str, str]) -> list[str]:

@@ -17,6 +17,9 @@ from qoop.tables import cache
 
 SAMPLE_ROWS = 1000
 
+COSTLY = {"Aggregate", "Join", "Sort", "Window", "Distinct", "Intersect", "Except", "Repartition", "BatchEvalPython"}
+"""What Spark does to all rows before it gives the first."""
+
 
 class SparkCatalogue:
     """Looks tables up in a session. Each table is asked for once in the life of this object."""
@@ -79,14 +82,28 @@ def _by_spark(frame: DataFrame) -> TableStatistics:
     """What the catalogue knows of a table's size, and a first batch of its rows."""
     known = frame._jdf.queryExecution().optimizedPlan().stats()
     size = number(known.sizeInBytes())
-    rows = frame.limit(SAMPLE_ROWS).collect()
+    sampled = _is_plain(frame)
+    rows = frame.limit(SAMPLE_ROWS).collect() if sampled else []
     width = 8.0 * max(len(frame.columns), 1)
     count = _row_count(known)
     if count is None:
-        count = float(len(rows)) if len(rows) < SAMPLE_ROWS else max(size / width, float(SAMPLE_ROWS))
+        all_seen = sampled and len(rows) < SAMPLE_ROWS
+        count = float(len(rows)) if all_seen else max(size / width, float(SAMPLE_ROWS))
     sample = {name.lower(): tuple(_plain(row[index]) for row in rows) for index, name in enumerate(frame.columns)}
     columns = {name: ColumnStatistics(distinct_values(values, count, None)) for name, values in sample.items()}
     return TableStatistics(count, min(size, count * width * 4), columns, sample)
+
+
+def _is_plain(frame: DataFrame) -> bool:
+    """Whether some rows cost little: of a view that sorts, groups or joins they may cost as much as all."""
+    plans = [frame._jdf.queryExecution().optimizedPlan()]
+    while plans:
+        plan = plans.pop()
+        children = plan.children()
+        if str(plan.nodeName()).split()[0] in COSTLY:
+            return False
+        plans += [children.apply(index) for index in range(children.size())]
+    return True
 
 
 def _row_count(known: Any) -> float | None:

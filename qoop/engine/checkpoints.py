@@ -10,6 +10,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.engine.session import in_session_of
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -62,7 +64,8 @@ class OnExecutors:
         with self._lock:
             known = self._frames.get(view)
         if known is not None:
-            frame = known[0]
+            # Read again: a frame remembers what was kept of it when it was first computed.
+            frame = in_session_of(self.session, known[0])
         own = persist(frame)
         try:
             relation = frame._jdf.queryExecution().withCachedData()

@@ -63,6 +63,7 @@ class QueryFolder:
         with self._lock:
             if self._begun:
                 self._system.delete(self._at(self.path), True)
+                self._system.cancelDeleteOnExit(self._at(self.path))
 
     def _delete_abandoned(self) -> None:
         now = self._system.getFileStatus(self._at(f"{self.path}/{ALIVE}")).getModificationTime()
@@ -80,7 +81,7 @@ class QueryFolder:
                 with self._lock:
                     if not self._closed.is_set():
                         self._beat()
-            except Py4JError:
+            except (Py4JError, OSError):
                 # Spark has stopped, or the disk is full: the query hears of it where it writes rows.
                 return
 

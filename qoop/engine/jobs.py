@@ -1,5 +1,7 @@
 """Spark jobs under a tag: one for every stage, so that all that a stage started can be stopped and measured."""
 
+import itertools
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,22 +13,40 @@ POOL, DESCRIPTION = "spark.scheduler.pool", "spark.job.description"
 
 
 @contextmanager
-def tagged(context: SparkContext, tag: str, description: str, pool: str) -> Iterator[None]:
+def tagged(context: SparkContext, tag: str, description: str) -> Iterator[None]:
     """Everything that this thread starts meanwhile bears the tag.
 
     It runs in a fair-scheduler pool of its own, unless the user has chosen one for the thread that runs the query.
     """
     chosen = context.getLocalProperty(POOL)
     before = context.getLocalProperty(DESCRIPTION)
-    context.addJobTag(tag)
-    context.setLocalProperty(POOL, chosen or pool)
-    context.setLocalProperty(DESCRIPTION, description)
+    with _own_pool() as pool:
+        context.addJobTag(tag)
+        context.setLocalProperty(POOL, chosen or pool)
+        context.setLocalProperty(DESCRIPTION, description)
+        try:
+            yield
+        finally:
+            context.removeJobTag(tag)
+            context.setLocalProperty(POOL, chosen)
+            context.setLocalProperty(DESCRIPTION, before)
+
+
+_pools_lock = threading.Lock()
+_pools: set[int] = set()
+"""The numbers of the pools in use: Spark never forgets a pool, so they are used again."""
+
+
+@contextmanager
+def _own_pool() -> Iterator[str]:
+    with _pools_lock:
+        number = next(one for one in itertools.count(1) if one not in _pools)
+        _pools.add(number)
     try:
-        yield
+        yield f"qoop-{number}"
     finally:
-        context.removeJobTag(tag)
-        context.setLocalProperty(POOL, chosen)
-        context.setLocalProperty(DESCRIPTION, before)
+        with _pools_lock:
+            _pools.discard(number)
 
 
 def core_seconds(context: SparkContext, tag: str) -> float | None:

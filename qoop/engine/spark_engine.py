@@ -115,7 +115,7 @@ class SparkEngine:
         """Stop the jobs under a tag; False when Spark itself has stopped."""
         try:
             self._context.cancelJobsWithTag(tag)
-        except (Py4JError, AttributeError):
+        except (Py4JError, AttributeError, OSError):
             # PySpark has no context any more.
             return False
         return True
@@ -123,7 +123,7 @@ class SparkEngine:
     def _run(self, stage: StageId, query: str, view: str | None, attempt: int, tag: str) -> None:
         began = time.monotonic()
         try:
-            with tagged(self._context, tag, f"{self._name} {view or 'result'}", tag):
+            with tagged(self._context, tag, f"{self._name} {view or 'result'}"):
                 rows, size = self._compute(query, view, attempt, tag)
             seconds = time.monotonic() - began
             event: Event = StageFinished(stage, rows, size, seconds, core_seconds(self._context, tag))
@@ -175,10 +175,15 @@ class SparkEngine:
             was_cancelled = tag in self._cancelled
         if was_cancelled:
             return StageCancelled(stage)
-        message = _message(problem)
-        if CANCELLED in message:
-            return QueryCancelled(message)
-        return StageFailed(stage, message, _may_pass(message))
+        try:
+            message, causes = _message(problem), _causes(problem)
+        except (Py4JError, OSError):
+            # Java has gone with its exception.
+            return StageFailed(stage, f"Spark has stopped: {type(problem).__name__}", retry=False)
+        cancelled = next((cause for cause in causes if CANCELLED in cause), None)
+        if cancelled is not None:
+            return QueryCancelled(cancelled)
+        return StageFailed(stage, message, any(sign in cause for sign in TRANSIENT for cause in causes))
 
     def _watch(self) -> None:
         """Stop what is cancelled; tell when executors come or go, and when kept outputs are lost with them."""
@@ -189,7 +194,7 @@ class SparkEngine:
                 if adjustable:
                     self._tell_executors()
                 self._tell_lost()
-            except (Py4JError, AttributeError):
+            except (Py4JError, AttributeError, OSError):
                 # The context is going away under us; whoever runs the query hears of it from the stages.
                 return
 
@@ -218,8 +223,14 @@ class StoppedError(QoopError):
 def _message(problem: Exception) -> str:
     """What went wrong, in one line, without Java's stack."""
     text = str(problem.java_exception.getMessage()) if isinstance(problem, Py4JJavaError) else str(problem)
+    return _line(text)
+
+
+def _line(text: str) -> str:
     return " ".join(text.split("\n\nDriver stacktrace:")[0].split())[:1000]
 
+
+MOST_CAUSES = 20
 
 TRANSIENT = (
     "ExecutorLostFailure",
@@ -234,12 +245,20 @@ TRANSIENT = (
     "Master removed our application",
     "OutOfMemoryError",
 )
+"""Signs that it was the cluster that failed, not the query: then the stage is tried again."""
 
 
 CANCELLED = "SPARK_JOB_CANCELLED"
 """Somebody who is not the planner stopped a stage: the user's program, or the user in Spark's web pages."""
 
 
-def _may_pass(message: str) -> bool:
-    """Whether it was the cluster that failed, not the query: then the stage is tried again."""
-    return any(sign in message for sign in TRANSIENT)
+def _causes(problem: Exception) -> list[str]:
+    """All that went wrong, a line each: where several jobs make a stage, Spark wraps what happened to one of them."""
+    java = getattr(problem, "java_exception", None) or getattr(problem, "_origin", None)
+    said = [_message(problem)]
+    todo = [java] if java is not None else []
+    while todo and len(said) < MOST_CAUSES:
+        one = todo.pop()
+        said.append(_line(str(one.toString())))
+        todo += [cause for cause in (one.getCause(), *one.getSuppressed()) if cause is not None]
+    return said

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType
 
 import qoop
+from qoop.engine.catalogue import SparkCatalogue
 from qoop.errors import QoopError
 from qoop.plans.candidates import Cutting
 from qoop.replan.commands import StartStage
@@ -50,8 +51,9 @@ SELECT count(100 / (ss_quantity - 50)) AS n FROM store_sales
 
 SLOW = """
 SELECT count(*) AS n, sum(i_item_sk) AS items FROM store_sales
-  JOIN item ON ss_item_sk = i_item_sk JOIN store ON ss_store_sk = s_store_sk AND dawdle(s_store_sk) > 0
-  JOIN date_dim ON ss_sold_date_sk = d_date_sk AND dawdle(d_date_sk) > 0
+  JOIN slow_items ON ss_item_sk = i_item_sk
+  JOIN store ON ss_store_sk = s_store_sk
+  JOIN slow_dates ON ss_sold_date_sk = d_date_sk
 """
 
 
@@ -62,8 +64,11 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture
-def dawdle(spark: SparkSession):
-    """A function that takes a hundredth of a second a row: a query with it runs for minutes."""
+def slow_views(spark: SparkSession):
+    """Views that take a hundredth of a second a row: the stages that read them run for minutes.
+
+    Two: one may be read by the last stage alone.
+    """
 
     def wait(value: int) -> int:
         import time
@@ -72,7 +77,11 @@ def dawdle(spark: SparkSession):
         return value
 
     spark.udf.register("dawdle", wait, IntegerType())
+    spark.sql("CREATE TEMPORARY VIEW slow_dates AS SELECT * FROM date_dim WHERE dawdle(d_date_sk) > 0")
+    spark.sql("CREATE TEMPORARY VIEW slow_items AS SELECT * FROM item WHERE dawdle(i_item_sk) > 0")
     yield
+    spark.catalog.dropTempView("slow_items")
+    spark.catalog.dropTempView("slow_dates")
     spark.sql("DROP TEMPORARY FUNCTION dawdle")
 
 
@@ -190,6 +199,20 @@ def test_everything_that_the_users_session_knows_is_known(spark):
         spark.catalog.dropTempView("dear")
         spark.sql("USE default")
         spark.sql("DROP DATABASE shop CASCADE")
+
+
+def test_views_that_are_queries_themselves(spark):
+    """Planning reads some rows of a plain view; one that groups or sorts is not computed for that."""
+    spark.sql(f"CREATE TEMPORARY VIEW by_category AS {JOINED}")
+    spark.sql("CREATE TEMPORARY VIEW failing AS SELECT raise_error('computed') AS x FROM store ORDER BY 1")
+    try:
+        text = """SELECT i_item_sk, n, s_state FROM by_category JOIN item ON category = i_category
+            JOIN store_sales ON ss_item_sk = i_item_sk JOIN store ON s_store_sk = ss_store_sk"""
+        assert rows_of(qoop.sql(spark, text, STAGED)) == rows_of(spark.sql(text))
+        assert SparkCatalogue(spark).statistics("failing").rows > 0
+    finally:
+        spark.catalog.dropTempView("by_category")
+        spark.catalog.dropTempView("failing")
 
 
 # Statements that store rows.
@@ -364,8 +387,15 @@ def connections(spark):
 # What is cancelled.
 
 
+def a_job_lasts(spark):
+    """Whether the query is in a long job: between two jobs there is nothing to cancel."""
+    before = set(active_jobs(spark))
+    threading.Event().wait(0.5)
+    return bool(before & set(active_jobs(spark)))
+
+
 @pytest.mark.parametrize("how", ["tag", "group", "all"])
-def test_whoever_cancels_the_users_jobs_cancels_the_query(spark, dawdle, how):
+def test_whoever_cancels_the_users_jobs_cancels_the_query(spark, slow_views, how):
     context = spark.sparkContext
     watched = []
     options = qoop.Options(cutting=Cutting(every=True), watch=watched.append)
@@ -377,7 +407,7 @@ def test_whoever_cancels_the_users_jobs_cancels_the_query(spark, dawdle, how):
 
     with nothing_left(spark):
         thread, errors = in_thread(run)
-        wait_until(lambda: active_jobs(spark) and any(isinstance(one, StartStage) for one in watched))
+        wait_until(lambda: a_job_lasts(spark) and any(isinstance(one, StartStage) for one in watched))
         {
             "tag": lambda: context.cancelJobsWithTag("mine"),
             "group": lambda: context.cancelJobGroup("group of mine"),
@@ -390,12 +420,12 @@ def test_whoever_cancels_the_users_jobs_cancels_the_query(spark, dawdle, how):
 
 
 @pytest.mark.parametrize("call", [qoop.sql, qoop.collect])
-def test_an_interrupted_query_stops_its_work(spark, dawdle, call):
+def test_an_interrupted_query_stops_its_work(spark, slow_views, call):
     """Ctrl-C in the user's program while it waits for the query."""
     waiting = threading.get_ident()
 
     def interrupt():
-        wait_until(lambda: active_jobs(spark))
+        wait_until(lambda: a_job_lasts(spark))
         signal.pthread_kill(waiting, signal.SIGINT)
 
     with nothing_left(spark):

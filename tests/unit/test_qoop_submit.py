@@ -9,12 +9,15 @@ import pytest
 from qoop.cli import cli
 from yarn_plugin import console
 
-RECORDER = """#!{python}
+RECORDER = r"""#!{python}
 import json, os, sys
 from pathlib import Path
 spec = [word for word in sys.argv if word.endswith("job.json")]
 record = {{"argv": sys.argv[1:], "job": json.loads(Path(spec[0]).read_text())}}
 Path(os.environ["RECORD"]).write_text(json.dumps(record))
+with Path(spec[0]).with_name("messages").open("w") as messages:
+    messages.write("a message for the user: caf\u00e9\n" * 3000)
+print("a row")
 sys.exit(7)
 """
 
@@ -84,6 +87,13 @@ def test_what_the_user_sets_is_not_overridden(spark_home):
         "spark.log.level=INFO"
     ]
     assert "--conf=spark.scheduler.mode=FIFO" in argv
+
+
+def test_messages_of_the_driver_are_kept_apart_from_rows(spark_home, capfd):
+    submit("-e", "SELECT 1")
+    shown = capfd.readouterr()
+    assert shown.out == "a row\n"
+    assert shown.err == "a message for the user: café\n" * 3000
 
 
 def test_the_job_is_gone_afterwards(spark_home):

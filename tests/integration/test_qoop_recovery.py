@@ -1,0 +1,326 @@
+"""Queries whose plan, share, stages or kept outputs change under them: the answer stays."""
+
+import shutil
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import IntegerType
+
+import qoop
+from qoop import journal
+from qoop.engine.checkpoints import OnExecutors
+from qoop.engine.session import query_session
+from qoop.engine.spark_engine import SparkEngine
+from qoop.engine.written import AsWritten
+from qoop.errors import QoopError
+from qoop.feedback import profile
+from qoop.plans.candidates import Cutting
+from qoop.plans.plan import GOAL, StageId
+from qoop.replan import machine
+from qoop.replan.commands import StartStage
+from qoop.replan.decision import Rules
+from qoop.replan.events import CheckpointLost, QueryCancelled, StageCancelled, StageFailed, StageFinished
+from qoop.run import QueryFailedError
+from tests.integration.query_process import check_query_journal
+from tests.integration.spark_sessions import active_jobs, local_session, nothing_left, small_data, wait_until
+from tpcds import data, queries
+
+pytestmark = pytest.mark.integration
+
+EVERYWHERE = Cutting(every=True)
+
+SALES = """
+SELECT i_category, s_state, d_year, hd_dep_count, count(*) AS sold, sum(ss_quantity) AS pieces
+FROM store_sales
+  JOIN item ON ss_item_sk = i_item_sk
+  JOIN store ON ss_store_sk = s_store_sk
+  JOIN date_dim ON ss_sold_date_sk = d_date_sk
+  JOIN household_demographics ON ss_hdemo_sk = hd_demo_sk
+GROUP BY i_category, s_state, d_year, hd_dep_count
+"""
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    with local_session(tmp_path_factory.mktemp("spark"), small_data()) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def sales(spark):
+    return Counter(map(tuple, spark.sql(SALES).collect()))
+
+
+def rows_of(answer):
+    return Counter(map(tuple, answer.rows))
+
+
+# Switches.
+
+
+@pytest.mark.parametrize("files", [False, True])
+def test_a_switch_after_every_stage_changes_no_answer(spark, sales, tmp_path, files):
+    options = qoop.Options(
+        rules=Rules(force=True),
+        cutting=EVERYWHERE,
+        journal=tmp_path / "journal",
+        checkpoint=(tmp_path / "kept").as_uri() if files else None,
+    )
+    with nothing_left(spark):
+        answer = qoop.collect(spark, SALES, options)
+    assert rows_of(answer) == sales
+    tally = answer.outcome.tally
+    assert answer.outcome.join_trees > 1 and min(tally.stages, tally.switches, tally.reused) > 1
+    assert (tally.failed, tally.lost) == (0, 0)
+    records = journal.read(tmp_path / "journal")
+    check_query_journal(records)
+    finished = [one for one in records if one["kind"] == "input" and one["event"]["type"] == "StageFinished"]
+    assert len(finished) == tally.stages
+
+
+def test_a_tpcds_query_of_eight_joins_switched_after_every_stage(spark):
+    """Its tables are ten times as large here: at the small scale it finds nothing."""
+    tenth = data.open_data(data.ensure(0.1))
+    session = spark.newSession()
+    for table in ("store_sales", "store_returns", "catalog_sales", "date_dim", "store", "item"):
+        session.read.parquet(str(tenth.table(table))).createOrReplaceTempView(table)
+    text = queries.spark_text(17)
+    options = qoop.Options(rules=Rules(force=True), cutting=EVERYWHERE)
+    answer = qoop.collect(session, text, options)
+    assert answer.rows == session.sql(text).collect() != []
+    assert min(answer.outcome.tally.switches, answer.outcome.tally.reused) > 0
+
+
+# Shares.
+
+
+def test_a_profile_makes_it_decide_anew(spark, sales, tmp_path):
+    file = tmp_path / "profile.csv"
+    file.write_text("seconds,slots\n0,16\n0.3,1\n")
+    options = qoop.Options(feed=lambda: profile.ProfileFeed(profile.read(file)), cutting=EVERYWHERE)
+    answer = qoop.collect(spark, SALES, options)
+    assert rows_of(answer) == sales
+    first, *others = answer.outcome.decisions
+    assert (first.slots, first.cause) == (16, "the profile begins")
+    assert [one.slots for one in others if one.cause == "the profile says 1 slots from 0.3 s on"] == [1]
+    assert others[-1].slots == 1
+
+
+def test_a_fixed_share_stays(spark, sales):
+    answer = qoop.collect(spark, SALES, qoop.Options(feed=lambda: profile.fixed(3), cutting=EVERYWHERE))
+    assert rows_of(answer) == sales
+    assert {one.slots for one in answer.outcome.decisions} == {3}
+
+
+def test_without_a_feed_the_share_is_the_sessions_cores(spark):
+    answer = qoop.collect(spark, SALES, qoop.Options(cutting=EVERYWHERE))
+    assert {one.slots for one in answer.outcome.decisions} == {2}
+
+
+# Stages that are stopped.
+
+
+class Watched:
+    """An engine on the real session, and the events that it tells."""
+
+    def __init__(self, spark):
+        self.events, self.goals = [], []
+        session = query_session(spark)
+        self.checkpoints = OnExecutors(session)
+        written = AsWritten(spark, "SELECT 1 AS one")
+        self.engine = SparkEngine(session, "watched", written, self.checkpoints, self._take, self.events.append)
+
+    def _take(self, frame):
+        self.goals.append(frame.collect())
+        return len(self.goals[-1])
+
+    def wait(self, kind, count=1):
+        wait_until(lambda: sum(isinstance(event, kind) for event in self.events) >= count, lambda: str(self.events))
+
+    def close(self):
+        self.engine.close()
+        self.checkpoints.release()
+
+
+@pytest.fixture
+def watched(spark):
+    with nothing_left(spark):
+        made = Watched(spark)
+        yield made
+        made.close()
+
+
+ONE, TWO = StageId("qoop_result", 3), StageId("qoop_result", 12)
+
+
+@pytest.fixture
+def slow(spark, tmp_path):
+    """A query whose tasks leave a mark for each row, for minutes."""
+    marks = tmp_path / "marks"
+
+    def mark(value):
+        import time
+
+        time.sleep(0.01)
+        with marks.open("a") as file:
+            file.write("x")
+        return value
+
+    spark.udf.register("mark", mark, IntegerType())
+    yield marks, "SELECT mark(i_item_sk) AS item FROM item CROSS JOIN store_sales"
+    spark.sql("DROP TEMPORARY FUNCTION mark")
+
+
+def test_the_work_of_a_cancelled_stage_stops_and_others_go_on(spark, slow, watched):
+    marks, text = slow
+    watched.engine.start(ONE, text, "one", 0)
+    wait_until(lambda: marks.exists() and marks.stat().st_size > 10)
+    watched.engine.start(TWO, "SELECT count(*) AS n FROM item", "two", 0)
+    watched.engine.cancel((ONE,))
+    watched.wait(StageCancelled)
+    watched.wait(StageFinished)
+    assert {type(event): event.stage for event in watched.events} == {StageCancelled: ONE, StageFinished: TWO}
+    wait_until(lambda: not active_jobs(spark))
+    wait_until(lambda: unchanged(marks))
+    watched.engine.start(GOAL, "SELECT 1 AS one", None, 0)
+    watched.wait(StageFinished, 2)
+    assert watched.goals == [[(1,)]]
+
+
+def unchanged(file: Path):
+    """Whether nothing was written for a second."""
+    before = file.stat().st_size
+    threading.Event().wait(1.0)
+    return file.stat().st_size == before
+
+
+def test_a_stage_is_cancelled_before_it_has_a_job(watched):
+    for round_ in range(10):
+        watched.engine.start(ONE, "SELECT count(*) AS n FROM store_sales GROUP BY ss_item_sk", "one", 0)
+        watched.engine.cancel((ONE,))
+        wait_until(lambda round_=round_: len(watched.events) == round_ + 1)
+    # What has ended at the same moment has ended.
+    assert {type(event) for event in watched.events} <= {StageCancelled, StageFinished}
+    watched.engine.cancel((ONE,))
+    assert watched.events[-1] == StageCancelled(ONE)
+
+
+def test_closing_stops_what_runs(spark, slow, watched):
+    marks, text = slow
+    watched.engine.start(ONE, text, "one", 0)
+    wait_until(lambda: marks.exists())
+    watched.close()
+    assert watched.events == [StageCancelled(ONE)]
+    wait_until(lambda: not active_jobs(spark))
+
+
+def test_what_a_stage_says_when_it_fails(spark, watched):
+    watched.engine.start(ONE, "SELECT 1 / (i_item_sk - i_item_sk) AS x FROM item", "one", 0)
+    watched.wait(StageFailed)
+    (failed,) = watched.events
+    assert not failed.retry and failed.error.startswith("[DIVIDE_BY_ZERO]") and "\n" not in failed.error
+    assert not any(isinstance(event, QueryCancelled) for event in watched.events)
+
+
+# Kept outputs that are lost.
+
+
+def losing(lose, options):
+    """Options under which outputs are lost as a stage is about to read some; `lost` notes of which stage."""
+    lost = []
+
+    def watch(command):
+        if isinstance(command, StartStage) and command.inputs and not lost:
+            lost.append(command.stage)
+            lose()
+
+    return lost, qoop.Options(**{**options, "watch": watch})
+
+
+def test_files_that_are_gone_are_made_again(spark, sales, tmp_path):
+    kept = tmp_path / "kept"
+    journal_file = tmp_path / "journal"
+
+    def delete():
+        for folder in kept.glob("qoop-*/qoop_*"):
+            shutil.rmtree(folder)
+
+    given = {"cutting": EVERYWHERE, "checkpoint": kept.as_uri(), "journal": journal_file}
+    lost, options = losing(delete, given)
+    with nothing_left(spark):
+        answer = qoop.collect(spark, SALES, options)
+    assert lost and rows_of(answer) == sales
+    assert answer.outcome.tally.lost + answer.outcome.tally.failed > 0
+    check_query_journal(journal.read(journal_file))
+    assert list(kept.iterdir()) == []
+
+
+def test_blocks_that_are_gone_are_computed_again(spark, sales, tmp_path):
+    """The user's program clears Spark's cache in mid-query."""
+    given = {"cutting": EVERYWHERE, "journal": tmp_path / "journal"}
+    lost, options = losing(spark.catalog.clearCache, given)
+    with nothing_left(spark):
+        answer = qoop.collect(spark, SALES, options)
+    assert lost and rows_of(answer) == sales
+    check_query_journal(journal.read(tmp_path / "journal"))
+
+
+def test_what_is_lost_is_told_once_and_kept_anew(spark, watched):
+    text = "SELECT /*+ REPARTITION(6) */ ss_item_sk, count(*) AS n FROM store_sales GROUP BY ss_item_sk"
+    watched.engine.start(ONE, text, "one", 0)
+    watched.wait(StageFinished)
+    spark.catalog.clearCache()
+    watched.wait(CheckpointLost)
+    watched.engine.start(ONE, text, "one", 1)
+    watched.wait(StageFinished, 2)
+    threading.Event().wait(1.0)
+    assert [type(event) for event in watched.events] == [StageFinished, CheckpointLost, StageFinished]
+    rows = {event.rows for event in watched.events if isinstance(event, StageFinished)}
+    assert rows == {float(spark.sql(text).count())}
+
+
+@pytest.mark.parametrize("files", [False, True])
+def test_the_journal_of_a_query_that_fails(spark, tmp_path, files):
+    options = qoop.Options(
+        cutting=EVERYWHERE,
+        journal=tmp_path / "journal",
+        checkpoint=(tmp_path / "kept").as_uri() if files else None,
+    )
+    text = SALES.replace("count(*)", "sum(1 / (ss_quantity - ss_quantity))")
+    with nothing_left(spark), pytest.raises(QueryFailedError, match=r"^\[DIVIDE_BY_ZERO\]"):
+        qoop.collect(spark, text, options)
+    records = journal.read(tmp_path / "journal")
+    kinds = [one["event"]["type"] for one in records if one["kind"] == "input"]
+    assert kinds.count("StageFailed") == 2, "as planned, then as written"
+    assert records[-1]["commands"][-1]["type"] == "Fail"
+
+
+def test_a_planner_that_fails_on_the_way_does_not_fail_the_query(spark, sales, monkeypatch):
+    calls = []
+
+    def step(state, at, event):
+        calls.append(event)
+        if isinstance(event, StageFinished) and state.phase == "running":
+            raise KeyError("a defect of the planner")
+        return machine.step(state, at, event)
+
+    monkeypatch.setattr("qoop.run.step", step)
+    warned = []
+    with nothing_left(spark):
+        answer = qoop.collect(spark, SALES, qoop.Options(cutting=EVERYWHERE, warn=warned.append))
+    assert rows_of(answer) == sales
+    assert warned == ["running the query as written: the planner failed: KeyError: 'a defect of the planner'"]
+
+
+def test_a_journal_is_written_over_an_earlier_one_and_over_nothing_else(spark, tmp_path):
+    text = "SELECT count(*) FROM item"
+    for _ in range(2):
+        qoop.collect(spark, text, qoop.Options(journal=tmp_path / "journal"))
+        check_query_journal(journal.read(tmp_path / "journal"))
+    notes = tmp_path / "notes.txt"
+    notes.write_text("what I must not forget")
+    with nothing_left(spark), pytest.raises(QoopError, match="holds something else than a journal"):
+        qoop.collect(spark, text, qoop.Options(journal=notes))
+    assert notes.read_text() == "what I must not forget"

@@ -1,0 +1,245 @@
+"""`qoop submit` on this machine, as a user runs it: its results, its errors, and what a kill leaves behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from qoop import journal
+from tests.integration.spark_sessions import small_data, wait_until
+from tpcds import data, queries
+from tpcds.data import DataSet
+
+pytestmark = pytest.mark.integration
+
+JOINED = """SELECT i_category AS category, count(*) AS n FROM store_sales JOIN item ON ss_item_sk = i_item_sk
+    JOIN store ON ss_store_sk = s_store_sk GROUP BY i_category"""
+
+LOCAL = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2")
+
+
+@pytest.fixture(scope="module")
+def small():
+    return small_data()
+
+
+@pytest.fixture(scope="module")
+def tenth():
+    """Enough data that query 17 has stages worth keeping."""
+    return data.open_data(data.ensure(0.1))
+
+
+class Submission:
+    """`qoop submit` as a process in a folder of its own."""
+
+    def __init__(self, folder: Path, tables: DataSet, *words):
+        self.folder, self.mark = folder, f"{folder}-{time.monotonic_ns()}"
+        command = [sys.executable, "-c", "from qoop.cli import main; main()", "submit", *LOCAL]
+        with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
+            self.process = subprocess.Popen(
+                [*command, "--tables", str(tables.path), *words],
+                cwd=folder,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, "TEST_SUBMISSION": self.mark},
+            )
+
+    def end(self, limit_s=200):
+        """Wait for its end; returns exit code, what it printed, and what it said."""
+        code = self.process.wait(limit_s)
+        return code, (self.folder / "out").read_text(), (self.folder / "err").read_text()
+
+    def processes(self):
+        """All processes that belong to it, however they detach themselves."""
+        return [one for one in psutil.process_iter() if _environment(one).get("TEST_SUBMISSION") == self.mark]
+
+    def driver(self):
+        """The Python process that runs the query; Spark's Java process is another."""
+        return next(one for one in self.processes() if one.cmdline()[1:2] and one.cmdline()[1].endswith("driver.py"))
+
+    def wait_for(self, kind, count=1, limit_s=120):
+        """Wait until so many events of a kind are in the journal."""
+
+        def holds():
+            assert self.process.poll() is None, (self.folder / "err").read_text()
+            return (self.folder / "journal").exists() and events_in(self.folder)[kind] >= count
+
+        wait_until(holds, limit_s=limit_s)
+
+
+def events_in(folder):
+    """How many events of each kind the journal there has."""
+    records = journal.follow(folder / "journal")
+    return Counter(record["event"]["type"] for record in records if record["kind"] == "input")
+
+
+def _environment(process):
+    try:
+        return process.environ()
+    except (psutil.Error, OSError):
+        return {}
+
+
+def run(folder, tables, *words):
+    return Submission(folder, tables, *words).end()
+
+
+def ours(err):
+    """Our errors among what Spark says as it starts; there must be no stack, of Python's or of Java's."""
+    assert "Traceback" not in err and "\tat " not in err
+    return [line for line in err.splitlines() if line.startswith("qoop:")]
+
+
+def in_duckdb(tables, text):
+    """The rows of a query over a data set, by another engine."""
+    with duckdb.connect() as connection:
+        for folder in tables.path.iterdir():
+            if folder.is_dir() and any(folder.glob("*.parquet")):
+                connection.execute(f"CREATE VIEW {folder.name} AS SELECT * FROM '{folder}/*.parquet'")
+        return Counter(connection.execute(text).fetchall())
+
+
+def rows_in(folder):
+    return Counter(tuple(row.values()) for file in sorted(folder.glob("*.parquet")) for row in _rows(file))
+
+
+def _rows(file):
+    return pq.ParquetFile(file).read().to_pylist()
+
+
+# Results.
+
+
+def test_a_result_on_the_terminal(tmp_path, small):
+    expected = in_duckdb(small, JOINED)
+    code, out, err = run(tmp_path, small, "--rows", "4", "-e", f"{JOINED} ORDER BY n DESC, category LIMIT 6")
+    assert code == 0, err
+    header, *lines = out.splitlines()
+    assert header.split() == ["category", "n"] and len(lines) == 4
+    best = sorted(expected, key=lambda row: (-row[1], row[0] or ""))[:4]
+    assert [line.split() for line in lines] == [[*str(name or "NULL").split(), str(count)] for name, count in best]
+    assert "the first 4 rows; --rows shows more, --output keeps all" in err
+    assert "done in" in err and ours(err) == []
+
+
+def test_output_as_files_with_a_journal_and_a_report(tmp_path, tenth):
+    query = tmp_path / "query.sql"
+    query.write_text(queries.spark_text(17))
+    words = ("--output", "parquet", "result", "--journal", "journal", "--report", "report.html", "--slots", "2")
+    code, out, err = run(tmp_path, tenth, *words, "--checkpoint", (tmp_path / "kept").as_uri(), str(query))
+    assert (code, out) == (0, ""), err
+    found = rows_in(tmp_path / "result")
+    assert found.total() == in_duckdb(tenth, queries.duckdb_text(17)).total() > 0
+    assert events_in(tmp_path)["StageFinished"] > 1
+    assert "<html" in (tmp_path / "report.html").read_text()
+    assert list((tmp_path / "kept").iterdir()) == []
+    assert not list(tmp_path.glob("result.*"))
+
+
+def test_statements_that_store_rows(tmp_path, small):
+    expected = in_duckdb(small, JOINED)
+    code, out, err = run(tmp_path, small, "-e", f"CREATE TABLE kept USING parquet AS {JOINED}")
+    assert (code, out) == (0, ""), err
+    assert rows_in(tmp_path / "spark-warehouse" / "kept") == expected
+    code, out, err = run(tmp_path, small, "-e", f"INSERT OVERWRITE DIRECTORY '{tmp_path}/put' USING parquet {JOINED}")
+    assert code == 0, err
+    assert rows_in(tmp_path / "put") == expected
+
+
+# Bad input that only Spark can tell.
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-e", "SELECT *\nFORM item"), r"qoop: [PARSE_SYNTAX_ERROR] Syntax error at or near 'item'"),
+        (("-e", "SELECT * FROM itm"), "qoop: [TABLE_OR_VIEW_NOT_FOUND] The table or view `itm` cannot be found."),
+        (
+            ("--output", "parquet", "there", "-e", JOINED),
+            "qoop: --output 'there': it exists; name another, or remove it first",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, small, words, said):
+    (tmp_path / "there").mkdir()
+    code, out, err = run(tmp_path, small, *words)
+    (line,) = ours(err)
+    assert (code, out) == (1, "")
+    assert line.startswith(said)
+    assert ("(line 2, pos" in line) == ("PARSE" in line) and ("Did you mean item" in line) == ("TABLE" in line)
+    assert list((tmp_path / "there").iterdir()) == [] and not list(tmp_path.glob("there.*"))
+
+
+# Kills in mid-query.
+
+
+@pytest.fixture
+def slow(tmp_path, tenth):
+    """A query that keeps outputs as files, then computes for hours, and would write its result."""
+    text = queries.spark_text(17)
+    inner = text[: text.upper().rindex("ORDER BY")]
+    (tmp_path / "query.sql").write_text(
+        f"""SELECT q.*, slow.n FROM ({inner}) q CROSS JOIN (SELECT count(*) AS n FROM inventory a
+            CROSS JOIN inventory b WHERE a.inv_item_sk % 7 < b.inv_item_sk % 11) slow"""
+    )
+    words = ("--output", "parquet", "result", "--journal", "journal", "--checkpoint", (tmp_path / "kept").as_uri())
+    made = Submission(tmp_path, tenth, *words, "query.sql")
+    yield made
+    for process in made.processes():
+        process.kill()
+
+
+def whole(tmp_path):
+    """What there is of the result, beside it, and of what stages keep."""
+    return [path.name for pattern in ("result*", "kept/*") for path in tmp_path.glob(pattern)]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_in_order(tmp_path, slow, number, code):
+    slow.wait_for("StageFinished")
+    assert whole(tmp_path) != []
+    slow.process.send_signal(number)
+    ended, _, err = slow.end(60)
+    assert ended == code
+    assert ours(err) == ["qoop: stopped"]
+    assert whole(tmp_path) == []
+    wait_until(lambda: slow.processes() == [])
+
+
+def test_a_killed_driver_leaves_nothing(tmp_path, slow):
+    slow.wait_for("StageFinished")
+    slow.driver().kill()
+    code, _, err = slow.end(60)
+    assert code != 0 and ours(err) == []
+    wait_until(lambda: slow.processes() == [])
+    assert whole(tmp_path) == []
+
+
+def test_what_a_killed_machine_leaves_the_next_query_removes(tmp_path, slow, tenth):
+    slow.wait_for("StageFinished")
+    for process in slow.processes():
+        process.kill()
+    slow.process.wait(30)
+    wait_until(lambda: slow.processes() == [])
+    (left,) = whole(tmp_path)
+    draft = tmp_path / "result.qoop-1234"
+    draft.mkdir()
+    for folder in (tmp_path / "kept" / left, draft):
+        (folder / "_alive").touch()
+        os.utime(folder / "_alive", (time.time() - 3600,) * 2)
+    other = tmp_path / "kept" / "qoop-of-another"
+    other.mkdir()
+    (other / "_alive").touch()
+    (tmp_path / "query.sql").write_text(queries.spark_text(17))
+    words = ("--output", "parquet", "result", "--checkpoint", (tmp_path / "kept").as_uri())
+    code, _, err = run(tmp_path, tenth, *words, "query.sql")
+    assert code == 0, err
+    assert sorted(whole(tmp_path)) == ["qoop-of-another", "result"]
