@@ -1,7 +1,6 @@
 """Estimates for whole plans: each stage's work, and when a plan finishes under a share."""
 
 from collections.abc import Mapping
-from math import sqrt
 
 from qoop.estimate.blocks import result_statistics
 from qoop.estimate.cardinality import Cardinalities
@@ -14,12 +13,6 @@ from qoop.plans.enumerate import JoinCost
 from qoop.plans.graph import JoinGraph
 from qoop.plans.plan import GOAL, WHOLE, Piece, Plan, Query, StageId
 from qoop.plans.tree import left_deep
-
-UNKNOWN_SPEED = 1.2
-"""Standard deviation of the logarithm of a machine's speed before any stage has run: about a factor of 3.
-
-A cold JVM on a node with half a core is ten times slower than what the costs were fitted to.
-"""
 
 
 class Estimator:
@@ -56,7 +49,7 @@ class Estimator:
             self._add_block(name)
 
     def after(self, counted: Mapping[StageId, float], pace: Pace) -> "Estimator":
-        """The estimates once these stages have been counted and timed."""
+        """The estimates once these stages have been counted, on a machine of this pace."""
         return self._again({**self._counted, **counted}, pace, self._pessimism)
 
     def doubting(self, pessimism: float) -> "Estimator":
@@ -69,11 +62,6 @@ class Estimator:
     def join_cost(self, block: str) -> JoinCost:
         """The cost of one join of a block."""
         return self._joins[block].seconds
-
-    @property
-    def speed_doubt(self) -> float:
-        """How wrong the machine's speed may still be: less with every stage that was measured."""
-        return UNKNOWN_SPEED / sqrt(1.0 + 2.0 * len(self._counted))
 
     def stage_doubt(self, stage: StageId) -> float:
         """How wrong a stage's size may be."""

@@ -43,15 +43,23 @@ class Underway:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A stage that was late when it was stopped: the rows it is taken to have, the core seconds it is taken to need."""
+
+    rows: float
+    core_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """What has been done: the stages whose output is kept, and those that run.
 
-    `suspected`: rows that stages are taken to have which were stopped when they were late.
+    `suspected`: what is thought of stages that were stopped when they were late.
     """
 
     ready: frozenset[StageId]
     running: Mapping[StageId, Underway]
-    suspected: Mapping[StageId, float] = field(default_factory=dict)
+    suspected: Mapping[StageId, Suspicion] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +118,9 @@ def evaluate(
 ) -> list[Candidate]:
     """When each plan (or those of these numbers) would finish, from what has been done, if the share stays."""
     late = lateness(progress, estimator)
-    suspected = {**progress.suspected, **late.rows}
-    if suspected:
-        estimator = estimator.after(suspected, estimator.pace.slowed(late.slower))
+    rows = {**{stage: known.rows for stage, known in progress.suspected.items()}, **late.rows}
+    if rows:
+        estimator = estimator.after(rows, estimator.pace.slowed(late.slower))
     wanted = range(len(plans)) if numbers is None else numbers
     return [_evaluate(number, plans, estimator, progress, slots, rules) for number in wanted]
 
@@ -153,12 +161,12 @@ def lateness(progress: Progress, estimator: Estimator) -> Lateness:
     """Blame running stages that should have ended: the machine may be slow, or they are larger than thought.
 
     The logarithm of each delay is the machine's slowness, common to all, plus the stage's own error; both normal, with
-    the standard deviations `speed_doubt` and the stage's doubt. This is the mean given the delays: many late stages of
-    sure size mean a slow machine, a single doubtful one means a large stage, and with it all that shares its joins.
+    the pace's doubt and the stage's doubt as standard deviations. This is the mean given the delays: many late stages
+    of sure size mean a slow machine, a single doubtful one means a large stage, and with it all that shares its joins.
     """
     late = {stage: underway for stage, underway in progress.running.items() if underway.done > 1.0}
     weights = {stage: 1.0 / (underway.doubt**2 + LEAST_DOUBT**2) for stage, underway in late.items()}
-    total = sum(weights.values()) + 1.0 / estimator.speed_doubt**2
+    total = sum(weights.values()) + 1.0 / estimator.pace.doubt**2
     slowness = sum(weights[stage] * log(underway.done) for stage, underway in late.items()) / total
     rows = {
         stage: estimator.stage_rows(stage) * exp(max(log(underway.done) - slowness, 0.0))
@@ -166,6 +174,9 @@ def lateness(progress: Progress, estimator: Estimator) -> Lateness:
     }
     return Lateness(exp(slowness), rows)
 
+
+LATE_FACTOR = 1.5
+"""A running stage that should have ended needs so much of the time that it has taken."""
 
 LEAST_DOUBT = 0.3
 """No stage is surer than this: costs are not known better."""
@@ -180,7 +191,7 @@ def _evaluate(
     stages = {stage: plan.reads(stage, at_hand) - progress.ready for stage in plan.stages(at_hand)}
     used = usable & frozenset().union({GOAL}, *stages.values())
     works = {stage: estimator.work(plan, stage, at_hand) for stage in stages}
-    tasks = [Task(stage, after, _anew(works[stage], running.get(stage))) for stage, after in stages.items()]
+    tasks = [Task(stage, after, _anew(works[stage], stage, progress)) for stage, after in stages.items()]
     tasks += [_rest_of(stage, running[stage]) for stage in sorted(used)]
     alone = finish_times(tasks, slots)[GOAL]
     useless = tuple(sorted(running.keys() - used))
@@ -195,19 +206,31 @@ def _evaluate(
     return Candidate(number, alone + rules.cancel_seconds, cancel=useless)
 
 
-def _anew(work: Work, underway: Underway | None) -> Work:
-    """The work of a stage; where it runs already in another way, no less than that has taken so far.
+def suspicions(progress: Progress, estimator: Estimator, stopped: Sequence[StageId]) -> dict[StageId, Suspicion]:
+    """What is to be remembered of those stages that are late as they are stopped."""
+    late = lateness(progress, estimator).rows
+    return {stage: Suspicion(late[stage], _needs(progress.running[stage])) for stage in stopped if stage in late}
+
+
+def _needs(underway: Underway) -> float:
+    """The core seconds that a running stage must be thought to need: one that should have ended is taken to be two
+    thirds done."""
+    return underway.work.core_seconds * underway.done * (LATE_FACTOR if underway.done > 1.0 else 1.0)
+
+
+def _anew(work: Work, stage: StageId, progress: Progress) -> Work:
+    """The work of a stage that is to be started; where it runs already in another way, or ran, no less than that needs.
 
     What delays a stage (cold executors, more rows than estimated) delays it in any join order; that another one avoids
     it cannot be known before it is counted, and two that are late in turn would stop each other for ever.
     """
-    if underway is None:
-        return work
-    return Work(max(work.core_seconds, underway.work.core_seconds * underway.done), work.fixed_seconds, work.tasks)
+    underway, suspicion = progress.running.get(stage), progress.suspected.get(stage)
+    least = max(_needs(underway) if underway else 0.0, suspicion.core_seconds if suspicion else 0.0)
+    return Work(max(work.core_seconds, least), work.fixed_seconds, work.tasks)
 
 
 def _rest_of(stage: StageId, underway: Underway) -> Task[StageId]:
     """What is left of a running stage; one that should have ended is taken to be two thirds done."""
-    rest = max(1.0 - underway.done, underway.done / 2)
+    rest = max(1.0 - underway.done, underway.done * (LATE_FACTOR - 1.0))
     work = underway.work
     return Task(stage, frozenset(), Work(work.core_seconds * rest, work.fixed_seconds * min(rest, 1.0), work.tasks))

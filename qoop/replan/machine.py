@@ -7,6 +7,8 @@ Phases (002, section 2.5): while `running`, ready stages are started; a switch t
 from collections.abc import Iterable
 from dataclasses import replace
 
+from qoop.estimate.cost import Work
+from qoop.estimate.pace import Pace
 from qoop.plans.plan import GOAL, StageId
 from qoop.replan.commands import (
     CancelStages,
@@ -28,8 +30,8 @@ from qoop.replan.decision import (
     Winner,
     best_of,
     evaluate,
-    lateness,
     other_tree,
+    suspicions,
 )
 from qoop.replan.events import (
     ArbiterAway,
@@ -53,6 +55,9 @@ MOST_ATTEMPTS = 4
 SIDE_BY_SIDE = 4
 """How many stages run at once at most, and never more than there are slots."""
 
+COLD_START = 10.0
+"""Seconds that executors may need for themselves: until a stage was measured, this long none counts as late."""
+
 LOOK_AGAIN = 5.0
 """Seconds after which running stages are compared with their estimates."""
 
@@ -69,7 +74,7 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
         commands += decided
     # 3. Start what can run, unless a switch is waiting for stages to stop.
     if state.phase == "running":
-        state, started = _start(state)
+        state, started = _start(state, at)
         commands += started
     # 4. Follow the share with executors, and say so when it is kept to.
     state, followed = _confirm(state)
@@ -85,11 +90,14 @@ def _credit(state: State, at: float) -> State:
     share, elapsed = state.share, max(at - state.credited_at, 0.0)
     if share is None or not state.running:
         return replace(state, credited_at=at)
-    slots = share.slots / len(state.running)
-    running = {
-        stage: replace(one, done=one.done + elapsed / max(one.work.seconds(slots), 1e-3))
-        for stage, one in state.running.items()
-    }
+    slots, cold = share.slots / len(state.running), 0.0
+    if state.estimator.pace.stages == 0 and state.began_at is not None:
+        cold = min(max(state.began_at + COLD_START - state.credited_at, 0.0), elapsed)
+    running = {}
+    for stage, one in state.running.items():
+        expected = max(one.work.seconds(slots), 1e-3)
+        by_then = min(one.done + cold / expected, max(one.done, 1.0))
+        running[stage] = replace(one, done=by_then + (elapsed - cold) / expected)
     return replace(state, running=running, credited_at=at)
 
 
@@ -138,14 +146,40 @@ def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Com
     if event.stage == GOAL:
         return replace(state, phase="done"), [Finish()], None
     ready = {**state.ready, event.stage: event.rows}
-    suspected = {stage: rows for stage, rows in state.suspected.items() if stage != event.stage}
-    pace = state.estimator.pace
-    if running is not None and event.core_seconds is not None and state.share is not None:
-        slots = state.share.slots / (len(state.running) + 1)
-        pace = pace.after(running.work, slots, event.seconds, event.core_seconds)
+    suspected = {stage: known for stage, known in state.suspected.items() if stage != event.stage}
+    pace = _measured(state, running, event)
     estimator = state.estimator.after({event.stage: event.rows}, pace)
-    state = replace(state, ready=ready, estimator=estimator, suspected=suspected)
+    state = _at_pace(replace(state, ready=ready, estimator=estimator, suspected=suspected), state.estimator.pace)
     return state, [], f"stage {_named(event.stage, state)} finished"
+
+
+def _measured(state: State, running: Running | None, event: StageFinished) -> Pace:
+    """The pace, learned from a stage whose work is estimated anew from the rows that it really had."""
+    pace = state.estimator.pace
+    if running is None or event.core_seconds is None or state.share is None:
+        return pace
+    hindsight = state.estimator.after({event.stage: event.rows}, Pace())
+    work = hindsight.work(state.plans[running.plan], event.stage, frozenset(running.inputs))
+    slots = state.share.slots / (len(state.running) + 1)
+    return pace.after(work, slots, event.seconds, event.core_seconds)
+
+
+def _at_pace(state: State, before: Pace) -> State:
+    """What is still running is as fast as what has just been measured."""
+    now = state.estimator.pace
+    if state.share is None:
+        return state
+    running = {}
+    for stage, one in state.running.items():
+        ordinary = one.work
+        work = Work(
+            ordinary.core_seconds * now.core / before.core,
+            ordinary.fixed_seconds * now.fixed / before.fixed,
+            ordinary.tasks,
+        )
+        done = one.done * ordinary.seconds(state.share.slots) / max(work.seconds(state.share.slots), 1e-3)
+        running[stage] = replace(one, work=work, done=done)
+    return replace(state, running=running)
 
 
 def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command], str | None]:
@@ -210,9 +244,7 @@ def _decide(state: State, cause: str, event: Event) -> tuple[State, list[Command
         won_by = _what_won(state, progress, chosen)
     decision = _describe(state, progress, candidates, chosen, cause, won_by)
     if decision.switched:
-        late = lateness(progress, state.estimator).rows
-        stopped = {stage: rows for stage, rows in late.items() if stage in decision.cancel}
-        state = replace(state, suspected={**state.suspected, **stopped})
+        state = replace(state, suspected={**state.suspected, **suspicions(progress, state.estimator, decision.cancel)})
         return _switch(state, candidates[chosen], decision)
     state = replace(state, current=chosen, decided_slots=state.decided_slots or slots)
     return state, [Note(decision)]
@@ -312,7 +344,7 @@ def _switch(state: State, taken: Candidate, decision: Decision) -> tuple[State, 
     return state, commands
 
 
-def _start(state: State) -> tuple[State, list[Command]]:
+def _start(state: State, at: float) -> tuple[State, list[Command]]:
     """Start the stages that can run: those that tell most for least first, larger ones held back while others run."""
     if state.current is None or state.share is None:
         return state, []
@@ -328,7 +360,8 @@ def _start(state: State) -> tuple[State, list[Command]]:
         inputs = tuple(sorted(plan.reads(stage, at_hand)))
         running[stage] = Running(state.current, inputs, works[stage], state.estimator.stage_doubt(stage))
         commands.append(StartStage(stage, state.current, inputs, state.attempts.get(stage, 0)))
-    return replace(state, running=running), commands
+    began_at = at if state.began_at is None and running else state.began_at
+    return replace(state, running=running, began_at=began_at), commands
 
 
 def _confirm(state: State) -> tuple[State, list[Command]]:

@@ -6,7 +6,7 @@ from typing import Literal
 from qoop.estimate.cost import Work
 from qoop.estimate.estimator import Estimator
 from qoop.plans.plan import Plan, StageId
-from qoop.replan.decision import Rules
+from qoop.replan.decision import Rules, Suspicion
 
 Phase = Literal["planning", "running", "switching", "as written", "done", "failed"]
 
@@ -51,9 +51,10 @@ class State:
 
     `plans` and `estimator` as known now; `prior`: the estimates before anything was measured. `ready`: the stages whose
     output is kept, with their row counts. `decided_slots`: those for which the present plan was chosen.
-    `suspected`: the rows of stages that were late when a switch stopped them, as far as that tells, until they are
-    counted. `waiting_cancelled`: stages that were told to stop and have not yet. `confirmed`: the last share that the
-    arbiter was told is kept to. `credited_at`: until when the work of running stages has been counted.
+    `suspected`: what is thought of stages that were late when a switch stopped them, until they are counted.
+    `waiting_cancelled`: stages that were told to stop and have not yet. `confirmed`: the last share that the arbiter
+    was told is kept to. `credited_at`: until when the work of running stages has been counted. `began_at`: when the
+    first stage was started.
     """
 
     plans: tuple[Plan, ...]
@@ -68,9 +69,10 @@ class State:
     confirmed: int | None = None
     ready: dict[StageId, float] = field(default_factory=dict)
     running: dict[StageId, Running] = field(default_factory=dict)
-    suspected: dict[StageId, float] = field(default_factory=dict)
+    suspected: dict[StageId, Suspicion] = field(default_factory=dict)
     waiting_cancelled: frozenset[StageId] = frozenset()
     attempts: dict[StageId, int] = field(default_factory=dict)
     join_trees: int = 0
     credited_at: float = 0.0
+    began_at: float | None = None
     tally: Tally = field(default_factory=Tally)

@@ -8,7 +8,7 @@ from qoop.estimate.cost import CostModel
 from qoop.planning import plan
 from qoop.plans.candidates import Cutting
 from qoop.replan import commands, events
-from qoop.replan.decision import Rules
+from qoop.replan.decision import Rules, Suspicion
 from qoop.replan.machine import step
 from qoop.replan.state import State
 from qoop.sql.statement import read
@@ -52,13 +52,33 @@ def test_a_stage_that_was_stopped_late_is_not_taken_for_a_fast_one_again(slots):
     state, stopped = waited(state, 600)
     assert stopped
     assert len(stopped) == len(set(stopped)), "none is stopped twice without having been counted"
-    assert all(state.suspected[stage] > before[stage] for stage in stopped if stage in before)
+    assert all(state.suspected[stage].rows > before[stage] for stage in stopped if stage in before)
+
+
+def test_a_cold_start_is_no_evidence():
+    """The first look comes before a cold executor has done anything."""
+    state, _ = begin(CHAIN, (10_000_000, 10_000_000, 1_000_000, 10_000_000, 10_000_000, 1))
+    state, stopped = waited(state, 11)
+    assert stopped == []
+    assert all(one.done <= 1.0 for one in state.running.values())
+
+
+def test_what_is_measured_makes_running_stages_less_late():
+    state, _ = begin(CHAIN, (30_000_000, 100_000, 2_500_000, 30_000, 2_000_000, 1))
+    state, _ = step(state, 14.0, events.TimerFired())
+    finished, *others = state.running
+    assert others
+    late = state.running[others[0]]
+    state, _ = step(state, 14.0, events.StageFinished(finished, 1e6, 1e8, 14.0, 400.0))
+    now = state.running[others[0]]
+    assert now.work.core_seconds > late.work.core_seconds
+    assert now.done < late.done
 
 
 def test_a_count_settles_what_was_suspected():
     state, _ = begin(CHAIN, (10_000_000, 10_000_000, 1_000_000, 10_000_000, 10_000_000, 1))
     state, _ = waited(state, 600)
     running = next(iter(state.running))
-    suspected = replace(state, suspected={**state.suspected, running: 1e9})
+    suspected = replace(state, suspected={**state.suspected, running: Suspicion(1e9, 1e3)})
     state, _ = step(suspected, 601.0, events.StageFinished(running, 5.0, 5.0, 1.0, 1.0))
     assert running not in state.suspected

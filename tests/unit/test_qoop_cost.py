@@ -4,7 +4,7 @@ import pytest
 
 from qoop.estimate.cardinality import Cardinalities
 from qoop.estimate.cost import CostModel, Effort, JoinCosts, Work
-from qoop.estimate.pace import MOST_AT_ONCE, Pace
+from qoop.estimate.pace import TRUST_CORE, TRUST_FIXED, UNKNOWN_SPEED, Pace
 from qoop.estimate.packing import Task, completion, finish_times
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
@@ -89,36 +89,49 @@ def test_keeping_an_output_costs_more_than_handing_it_on():
 # The machine's pace.
 
 
-def test_a_machine_that_is_slower_is_believed_half_of_the_way():
-    work = Work(core_seconds=2.0, fixed_seconds=1.0, tasks=8.0)
-    pace = Pace().after(work, slots=2.0, seconds=8.0 + 1.0, core_seconds=8.0)
-    assert pace.core == pytest.approx(2.0)
-    assert pace.of(work).core_seconds == pytest.approx(4.0)
+def after(pace, times, core_estimated, core_measured):
+    """The pace after so many equal stages of two slots."""
+    work = Work(core_seconds=core_estimated, fixed_seconds=0.5, tasks=8.0)
+    for _ in range(times):
+        pace = pace.after(work, slots=2.0, seconds=core_measured / 2.0 + 0.5, core_seconds=core_measured)
+    return pace
 
 
-def test_one_stage_changes_the_pace_by_a_limited_factor():
-    work = Work(core_seconds=1.0, fixed_seconds=1.0, tasks=8.0)
-    slow = Pace().after(work, 2.0, 1e6, 1e6)
-    fast = Pace().after(work, 2.0, 0.0, 0.0)
-    assert slow.core == pytest.approx(MOST_AT_ONCE**0.5)
-    assert fast.core == pytest.approx(MOST_AT_ONCE**-0.5)
+def test_before_anything_is_measured_the_machine_is_an_ordinary_one():
+    assert (Pace().core, Pace().fixed) == (1.0, 1.0)
 
 
-def test_a_tiny_stage_says_nothing_about_the_cores():
-    assert Pace().after(Work(0.01, 0.2, 1.0), 2.0, 5.0, 3.0).core == 1.0
+def test_what_is_measured_counts_by_its_size():
+    """(TRUST_CORE + 5 x 8) / (TRUST_CORE + 5 x 2): the more was measured, the nearer to 4."""
+    assert after(Pace(), 5, 2.0, 8.0).core == pytest.approx((TRUST_CORE + 40.0) / (TRUST_CORE + 10.0))
+    assert after(Pace(), 1000, 2.0, 8.0).core == pytest.approx(4.0, rel=0.01)
+    assert after(Pace(), 3, 2.0, 8.0).of(Work(1.0, 1.0, 8.0)).core_seconds == pytest.approx(
+        after(Pace(), 3, 2.0, 8.0).core
+    )
+
+
+def test_small_cold_stages_do_not_make_large_ones_slow():
+    known = after(Pace(), 1, 100.0, 100.0)
+    assert after(known, 3, 0.05, 3.0).core < 1.1
 
 
 def test_waiting_is_the_drivers_time_not_the_cores():
     work = Work(core_seconds=2.0, fixed_seconds=0.5, tasks=8.0)
     pace = Pace().after(work, slots=2.0, seconds=1.0 + 2.0, core_seconds=2.0)
     assert pace.core == pytest.approx(1.0)
-    assert pace.fixed == pytest.approx(2.0)
+    assert pace.fixed == pytest.approx((TRUST_FIXED + 2.0) / (TRUST_FIXED + 0.5))
 
 
-def test_a_pace_that_is_right_stays():
-    work = Pace(3.0, 2.0).of(Work(2.0, 0.5, 8.0))
-    seconds = work.seconds(4.0)
-    assert Pace(3.0, 2.0).after(work, 4.0, seconds, work.core_seconds) == Pace(3.0, 2.0)
+def test_every_stage_makes_the_pace_surer():
+    doubts = [after(Pace(), times, 1.0, 1.0).doubt for times in range(5)]
+    assert doubts == sorted(doubts, reverse=True)
+    assert doubts[0] == UNKNOWN_SPEED
+
+
+def test_a_suspected_machine_is_slower_by_the_factor():
+    known = after(Pace(), 2, 2.0, 3.0)
+    assert known.slowed(2.0).core == pytest.approx(2.0 * known.core)
+    assert known.slowed(2.0).fixed == known.fixed
 
 
 # Packing.
