@@ -98,9 +98,9 @@ class Player:
 @click.option(
     "--out", "folder", type=click.Path(path_type=Path), default=Path("out/demo"), show_default=True, help="Where to."
 )
-@click.option("--scale", default="1", show_default=True, help="The scale of TPC-DS's data.")
+@click.option("--scale", default="6", show_default=True, help="The scale of TPC-DS's data.")
 @click.option("--query-a", type=click.IntRange(1, 99), default=72, show_default=True, help="The query that switches.")
-@click.option("--query-b", type=click.IntRange(1, 99), default=25, show_default=True, help="The query that arrives.")
+@click.option("--query-b", type=click.IntRange(1, 99), default=12, show_default=True, help="The query that arrives.")
 def demo(folder: Path, scale: str, query_a: int, query_b: int) -> int:
     """Play the story on a real YARN cluster of four nodes with half a core each, and write a report of it.
 

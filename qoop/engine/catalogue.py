@@ -17,6 +17,9 @@ from qoop.tables import cache
 
 SAMPLE_ROWS = 1000
 
+DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark keeps that a column is `char(n)` or `varchar(n)`, which it shows as a string."""
+
 COSTLY = {"Aggregate", "Join", "Sort", "Window", "Distinct", "Intersect", "Except", "Repartition", "BatchEvalPython"}
 """What Spark does to all rows before it gives the first."""
 
@@ -34,7 +37,10 @@ class SparkCatalogue:
         frame = self._frame(table)
         if frame is None:
             return None
-        return {field.name.lower(): field.dataType.simpleString() for field in frame.schema.fields}
+        return {
+            field.name.lower(): field.metadata.get(DECLARED, field.dataType.simpleString())
+            for field in frame.schema.fields
+        }
 
     def statistics(self, table: str) -> TableStatistics:
         """The statistics of a table: from its Parquet files where it is plain files at hand, else from Spark."""

@@ -468,3 +468,20 @@ def test_a_checkpoint_that_cannot_be(spark, tmp_path):
     answer = qoop.collect(spark, JOINED, options)
     assert Counter(map(tuple, answer.rows)) == rows_of(spark.sql(JOINED))
     assert any("running the query as written" in line for line in warned)
+
+
+def test_char_columns_are_compared_as_spark_compares_them(spark):
+    """A `char` is compared with blanks after it or without, as the other side is: no equality is read into three."""
+    spark.sql("CREATE TABLE fixed (k CHAR(3), n INT) USING parquet")
+    for name in ("plain", "other", "fourth"):
+        spark.sql(f"CREATE TABLE {name} (k STRING) USING parquet")
+    spark.sql("INSERT INTO fixed VALUES ('a', 1), ('b  ', 2)")
+    spark.sql("INSERT INTO plain VALUES ('a'), ('a  '), ('b')")
+    spark.sql("INSERT INTO other VALUES ('a'), ('a  '), ('b  ')")
+    spark.sql("INSERT INTO fourth VALUES ('a  '), ('b'), ('a')")
+    text = (
+        "SELECT p.k, o.k AS m, f.n FROM fixed f, plain p, other o, fourth q"
+        " WHERE p.k = f.k AND f.k = o.k AND o.k = q.k"
+    )
+    assert SparkCatalogue(spark).columns("fixed") == {"k": "char(3)", "n": "int"}
+    assert Counter(qoop.collect(spark, text, STAGED).rows) == Counter(spark.sql(text).collect())

@@ -1,0 +1,90 @@
+"""`qoop submit` on the cluster where nothing is killed: a driver on the cluster, and shares that hold no executor."""
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.integration.arbiter_process import ArbiterProcess
+from tests.integration.query_process import FLAGS
+from tests.integration.sleepers import Sleepers, eventually
+from tpcds import data
+
+pytestmark = pytest.mark.integration
+
+TEXT = (
+    "SELECT count(*) AS n FROM store_sales, date_dim, item, store"
+    " WHERE ss_sold_date_sk = d_date_sk AND ss_item_sk = i_item_sk AND ss_store_sk = s_store_sk AND d_year = 2001"
+)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return data.open_data(data.ensure(0.1))
+
+
+@pytest.fixture
+def arbiter(cluster, tmp_path):
+    sleepers = Sleepers(cluster.rm_url)
+    sleepers.kill_all()
+    made = ArbiterProcess(cluster.rm_url, tmp_path / "arbiter").start()
+    yield made
+    assert made.stop() == 0
+    sleepers.kill_all()
+
+
+@pytest.fixture
+def submit(cluster, arbiter, tables, tmp_path):
+    """`qoop submit` to its end, as a user of the cluster."""
+    token = tmp_path / "token"
+    token.write_text(arbiter.admin().issue_token(os.environ.get("USER") or "root").token)
+    configuration = {name: str(cluster.conf_dir) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")}
+    configuration["SPARK_CONF_DIR"] = str(cluster.spark_conf_dir)
+
+    def run(*more):
+        words = (sys.executable, "-c", "from qoop.cli import main; main()", "submit", *FLAGS)
+        arbitration = ("--arbiter", arbiter.url, "--token-file", token, "--tables", tables.path)
+        return subprocess.run(
+            list(map(str, (*words, *arbitration, *more))),
+            env={**os.environ, **configuration},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+
+    return run
+
+
+def test_the_driver_runs_on_the_cluster_and_follows_its_share(arbiter, submit, tables, tmp_path):
+    """The archive stands for a packed environment: on one machine the nodes have this very Python."""
+    with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as archive:
+        archive.add(__file__, "packed")
+    house = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
+    done = submit(
+        *("--deploy-mode", "cluster", "--archives", f"{tmp_path / 'environment.tar.gz'}#environment"),
+        *("--driver-memory", "512m", "--conf", f"spark.yarn.appMasterEnv.PYSPARK_PYTHON={sys.executable}"),
+        *("--conf", f"spark.yarn.appMasterEnv.PYTHONPATH={house}"),
+        *("--checkpoint", (tmp_path / "checkpoints").as_uri()),
+        *("--output", "parquet", (tmp_path / "rows").as_uri(), "-e", TEXT),
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (row,) = pq.read_table(tmp_path / "rows").to_pylist()
+    assert row["n"] > 0
+    reasons = [decision.reason for decision in arbiter.admin().decisions(100)]
+    assert any("arrived: 1 app now" in reason for reason in reasons)
+    eventually(lambda: not arbiter.admin().apps(), "it is deregistered")
+    assert not list((tmp_path / "checkpoints").glob("qoop-*")), "what the stages kept is gone"
+
+
+def test_a_share_that_holds_no_executor_is_refused_before_anything_starts(arbiter, submit, tmp_path):
+    done = submit("--executor-memory", "40g", "--output", "parquet", tmp_path / "rows", "-e", TEXT)
+    assert done.returncode != 0
+    (line,) = done.stderr.strip().splitlines()
+    assert "memory-mb" in line
+    assert not (tmp_path / "rows").exists()
+    assert not arbiter.admin().apps(), "nothing stays registered"
