@@ -49,7 +49,7 @@ class Submission:
                 cwd=folder,
                 stdout=out,
                 stderr=err,
-                env={**os.environ, "TEST_SUBMISSION": self.mark},
+                env={**os.environ, "TEST_SUBMISSION": self.mark, "TMPDIR": str(folder)},
             )
 
     def end(self, limit_s=200):
