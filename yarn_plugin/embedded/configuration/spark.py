@@ -23,6 +23,8 @@ def spark_defaults(layout: Layout) -> dict[str, str]:
         "spark.yarn.am.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # A driver on the cluster tells executors the address of its host, which would not be loopback.
+        "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
         "spark.ui.enabled": "false",
     }
 
