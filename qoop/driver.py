@@ -1,7 +1,6 @@
 """What spark-submit runs: one query with replanning, its result to the terminal or to files."""
 
 import logging
-import os
 import signal
 import sys
 import uuid
@@ -27,7 +26,6 @@ from qoop.sql import statement
 from qoop.submission import Job, Output
 from qoop.tables.folder import FolderCatalogue, did_you_mean
 from yarn_plugin import console
-from yarn_plugin.api.client import TOKEN_VARIABLE
 from yarn_plugin.errors import ReportedError
 
 
@@ -144,9 +142,8 @@ def _options(spark: SparkSession, job: Job, lines: ProgressLines) -> Options:
 
 
 def _feed(spark: SparkSession, job: Job) -> tuple[Feed, Callable[[int], None] | None]:
-    if job.arbiter is not None and job.app is not None and job.size is not None:
-        token = os.environ.get(TOKEN_VARIABLE, "")
-        feed = ArbiterFeed(job.arbiter, token, job.app, ExecutorSize(*job.size), job.verify)
+    if job.arbiter is not None and job.app is not None and job.token is not None and job.size is not None:
+        feed = ArbiterFeed(job.arbiter, job.token, job.app, ExecutorSize(*job.size), job.verify)
         return feed, feed.confirm
     if job.profile is not None:
         return ProfileFeed(read(Path(job.profile))), None

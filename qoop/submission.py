@@ -32,7 +32,10 @@ class Output(BaseModel):
 
 
 class Job(BaseModel):
-    """One query for the driver. The arbiter's token is not in it: it travels in the environment."""
+    """One query for the driver, as a file: only its owner reads it, as the application's token is in it.
+
+    To a driver on the cluster it travels with the application, in the user's own staging folder.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,6 +45,7 @@ class Job(BaseModel):
     output: Output | None = None
     arbiter: str | None = None
     app: str | None = None
+    token: str | None = None
     verify: str | bool = True
     size: tuple[int, int, int, int, int] | None = None
     profile: str | None = None

@@ -16,7 +16,7 @@ import qoop
 from qoop.messages import MESSAGES, relayed
 from qoop.submission import Job, SparkFlags, SubmissionError
 from yarn_plugin.api import wire
-from yarn_plugin.api.client import TOKEN_VARIABLE, ArbiterClient, ArbiterError, new_request_id
+from yarn_plugin.api.client import ArbiterClient, ArbiterError, new_request_id
 from yarn_plugin.console import err
 
 QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
@@ -45,7 +45,7 @@ def submit(job: Job, flags: SparkFlags, arbitration: Arbitration | None) -> int:
     """
     flags.check(output=job.output is not None, checkpoint=job.checkpoint is not None)
     if arbitration is None:
-        return _spark_submit(job, flags, {}, {})
+        return _spark_submit(job, flags, {})
     if not flags.is_yarn:
         raise SubmissionError(
             f"--arbiter: shares are of a YARN cluster; --master {flags.master} takes --profile or --slots"
@@ -79,6 +79,7 @@ def _submit_registered(job: Job, flags: SparkFlags, arbitration: Arbitration) ->
             update={
                 "arbiter": arbitration.url,
                 "app": registered.app,
+                "token": registered.token,
                 "size": astuple(size),
                 "verify": arbitration.verify,
             }
@@ -88,7 +89,7 @@ def _submit_registered(job: Job, flags: SparkFlags, arbitration: Arbitration) ->
             "spark.executor.instances": str(first),
             "spark.dynamicAllocation.enabled": "false",
         }
-        return _spark_submit(job, flags, confs, {TOKEN_VARIABLE: registered.token})
+        return _spark_submit(job, flags, confs)
     finally:
         _deregister(client, registered.app)
 
@@ -105,22 +106,21 @@ def _allocation_step(client: ArbiterClient) -> int:
     return max(client.cluster().least_allocation.get("memory-mb", 1), 1)
 
 
-def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str], environment: Mapping[str, str]) -> int:
+def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str]) -> int:
     with tempfile.TemporaryDirectory(prefix="qoop-") as folder:
         spec = Path(folder) / "job.json"
         spec.touch(mode=0o600)
         spec.write_text(job.model_dump_json())
-        command = _command(flags, {**_defaults(flags), **confs}, spec, environment)
+        command = _command(flags, {**_defaults(flags), **confs}, spec)
         with relayed(spec.with_name(MESSAGES)):
-            return _run(command, {**os.environ, **_python(flags), **environment})
+            return _run(command, {**os.environ, **_python(flags)})
 
 
-def _command(flags: SparkFlags, confs: Mapping[str, str], spec: Path, environment: Mapping[str, str]) -> list[str]:
+def _command(flags: SparkFlags, confs: Mapping[str, str], spec: Path) -> list[str]:
     from qoop.engine.home import spark_home
 
     command = [str(spark_home() / "bin" / "spark-submit"), *flags.flags]
     if flags.is_cluster_mode:
-        confs = {**confs, **{f"spark.yarn.appMasterEnv.{name}": value for name, value in environment.items()}}
         files = flags.value("--files")
         command += ["--files", f"{files},{spec}" if files else str(spec)]
     for name, value in confs.items():
