@@ -480,8 +480,7 @@ def test_char_columns_are_compared_as_spark_compares_them(spark):
     spark.sql("INSERT INTO other VALUES ('a'), ('a  '), ('b  ')")
     spark.sql("INSERT INTO fourth VALUES ('a  '), ('b'), ('a')")
     text = (
-        "SELECT p.k, o.k AS m, f.n FROM fixed f, plain p, other o, fourth q"
-        " WHERE p.k = f.k AND f.k = o.k AND o.k = q.k"
+        "SELECT p.k, o.k AS m, f.n FROM fixed f, plain p, other o, fourth q WHERE p.k = f.k AND f.k = o.k AND o.k = q.k"
     )
     assert SparkCatalogue(spark).columns("fixed") == {"k": "char(3)", "n": "int"}
     assert Counter(qoop.collect(spark, text, STAGED).rows) == Counter(spark.sql(text).collect())
