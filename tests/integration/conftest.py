@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.arbiter_process import ArbiterProcess
+from tests.integration.sleepers import Sleepers
 from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.cluster import Cluster, ClusterSpec
 from yarn_plugin.embedded.ports import free_base
@@ -31,3 +33,15 @@ def cluster(shared_cluster: Cluster) -> Cluster:
             shared_cluster.start(name)
     shared_cluster.wait()
     return shared_cluster
+
+
+@pytest.fixture
+def arbiter(cluster, tmp_path):
+    """An arbiter for one test alone, on a cluster where nothing runs."""
+    sleepers = Sleepers(cluster.rm_url)
+    sleepers.kill_all()
+    made = ArbiterProcess(cluster.rm_url, tmp_path / "arbiter").start()
+    yield made
+    assert made.stop() == 0
+    assert "Traceback" not in made.log()
+    sleepers.kill_all()

@@ -25,6 +25,16 @@ FLAGS = (
 """A node of the test cluster holds one executor of two slots and one master."""
 
 
+def access(cluster, arbiter, folder):
+    """What a user of the cluster has: the environment of Spark's clients, and the flags that name the arbiter."""
+    configuration = {name: str(cluster.conf_dir) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")}
+    configuration["SPARK_CONF_DIR"] = str(cluster.spark_conf_dir)
+    token = folder / "token"
+    token.touch(mode=0o600)
+    token.write_text(arbiter.admin().issue_token(os.environ.get("USER") or "root").token)
+    return {**os.environ, **configuration}, ("--arbiter", arbiter.url, "--token-file", token)
+
+
 class QueryProcess:
     """One TPC-DS query, with a switch forced after every stage and on every share, told its share by an arbiter."""
 
@@ -32,21 +42,15 @@ class QueryProcess:
         self.folder, self.number = folder, number
         self.folder.mkdir(parents=True)
         self.journal = folder / "journal"
-        token = folder / "token"
-        token.touch(mode=0o600)
-        token.write_text(arbiter.admin().issue_token(os.environ.get("USER") or "root").token)
+        environment, arbitration = access(cluster, arbiter, folder)
         (folder / "query.sql").write_text(spark_text(number))
         words = [
             *(sys.executable, "-c", "from qoop.cli import main; main()", "submit", *FLAGS),
-            *("--arbiter", arbiter.url, "--token-file", token, "--tables", data.path, "--journal", self.journal),
+            *(*arbitration, "--tables", data.path, "--journal", self.journal),
             *("--output", "parquet", folder / "rows", "--switch-every-stage", *more, folder / "query.sql"),
         ]
-        configuration = {name: str(cluster.conf_dir) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")}
-        configuration["SPARK_CONF_DIR"] = str(cluster.spark_conf_dir)
         with (folder / "log").open("w") as log:
-            self.process = subprocess.Popen(
-                list(map(str, words)), env={**os.environ, **configuration}, stdout=log, stderr=log
-            )
+            self.process = subprocess.Popen(list(map(str, words)), env=environment, stdout=log, stderr=log)
 
     @property
     def running(self):

@@ -9,9 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.arbiter_process import ArbiterProcess
-from tests.integration.query_process import FLAGS
-from tests.integration.sleepers import Sleepers, eventually
+from tests.integration.query_process import FLAGS, access
+from tests.integration.sleepers import eventually
 from tpcds import data
 
 pytestmark = pytest.mark.integration
@@ -28,29 +27,15 @@ def tables():
 
 
 @pytest.fixture
-def arbiter(cluster, tmp_path):
-    sleepers = Sleepers(cluster.rm_url)
-    sleepers.kill_all()
-    made = ArbiterProcess(cluster.rm_url, tmp_path / "arbiter").start()
-    yield made
-    assert made.stop() == 0
-    sleepers.kill_all()
-
-
-@pytest.fixture
 def submit(cluster, arbiter, tables, tmp_path):
     """`qoop submit` to its end, as a user of the cluster."""
-    token = tmp_path / "token"
-    token.write_text(arbiter.admin().issue_token(os.environ.get("USER") or "root").token)
-    configuration = {name: str(cluster.conf_dir) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")}
-    configuration["SPARK_CONF_DIR"] = str(cluster.spark_conf_dir)
+    environment, arbitration = access(cluster, arbiter, tmp_path)
 
     def run(*more):
         words = (sys.executable, "-c", "from qoop.cli import main; main()", "submit", *FLAGS)
-        arbitration = ("--arbiter", arbiter.url, "--token-file", token, "--tables", tables.path)
         return subprocess.run(
-            list(map(str, (*words, *arbitration, *more))),
-            env={**os.environ, **configuration},
+            list(map(str, (*words, *arbitration, "--tables", tables.path, *more))),
+            env=environment,
             capture_output=True,
             text=True,
             timeout=240,

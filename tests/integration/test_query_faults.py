@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.integration.arbiter_process import ArbiterProcess, check_journal
+from tests.integration.arbiter_process import check_journal
 from tests.integration.query_process import (
     QueryProcess,
     check_query_journal,
@@ -18,7 +18,7 @@ from tests.integration.query_process import (
     stage_runs_after_one_has_finished,
     yarn_app,
 )
-from tests.integration.sleepers import Sleepers, eventually
+from tests.integration.sleepers import eventually
 from tpcds import data
 from tpcds.compare import compare
 from tpcds.duckdb_engine import DuckDbEngine
@@ -40,17 +40,6 @@ def truth(tables):
     engine = DuckDbEngine(tables)
     yield engine.run(duckdb_text(MANY_JOINS))
     engine.close()
-
-
-@pytest.fixture
-def arbiter(cluster, tmp_path):
-    sleepers = Sleepers(cluster.rm_url)
-    sleepers.kill_all()
-    made = ArbiterProcess(cluster.rm_url, tmp_path / "arbiter").start()
-    yield made
-    assert made.stop() == 0
-    assert "Traceback" not in made.log()
-    sleepers.kill_all()
 
 
 @pytest.fixture
