@@ -33,7 +33,7 @@ class Rhythm:
     apps: float = 5.0
     nodes: float = 20.0
     queues: float = 60.0
-    reported_again: float = 20.0
+    reported_again: float = 60.0
 
 
 class Taker(Protocol):
