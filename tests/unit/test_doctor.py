@@ -151,7 +151,7 @@ class Manager:
         if path == "/info":
             return reply({"clusterInfo": {"resourceManagerVersion": "3.5.0", "haState": "ACTIVE", "startedOn": 1000}})
         if path == "/metrics":
-            return reply({"clusterMetrics": {}})
+            return reply({"clusterMetrics": {"activeNodes": 1}})
         try:
             return reply(self.store.get(path))
         except ManagerRefusedError as refused:

@@ -20,16 +20,12 @@ from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe import translate
 from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
-from yarn_plugin.observe.watch import Rhythm, Watch
+from yarn_plugin.observe.watch import Rhythm, Stopped, Watch
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
 TYPES = (*events.Event.__args__, *commands.Command.__args__)
 Taken = Decided[Event, Command]
-
-
-class Stopped(Exception):  # noqa: N818 - not an error: whoever waits for a decision learns that none will come
-    """The arbiter ends; nothing more is decided."""
 
 
 class Daemon:
