@@ -33,18 +33,18 @@ def bounded_session() -> requests.Session:
     return session
 
 
-def read_body(answer: requests.Response) -> bytes:
+def read_body(answer: requests.Response, limit: int | None = None) -> bytes:
     """The body of an answer that was asked for with `stream=True`.
 
     Raises:
-        TooLargeError: it is larger than `MAX_BYTES`.
+        TooLargeError: it is larger than `limit` (`MAX_BYTES` where none is given).
         requests.RequestException: it did not come in time, or not whole.
     """
-    body = bytearray()
+    body, most = bytearray(), MAX_BYTES if limit is None else limit
     with answer:
         for part in answer.iter_content(_PART):
             body += part
-            if len(body) > MAX_BYTES:
+            if len(body) > most:
                 raise TooLargeError
     return bytes(body)
 

@@ -86,8 +86,14 @@ def containers(answer: Json, master: str | None) -> tuple[Container, ...]:
 
 
 def attempts(answer: Json) -> list[tuple[str, str]]:
-    """The attempts of an application: their ids and their masters' containers, the last one last."""
+    """The attempts of an application: their ids and their masters' containers, the last one last.
+
+    Raises:
+        NotAManagerError: one cannot be read.
+    """
     found = _read(_each(_held(answer, "appAttempts").get("appAttempt")), "appAttemptId", _master_of)
+    if found.nameless or found.unreadable:
+        raise _not_an_answer("/appattempts")
     return list(found.items())
 
 
@@ -130,12 +136,10 @@ def configuration(answer: Json) -> dict[str, str]:
     entries = _each(held.get("property"))
     if "property" not in held or not all(isinstance(entry, dict) for entry in entries):
         raise _not_an_answer("/scheduler-conf")
-    found = {entry.get("name"): entry.get("value") for entry in entries}
-    return {
-        name: "" if value is None else str(value)
-        for name, value in found.items()
-        if isinstance(name, str) and (value is None or isinstance(value, str | int | float))
-    }
+    found = [(entry.get("name"), entry.get("value")) for entry in entries]
+    if not all(isinstance(name, str) and isinstance(value, str | None) for name, value in found):
+        raise _not_an_answer("/scheduler-conf")
+    return {name: value or "" for name, value in found}
 
 
 def why_waiting(answer: Json) -> list[str]:
