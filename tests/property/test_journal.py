@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.clock import HandClock
 from tests.property.histories import histories
 from tests.world import World
 from yarn_plugin.decide import commands, events
@@ -33,18 +34,18 @@ def trace(history):
 @contextmanager
 def opened(path):
     """An intake on this journal; its clock is set before each event."""
-    now = [0.0]
-    intake = Intake(step, State(), TYPES, RecordFile(path), lambda: now[0])
+    clock = HandClock(0.0)
+    intake = Intake(step, State(), TYPES, RecordFile(path), clock)
     try:
-        yield intake, now
+        yield intake, clock
     finally:
         intake.close()
 
 
-def feed(intake, now, inputs):
+def feed(intake, clock, inputs):
     decided = []
     for at, event in inputs:
-        now[0] = at
+        clock.time = at
         decided.append(intake.take(event))
     return decided
 

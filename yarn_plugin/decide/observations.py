@@ -256,9 +256,8 @@ def _enforcement(
         case WeightsRefused(error):
             known = replace(known, asked=False, retry_at=at + RETRY_AFTER, error=error)
         case LeavesSeen(static, weights):
-            written, causes = _reconciled(known, dict(weights))
-            known = replace(known, written=written, unsure=False, static=static, reading=False,
-                            read_at=at + state.reconcile)  # fmt: skip
+            known, causes = _reconciled(known, static, dict(weights))
+            known = replace(known, reading=False, read_at=at + state.reconcile)
             state = _writable(state, True)
         case LeavesUnread(_, refused):
             known = replace(known, reading=False, read_at=at + (state.reconcile if refused else RETRY_AFTER))
@@ -268,11 +267,16 @@ def _enforcement(
     return replace(state, enforcement=known), causes
 
 
-def _reconciled(known: Enforcement, seen: dict[str, float]) -> tuple[dict[str, float], list[str]]:
-    """What YARN has of what this arbiter has written, or an earlier one for queues that it named itself."""
-    written = {queue: weight for queue, weight in seen.items() if queue in known.written or is_own_leaf(queue)}
-    changed = sum(seen.get(queue) != weight for queue, weight in known.written.items())
-    return written, [f"{changed} queue weight(s) were changed by somebody else"] if changed else []
+def _reconciled(
+    known: Enforcement, static: tuple[str, ...], seen: dict[str, float]
+) -> tuple[Enforcement, list[str]]:
+    """What YARN has, compared with what this arbiter has written; with that, what an earlier one left behind for queues
+    that it had named itself. Where YARN has something else, all is to be written again."""
+    written = {queue: weight for queue, weight in known.written.items() if queue not in set(static)}
+    changed = sum(seen.get(queue) != weight for queue, weight in written.items())
+    left_behind = {queue: weight for queue, weight in seen.items() if queue not in written and is_own_leaf(queue)}
+    known = replace(known, written=written | left_behind, static=static, unsure=bool(changed))
+    return known, [f"{changed} queue weight(s) were changed by somebody else"] if changed else []
 
 
 def _writable(state: State, writable: bool) -> State:
