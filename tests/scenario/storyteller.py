@@ -14,7 +14,8 @@ Lines that happen (`at TIME` in front; else at the time of the line before):
     seen (after unseen: YARN's queues and applications were looked at)      static QUEUE ... (defined by configuration)
     weights QUEUE:WEIGHT ... (what YARN is seen to have)
     nodes +1..4 [cores=4] [gpus=0] | nodes -2       queues root.sql=0.8 root.gpu=0.2
-    app NAME [in=QUEUE or the name registered] [holds=CORES] [wants=CORES] [waiting]      app NAME ended
+    app NAME [in=QUEUE or the name registered] [holds=CORES] [wants=CORES] [owner=YARN-USER] [waiting]
+    app NAME ended
     register NAME [pool=P] [weight=W] [wants=CORES] [grace=S] [user=U] [yarn=NAME] [only=YARN-USERS]
     revise NAME [weight=W] [wants=CORES]            vacated NAME            deregister NAME
     written         refused WHY                     containers NAME COUNT (the first is the master)
@@ -76,7 +77,7 @@ class Storyteller:
 
     def __init__(self):
         self.state, self.seq, self.now = State(), 0, 0.0
-        self.ids, self.running, self.asked, self.static = {}, {}, None, ()
+        self.ids, self.queues, self.running, self.asked, self.static = {}, {}, {}, None, ()
         self.lines = []
 
     def play(self, scene):
@@ -165,20 +166,20 @@ class Storyteller:
         found = tuple(Queue(path, float(part), 1.0) for path, part in (word.split("=") for word in words))
         self._feed(event.QueuesChanged(found, ()))
 
-    def _app(self, name, *more, queue=None, holds=None, wants="0"):
+    def _app(self, name, *more, queue=None, holds=None, wants="0", owner="ann"):
         known = self.running.get(name)
         app = known.id if known else f"application_1_{len(self.running) + 1:04}"
         if "ended" in more:
             self._feed(event.AppsChanged((), (app,)))
             return
         if queue in self.ids:
-            queue = self.state.registered[self.ids[queue]].queue
+            queue = self.queues[queue]
         queue = queue or known.queue
         held, waiting = int(holds or 0), "waiting" in more
         used = Resources() if waiting else amount(max(held, 1))
         count = 0 if waiting else max(held, 1)
         self.running[name] = YarnApp(
-            app, name, "ann", queue, waiting, self.now, used, amount(int(wants)), count
+            app, name, owner, queue, waiting, self.now, used, amount(int(wants)), count
         )  # fmt: skip
         self._feed(event.AppsChanged((self.running[name],), ()))
 
@@ -190,7 +191,7 @@ class Storyteller:
         for one in self._feed(event.Registered(f"request-{name}", name, user or name, pool, float(weight), demand, wait,
                                                yarn_app, yarn_users)):  # fmt: skip
             if isinstance(one, command.Admit):
-                self.ids[name] = one.registration.id
+                self.ids[name], self.queues[name] = one.registration.id, one.registration.queue
 
     def _revise(self, name, weight=None, wants=None):
         known = self.state.registered[self.ids[name]]
