@@ -267,9 +267,7 @@ def _enforcement(
     return replace(state, enforcement=known), causes
 
 
-def _reconciled(
-    known: Enforcement, static: tuple[str, ...], seen: dict[str, float]
-) -> tuple[Enforcement, list[str]]:
+def _reconciled(known: Enforcement, static: tuple[str, ...], seen: dict[str, float]) -> tuple[Enforcement, list[str]]:
     """What YARN has, compared with what this arbiter has written; with that, what an earlier one left behind for queues
     that it had named itself. Where YARN has something else, all is to be written again."""
     written = {queue: weight for queue, weight in known.written.items() if queue not in set(static)}
