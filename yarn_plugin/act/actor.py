@@ -5,7 +5,6 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future
 
 from yarn_plugin.act.containers import end_containers, list_containers
 from yarn_plugin.act.leaves import leaves_in, read_configuration
@@ -20,19 +19,15 @@ from yarn_plugin.decide.events import (
     Superseded,
     WeightsRefused,
 )
-from yarn_plugin.journal.records import JournalUnavailableError
 from yarn_plugin.observe.capabilities import says_read_only
 from yarn_plugin.observe.delivery import Stopped
 from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
-TELL_AGAIN = 1.0
-"""Seconds until an outcome that could not be journaled is told again."""
-
 
 class Actor:
-    """Takes commands; `tell` is called with the outcome of each that has one, again until it is taken in.
+    """Takes commands; `tell` is called with the outcome of each that has one, whatever happens.
 
     `ownership`: of the pools' queues; once another arbiter has taken them over, nothing is written any more. `parents`:
     the pools' queues, directly below which alone anything is written; None: anywhere. `counters` counts by name what
@@ -122,29 +117,13 @@ class Actor:
         return [Superseded(by)]
 
     def _deliver(self, outcome: Event) -> None:
-        """Tell an outcome until it is taken in: what waits for it would wait for ever."""
         try:
-            while not self._is_taken_in(self._tell(outcome)):
-                if self._closing.wait(TELL_AGAIN):
-                    return
+            self._tell(outcome)
         except Stopped:
             raise
         except Exception:
             self.counters["outcomes_lost"] += 1
             log.exception("%s is not taken in", type(outcome).__name__)
-
-    def _is_taken_in(self, told: object) -> bool:
-        if not isinstance(told, Future):
-            return True
-        while not self._closing.is_set():
-            try:
-                told.result(timeout=TELL_AGAIN)
-            except JournalUnavailableError:
-                return False
-            except TimeoutError:
-                continue
-            return True
-        return True
 
 
 def _failure(command: Command, problem: Exception, said: str) -> list[Event]:
