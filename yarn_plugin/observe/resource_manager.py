@@ -1,12 +1,10 @@
 """The ResourceManager over REST: one address, or the addresses of an HA pair."""
 
 import json
-import os
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -73,26 +71,6 @@ def _is_address(url: str) -> bool:
         return False
 
 
-def verification(ca_file: Path | None, environment: Mapping[str, str] = os.environ) -> str | bool:
-    """What certificates of HTTPS are verified with: `--ca-file`, else REQUESTS_CA_BUNDLE, else the usual authorities.
-
-    Raises:
-        BadInputError: the file is missing, or holds no certificates.
-    """
-    given = environment.get("REQUESTS_CA_BUNDLE")
-    name, file = ("--ca-file", ca_file) if ca_file else ("REQUESTS_CA_BUNDLE", Path(given) if given else None)
-    if file is None:
-        return True
-    try:
-        folder = str(file) if file.is_dir() else None
-        ssl.create_default_context(cafile=None if folder else str(file), capath=folder)
-    except FileNotFoundError:
-        raise BadInputError(name, str(file), "no such file") from None
-    except (OSError, ValueError):
-        raise BadInputError(name, str(file), "give a file of certificates (PEM)") from None
-    return str(file)
-
-
 @dataclass(frozen=True, slots=True)
 class _Answer:
     """An answer, read to its end."""
@@ -117,8 +95,8 @@ class _Answer:
 class ResourceManager:
     """Asks the active ResourceManager; of an HA pair, whichever is active. Not shared between threads.
 
-    `url` is the address that answered last. `user`: who writes (simple authentication). `verify`: as `verification`
-    returns it.
+    `url` is the address that answered last. `user`: who writes (simple authentication). `verify`: a file of the
+    certificates to trust for HTTPS, or True for those that come with Python. Proxies and netrc are ignored.
     """
 
     def __init__(self, urls: list[str], user: str, verify: str | bool = True) -> None:
@@ -225,8 +203,12 @@ def _cause(problem: BaseException) -> str:
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"certificate verify failed: {cause.verify_message}; give its authority's certificate as --ca-file"
+        if isinstance(cause, ssl.SSLError) and cause.reason == "NO_CERTIFICATE_OR_CRL_FOUND":
+            return "the file of --ca-file (or REQUESTS_CA_BUNDLE) holds no certificates (PEM)"
         if isinstance(cause, ssl.SSLError):
             return f"TLS failed: {(cause.reason or str(cause)).replace('_', ' ').lower()}"
+    if "TLS CA certificate bundle" in str(problem):
+        return "there is no file of certificates where --ca-file (or REQUESTS_CA_BUNDLE) says"
     if any(isinstance(cause, bounded.TooLargeError) for cause in chain):
         return f"its answer is larger than {bounded.MAX_BYTES // 2**20} MB"
     if any(isinstance(cause, requests.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError) for cause in chain):
