@@ -9,7 +9,7 @@ from typing import Any
 
 from yarn_plugin.console import out, table, write_json
 
-NAMES = ("planner", "feedback", "switching_cost")
+NAMES = ("planner", "feedback", "switching_cost", "arbiter")
 SPEC = Path(__file__).with_name("spec.toml")
 
 

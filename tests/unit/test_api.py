@@ -6,6 +6,7 @@ import json
 import httpx
 import pytest
 
+from tests.clock import HandClock
 from tests.world import ALLOWED, cores, node
 from yarn_plugin.api import wire
 from yarn_plugin.api.service import create
@@ -30,8 +31,7 @@ class Arbiter:
     """Decides each event at once, as the daemon's thread would."""
 
     def __init__(self, path):
-        self.now = 1000.0
-        self._intake = Intake(step, State(), TYPES, RecordFile(path), lambda: self.now)
+        self._intake = Intake(step, State(), TYPES, RecordFile(path), HandClock())
         self.streams, self.looked, self.appears = None, 0, []
 
     @property

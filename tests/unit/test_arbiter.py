@@ -9,6 +9,8 @@ from yarn_plugin.decide.events import (
     Configured,
     ContainersListed,
     Deregistered,
+    LeavesSeen,
+    Looked,
     ManagerReached,
     NodesChanged,
     Registered,
@@ -38,7 +40,7 @@ def running(app, queue, cores=1, pending=0, containers=2, waiting=False):
 
 
 def register(name, grace=10.0, weight=1.0, demand=None):
-    return Registered(name, name, "ann", "sql", weight, demand, grace, None)
+    return Registered(name, name, name, "sql", weight, demand, grace, None)
 
 
 class Arbiter:
@@ -49,6 +51,8 @@ class Arbiter:
         self(0, Configured(pools or (SQL,)))
         self(0, ManagerReached("rm", Capabilities("3.5.0", True, True)))
         self(0, NodesChanged(tuple(node(n) for n in range(1, 5)), ()))
+        for seen in (LeavesSeen((), ()), Looked()):
+            self.state, _ = step(self.state, self.seq, 0, seen)
 
     def __call__(self, at, event):
         self.seq += 1

@@ -31,9 +31,7 @@ class JournalClock:
     set in between is not believed further.
     """
 
-    def __init__(
-        self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._wall, self._monotonic = wall, monotonic
         self._began_at, self._began = wall(), monotonic()
 

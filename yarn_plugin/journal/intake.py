@@ -80,6 +80,7 @@ class Replay(Generic[State, Event, Command]):
         self._step = step
         self._waiting: Record | None = None
         self.attempts = 0
+        self.last_commands = b"[]"
 
     def take_all(self, records: Iterable[Record]) -> None:
         """Take records in, oldest first. The last input may be left waiting, if the journal ends with it.
@@ -88,7 +89,12 @@ class Replay(Generic[State, Event, Command]):
             JournalError: a record is of a later version, or cannot be read.
         """
         for record in records:
-            self._take(record)
+            try:
+                self._take(record)
+            except (LookupError, TypeError, ValueError) as problem:
+                raise JournalError(
+                    f"journal: the record after {self.seq} cannot be read: {described(problem)}"
+                ) from None
 
     @property
     def undecided(self) -> Record | None:
@@ -102,7 +108,8 @@ class Replay(Generic[State, Event, Command]):
             return None
         self.replayed += 1
         try:
-            return self.decide(record["seq"], record["at"], record["wall"], self.codec.read(record["event"]))
+            event = self.codec.read(record["event"])
+            return self.decide(record["seq"], record["at"], record["wall"], event, _size(record["event"]))
         except JournalError:
             raise
         except Exception as problem:  # noqa: BLE001 - whatever it is, the input is set aside and the next one taken
@@ -114,14 +121,16 @@ class Replay(Generic[State, Event, Command]):
         self._waiting = None
         self.set_aside += 1
 
-    def decide(self, seq: int, at: float, wall: float, event: Event) -> Decided[Event, Command]:
-        """Decide on an input. An exception leaves everything as it was."""
+    def decide(self, seq: int, at: float, wall: float, event: Event, size: int) -> Decided[Event, Command]:
+        """Decide on an input, and keep that in the history. An exception leaves everything as it was."""
         state, commands = self._step(self.state, seq, at, event)
-        self.state = state
         decided = Decided(seq, at, event, commands, wall)
+        self.last_commands = b"[%s]" % b",".join(map(self.codec.dump, commands))
+        self.state = state
+        self._remember(decided, size + len(self.last_commands))
         return decided
 
-    def remember(self, decided: Decided[Event, Command], size: int) -> None:
+    def _remember(self, decided: Decided[Event, Command], size: int) -> None:
         """Keep a decided input, of so many bytes in the journal, in the history; the oldest ones go."""
         self.history.append(decided)
         self._sizes.append(size)
@@ -146,11 +155,13 @@ class Replay(Generic[State, Event, Command]):
                 commands = tuple(self.codec.read(command) for command in record["commands"])
                 event = self.codec.read(record["event"])
                 past = Decided(self.seq, self.at, event, commands, self.wall)
-                self.remember(past, len(json.dumps(record["commands"])) + len(json.dumps(record["event"])))
+                self._remember(past, _size(record["commands"]) + _size(record["event"]))
             case "input":
                 self._waiting, self.attempts = record, 0
             case _:
-                raise JournalError(f"journal: record {self.seq} is of a kind, {kind!r}, that this program does not know")
+                raise JournalError(
+                    f"journal: record {self.seq} is of a kind that is not known to this program: {kind!r}"
+                )
 
     def _close(self, record: Record, kind: str, version: int) -> None:
         """What became of the input that waits."""
@@ -164,29 +175,22 @@ class Replay(Generic[State, Event, Command]):
             self.skip_waiting()
         else:
             decided = self._decide_past()
-            if version == VERSION and (decided is None or not self._same(decided, record)):
+            if version == VERSION and (decided is None or not self._same(record)):
                 self.different += 1
 
     def _decide_past(self) -> Decided[Event, Command] | None:
         """Decide on an input that others follow; one that fails is set aside."""
-        event = self._waiting["event"] if self._waiting else None
         decided = self.decide_waiting()
         if isinstance(decided, str):
             log.warning("input %d is set aside: %s", self.seq, decided)
-        if not isinstance(decided, Decided):
             return None
-        self.remember(decided, len(self.commands(decided)) + len(json.dumps(event)))
         return decided
 
-    def _same(self, decided: Decided[Event, Command], record: Record) -> bool:
-        commands = self.commands(decided)
+    def _same(self, record: Record) -> bool:
+        """Whether the decision just taken is the one in a record."""
         if "digest" in record:
-            return bool(record["digest"] == digest(commands))
-        return bool(json.loads(commands) == record["commands"])
-
-    def commands(self, decided: Decided[Event, Command]) -> bytes:
-        """The commands of a decision as JSON."""
-        return b"[%s]" % b",".join(map(self.codec.dump, decided.commands))
+            return bool(record["digest"] == digest(self.last_commands))
+        return bool(json.loads(self.last_commands) == record["commands"])
 
 
 class Intake(Generic[State, Event, Command]):
@@ -269,15 +273,13 @@ class Intake(Generic[State, Event, Command]):
         self._append(_input(b"input", seq, at, wall, written), durable=True)
         past.seq, past.at, past.wall = seq, at, wall
         try:
-            decided = past.decide(seq, at, wall, event)
-            commands = past.commands(decided)
+            decided = past.decide(seq, at, wall, event, len(written))
         except Exception as problem:
             error = described(problem)
             log.exception("input %d, %s, is set aside", seq, type(event).__name__)
             self._set_aside(seq, error)
             raise SetAsideError(seq, error) from problem
-        past.remember(decided, len(written) + len(commands))
-        self._note(_decision(decided, commands))
+        self._note(_decision(decided, past.last_commands))
         self._compact_if_due()
         return decided
 
@@ -323,9 +325,7 @@ class Intake(Generic[State, Event, Command]):
             log.warning("input %d is set aside: %s", record["seq"], decided)
             self._note(_failed(record["seq"], decided))
         elif decided is not None:
-            commands = self._past.commands(decided)
-            self._past.remember(decided, len(json.dumps(record["event"])) + len(commands))
-            self._note(_decision(decided, commands))
+            self._note(_decision(decided, self._past.last_commands))
 
     def _set_aside(self, seq: int, error: str) -> None:
         self._past.set_aside += 1
@@ -357,12 +357,18 @@ class Intake(Generic[State, Event, Command]):
     def _remembered(self, decided: Decided[Event, Command]) -> bytes:
         past = self._past
         written = _input(b"past", decided.seq, decided.at, decided.wall, past.codec.dump(decided.event))
-        return b'%s,"commands":%s}' % (written[:-1], past.commands(decided))
+        commands = b",".join(map(past.codec.dump, decided.commands))
+        return b'%s,"commands":[%s]}' % (written[:-1], commands)
 
 
 def described(problem: BaseException) -> str:
     """An unexpected error in one line of bounded length."""
     return f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:300]
+
+
+def _size(written: Any) -> int:
+    """About how many bytes a value takes in the journal."""
+    return len(json.dumps(written))
 
 
 def digest(commands: bytes) -> str:

@@ -1,6 +1,6 @@
 """Vectors of cluster resources."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 MEMORY = "memory-mb"
@@ -50,6 +50,10 @@ class Resources:
         """The smaller amount of each resource."""
         return self._zip(other, min)
 
+    def at_least(self, other: "Resources") -> "Resources":
+        """The larger amount of each resource."""
+        return self._zip(other, max)
+
     def only(self, names: frozenset[str]) -> "Resources":
         """These resources alone."""
         return Resources(tuple((name, amount) for name, amount in self.amounts if name in names))
@@ -80,3 +84,12 @@ class Resources:
     def __str__(self) -> str:
         shown = {MEMORY: "MB", VCORES: "vcores", GPU: "GPUs"}
         return ", ".join(f"{amount} {shown.get(name, name)}" for name, amount in self.amounts) or "nothing"
+
+
+def total_of(vectors: Iterable[Resources]) -> Resources:
+    """The sum of many vectors."""
+    total: dict[str, int] = {}
+    for vector in vectors:
+        for name, amount in vector.amounts:
+            total[name] = total.get(name, 0) + amount
+    return Resources.of(total)
