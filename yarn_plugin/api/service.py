@@ -6,7 +6,7 @@ translate long answers: so health, readiness and streams answer whatever else go
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Annotated, Any, Protocol
 
@@ -65,14 +65,14 @@ class Health(Protocol):
 
 
 class Arbiter(Protocol):
-    """What the routes need of the arbiter. Only `history` and `look` may wait."""
+    """What the routes need of the arbiter. Only `look` may wait."""
 
     @property
     def state(self) -> State:
         """What is known now."""
         ...
 
-    def history(self) -> list[Taken]:
+    def history(self) -> Sequence[Taken]:
         """The last decided inputs, oldest first."""
         ...
 

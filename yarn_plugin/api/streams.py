@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,7 +33,7 @@ class Past(Protocol):
         """What is known now."""
         ...
 
-    def history(self) -> list[Decided[Event, Command]]:
+    def history(self) -> Sequence[Decided[Event, Command]]:
         """The last decided inputs, oldest first; asked for once."""
         ...
 

@@ -27,6 +27,7 @@ from yarn_plugin.decide.events import Event
 from yarn_plugin.drive.config import ArbiterConfig, LimitsSection
 from yarn_plugin.drive.daemon import Daemon, Stopped
 from yarn_plugin.drive.diagnostics import Diagnostics
+from yarn_plugin.drive.watchdog import Watchdog
 from yarn_plugin.errors import BadInputError, ReportedError
 from yarn_plugin.journal.intake import Decided
 from yarn_plugin.observe.capabilities import find_out
@@ -136,11 +137,13 @@ def serve(
     limits = _limits(config.limits)
     with _listening(listen) as opened:
         listen = Listen(listen.host, opened.getsockname()[1], listen.certificate, listen.key)
-        daemon = Daemon(managers, pools, config.watch.rhythm(), state_dir)
+        daemon = Daemon(managers, pools, config.watch.rhythm(), state_dir, config.watch.reconcile_s)
+        watchdog = Watchdog(daemon.is_alive, lambda: daemon.heartbeat.count, config.watchdog_s)
         try:
             tokens = Tokens(state_dir)
             _check_queues(managers(), config, patient=daemon.state.manager_url is not None)
             daemon.start()
+            watchdog.start()
             refusals = Refusals()
             connections = Connections(limits.max_connections, refusals)
             server = _server(daemon, tokens, listen, limits, refusals, connections, Diagnostics(managers), config.users)
@@ -149,6 +152,7 @@ def serve(
             log.info("listening on %s, resumed from %d journaled inputs", listen.url, daemon.resumed)
             server.run(sockets=[CountingListener(opened, connections, secure=listen.certificate is not None)])
         finally:
+            watchdog.close()
             daemon.stop()
 
 
@@ -191,7 +195,7 @@ def _limits(section: LimitsSection) -> Limits:
         metrics_apps=section.metrics_apps,
     )
     log.info(
-        "limits: %d connections (%d descriptors), %d streams; heads of %d, bodies of %d KiB within %g s each; read by h11",
+        "limits: %d connections (%d descriptors), %d streams; head %d KiB, body %d KiB, within %g s each; read by h11",
         limits.max_connections, descriptors, limits.max_streams, LONGEST_HEAD // 1024, section.max_body_kb,
         limits.header_timeout,
     )  # fmt: skip
