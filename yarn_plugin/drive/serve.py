@@ -113,6 +113,7 @@ def serve(
     state_dir: Path,
     ready: Callable[[str, Path], None],
     verify: str | bool = True,
+    accept_loss: bool = False,
 ) -> None:
     """Run the arbiter until SIGTERM or Ctrl-C. `ready` is told its address and the admin token file.
 
@@ -137,7 +138,7 @@ def serve(
     limits = _limits(config.limits)
     with _listening(listen) as opened:
         listen = Listen(listen.host, opened.getsockname()[1], listen.certificate, listen.key)
-        daemon = Daemon(managers, pools, config.watch.rhythm(), state_dir, config.watch.reconcile_s)
+        daemon = Daemon(managers, pools, config.watch.rhythm(), state_dir, config.watch.reconcile_s, accept_loss)
         watchdog = Watchdog(daemon.is_alive, lambda: daemon.heartbeat.count, config.watchdog_s)
         try:
             tokens = Tokens(state_dir)
