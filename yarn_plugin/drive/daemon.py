@@ -24,7 +24,7 @@ from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe import translate
 from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
-from yarn_plugin.observe.watch import Rhythm, Watch
+from yarn_plugin.observe.watch import Rhythm, Stopped, Watch
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
@@ -42,10 +42,6 @@ LOGGED_SHARES = 20
 
 LOOK_AGE = 60.0
 """Seconds since the last look at the ResourceManager after which the arbiter is not ready."""
-
-
-class Stopped(Exception):  # noqa: N818 - not an error: whoever waits for a decision learns that none will come
-    """The arbiter ends; nothing more is decided."""
 
 
 @dataclass(frozen=True, slots=True)
