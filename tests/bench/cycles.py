@@ -75,7 +75,9 @@ class Cycle:
         self.world, self.now = world, STARTED_MS / 1000.0 + 1e6
         self.weights: dict[str, float] = {}
         self.file = CountedFile(folder / "journal")
-        self.intake: Intake[State, Event, Command] = Intake(step, State(), TYPES, self.file, HandClock(lambda: self.now))
+        self.intake: Intake[State, Event, Command] = Intake(
+            step, State(), TYPES, self.file, HandClock(lambda: self.now)
+        )
         seed(self.intake, world, self.now)
         for command in self.intake.history[-1].commands:
             self.answer(command)
