@@ -260,7 +260,6 @@ class Daemon:
         except BaseException as problem:
             self._died = described(problem)
             log.exception("the loop that decides has died")
-            raise
         finally:
             self._ended.set()
             self._refuse_the_rest()
