@@ -268,8 +268,9 @@ class Arbiter:
 
     def _read_log(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            self.log += line.decode(errors="replace")
+        with contextlib.suppress(ValueError):  # closed meanwhile
+            for line in process.stdout:
+                self.log += line.decode(errors="replace")
 
     @property
     def lives(self) -> bool:
@@ -324,9 +325,9 @@ class Arbiter:
         made: dict[str, Any] = answer.json
         return made
 
-    def try_register(self, user: str, name: str = "app", **more: Any) -> Answer:
-        body = {"name": name, "request_id": f"request-{user}-{name}-{time.time_ns()}", **more}
-        return self.ask("POST", "/v1/apps", self.user(user), body)
+    def try_register(self, user: str, name: str = "app", timeout: float = 20.0, **more: Any) -> Answer:
+        body = {"name": name, "request_id": f"request-{user}-{time.time_ns()}", **more}
+        return self.ask("POST", "/v1/apps", self.user(user), body, timeout=timeout)
 
     def run(self, user: str, name: str = "app", memory_mb: int = 128, **more: Any) -> dict[str, Any]:
         """Register an application and submit it; returns when the arbiter knows it under its YARN id."""
