@@ -41,7 +41,6 @@ from yarn_plugin.drive.daemon import TYPES
 from yarn_plugin.journal.intake import Decided, Intake
 from yarn_plugin.journal.records import RecordFile
 from yarn_plugin.model.cluster import Capabilities, ClusterView
-from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Demand, Pool
 from yarn_plugin.observe import translate
 from yarn_plugin.observe.changes import apps_changed, nodes_changed
