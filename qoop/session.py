@@ -197,7 +197,7 @@ class _Query:
         """Run it to its end; `take` is part of its last stage."""
         options = self._options
         planned, reason = self._plan()
-        with closing(QueryJournal(options.journal)) as journal:
+        with closing(QueryJournal(options.journal, options.warn)) as journal:
             run = QueryRun(
                 self._name,
                 self._text,

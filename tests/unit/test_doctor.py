@@ -9,9 +9,10 @@ from tests.queue_store import QueueStore
 from tests.web import WebServer, reply
 from yarn_plugin import console
 from yarn_plugin.cli import cli
+from yarn_plugin.cli import doctor as doctor_command
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.capabilities import ManagerFacts, PreemptionFacts, find_out
-from yarn_plugin.observe.findings import can_run, diagnose
+from yarn_plugin.observe.findings import Finding, can_run, diagnose
 from yarn_plugin.observe.queue_tree import queue_tree
 from yarn_plugin.observe.resource_manager import ManagerRefusedError, ResourceManager
 
@@ -151,7 +152,7 @@ class Manager:
         if path == "/info":
             return reply({"clusterInfo": {"resourceManagerVersion": "3.5.0", "haState": "ACTIVE", "startedOn": 1000}})
         if path == "/metrics":
-            return reply({"clusterMetrics": {}})
+            return reply({"clusterMetrics": {"activeNodes": 1}})
         try:
             return reply(self.store.get(path))
         except ManagerRefusedError as refused:
@@ -223,3 +224,31 @@ def test_the_command_ends_with_1_where_it_cannot(doctor, tmp_path):
     manager = Manager()
     manager.store.capacity_scheduler = False
     assert doctor(manager)[0] == 1
+
+
+def test_certificates_to_trust_reach_the_manager(monkeypatch, tmp_path):
+    trusted = []
+
+    def manager(urls, user, verify):
+        trusted.append(verify)
+        raise ManagerRefusedError(403, "enough was seen")
+
+    monkeypatch.setattr("yarn_plugin.cli.doctor.ResourceManager", manager)
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    (tmp_path / "ca.pem").touch()
+    ask = ["doctor", "--rm", "https://rm:8090"]
+    console.run(cli, "yarn-plugin", ask)
+    console.run(cli, "yarn-plugin", [*ask, "--ca-file", str(tmp_path / "ca.pem")])
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/company.pem")
+    console.run(cli, "yarn-plugin", ask)
+    assert trusted == [True, str(tmp_path / "ca.pem"), "/etc/company.pem"]
+
+
+def test_a_verdict_has_a_colour_and_what_is_found_is_not_markup(monkeypatch, capsys):
+    found = Finding("[/topic]", "[found]", "limited", "[/x] " * 100)
+    styled = console.PlainConsole(force_terminal=True, color_system="standard", width=1000, markup=False)
+    monkeypatch.setattr(console, "out", styled)
+    doctor_command._print(BEST, [found])
+    _, _, line, *_ = capsys.readouterr().out.splitlines()
+    assert "\x1b[33mlimited\x1b[0m" in line
+    assert "[/topic]" in line and "[found]" in line and line.count("[/x]") == 100

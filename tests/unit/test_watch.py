@@ -4,7 +4,7 @@ import pytest
 
 from tests.web import WebServer, reply
 from yarn_plugin.decide.arbiter import step
-from yarn_plugin.decide.events import AppsChanged, ManagerLost, ManagerReached, NodesChanged, QueuesChanged
+from yarn_plugin.decide.events import AppsChanged, Looked, ManagerLost, ManagerReached, NodesChanged, QueuesChanged
 from yarn_plugin.decide.state import State
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ResourceManager
 from yarn_plugin.observe.watch import Rhythm, Watch
@@ -27,6 +27,9 @@ class Manager:
         if self.state != "ACTIVE":
             return 307, {}, "This is standby RM. The redirect url is: /"
         return reply(getattr(self, "_" + path.strip("/").replace("-", "_"), dict)())
+
+    def _scheduler_conf(self):
+        return {"property": []}
 
     def _metrics(self):
         return {"clusterMetrics": {"activeNodes": len(self.nodes), "appsRunning": len(self.apps)}}
@@ -59,6 +62,8 @@ class Taker:
 
     def take(self, event):
         self.events.append(event)
+        if isinstance(event, Looked):  # which changes nothing of what is known of the cluster
+            return
         self.state, _ = step(self.state, len(self.events), float(len(self.events)), event)
 
     def kinds(self):
@@ -101,7 +106,7 @@ def test_the_first_look_tells_everything_once(watch):
     manager = Manager()
     manager.apps = ["application_1_1"]
     looking, taker = watch(manager)
-    assert taker.kinds() == [ManagerReached, NodesChanged, QueuesChanged, AppsChanged]
+    assert taker.kinds() == [ManagerReached, NodesChanged, QueuesChanged, AppsChanged, Looked]
     assert set(taker.known().nodes) == {"127.0.1.1:1", "127.0.1.2:1"}
     assert set(taker.known().queues) == {"root.sql"}
     looking.look()
@@ -130,7 +135,7 @@ def test_a_manager_that_goes_and_comes_is_told_once_each(watch):
     assert taker.kinds() == [ManagerLost]
     manager.state = "ACTIVE"
     looking.look()
-    assert taker.kinds() == [ManagerReached]
+    assert taker.kinds() == [ManagerReached, Looked]
 
 
 def test_nodes_that_a_restarted_manager_does_not_know_yet_are_not_lost(watch):
@@ -143,7 +148,7 @@ def test_nodes_that_a_restarted_manager_does_not_know_yet_are_not_lost(watch):
     looking.look()
     manager.nodes = ["127.0.1.1"]
     looking.look()
-    assert taker.kinds() == [ManagerReached]
+    assert taker.kinds() == [ManagerReached, Looked]
     assert len(taker.known().nodes) == 2
 
 
@@ -155,7 +160,7 @@ def test_nodes_that_never_report_to_a_restarted_manager_are_lost_in_the_end(watc
     manager.state, manager.started, manager.nodes = "ACTIVE", 2000, ["127.0.1.1"]
     taker.kinds()
     looking.look()
-    assert taker.kinds() == [ManagerReached, NodesChanged]
+    assert taker.kinds() == [ManagerReached, NodesChanged, Looked]
 
 
 def test_of_a_pair_a_failover_between_two_looks_is_noticed_and_no_node_is_lost(watch):
@@ -165,7 +170,7 @@ def test_of_a_pair_a_failover_between_two_looks_is_noticed_and_no_node_is_lost(w
     taker.kinds()
     first.state, second.state = "STANDBY", "ACTIVE"
     looking.look()
-    assert taker.kinds() == [ManagerReached]
+    assert taker.kinds() == [ManagerReached, Looked]
     assert len(taker.known().nodes) == 2
     second.nodes = first.nodes
     looking.look()
@@ -180,7 +185,7 @@ def test_answers_that_are_not_a_managers_lose_it_until_it_is_one_again(watch, ca
     looking.look(0.3)
     manager.nonsense = None
     looking.look()
-    assert taker.kinds() == [ManagerLost, ManagerReached]
+    assert taker.kinds() == [ManagerLost, ManagerReached, Looked]
 
 
 def test_a_manager_that_is_not_there_is_an_error_unless_there_is_patience(serve):

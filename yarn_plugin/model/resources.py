@@ -23,7 +23,10 @@ class Resources:
         return Resources(tuple(sorted((name, amount) for name, amount in amounts.items() if amount)))
 
     def __getitem__(self, name: str) -> int:
-        return next((amount for held, amount in self.amounts if held == name), 0)
+        for held, amount in self.amounts:
+            if held == name:
+                return amount
+        return 0
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         return iter(self.amounts)
@@ -74,8 +77,10 @@ class Resources:
 
         A resource that `capacity` does not have does not count.
         """
+        if not self.amounts:
+            return 0.0
         held = dict(self.amounts)
-        return max((held.get(name, 0) / amount for name, amount in capacity.amounts), default=0.0)
+        return max([held.get(name, 0) / amount for name, amount in capacity.amounts], default=0.0)
 
     def as_dict(self) -> dict[str, int]:
         """The amounts by name."""
