@@ -232,7 +232,9 @@ def test_why_tells_the_decisions_and_what_the_manager_says_of_a_waiting_one(arbi
 
 
 def test_metrics_and_routes_are_served(arbiter):
-    text = requests.get(f"{arbiter.url}/metrics", timeout=20).text
+    assert requests.get(f"{arbiter.url}/metrics", timeout=20).status_code == 401
+    token = (arbiter.state / "scrape.token").read_text().strip()
+    text = requests.get(f"{arbiter.url}/metrics", headers={"Authorization": f"Bearer {token}"}, timeout=20).text
     assert "yarn_arbiter_manager_up 1.0" in text
     assert requests.get(f"{arbiter.url}/openapi.json", timeout=20).json()["openapi"].startswith("3.")
 

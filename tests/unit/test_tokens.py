@@ -71,3 +71,17 @@ def test_files_that_were_open_to_others_are_closed(tmp_path):
         (tmp_path / name).chmod(0o644)
     Tokens(tmp_path)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_what_is_there_already_is_not_written_again(tmp_path, monkeypatch):
+    """On a full disk the arbiter starts again all the same."""
+    before = Tokens(tmp_path).issue(Principal("user", "ann"))
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device", "x")
+
+    monkeypatch.setattr("yarn_plugin.api.tokens.write_private", full)
+    assert Tokens(tmp_path).issue(Principal("user", "ann")) == before
+    (tmp_path / "admin.token").write_text("another")
+    with pytest.raises(SecretError, match="No space left on device"):
+        Tokens(tmp_path)
