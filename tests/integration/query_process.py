@@ -31,7 +31,7 @@ def access(cluster, arbiter, folder):
     configuration["SPARK_CONF_DIR"] = str(cluster.spark_conf_dir)
     token = folder / "token"
     token.touch(mode=0o600)
-    token.write_text(arbiter.admin().issue_token(os.environ.get("USER") or "root").token)
+    token.write_text(arbiter.admin().issue_token(getpass.getuser()).token)
     return {**os.environ, **configuration}, ("--arbiter", arbiter.url, "--token-file", token)
 
 

@@ -59,14 +59,17 @@ class Resources:
 
     def only(self, names: frozenset[str]) -> "Resources":
         """These resources alone."""
-        return Resources(tuple((name, amount) for name, amount in self.amounts if name in names))
+        kept = tuple([pair for pair in self.amounts if pair[0] in names])
+        return self if len(kept) == len(self.amounts) else Resources(kept)
 
     def scaled(self, fraction: float) -> "Resources":
         """This fraction of each amount, rounded down (a part of a core cannot be promised).
 
         The tiny addition undoes the rounding of fractions such as 1/3 * 3.
         """
-        return Resources.of({name: int(amount * fraction + 1e-6) for name, amount in self.amounts})
+        # Sorted already.
+        scaled = [(name, int(amount * fraction + 1e-6)) for name, amount in self.amounts]
+        return Resources(tuple([pair for pair in scaled if pair[1]]))
 
     def fits(self, capacity: "Resources") -> bool:
         """Whether no amount exceeds the capacity's."""
