@@ -13,6 +13,7 @@ import uvicorn
 from tests.http_service import Service
 from yarn_plugin.api.connections import LONGEST_HEAD, Connections, CountingListener, protocol
 from yarn_plugin.api.limits import Limits, Refusals
+from yarn_plugin.api.turns import AT_ONCE
 
 
 class Server:
@@ -244,13 +245,14 @@ def test_while_changes_wait_for_a_slow_disk_all_else_is_answered(serve, tmp_path
     changes = [server.connect() for _ in range(60)]
     for one in changes:
         one.sendall(change.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-    eventually(lambda: len(waiting) == 60)
+    eventually(lambda: len(waiting) == AT_ONCE)
     with server.connect() as other:
         for path in ("/v1/health", "/v1/ready", "/v1/apps", f"/v1/apps/{made.app}/why"):
             other.sendall(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
             assert answer(other).startswith(b"HTTP/1.1 200")
-    for _, decision in waiting:
-        decision.set_result(None)
+    for number in range(60):
+        eventually(lambda due=number: len(waiting) > due)
+        waiting[number][1].set_result(None)
     for one in changes:
         assert answer(one).startswith(b"HTTP/1.1 204")
         one.close()
