@@ -155,6 +155,14 @@ def test_no_redirect_is_made_of_the_callers_own_host(service):
     assert "location" not in answer.headers
 
 
+@pytest.mark.parametrize("host", [b"[", b"[::1", b"a]b", b"", b"\xff", b"a/../b", b"x" * 5000, b"a b"])
+def test_no_host_that_a_caller_names_makes_an_answer_fail(service, host):
+    for path, status in (("/nowhere", 404), ("/v1/apps", 405), ("/v1/cluster", 200)):
+        method = "PUT" if status == 405 else "GET"
+        sender = Sender(service, service.user("ann"), [], [(b"host", host)], method, path).run()
+        assert sender.status == status
+
+
 # What may go wrong inside.
 
 
