@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from concurrent.futures import Future
 
 import pytest
 
 from tests.http_service import problems
 from yarn_plugin.api import wire
 from yarn_plugin.api.limits import Limits
+from yarn_plugin.api.turns import AT_ONCE, MOST_WAITING
 from yarn_plugin.decide import events
 from yarn_plugin.drive.daemon import Stopped
 from yarn_plugin.journal.intake import SetAsideError
@@ -153,6 +155,14 @@ def test_no_redirect_is_made_of_the_callers_own_host(service):
     assert "location" not in answer.headers
 
 
+@pytest.mark.parametrize("host", [b"[", b"[::1", b"a]b", b"", b"\xff", b"a/../b", b"x" * 5000, b"a b"])
+def test_no_host_that_a_caller_names_makes_an_answer_fail(service, host):
+    for path, status in (("/nowhere", 404), ("/v1/apps", 405), ("/v1/cluster", 200)):
+        method = "PUT" if status == 405 else "GET"
+        sender = Sender(service, service.user("ann"), [], [(b"host", host)], method, path).run()
+        assert sender.status == status
+
+
 # What may go wrong inside.
 
 
@@ -196,8 +206,6 @@ def test_who_asks_and_goes_takes_nothing_back(service):
     waiting = []
 
     def never(event):
-        from concurrent.futures import Future
-
         waiting.append(Future())
         return waiting[0]
 
@@ -216,6 +224,42 @@ def test_who_asks_and_goes_takes_nothing_back(service):
     asyncio.run(ask_and_go())
     assert not waiting[0].cancelled()
     waiting[0].set_result(None)
+
+
+def test_who_changes_much_waits_for_himself_and_nobody_else_does(service):
+    """The arbiter has few changes of one user before it, however many are sent; the next user's come behind those."""
+    made = {user: service.register("nightly", user) for user in ("ann", "eve")}
+    posted = []
+
+    def never(event):
+        posted.append((event, Future()))
+        return posted[-1][1]
+
+    service.arbiter.post = never
+
+    async def change(user):
+        body = b'{"seq": 1}'
+        headers = [(b"content-length", b"%d" % len(body))]
+        sender = Sender(service, made[user].token, [body], headers, path=f"/v1/apps/{made[user].app}/vacated")
+        await service.app(sender._scope, sender.receive, sender.send)
+        return sender.status
+
+    async def both():
+        hers = [asyncio.ensure_future(change("ann")) for _ in range(300)]
+        refused = [await one for one in hers[AT_ONCE + MOST_WAITING :]]
+        his = asyncio.ensure_future(change("eve"))
+        while len(posted) <= AT_ONCE:
+            await asyncio.sleep(0.005)
+        before = [event.app for event, _ in posted]
+        while posted:
+            posted.pop()[1].set_result(None)
+            await asyncio.sleep(0.005)
+        return refused, before, {*await asyncio.gather(his, *hers[: AT_ONCE + MOST_WAITING])}
+
+    refused, before, answered = asyncio.run(both())
+    assert refused == [429] * (300 - AT_ONCE - MOST_WAITING)
+    assert before == [made["ann"].app] * AT_ONCE + [made["eve"].app]
+    assert answered == {204}
 
 
 def test_health_and_readiness_say_what_is_wrong(service):

@@ -339,4 +339,8 @@ def _listening(listen: Listen) -> Iterator[socket.socket]:
 
 def _write_address(state_dir: Path, listen: Listen) -> None:
     """Tell others on this machine where the arbiter is."""
-    write_private(state_dir / "arbiter.json", json.dumps({"url": listen.url, "pid": os.getpid()}) + "\n")
+    file = state_dir / "arbiter.json"
+    try:
+        write_private(file, json.dumps({"url": listen.url, "pid": os.getpid()}) + "\n")
+    except OSError as problem:
+        raise StateError(f"state file {str(file)!r}: {problem.strerror}") from None
