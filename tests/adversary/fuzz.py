@@ -227,7 +227,7 @@ class Attack:
         body[where] = f"{name}{value}" if where == "name" and isinstance(value, str) else value
         token = self.rng.choice([self.users[user]] * 4 + [None, "user.root.0000", "x" * 4000, "user.user1."])
         answer = self.ask("POST", "/v1/apps", token, raw=_json(body))
-        self._note(answer, name, user)
+        self._note(answer, body["name"] if isinstance(body["name"], str) else name, user)
 
     def wrong_route(self, number: int) -> None:
         path = self.rng.choice(
@@ -278,14 +278,18 @@ class Attack:
         used = self.ground.proxy.set(f"/ws/v1/cluster/{path}$", moods[name])
         happens(lambda: used() >= 3, 1.5)
         time.sleep(0.1)
+        during = self._telling()
         self.ground.proxy.behave()
         self._health(f"{path} {name}")
         harmless = name in ("trickle", "finished", "-7", "1e999", "wrong types") or path == "scheduler"
         if used() and not harmless:
             self.report.faults[f"{path} {name}"] += 1
-            shown = happens(lambda: self._telling() != before or SERIOUS.search(self.arbiter.log[log:]), 2)
-            if not shown:
+            told = during != before or happens(lambda: self._telling() != before or self._logged(log), 2)
+            if not told:
                 self.report.blame(f"no trace of a fault: {path} answered as {name!r}, in no metric and no log line")
+
+    def _logged(self, since: int) -> bool:
+        return bool(SERIOUS.search(self.arbiter.log[since:]))
 
     def _telling(self) -> dict[str, float]:
         """The metrics that tell of faults; those that tell an age are left out, as they always change."""
@@ -309,7 +313,7 @@ class Attack:
             body = {"name": name, "request_id": f"request-{number}-{more}"}
             self._note(self.ask("POST", "/v1/apps", self.users[user], body=body), name, user)
         self._health("a full disk")
-        shown = happens(lambda: self._telling() != before or SERIOUS.search(self.arbiter.log[log:]), 2)
+        shown = happens(lambda: self._telling() != before or self._logged(log), 2)
         self.arbiter.limit(resource.RLIMIT_FSIZE, None)
         self.report.faults["a full disk"] += 1
         if not shown:

@@ -162,12 +162,13 @@ def a_mapped_user_in_her_leaf(ground: Ground) -> Seen:
 
 
 @check
-def scheduler_conf_fails_once(ground: Ground) -> Seen:
-    """GET /scheduler-conf fails once at the start: enforcement is off until the RM is lost. It is tried again."""
-    used = ground.proxy.set(CONF, proxy.json_reply({"RemoteException": {"message": "busy"}}, 500), times=1)
+def scheduler_conf_fails_for_a_moment(ground: Ground) -> Seen:
+    """GET /scheduler-conf fails for a moment at the start: enforcement is off until the RM is lost. Is tried again."""
+    # Twice: an arbiter may ask it once for its pools' queues, and once when it begins to watch.
+    used = ground.proxy.set(CONF, proxy.json_reply({"RemoteException": {"message": "busy"}}, 500), times=2)
     arbiter = ground.arbiter().start()
     ok = happens(lambda: arbiter.cluster().get("enforcement", "").startswith("queue weights"), 15)
-    return ok and used() == 1, f"15 s later: {arbiter.cluster().get('enforcement')!r}"
+    return ok and used() > 0, f"15 s later: {arbiter.cluster().get('enforcement')!r}"
 
 
 @check
