@@ -22,10 +22,13 @@ from tests.adversary import proxy
 from tests.adversary.ground import Answer, Arbiter, Ground, Stream, eventually, happens
 from tests.adversary.manager import MOODS
 
-MEMORY_GROWTH_MB = 250.0
+MEMORY_GROWTH_MB = 300.0
 """What the process may grow by: the inputs that are remembered, and no more."""
 
 SLOWEST_HEALTH_S = 5.0
+MOST_APPLICATIONS = 60
+"""Registered at the same time."""
+
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW")
 TELLING = re.compile(
     r"fail|error|refus|lost|manager_up|aside|reject|mistrust|unread|invalid|problem|fault|retr|age|away"
@@ -95,10 +98,12 @@ class Attack:
 
     def __init__(self, ground: Ground, arbiter: Arbiter, rng: random.Random) -> None:
         self.ground, self.arbiter, self.rng = ground, arbiter, rng
-        self.report, self.accepted, self.refused, self.conflicts = Report(), [], set(), set()
+        self.report = Report()
+        self.accepted: list[Accepted] = []
+        self.refused: set[str] = set()
+        self.conflicts: set[str] = set()
         self.users = {f"user{number}": arbiter.user(f"user{number}") for number in range(12)}
         self.streams: list[Stream] = []
-        self._accepted: list[Accepted] = self.accepted
         self._choices: list[tuple[int, Callable[[int], None]]] = [
             (22, self.register), (16, self.register_hostile), (8, self.revise), (8, self.vacate), (4, self.deregister),
             (14, self.read), (10, self.wrong_route), (4, self.raw_bytes), (4, self.follow), (3, self.submit),
@@ -126,6 +131,8 @@ class Attack:
     # What a good client does.
 
     def register(self, number: int) -> None:
+        if sum(not one.ended for one in self.accepted) > MOST_APPLICATIONS:
+            self.deregister(number)
         user = self.rng.choice(list(self.users))
         name = f"fz-{number}-{self.rng.choice(('nightly', '[/x]', 'ünïcode ☃', 'a b', '../..', '%s%n'))}"
         body: dict[str, Any] = {"name": name, "request_id": f"request-{number}", "pool": self.rng.choice(("sql", None))}

@@ -41,7 +41,7 @@ def apps_answered_with_something_else(ground: Ground) -> Seen:
 def nodes_answered_with_something_else(ground: Ground) -> Seen:
     """200 with {} or {"message": ..} for /nodes loses all nodes. Is no answer."""
     arbiter = ground.arbiter().start()
-    eventually(lambda: arbiter.cluster().get("nodes"), "the node is known")
+    nodes = len(eventually(lambda: arbiter.cluster().get("nodes"), "the nodes are known"))
     found = {}
     for answer in ({}, {"message": "maintenance"}, {"nodes": "soon"}):
         ground.proxy.set(NODES, proxy.json_reply(answer))
@@ -49,7 +49,9 @@ def nodes_answered_with_something_else(ground: Ground) -> Seen:
         found[json.dumps(answer)] = len(arbiter.cluster().get("nodes", []))
         ground.proxy.behave()
         arbiter.looks(1)
-    return set(found.values()) == {1}, "of 1 node are known during " + ", ".join(f"{a}: {n}" for a, n in found.items())
+    return set(found.values()) == {nodes}, f"of {nodes} known during " + ", ".join(
+        f"{a}: {n}" for a, n in found.items()
+    )
 
 
 @check
@@ -270,7 +272,7 @@ def ten_thousand_finished_applications(ground: Ground) -> Seen:
 
 @check
 def a_slow_trickle(ground: Ground) -> Seen:
-    """Answers that trickle. Shares are still answered, and what comes after it is seen."""
+    """Kept: while answers trickle, shares are still answered; what comes after it is seen."""
     arbiter = ground.arbiter().start()
     made = arbiter.run("alice", "alone")
     ground.proxy.set("", proxy.trickle)
@@ -345,7 +347,7 @@ def a_second_arbiter_elsewhere(ground: Ground) -> Seen:
 
 @check
 def the_first_arbiter_died(ground: Ground) -> Seen:
-    """Once the first one is dead, one with another state folder takes over and writes."""
+    """Kept: once the first one is dead, one with another state folder takes over and writes."""
     first = ground.arbiter().start()
     first.run("alice", "first's")
     first.kill()
