@@ -203,7 +203,7 @@ def result_values_like_markup(ground: Ground) -> Seen:
 @check
 def a_hangup_under_submit(ground: Ground) -> Seen:
     """SIGHUP ends `qoop submit` and leaves spark-submit behind. Must end it, as SIGTERM does."""
-    text = "select count(*) as n from range(100000000000000)"
+    text = "select count(*) as n from range(10000000) a, range(10000000) b where a.id * b.id % 7 = 3"
     process = ground.spawn(["submit", "--master", "local[1]", "-e", text], command="qoop")
     family = psutil.Process(process.pid)
     if not happens(lambda: any("java" in one.name() for one in family.children(recursive=True)), 60):

@@ -84,13 +84,21 @@ def fuzz(ground: Ground, operations: int, seed: int) -> Report:
     arbiter = ground.arbiter(pools={"submit_within_s": 3600}).start()
     attack = Attack(ground, arbiter, random.Random(seed))
     memory = arbiter.memory_mb()
-    for number in range(operations):
-        attack.one(number)
-        if not arbiter.lives:
-            attack.report.blame(f"the arbiter ended: with {arbiter.process and arbiter.process.returncode}")
-            arbiter.start()
-    attack.check(memory)
+    number = 0
+    try:
+        for number in range(operations):
+            attack.one(number)
+            if not arbiter.lives:
+                attack.report.blame(f"the arbiter ended: with {arbiter.process and arbiter.process.returncode}")
+                attack.start()
+        attack.check(memory)
+    except StartError as problem:
+        attack.report.blame(f"no start after {number + 1} operations: {problem}")
     return attack.report
+
+
+class StartError(Exception):
+    """The arbiter does not start again; there is nothing left to attack."""
 
 
 class Attack:
@@ -109,6 +117,17 @@ class Attack:
             (14, self.read), (10, self.wrong_route), (4, self.raw_bytes), (4, self.follow), (3, self.submit),
             (1, self.end_yarn), (3, self.manager_fault), (1, self.large), (1, self.rarely),
         ]  # fmt: skip
+
+    def start(self) -> None:
+        """Start the arbiter again.
+
+        Raises:
+            StartError: it does not start.
+        """
+        try:
+            self.arbiter.start()
+        except AssertionError as problem:
+            raise StartError(str(problem)) from None
 
     def one(self, number: int) -> None:
         """One random operation."""
@@ -220,7 +239,7 @@ class Attack:
         return self.rng.choice(
             [int("9" * 401), 10**30, -1, 0, 1e308, float("nan"), float("inf"), True, None, "", "x" * 5000, "\x00",
              "\ud800", "a\nb", [], {}, [[[[]]]], {"": ""}, [{"vcores": 10**40}], [{"vcores": -1}], [{}],
-             [{"\x1b[2J": 1}], [{"x" * 999: 1}],
+             [{"vcores": int("9" * 401)}], [{"memory-mb": int("9" * 4000)}], [{"\x1b[2J": 1}], [{"x" * 999: 1}],
              [{"vcores": 1.5}], [{"vcores": "7"}], [{"vcores": True}], [{"memory-mb": 2**63}], [{"vcores": 1}] * 300,
              _deep(200), _deep(3000), {"$ref": "#"}, "‮", "🦆" * 200, 1e-320, 2**64]
         )  # fmt: skip
@@ -309,7 +328,7 @@ class Attack:
         """What takes seconds: kill -9 and a restart, or a full disk."""
         if self.rng.random() < 0.5:
             self.arbiter.kill()
-            self.arbiter.start()
+            self.start()
             return
         before, log = self._telling(), len(self.arbiter.log)
         size = self.arbiter.journal.stat().st_size
@@ -339,7 +358,7 @@ class Attack:
         if not happens(taken, 15):
             self.report.blame("does not recover from a full disk: restarted by force")
             self.arbiter.kill()
-            self.arbiter.start()
+            self.start()
 
     def _health(self, during: str) -> None:
         health = self.arbiter.health(timeout=15)
@@ -378,7 +397,7 @@ class Attack:
     def _check_accepted(self) -> None:
         """What was accepted is there after kill -9 and a restart, with the same id and queue."""
         self.arbiter.kill()
-        self.arbiter.start()
+        self.start()
         unfinished = {app["id"] for app in self.ground.yarn.unfinished()}
         expected = {
             one.app: one for one in self.accepted if not one.ended and (not one.yarn_app or one.yarn_app in unfinished)
