@@ -248,7 +248,9 @@ class Attack:
         user = self.rng.choice(list(self.users))
         name = f"fz-{number}-hostile"
         body: dict[str, Any] = {"name": name, "request_id": f"request-{number}", "weight": 1}
-        where = self.rng.choice(["weight", "demand", "grace_s", "pool", "yarn_app", "request_id", "extra", "name"])
+        where = self.rng.choice(
+            ["weight", "demand", "demand", "demand", "grace_s", "pool", "yarn_app", "request_id", "extra", "name"]
+        )
         value = self.hostile()
         body[where] = f"{name}{value}" if where == "name" and isinstance(value, str) else value
         token = self.rng.choice([self.users[user]] * 4 + [None, "user.root.0000", "x" * 4000, "user.user1."])
