@@ -48,8 +48,9 @@ def node(number):
 class World:
     """Feeds events to `step`, keeps the trace, and plays YARN.
 
-    `weights`: what YARN has for each leaf queue, `written`: those of them that its configuration names. `applied` is called with (the world, the weights before, what was
-    promised when the write was asked for) when a write takes effect; `stepped` with the world after each event.
+    `weights`: what YARN has for each leaf queue, `written`: those of them that its configuration names. `applied` is
+    called with (the world, the weights before, what was promised when the write was asked for) when a write takes
+    effect; `stepped` with the world after each event.
     """
 
     def __init__(self, *pools, stepped=lambda world: None, applied=lambda world, before, promised: None):

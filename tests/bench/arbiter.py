@@ -40,7 +40,7 @@ SIZES = [int(size) for size in os.environ.get("ARBITER_SIZES", "1000,5000").spli
 NODES = int(os.environ.get("ARBITER_NODES", "10000"))
 EVENTS = {size: int(os.environ.get("ARBITER_EVENTS", "0")) or (200 if size <= 1000 else 60) for size in SIZES}
 INPUTS = [int(count) for count in os.environ.get("ARBITER_INPUTS", "10000,100000").split(",") if count]
-MEMORY_APPS, MEMORY_NODES = 200, 1000
+MEMORY_APPS, MEMORY_NODES = 200, 100
 ROUNDS, NODE_ROUNDS, REGISTRATIONS = 6, 2, 5
 CHANGING = cycles.CHANGING
 FIGURES_S = 0.4
@@ -247,9 +247,9 @@ def _rounds(manager: Simulated, listening: Listening, client: ArbiterClient, pro
         told("join", "node {} joined")
     registered = [_register(manager, listening, client) for _ in range(REGISTRATIONS)]
     lasted = time.monotonic() - began
-    served = {
-        path: [now[i] - before.get(path, [0, 0])[i] for i in (0, 1)] for path, now in manager.shown()["served"].items()
-    }
+    after = manager.shown()["served"]
+    asked = {path: after[path][0] - before.get(path, (0, 0))[0] for path in after}
+    sent = sum(size for _, size in after.values()) - sum(size for _, size in before.values())
     return {
         "told_s_p50": statistics.median(changed),
         "told_s_p95": _quantile(changed, 0.95),
@@ -259,8 +259,8 @@ def _rounds(manager: Simulated, listening: Listening, client: ArbiterClient, pro
         "register_s_p50": statistics.median(registered),
         "service_pause_s": pauses.end(),
         "arbiter_rss_mb": process.memory_info().rss / 1e6,
-        "manager_mb_a_second": sum(size for _, size in served.values()) / 1e6 / lasted,
-        "manager_asked": {path: count for path, (count, _) in served.items() if count},
+        "manager_mb_a_second": sent / 1e6 / lasted,
+        "manager_asked": {path: count for path, count in asked.items() if count},
     }
 
 
@@ -299,10 +299,9 @@ def _arbiter(rm: str, state: Path) -> Iterator[tuple["subprocess.Popen[bytes]", 
     ):
         try:
             address = state / "arbiter.json"
-            _wait(
-                lambda: address.exists() or process.poll() is not None, "the arbiter starts", (state / "log").read_text
-            )
-            assert process.poll() is None, (state / "log").read_text()[-2000:]
+            said = (state / "log").read_text
+            _wait(lambda: address.exists() or process.poll() is not None, "the arbiter starts", said)
+            assert process.poll() is None, said()[-2000:]
             yield process, json.loads(address.read_text())["url"]
         finally:
             process.terminate()

@@ -22,12 +22,15 @@ from typing import Any
 import psutil
 
 from tests.bench.simulated_manager import STARTED_MS, VCORES, World
+from tests.clock import HandClock
 from yarn_plugin.decide.arbiter import step
-from yarn_plugin.decide.commands import Command, WriteWeights
+from yarn_plugin.decide.commands import Command, ReadLeaves, WriteWeights
 from yarn_plugin.decide.events import (
     AppsChanged,
     Configured,
     Event,
+    LeavesSeen,
+    Looked,
     ManagerReached,
     NodesChanged,
     QueuesChanged,
@@ -39,9 +42,8 @@ from yarn_plugin.decide.observations import learn
 from yarn_plugin.decide.state import State
 from yarn_plugin.drive.daemon import TYPES
 from yarn_plugin.journal.intake import Decided, Intake
-from yarn_plugin.journal.records import RecordFile
+from yarn_plugin.journal.records import Record, RecordFile
 from yarn_plugin.model.cluster import Capabilities, ClusterView
-from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Demand, Pool
 from yarn_plugin.observe import translate
 from yarn_plugin.observe.changes import apps_changed, nodes_changed
@@ -59,7 +61,7 @@ class CountedFile(RecordFile):
 
     appended = 0
 
-    def append(self, *records: dict[str, Any], durable: bool = True) -> None:
+    def append(self, *records: Record | bytes, durable: bool = True) -> None:
         """Add records, and count their bytes."""
         before = self.size
         super().append(*records, durable=durable)
@@ -71,8 +73,11 @@ class Cycle:
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.now = world, STARTED_MS / 1000.0 + 1e6
+        self.weights: dict[str, float] = {}
         self.file = CountedFile(folder / "journal")
-        self.intake: Intake[State, Event, Command] = Intake(step, State(), TYPES, self.file, lambda: self.now)
+        self.intake: Intake[State, Event, Command] = Intake(
+            step, State(), TYPES, self.file, HandClock(lambda: self.now)
+        )
         seed(self.intake, world, self.now)
         for command in self.intake.history[-1].commands:
             self.answer(command)
@@ -87,11 +92,17 @@ class Cycle:
 
     def answer(self, command: Command) -> Event | None:
         """Take in how a command turned out: weights are always written, everything else is lost."""
-        if not isinstance(command, WriteWeights):
-            return None
-        written = WeightsWritten(command.weights, command.forget)
-        self.take(written)
-        return written
+        match command:
+            case WriteWeights(weights, forget):
+                self.weights = {queue: one for queue, one in self.weights.items() if queue not in set(forget)}
+                self.weights |= dict(weights)
+                answer: Event = WeightsWritten(weights, forget)
+            case ReadLeaves():
+                answer = LeavesSeen((), tuple(self.weights.items()))
+            case _:
+                return None
+        self.take(answer)
+        return answer
 
     def timer_is_due(self) -> bool:
         """Whether the time asked for has come."""
@@ -132,7 +143,9 @@ def seed(intake: Intake[State, Event, Command], world: World, at: float) -> None
                 yarn_app=app.id,
             )
         )
-    intake.state, intake.seq = state, next(numbers)
+    told(LeavesSeen((), ()))
+    told(Looked())
+    intake._past.state, intake._past.seq = state, next(numbers)
     intake.take(Configured((POOL,)))
 
 

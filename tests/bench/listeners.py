@@ -1,8 +1,9 @@
 """Many clients of the arbiter's event streams in one process: plain sockets, no more read than must be.
 
-`python -m tests.bench.listeners PORT` reads a JSON object {application: token} from the first line of its standard input
-and opens one stream for each. Then it answers each further line with a JSON object: "open" with how many streams are
-open, a text with how many streams heard the share whose reason holds that text, and when the first and the last did.
+`python -m tests.bench.listeners PORT` reads a JSON object {application: token} from the first line of its standard
+input and opens one stream for each. Then it answers each further line with a JSON object: "open" with how many streams
+are open, a text with how many streams heard the share whose reason holds that text, and when the first and the last
+did.
 """
 
 import asyncio

@@ -351,17 +351,20 @@ def test_files_of_a_journal_are_their_owners_alone_whatever_they_were(path, fill
 # Versions.
 
 
+KNOWN = {"kind": "input", "seq": 1, "at": 1.0, "wall": 1.0}
+
+
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ({"v": 2, "kind": "input", "seq": 1, "at": 1.0, "wall": 1.0, "event": {}}, "version 2, this program reads up to 1"),
-        ({"v": "x", "kind": "input", "seq": 1, "at": 1.0, "wall": 1.0, "event": {}}, "version 'x'"),
-        ({"v": 1, "kind": "input", "seq": 1, "at": 1.0, "wall": 1.0, "event": {"type": "Divided"}}, "type 'Divided' is not"),
-        ({"v": 1, "kind": "input", "seq": 1, "at": 1.0, "wall": 1.0, "event": {"type": "Added"}}, "'Added' cannot be read"),
-        ({"v": 1, "kind": "omen", "seq": 1, "at": 1.0, "wall": 1.0}, "not known to this program: 'omen'"),
+        ({**KNOWN, "v": 2, "event": {}}, "version 2, this program reads up to 1"),
+        ({**KNOWN, "v": "x", "event": {}}, "version 'x'"),
+        ({**KNOWN, "v": 1, "event": {"type": "Divided"}}, "type 'Divided' is not"),
+        ({**KNOWN, "v": 1, "event": {"type": "Added"}}, "'Added' cannot be read"),
+        ({**KNOWN, "v": 1, "kind": "omen"}, "not known to this program: 'omen'"),
         ({"v": 1, "kind": "input", "at": 1.0}, "the record after 0 cannot be read"),
     ],
-)  # fmt: skip
+)
 def test_a_record_that_is_not_known_is_one_line(path, open_intake, record, said):
     path.write_bytes(encode(record) * 2)
     with pytest.raises(JournalError, match=said) as caught:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from yarn_plugin.act.containers import end_containers, list_containers
 from yarn_plugin.act.leaves import leaves_in, read_configuration
-from yarn_plugin.act.ownership import Ownership, SupersededError
+from yarn_plugin.act.ownership import OwnedError, Ownership, SupersededError
 from yarn_plugin.act.weights import write_weights
 from yarn_plugin.decide.commands import Command, ListContainers, ReadLeaves, SignalContainers, WriteWeights
 from yarn_plugin.decide.events import (
@@ -30,7 +30,8 @@ class Actor:
     """Takes commands; `tell` is called with the outcome of each that has one, whatever happens.
 
     `ownership`: of the pools' queues; once another arbiter has taken them over, nothing is written any more. `parents`:
-    the pools' queues, directly below which alone anything is written; None: anywhere. `counters` counts by name what
+    the pools' queues, directly below which alone anything is written; None: anywhere. `claim`: makes this arbiter their
+    owner, before anything is read or written, where that could not be done yet. `counters` counts by name what
     went wrong; never reset.
     """
 
@@ -40,9 +41,10 @@ class Actor:
         tell: Callable[[Event], object],
         ownership: Ownership | None = None,
         parents: Collection[str] | None = None,
+        claim: Callable[[], Ownership | None] | None = None,
     ) -> None:
         self._manager, self._tell = manager, tell
-        self._ownership = ownership
+        self._ownership, self._claim = ownership, claim
         self._parents = None if parents is None else frozenset(parents)
         self._superseded_by: str | None = None
         self.counters: Counter[str] = Counter(commands_failed=0, outcomes_lost=0, queues_refused=0)
@@ -87,7 +89,22 @@ class Actor:
             log.exception("%s failed", type(command).__name__)
             return _failure(command, problem, f"{type(problem).__name__} {problem}"[:300])
 
+    def _claim_if_need_be(self) -> None:
+        """Become the owner, if that is still to be done.
+
+        Raises:
+            SupersededError: another arbiter owns the queues.
+        """
+        if self._claim is None:
+            return
+        try:
+            self._ownership, self._claim = self._claim(), None
+        except OwnedError as owned:
+            raise SupersededError(owned.url) from None
+
     def _outcomes(self, command: Command) -> Iterator[Event]:
+        if isinstance(command, WriteWeights | ReadLeaves):
+            self._claim_if_need_be()
         match command:
             case WriteWeights(weights, forget, _):
                 if self._superseded_by is not None:

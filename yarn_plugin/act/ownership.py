@@ -42,6 +42,7 @@ class OwnedError(ReportedError):
         super().__init__(
             f"pool queue {queue}: another arbiter, {url}, owns it; stop that one, or name another queue in --config"
         )
+        self.url = url
 
 
 class SupersededError(ManagerError):

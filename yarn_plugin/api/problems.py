@@ -65,7 +65,7 @@ def answer_problems(service: FastAPI, refusals: Refusals) -> None:
     @service.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> Response:
         expected = f"{error.detail}; the routes are in /openapi.json"
-        problem = wire.Problem(field="path", value=shown(request.url.path), expected=expected)
+        problem = wire.Problem(field="path", value=shown(request.scope["path"]), expected=expected)
         return refuse(error.status_code, [problem], error.headers)
 
     @service.exception_handler(RequestValidationError)
@@ -80,7 +80,7 @@ def answer_problems(service: FastAPI, refusals: Refusals) -> None:
     @service.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
         expected = "the arbiter failed on this request; its log says why"
-        return refuse(500, [wire.Problem(field="path", value=shown(request.url.path), expected=expected)])
+        return refuse(500, [wire.Problem(field="path", value=shown(request.scope["path"]), expected=expected)])
 
 
 def shown(value: Any) -> Any:

@@ -16,6 +16,7 @@ from fastapi.security import HTTPBearer
 from starlette.types import Receive, Scope, Send
 
 from yarn_plugin.api import metrics, registration, translate, wire
+from yarn_plugin.api import turns as turning
 from yarn_plugin.api.bodies import StrictRoute
 from yarn_plugin.api.gate import Gate
 from yarn_plugin.api.limits import Limits, Refusals
@@ -134,7 +135,7 @@ def create(
     service.router.route_class = StrictRoute
     answer_problems(service, refusals)
     service.add_middleware(Gate, tokens=tokens, limits=limits, refusals=refusals)
-    looks = Looks(arbiter.look)
+    looks, turns = Looks(arbiter.look), turning.Turns()
 
     async def principal(request: Request, documented: Annotated[Any, Security(_BEARER)]) -> Principal:
         asking: Principal = request.state.principal
@@ -171,11 +172,14 @@ def create(
             raise Refused(404, "app", app, "this application is not registered; POST /v1/apps with its yarn_app first")
         return found
 
-    async def decide(event: events.Event) -> Taken:
-        """Have an event decided on, without holding up anything else."""
+    async def decide(event: events.Event, owner: str) -> Taken:
+        """Have an event of this owner's (a user, or the administrator) decided on, without holding up anybody else."""
         try:
-            # Not taken back when the asker goes: it is decided on all the same.
-            return await asyncio.shield(asyncio.wrap_future(arbiter.post(event)))
+            async with turns.turn(owner):
+                # Not taken back when the asker goes: it is decided on all the same.
+                return await asyncio.shield(asyncio.wrap_future(arbiter.post(event)))
+        except turning.CrowdedError as crowded:
+            raise Refused(429, "Authorization", None, str(crowded)) from None
         except ended:
             raise Refused(503, "arbiter", None, "it is ending; send the request again to the next one") from None
         except JournalUnavailableError as problem:
@@ -236,7 +240,7 @@ def create(
         if asking.kind == "app":
             raise Refused(403, "Authorization", None, "registering needs a user's token")
         event = await registration.check(arbiter, looks.look, request, asking, users)
-        await decide(event)
+        await decide(event, event.user)
         state = arbiter.state
         made = registration.find_request(state, event.user, event.request_id)
         if made is None:
@@ -269,19 +273,21 @@ def create(
         if request.weight is not None and pool is not None:
             registration.check_weight(pool, request.weight, asking)
         demand = registration.demanded(request.demand) if "demand" in request.model_fields_set else known.demand
-        await decide(events.Revised(known.id, request.weight or known.weight, demand))
+        await decide(events.Revised(known.id, request.weight or known.weight, demand), known.user)
         state = arbiter.state
         return translate.app(state, own(state, known.id, asking), arbiter.wall_offset())
 
     @service.delete("/v1/apps/{app}", status_code=204)
     async def deregister(app: named, asking: who) -> None:
         """The application is done."""
-        await decide(events.Deregistered(registered(arbiter.state, app, asking).id))
+        known = registered(arbiter.state, app, asking)
+        await decide(events.Deregistered(known.id), known.user)
 
     @service.post("/v1/apps/{app}/vacated", status_code=204)
     async def vacated(app: named, request: wire.Vacated, asking: who) -> None:
         """The application holds no more than it was told: nobody needs to wait for its grace to end."""
-        await decide(events.Vacated(registered(arbiter.state, app, asking).id, request.seq))
+        known = registered(arbiter.state, app, asking)
+        await decide(events.Vacated(known.id, request.seq), known.user)
 
     def was_own(state: State, app: str, asking: Principal) -> bool:
         """Whether the asker may be told of an application that is no longer known."""

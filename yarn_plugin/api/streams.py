@@ -188,9 +188,9 @@ class Streams:
     def end_of(self, app: str) -> Message | None:
         """The last event of an application that is no longer known, if it is remembered."""
         for messages in reversed(self._recent):
-            told = messages.get(app)
-            if told and told[-1].is_end:
-                return told[-1]
+            end = next((message for message in messages.get(app, ()) if message.is_end), None)
+            if end is not None:
+                return end
         dismissed = getattr(self._past.state, "dismissed", {}).get(app)
         return Message(self.last, 0, 1, Dismiss(app, dismissed.reason)) if dismissed else None
 

@@ -50,8 +50,8 @@ class Tokens:
         self.scrape_file = folder / "scrape.token"
         try:
             self._secret = _secret(folder / "secret")
-            write_private(self.admin_file, self.issue(ADMIN) + "\n")
-            write_private(self.scrape_file, self.issue(SCRAPE) + "\n")
+            _keep(self.admin_file, self.issue(ADMIN) + "\n")
+            _keep(self.scrape_file, self.issue(SCRAPE) + "\n")
         except OSError as problem:
             where = problem.filename or folder
             raise SecretError(f"state file {str(where)!r}: {problem.strerror}; it must be the arbiter's own") from None
@@ -90,6 +90,14 @@ def write_private(path: Path, text: str) -> None:
         # A name that survives the loss of power and content that does not would be an empty secret.
         os.fsync(file.fileno())
     draft.replace(path)
+
+
+def _keep(path: Path, text: str) -> None:
+    """Have a private file hold this; one that does is left as it is, so that a full disk is no reason not to start."""
+    if path.is_file() and path.read_bytes() == text.encode():
+        path.chmod(0o600)
+    else:
+        write_private(path, text)
 
 
 def _secret(path: Path) -> bytes:

@@ -29,7 +29,9 @@ def _showable(text: str) -> str:
     return text
 
 
-Text = Annotated[str, AfterValidator(_showable)]
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_showable)]
+RequestId = Annotated[str, Field(min_length=8, max_length=200), AfterValidator(_showable)]
+PoolName = Annotated[str, Field(max_length=100), AfterValidator(_showable)]
 Demanded = Annotated[
     dict[
         Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]{1,100}$")],
@@ -63,9 +65,9 @@ class Register(Request):
     the caller, so that a repeated request registers once. A pool may limit `weight` and `grace_s` further.
     """
 
-    name: Text = Field(min_length=1, max_length=200)
-    request_id: Text = Field(min_length=8, max_length=200)
-    pool: Text | None = Field(default=None, max_length=100)
+    name: Name
+    request_id: RequestId
+    pool: PoolName | None = None
     weight: float = Field(default=1.0, gt=0, le=1000)
     demand: Alternatives | None = None
     grace_s: float | None = Field(default=None, ge=0, le=3600)

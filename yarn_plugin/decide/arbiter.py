@@ -111,9 +111,9 @@ def _divide(
             if member.share.grant != grant or member.share.apps != len(seen.claims):
                 members[app] = replace(member, share=replace(member.share, grant=grant, apps=len(seen.claims)))
             continue
-        member = _member(state, app, member, grant, now)
-        share = _share(seen, grant, seq, now, member.schedule[-1].at, f"{said} ({reason})")
-        members[app] = replace(member, share=share)
+        schedule = _schedule(state, app, member, grant, now)
+        share = Share(seq, now, schedule[-1].at, grant, len(seen.claims), seen.capacity, f"{said} ({reason})")
+        members[app] = Member(app, share, schedule, member.over_since if member else None)
         commands.append(TellShare(app, share))
     policy_states = {**policy_states, pool.name: decision.policy_state}
     return replace(state, members=members, policy_states=policy_states), commands
@@ -135,25 +135,20 @@ def _home_name(state: State, app: str) -> str | None:
     return home.name if home else None
 
 
-def _member(state: State, app: str, member: Member | None, grant: Grant, now: float) -> Member:
-    """The member with its new share scheduled: more at once, less after its grace (nobody to tell: at once)."""
+def _schedule(state: State, app: str, member: Member | None, grant: Grant, now: float) -> tuple[Step, ...]:
+    """The steps of what is enforced from now on: more at once, less after its grace (nobody to tell: at once)."""
     target = grant.entitlement_fraction
-    placeholder = Share(0, now, now, grant, 0, grant.guarantee, "")
     if member is None:
-        return Member(app, placeholder, (Step(now, target),))
+        return (Step(now, target),)
     held = binding(member, now)
     if target >= held:
-        return replace(member, schedule=(Step(now, target),))
+        return (Step(now, target),)
     grace = state.registered[app].grace if app in state.registered else 0.0
     to_come = [step for step in member.schedule if step.at > now]
     above = [step for step in to_come if step.fraction > target]
     # Told earlier to be as small by then: being told again does not lengthen the grace.
     by = min([now + grace, *(step.at for step in to_come if step.fraction <= target)])
-    return replace(member, schedule=(Step(now, held), *above, Step(by, target)))
-
-
-def _share(seen: Snapshot, grant: Grant, seq: int, now: float, effective_at: float, reason: str) -> Share:
-    return Share(seq, now, effective_at, grant, len(seen.claims), seen.capacity, reason)
+    return (Step(now, held), *above, Step(by, target))
 
 
 def _causes(causes: list[str], count: int) -> str:

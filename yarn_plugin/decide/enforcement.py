@@ -18,8 +18,11 @@ LEAST_WEIGHT = 0.01
 
 def binding(member: Member, now: float) -> float:
     """The dominant fraction that binds an application now: the latest step of its schedule that has begun."""
-    begun = [step.fraction for step in member.schedule if step.at <= now]
-    return begun[-1] if begun else member.schedule[0].fraction
+    bound = member.schedule[0].fraction
+    for step in member.schedule:
+        if step.at <= now:
+            bound = step.fraction
+    return bound
 
 
 def weights(state: State, pool: Pool, now: float) -> dict[str, float]:

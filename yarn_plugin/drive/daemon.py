@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from yarn_plugin.act.actor import Actor
+from yarn_plugin.act.ownership import Ownership
 from yarn_plugin.decide import commands, events
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.commands import Command, Dismiss, SetTimer, SignalContainers, TellShare, WriteWeights
@@ -22,9 +23,10 @@ from yarn_plugin.journal.intake import Decided, Intake, SetAsideError, described
 from yarn_plugin.journal.records import JournalUnavailableError, Record, RecordFile
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.share import Pool
-from yarn_plugin.observe import translate
-from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
+from yarn_plugin.observe.resource_manager import ManagerAwayError, ResourceManager
 from yarn_plugin.observe.watch import Rhythm, Stopped, Watch
+
+__all__ = ["Daemon", "Health", "Stopped"]
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
@@ -68,6 +70,7 @@ class Daemon:
         reconcile: seconds between comparisons of the queue weights with what the manager has.
         accept_loss: go on without what follows damage in the journal, in a new series of ids.
         identity: this arbiter's own id.
+        claim: makes this arbiter the owner of its pools' queues; None where nothing can be owned.
 
     Raises:
         JournalError: the journal is in use, damaged, or cannot be written.
@@ -82,8 +85,10 @@ class Daemon:
         reconcile: float = 60.0,
         accept_loss: bool = False,
         identity: str = "",
+        claim: Callable[[], Ownership | None] = lambda: None,
     ) -> None:
-        self._pools, self._reconcile, self._identity = pools, reconcile, identity
+        self._managers, self._pools, self._reconcile = managers, pools, reconcile
+        self._identity, self._claim = identity, claim
         self._journal = RecordFile(state_dir / "journal", accept_loss)
         try:
             self._intake: Intake[State, Event, Command] = Intake(step, State(), TYPES, self._journal, JournalClock())
@@ -95,8 +100,6 @@ class Daemon:
         self._timer: float | None = None
         self._timer_retry = TIMER_RETRY
         self._publish: Callable[[Taken], None] = lambda decided: None
-        self._asking = managers()
-        self._asking_lock = threading.Lock()
         self._ended = threading.Event()
         self._stopping = False
         self._died: str | None = None
@@ -105,10 +108,11 @@ class Daemon:
         self.heartbeat = Heartbeat()
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self._watch = Watch(managers(), self, {pool.queue for pool in pools}, rhythm)
-        self._actor = Actor(managers(), self._outcome)
+        self._actor: Actor | None = None
         self.state = self._intake.state
         self._history: tuple[Taken, ...] = tuple(self._intake.history)
-        self._counters["inputs_set_aside"] = self._intake.set_aside
+        self._counters.update(inputs_set_aside=self._intake.set_aside, journal_failures=0, weights_reconciled=0,
+                              leaves_swept=0)  # fmt: skip
         if self._journal.dropped:
             log.warning("journal: dropped %s", self._journal.dropped)
         if self._intake.different:
@@ -128,9 +132,11 @@ class Daemon:
 
         Raises:
             ManagerError: there is no ResourceManager at its address, and there never was one in this journal.
+            OwnedError: another arbiter owns the pools' queues.
             JournalUnavailableError: the journal takes nothing.
         """
         knew_manager = self.state.manager_url is not None
+        self._actor = self._make_actor(patient=knew_manager)
         self._thread.start()
         self._begin(([EpochBegan(_next_epoch(self.state, self._journal.lost))]) if self._journal.lost else [])
         self._begin([Configured(self._pools, self._reconcile)])
@@ -140,7 +146,8 @@ class Daemon:
         """End: what was taken in is decided and journaled, and nothing else is begun."""
         self._stopping = True
         self._watch.close()
-        self._actor.close()
+        if self._actor is not None:
+            self._actor.close()
         self._inbox.put(None)
         if self._thread.ident is not None:
             self._thread.join(timeout=10)
@@ -212,24 +219,22 @@ class Daemon:
 
     def counters(self) -> Mapping[str, float]:
         """How often something worth noticing has happened since the start, by name."""
-        return {**self._watch.counters, **self._actor.counters, **self._counters}
+        acted = self._actor.counters if self._actor is not None else {}
+        return {**self._watch.counters, **acted, **self._counters}
 
     def _edges(self) -> Iterable[tuple[str, bool]]:
-        return ("watch", self._stopping or self._watch.is_alive()), ("act", self._stopping or self._actor.is_alive())
+        acts = self._actor is not None and self._actor.is_alive()
+        return ("watch", self._stopping or self._watch.is_alive()), ("act", self._stopping or acts)
 
-    def why_waiting(self, yarn_app: str) -> list[str]:
-        """What the ResourceManager says of an application that waits: it collects that for two seconds."""
-        path = f"/scheduler/app-activities/{yarn_app}"
-        asked = {"maxTime": "3", "groupBy": "diagnostic", "summarize": "true"}
+    def _make_actor(self, patient: bool) -> Actor:
+        """What carries out commands, once the pools' queues are this arbiter's to write; claimed later if need be."""
+        parents = [pool.queue for pool in self._pools]
         try:
-            with self._asking_lock:
-                self._asking.get(path, **asked)
-                time.sleep(2)
-                said = translate.why_waiting(self._asking.get(path, **asked))
-                # On nodes that are wholly taken nothing is even tried, so there is nothing to tell of them.
-                return said or translate.diagnostics(self._asking.get(f"/apps/{yarn_app}"))
-        except ManagerError as problem:
-            return [f"the ResourceManager does not say: {problem}"]
+            return Actor(self._managers(), self._outcome, self._claim(), parents)
+        except ManagerAwayError:
+            if not patient:
+                raise
+        return Actor(self._managers(), self._outcome, None, parents, self._claim)
 
     # The loop.
 
@@ -255,7 +260,6 @@ class Daemon:
         except BaseException as problem:
             self._died = described(problem)
             log.exception("the loop that decides has died")
-            raise
         finally:
             self._ended.set()
             self._refuse_the_rest()
@@ -338,14 +342,15 @@ class Daemon:
 
     def _carry_out(self, decided: Taken) -> None:
         told = [command for command in decided.commands if isinstance(command, TellShare)]
-        for command in told[:LOGGED_SHARES]:
-            _log_share(decided, command)
+        for one in told[:LOGGED_SHARES]:
+            _log_share(decided, one)
         if len(told) > LOGGED_SHARES:
             log.info("seq=%d and %d more shares: %s", decided.seq, len(told) - LOGGED_SHARES, told[-1].share.reason)
         for command in decided.commands:
             self._carry_out_one(decided, command)
 
     def _carry_out_one(self, decided: Taken, command: Command) -> None:
+        assert self._actor is not None, "commands follow from inputs, and those are taken from `start` on"
         match command:
             case SetTimer(at):
                 self._timer = at

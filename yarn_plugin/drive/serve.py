@@ -12,11 +12,14 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
+from yarn_plugin.act.identity import identity
+from yarn_plugin.act.ownership import Ownership, answers_as, claim
 from yarn_plugin.api.connections import LONGEST_HEAD, Connections, CountingListener, protocol
 from yarn_plugin.api.limits import Limits, Refusals
 from yarn_plugin.api.service import create
@@ -36,7 +39,7 @@ from yarn_plugin.observe.translate import queues
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
-STATE_FILES = ("journal", "secret", "admin.token", "scrape.token", "arbiter.json")
+STATE_FILES = ("journal", "identity", "secret", "admin.token", "scrape.token", "arbiter.json")
 """What the names of the files in the state folder begin with."""
 
 MOST_DESCRIPTORS = 1_048_576
@@ -118,27 +121,35 @@ def serve(
     """Run the arbiter until SIGTERM or Ctrl-C. `ready` is told its address and the admin token file.
 
     `verify`: for a ResourceManager over HTTPS, a file of certificates to trust, or True for the system's.
+    `accept_loss`: go on without what follows damage in the journal.
 
     Raises:
         ListenError: the address is taken or not this machine's.
         ManagerError: there is no ResourceManager.
         MissingQueueError: it does not have a pool's queue.
-        JournalError: another arbiter uses the same state.
+        JournalError: another arbiter uses the same state, or the journal is damaged.
+        OwnedError: another arbiter, elsewhere, owns the pools' queues.
         SecretError: the secret in the state folder cannot be used.
         StateError: the state folder cannot be made, or made private.
     """
     user = getpass.getuser()
     pools = tuple(section.pool() for section in config.pools)
-    trusted = {} if verify is True else {"verify": verify}
 
     def managers() -> ResourceManager:
-        return ResourceManager(urls, user, **trusted)
+        return ResourceManager(urls, user, verify)
 
     make_private(state_dir)
     limits = _limits(config.limits)
     with _listening(listen) as opened:
         listen = Listen(listen.host, opened.getsockname()[1], listen.certificate, listen.key)
-        daemon = Daemon(managers, pools, config.watch.rhythm(), state_dir, config.watch.reconcile_s, accept_loss)
+        me, parents = identity(state_dir), [pool.queue for pool in pools]
+
+        def claim_queues() -> Ownership | None:
+            return claim(managers(), parents, me, listen.url, partial(answers_as, verify=verify))
+
+        daemon = Daemon(
+            managers, pools, config.watch.rhythm(), state_dir, config.watch.reconcile_s, accept_loss, me, claim_queues
+        )
         watchdog = Watchdog(daemon.is_alive, lambda: daemon.heartbeat.count, config.watchdog_s)
         try:
             tokens = Tokens(state_dir)
@@ -328,4 +339,8 @@ def _listening(listen: Listen) -> Iterator[socket.socket]:
 
 def _write_address(state_dir: Path, listen: Listen) -> None:
     """Tell others on this machine where the arbiter is."""
-    write_private(state_dir / "arbiter.json", json.dumps({"url": listen.url, "pid": os.getpid()}) + "\n")
+    file = state_dir / "arbiter.json"
+    try:
+        write_private(file, json.dumps({"url": listen.url, "pid": os.getpid()}) + "\n")
+    except OSError as problem:
+        raise StateError(f"state file {str(file)!r}: {problem.strerror}") from None

@@ -23,7 +23,10 @@ class Resources:
         return Resources(tuple(sorted((name, amount) for name, amount in amounts.items() if amount)))
 
     def __getitem__(self, name: str) -> int:
-        return next((amount for held, amount in self.amounts if held == name), 0)
+        for held, amount in self.amounts:
+            if held == name:
+                return amount
+        return 0
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         return iter(self.amounts)
@@ -56,14 +59,17 @@ class Resources:
 
     def only(self, names: frozenset[str]) -> "Resources":
         """These resources alone."""
-        return Resources(tuple((name, amount) for name, amount in self.amounts if name in names))
+        kept = tuple([pair for pair in self.amounts if pair[0] in names])
+        return self if len(kept) == len(self.amounts) else Resources(kept)
 
     def scaled(self, fraction: float) -> "Resources":
         """This fraction of each amount, rounded down (a part of a core cannot be promised).
 
         The tiny addition undoes the rounding of fractions such as 1/3 * 3.
         """
-        return Resources.of({name: int(amount * fraction + 1e-6) for name, amount in self.amounts})
+        # Sorted already.
+        scaled = [(name, int(amount * fraction + 1e-6)) for name, amount in self.amounts]
+        return Resources(tuple([pair for pair in scaled if pair[1]]))
 
     def fits(self, capacity: "Resources") -> bool:
         """Whether no amount exceeds the capacity's."""
@@ -74,8 +80,10 @@ class Resources:
 
         A resource that `capacity` does not have does not count.
         """
+        if not self.amounts:
+            return 0.0
         held = dict(self.amounts)
-        return max((held.get(name, 0) / amount for name, amount in capacity.amounts), default=0.0)
+        return max([held.get(name, 0) / amount for name, amount in capacity.amounts], default=0.0)
 
     def as_dict(self) -> dict[str, int]:
         """The amounts by name."""

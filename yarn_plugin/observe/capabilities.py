@@ -131,7 +131,7 @@ def _info(manager: ResourceManager) -> dict[str, Any]:
         translate.metrics(manager.get("/metrics"))
         return translate.info(manager.get("/info"))
     except ManagerRefusedError as refused:
-        if refused.status not in (400, 404, 405, 501):
+        if refused.status not in (400, 401, 404, 405, 501):
             raise
     except NotAManagerError:
         pass
