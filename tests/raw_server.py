@@ -59,9 +59,13 @@ class RawServer:
                 if head.startswith(b"\x16"):
                     connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\nthis is no TLS")
                     return
-            lines = head.partition(b"\r\n\r\n")[0].decode().split("\r\n")
-            fields = (line.split(": ", 1) for line in lines[1:])
-            self.asked.append({"": lines[0], **{name.lower(): value for name, value in fields}})
+            head, _, body = head.partition(b"\r\n\r\n")
+            lines = head.decode().split("\r\n")
+            fields = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines[1:])}
+            # To the last byte: closing a connection with some of it unread resets it, and the answer is lost.
+            while len(body) < int(fields.get("content-length", 0)):
+                body += connection.recv(65536)
+            self.asked.append({"": lines[0], **fields})
             script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
             for piece in [script] if isinstance(script, bytes) else script:
                 connection.sendall(piece)

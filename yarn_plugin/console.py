@@ -69,7 +69,7 @@ def _verify(context: click.Context, option: click.Parameter, given: str | None) 
 
 def run(command: click.Command, name: str, args: Sequence[str] | None = None) -> int:
     """Run a click command; turn every expected error into one line on stderr and an exit code that is not 0."""
-    _show_what_cannot_be_encoded()
+    show_what_cannot_be_encoded()
     try:
         result = _invoke(command, name, args)
         sys.stdout.flush()
@@ -108,7 +108,7 @@ def _invoke(command: click.Command, name: str, args: Sequence[str] | None) -> ob
         return command.invoke(context)
 
 
-def _show_what_cannot_be_encoded() -> None:
+def show_what_cannot_be_encoded() -> None:
     """In a terminal without UTF-8, or for a name that is not Unicode: an escape, not an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -344,6 +344,25 @@ def an_application_that_never_was(ground: Ground) -> Seen:
 
 
 @check
+def a_lost_journal_beside_its_secret(ground: Ground) -> Seen:
+    """The journal is lost and the secret is not: numbers begin again, and old tokens fit new applications. Never."""
+    arbiter = ground.arbiter().start()
+    old = [arbiter.register("alice", f"old {number}") for number in range(5)]
+    arbiter.stop()
+    for file in arbiter.state.glob("journal*"):
+        file.unlink()
+    arbiter.start()
+    new = [arbiter.register("bob", f"new {number}") for number in range(15)]
+    fits = {
+        one["app"]
+        for one in new
+        for token in (past["token"] for past in old)
+        if arbiter.ask("GET", f"/v1/apps/{one['app']}", token).status == 200
+    }
+    return not fits, f"Alice's old tokens read {len(fits)} of Bob's 15 new applications"
+
+
+@check
 def a_bare_integer_resumes(ground: Ground) -> Seen:
     """Kept: `Last-Event-ID` takes a bare integer (a seq), event ids grow, and resuming at each loses nothing."""
     arbiter = ground.arbiter().start()

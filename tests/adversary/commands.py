@@ -1,7 +1,9 @@
 """Attacks on people: names that are markup, cells that are wide, certificates, signals."""
 
+import json
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import psutil
 
 from tests.adversary import proxy
+from tests.adversary.api import FIXTURES
 from tests.adversary.checks import Seen, check
 from tests.adversary.ground import Arbiter, Ground, happens
 
@@ -72,6 +75,50 @@ def _with_more(value: Any) -> Any:
 
 
 _AMOUNTS = ("used", "pending", "capacity", "resources", "detail")
+
+
+FOLLOWING = """
+import os, sys, threading
+from yarn_plugin.api.client import ArbiterClient
+threading.Timer(12, lambda: os._exit(3)).start()
+shares = ArbiterClient(sys.argv[1], "app.app_1.x").follow("app_1")
+print("told", next(shares).seq, flush=True)
+os._exit(0)
+"""
+
+
+def _follow(ground: Ground, url: str) -> "subprocess.CompletedProcess[str]":
+    """A client of the checkout that waits for its first share."""
+    command = [sys.executable, "-c", FOLLOWING, url]
+    environment, folder = ground.environment(), ground.scratch
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder, env=environment)
+
+
+def _stream(*more: str, **fields: Any) -> bytes:
+    """An event stream with one share, and what comes before it."""
+    recorded = json.loads((FIXTURES.parent / "transcript" / "parsed_by_client.json").read_text())
+    share = recorded["streams"]["followed"]["shares"][0] | {"app": "app_1"} | fields
+    return ("".join(more) + f"id: {share['seq']}\nevent: share\ndata: {json.dumps(share)}\n\n").encode()
+
+
+@check
+def a_stream_of_a_newer_arbiter(ground: Ground) -> Seen:
+    """An event of an unknown name, or a field added to a share, ends a client. Both are ignored."""
+    arbiter = ground.proxy_before("http://127.0.0.1:1")
+    news = 'id: 3\nevent: novelty\ndata: {"x": 1}\n\n'
+    arbiter.set("/events", proxy.text(_stream(news, added_later={"x": 1}), 200, "text/event-stream"))
+    done = _follow(ground, arbiter.url)
+    return done.returncode == 0 and "told 5" in done.stdout, f"{done.stdout.strip()[:80]}; {_shown(done)}"
+
+
+@check
+def a_refusal_of_a_proxy_in_the_feed(ground: Ground) -> Seen:
+    """A 404 page of a proxy before the arbiter ends the feed for good. Only the arbiter's own refusal does."""
+    arbiter = ground.proxy_before("http://127.0.0.1:1")
+    arbiter.set("/events", proxy.text(_stream(), 200, "text/event-stream"))
+    arbiter.set("/events", proxy.text(b"<html>no such host</html>", 404), times=2)
+    done = _follow(ground, arbiter.url)
+    return done.returncode == 0 and "told 5" in done.stdout, f"{done.stdout.strip()[:80]}; {_shown(done)}"
 
 
 @check
@@ -156,7 +203,7 @@ def result_values_like_markup(ground: Ground) -> Seen:
 @check
 def a_hangup_under_submit(ground: Ground) -> Seen:
     """SIGHUP ends `qoop submit` and leaves spark-submit behind. Must end it, as SIGTERM does."""
-    text = "select count(*) as n from range(100000000000000)"
+    text = "select count(*) as n from range(10000000) a, range(10000000) b where a.id * b.id % 7 = 3"
     process = ground.spawn(["submit", "--master", "local[1]", "-e", text], command="qoop")
     family = psutil.Process(process.pid)
     if not happens(lambda: any("java" in one.name() for one in family.children(recursive=True)), 60):

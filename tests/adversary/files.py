@@ -219,8 +219,8 @@ def modes_of_files(ground: Ground) -> Seen:
     past = {"kind": "past", "seq": 1, "at": known["at"] - 1, "event": event, "commands": []}
     with arbiter.journal.open("wb") as file:
         for number in range(5500):
-            file.write(record({**past, "seq": 1 + number % 5}))
-        file.write(snapshot)
+            file.write(record({**past, "seq": 1 + number}))
+        file.write(record({**known, "seq": 6000}))
         file.write(b"torn")
     arbiter.journal.chmod(0o600)
     size = arbiter.journal.stat().st_size

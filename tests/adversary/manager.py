@@ -41,7 +41,7 @@ def apps_answered_with_something_else(ground: Ground) -> Seen:
 def nodes_answered_with_something_else(ground: Ground) -> Seen:
     """200 with {} or {"message": ..} for /nodes loses all nodes. Is no answer."""
     arbiter = ground.arbiter().start()
-    eventually(lambda: arbiter.cluster().get("nodes"), "the node is known")
+    nodes = len(eventually(lambda: arbiter.cluster().get("nodes"), "the nodes are known"))
     found = {}
     for answer in ({}, {"message": "maintenance"}, {"nodes": "soon"}):
         ground.proxy.set(NODES, proxy.json_reply(answer))
@@ -49,7 +49,9 @@ def nodes_answered_with_something_else(ground: Ground) -> Seen:
         found[json.dumps(answer)] = len(arbiter.cluster().get("nodes", []))
         ground.proxy.behave()
         arbiter.looks(1)
-    return set(found.values()) == {1}, "of 1 node are known during " + ", ".join(f"{a}: {n}" for a, n in found.items())
+    return set(found.values()) == {nodes}, f"of {nodes} known during " + ", ".join(
+        f"{a}: {n}" for a, n in found.items()
+    )
 
 
 @check
@@ -162,12 +164,13 @@ def a_mapped_user_in_her_leaf(ground: Ground) -> Seen:
 
 
 @check
-def scheduler_conf_fails_once(ground: Ground) -> Seen:
-    """GET /scheduler-conf fails once at the start: enforcement is off until the RM is lost. It is tried again."""
-    used = ground.proxy.set(CONF, proxy.json_reply({"RemoteException": {"message": "busy"}}, 500), times=1)
+def scheduler_conf_fails_for_a_moment(ground: Ground) -> Seen:
+    """GET /scheduler-conf fails for a moment at the start: enforcement is off until the RM is lost. Is tried again."""
+    # Twice: an arbiter may ask it once for its pools' queues, and once when it begins to watch.
+    used = ground.proxy.set(CONF, proxy.json_reply({"RemoteException": {"message": "busy"}}, 500), times=2)
     arbiter = ground.arbiter().start()
     ok = happens(lambda: arbiter.cluster().get("enforcement", "").startswith("queue weights"), 15)
-    return ok and used() == 1, f"15 s later: {arbiter.cluster().get('enforcement')!r}"
+    return ok and used() > 0, f"15 s later: {arbiter.cluster().get('enforcement')!r}"
 
 
 @check
@@ -269,7 +272,7 @@ def ten_thousand_finished_applications(ground: Ground) -> Seen:
 
 @check
 def a_slow_trickle(ground: Ground) -> Seen:
-    """Answers that trickle. Shares are still answered, and what comes after it is seen."""
+    """Kept: while answers trickle, shares are still answered; what comes after it is seen."""
     arbiter = ground.arbiter().start()
     made = arbiter.run("alice", "alone")
     ground.proxy.set("", proxy.trickle)
@@ -344,7 +347,7 @@ def a_second_arbiter_elsewhere(ground: Ground) -> Seen:
 
 @check
 def the_first_arbiter_died(ground: Ground) -> Seen:
-    """Once the first one is dead, one with another state folder takes over and writes."""
+    """Kept: once the first one is dead, one with another state folder takes over and writes."""
     first = ground.arbiter().start()
     first.run("alice", "first's")
     first.kill()

@@ -289,7 +289,7 @@ def numbers(spelt: str) -> Mood:
 
     def mood(asked: Asked, forward: Forward) -> Reply:
         real = forward()
-        body = re.sub(rb"(?<=[:\[])-?\d+(\.\d+)?(?=[,}\]])", spelt.encode(), real.body)
+        body = re.sub(rb"([:\[,]\s*)-?\d+(\.\d+)?(?=\s*[,}\]])", rb"\g<1>" + spelt.encode(), real.body)
         return Reply(real.status, body, real.headers)
 
     return mood

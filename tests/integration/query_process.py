@@ -1,5 +1,6 @@
 """`qoop submit` on the cluster as a process of its own, its journal, and what of it can be killed."""
 
+import getpass
 import os
 import signal
 import subprocess
