@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from pydantic_core import from_json
 
 from tests.bench.simulated_manager import STARTED_MS, VCORES, World
 from tests.clock import HandClock
@@ -46,7 +47,8 @@ from yarn_plugin.journal.records import Record, RecordFile
 from yarn_plugin.model.cluster import Capabilities, ClusterView
 from yarn_plugin.model.share import Demand, Pool
 from yarn_plugin.observe import translate
-from yarn_plugin.observe.changes import apps_changed, nodes_changed
+from yarn_plugin.observe.changes import differing
+from yarn_plugin.observe.subjects import SUBJECTS
 
 POOL = Pool("sql", "root.sql", ("memory-mb", "vcores"))
 MIX = {"use": 0.44, "arrive": 0.26, "end": 0.26, "lose": 0.02, "join": 0.02}
@@ -201,14 +203,13 @@ def _happen(cycle: Cycle, what: str) -> Iterator[tuple[str, float]]:
             world.lose()
         case "join":
             world.join()
-    path = "/nodes" if what in ("lose", "join") else "/apps"
-    answer = world.answer(path) or b""
+    name = "nodes" if what in ("lose", "join") else "apps"
+    subject = next(one for one in SUBJECTS if one.name == name)
+    answer = world.answer(subject.path) or b""
     began = time.perf_counter()
-    found = json.loads(answer)
-    if path == "/nodes":
-        happened = nodes_changed(cycle.known(), translate.nodes(found), False)
-    else:
-        happened = apps_changed(cycle.known(), translate.apps(found))
+    seen, known = subject.read(from_json(answer)), subject.known(cycle.known())
+    gone = tuple(one for one in known if one not in seen)
+    happened = [subject.event(tuple(differing(known, seen).values()), gone)]
     taken = [cycle.take(event) for event in happened]
     yield what, 1e3 * (time.perf_counter() - began)
     for command in [command for decided in taken for command in decided.commands]:
