@@ -53,7 +53,8 @@ from yarn_plugin.observe.subjects import SUBJECTS
 
 POOL = Pool("sql", "root.sql", ("memory-mb", "vcores"))
 MIX = {"use": 0.44, "arrive": 0.26, "end": 0.26, "lose": 0.02, "join": 0.02}
-"""How often what happens: `use` is 250 applications at once that hold one container more or less."""
+"""How often what happens: `use` is 250 applications at once that hold one container more or less. Those that
+end were registered and those that arrive are not, so that in time some of the 250 change what everybody may have."""
 CHANGING = 250
 BETWEEN_S = 2.0
 """Seconds of the arbiter's own time between two events, so that graces and overstays come due in between."""
@@ -248,11 +249,12 @@ def _one_input(cycle: Cycle, number: int, chance: random.Random) -> None:
     if number % 50 == 0:
         cycle.take(_use(cycle.world.arrive(), 1, cycle))
     elif number % 50 == 25:
-        app = next(iter(apps))
+        # The newest: nobody has registered it, and what such ones use changes everybody's share.
+        app = max(apps)
         cycle.world.end(app)
         cycle.take(AppsChanged((), (app,)))
     else:
-        cycle.take(_use(chance.choice(list(apps)), chance.randrange(1, VCORES), cycle))
+        cycle.take(_use(chance.choice(sorted(apps)[:-1]), chance.randrange(1, VCORES), cycle))
 
 
 def _use(app: str, containers: int, cycle: Cycle) -> AppsChanged:
