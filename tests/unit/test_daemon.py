@@ -222,7 +222,8 @@ def test_a_loop_that_dies_is_told_of_and_ends_the_process(arbiter):
         arbiter.take(register("b"))
 
 
-def test_a_loop_that_stands_still_ends_the_process(arbiter):
+def test_a_loop_that_stands_still_ends_the_process(start):
+    arbiter = start(patience=1.5)
     ended, go_on = [], threading.Event()
     watchdog = Watchdog(arbiter.is_alive, lambda: arbiter.heartbeat.count, 2.0, ended.append)
     watchdog.start()
@@ -232,7 +233,7 @@ def test_a_loop_that_stands_still_ends_the_process(arbiter):
     arbiter.post(register("a"))
     eventually(lambda: ended, "the watchdog ends the process", limit_s=20)
     assert ended == ["the loop that decides has made no progress for 2 s"]
-    assert not arbiter.health(patience=1.0).alive
+    assert not arbiter.health().alive
     go_on.set()
 
 

@@ -71,6 +71,7 @@ class Daemon:
         accept_loss: go on without what follows damage in the journal, in a new series of ids.
         identity: this arbiter's own id.
         claim: makes this arbiter the owner of its pools' queues; None where nothing can be owned.
+        patience: seconds without progress after which the loop counts as stalled.
 
     Raises:
         JournalError: the journal is in use, damaged, or cannot be written.
@@ -86,9 +87,10 @@ class Daemon:
         accept_loss: bool = False,
         identity: str = "",
         claim: Callable[[], Ownership | None] = lambda: None,
+        patience: float = 30.0,
     ) -> None:
         self._managers, self._pools, self._reconcile = managers, pools, reconcile
-        self._identity, self._claim = identity, claim
+        self._identity, self._claim, self._patience = identity, claim, patience
         self._journal = RecordFile(state_dir / "journal", accept_loss)
         try:
             self._intake: Intake[State, Event, Command] = Intake(step, State(), TYPES, self._journal, JournalClock())
@@ -200,12 +202,12 @@ class Daemon:
         """Whether the loop runs, or was told to end."""
         return self._stopping or (self._thread.is_alive() and self._died is None)
 
-    def health(self, patience: float = 30.0) -> Health:
-        """How the arbiter is. `patience`: seconds without progress after which its loop counts as stalled."""
+    def health(self) -> Health:
+        """How the arbiter is."""
         look = self._watch.last_look
         age = None if look is None else max(time.monotonic() - look, 0.0)
         dead = [] if self.is_alive() else [f"the loop that decides has died: {self._died}"]
-        if not dead and self.heartbeat.age() > patience:
+        if not dead and self.heartbeat.age() > self._patience:
             dead = [f"the loop that decides has made no progress for {self.heartbeat.age():.0f} s"]
         problems = [*dead, *([self._journal_error] if self._journal_error else [])]
         if self.state.manager_error is not None:

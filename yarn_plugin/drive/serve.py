@@ -85,7 +85,8 @@ class Listen:
     @property
     def url(self) -> str:
         """Its address."""
-        return f"{'https' if self.certificate else 'http'}://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
 
 
 def parse_listen(text: str, certificate: Path | None, key: Path | None) -> Listen:
@@ -149,7 +150,15 @@ def serve(
             return claim(managers(), parents, me, listen.url, partial(answers_as, verify=verify))
 
         daemon = Daemon(
-            managers, pools, config.watch.rhythm(), state_dir, config.watch.reconcile_s, accept_loss, me, claim_queues
+            managers,
+            pools,
+            config.watch.rhythm(),
+            state_dir,
+            config.watch.reconcile_s,
+            accept_loss,
+            me,
+            claim_queues,
+            config.watchdog_s,
         )
         spare_the_collector()
         watchdog = Watchdog(daemon.is_alive, lambda: daemon.heartbeat.count, config.watchdog_s)
@@ -342,7 +351,8 @@ def _publishing(daemon: Daemon, streams: Streams) -> Callable[[FastAPI], context
 @contextlib.contextmanager
 def _listening(listen: Listen) -> Iterator[socket.socket]:
     try:
-        opened = socket.create_server((listen.host, listen.port), backlog=BACKLOG)
+        family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+        opened = socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG)
     except OSError as problem:
         cause = os.strerror(problem.errno) if problem.errno else problem
         raise ListenError(f"--listen {listen.host}:{listen.port}: {cause}; port 0 takes a free one") from None
