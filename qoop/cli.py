@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from qoop.submit import Arbitration
 
 
+MAX_ROWS = 1_000_000_000
+"""Rows that can be shown at most; Spark counts them in 32 bits."""
+
+
 @click.group(context_settings=console.CONTEXT)
 def cli() -> None:
     """SQL on Spark that changes its plan in mid-flight when its share of the cluster changes."""
@@ -58,7 +62,9 @@ def _values(option: click.Parameter) -> int:
 @click.option("--name", help="The query's name on the cluster.  [default: its first words]")
 @click.option("--tables", metavar="DIR", help="Tables: a Parquet file, or a folder of them, per table.")
 @click.option("--output", nargs=2, metavar="FORMAT PATH", help="Write the result (parquet, csv) instead.")
-@click.option("--rows", type=click.IntRange(1), default=1000, show_default=True, help="How many rows to show.")
+@click.option(
+    "--rows", type=click.IntRange(1, MAX_ROWS), default=1000, show_default=True, help="How many rows to show."
+)
 @click.option(
     "--format",
     "row_format",
@@ -144,6 +150,9 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         raise BadInputError("--tables", given["tables"], "no such folder; a Parquet file or folder per table is needed")
     if given["slots"] is not None and not math.isfinite(given["slots"]):
         raise BadInputError("--slots", given["slots"], "write a number of slots such as 4")
+    for flag in ("weight", "hysteresis"):
+        if not math.isfinite(given[flag]):
+            raise BadInputError(f"--{flag}", given[flag], "write a number")
     if given["profile"] is not None:
         from qoop.feedback.profile import read
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
-from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError
+from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.packing import completion
 from qoop.planning import Planned, plan
@@ -43,9 +43,12 @@ def explain(text: str, tables: str | None, shares: Sequence[float], most: int, j
     Raises:
         QuerySyntaxError: it is not SQL.
         UnknownNameError: it names a table or column that does not exist.
+        QoopError: it cannot be planned, or its tables cannot be read.
     """
     try:
         planned = _plan(text, tables)
+    except RecursionError:
+        raise QoopError("query: it is nested too deeply for the planner; Spark may still run it") from None
     except CannotSplitError as reason:
         console.out.print(f"one stage, whatever the share: {reason}", soft_wrap=True)
         if json_file is not None:

@@ -203,7 +203,7 @@ def read_query(file: str | None, text: str | None) -> str:
 
 def _count(field: str, text: str) -> int:
     if re.fullmatch(r"[0-9]{1,6}", text) is None or int(text) < 1:
-        raise BadInputError(field, text, "write a whole number from 1 to 999999")
+        raise BadInputError(field, text, "write a whole number, 1 or more")
     return int(text)
 
 

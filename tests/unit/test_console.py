@@ -200,3 +200,10 @@ def test_a_bundle_of_the_environment_that_is_not_there_matters_to_https_alone(as
     assert ask([], "apps")[0] == 0
     code, _, err = ask([], "apps", tls=True)
     assert (code, err.count("\n"), str(tmp_path / "none") in err) == (1, 1, True)
+
+
+@pytest.mark.parametrize("user", ["", "a\nb", "x" * 500, "[/x]"])
+def test_a_user_that_can_have_no_token_is_one_line(ask, user):
+    code, out, err = ask({}, "token", user)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("yarn-plugin: USER '")

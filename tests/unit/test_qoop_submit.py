@@ -125,7 +125,7 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
         ),
         (
             ("--rows", "0", "-e", "q"),
-            "qoop: Invalid value for '--rows': 0 is not in the range x>=1. (see qoop submit -h)",
+            "qoop: Invalid value for '--rows': 0 is not in the range 1<=x<=1000000000. (see qoop submit -h)",
         ),
         (
             ("--hysteresis", "a", "-e", "q"),
@@ -136,6 +136,8 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
             ("--format", "csv", "--output", "csv", "x", "-e", "q"),
             "qoop: --format: rows are shown or written; give --format or --output, not both",
         ),
+        (("--weight", "nan", "-e", "q"), "qoop: --weight nan: write a number"),
+        (("--hysteresis", "nan", "-e", "q"), "qoop: --hysteresis nan: write a number"),
         (("-e", "SELECT '\udcff'"), "qoop: query '-e': it is no text in UTF-8"),
         (("--slots", "inf", "-e", "q"), "qoop: --slots inf: write a number of slots such as 4"),
         (

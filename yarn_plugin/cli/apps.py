@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from pydantic import ValidationError
 
 from yarn_plugin import console
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, ArbiterClient, find_token
+from yarn_plugin.errors import BadInputError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -70,7 +72,11 @@ def why(
 @click.option("--out", type=click.Path(path_type=Path), help="Write it to a file that only you can read.")
 def token(user: str, arbiter: str, token_file: Path | None, verify: str | bool, out: Path | None) -> None:
     """A token for USER, with which that user registers and follows applications. Needs the administrator's token."""
-    issued = ArbiterClient(arbiter, find_token(token_file), verify).issue_token(user)
+    client = ArbiterClient(arbiter, find_token(token_file), verify)
+    try:
+        issued = client.issue_token(user)
+    except ValidationError as problem:
+        raise BadInputError("USER", user, problem.errors()[0]["msg"]) from None
     if out is None:
         click.echo(issued.token)
         return
