@@ -266,6 +266,79 @@ def slow_headers(ground: Ground) -> Seen:
 
 
 @check
+def a_slow_body(ground: Ground) -> Seen:
+    """A body that comes a byte at a time holds its connection for ever. Must be closed, or answered, in 30 s."""
+    arbiter = ground.arbiter(limits={"header_timeout_s": 2}).start()
+    head = f"POST /v1/apps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {arbiter.user('mallory')}\r\n"
+    with _connect(arbiter) as opened:
+        opened.sendall((head + "Content-Type: application/json\r\nContent-Length: 9000\r\n\r\n").encode())
+        began = time.monotonic()
+        while time.monotonic() < began + 30:
+            try:
+                opened.sendall(b" ")
+                opened.settimeout(0.5)
+                if not (answer := opened.recv(1000)) or _status(answer):
+                    return True, f"ended after {time.monotonic() - began:.1f} s with {_status(answer) or 'nothing'}"
+            except TimeoutError:
+                continue
+            except OSError:
+                return True, f"closed after {time.monotonic() - began:.1f} s"
+    return False, "open after 30 s"
+
+
+@check
+def the_same_request_at_once(ground: Ground) -> Seen:
+    """Kept: one registration sent thirty times at once registers once."""
+    arbiter = ground.arbiter().start()
+    token, body = arbiter.user("alice"), {"name": "impatient", "request_id": "request-impatient"}
+    with ThreadPoolExecutor(30) as pool:
+        answers = list(pool.map(lambda _: arbiter.ask("POST", "/v1/apps", token, body), range(30)))
+    apps = {answer.json["app"] for answer in answers if answer.status == 201}
+    listed = len(arbiter.apps())
+    statuses = sorted({answer.status for answer in answers})
+    return len(apps) == 1 and listed == 1, f"{len(apps)} ids in the answers, {listed} listed, statuses {statuses}"
+
+
+@check
+def all_decisions_asked_at_once(ground: Ground) -> Seen:
+    """Sixty questions for 100,000 decisions hold every thread. Health answers in 3 s meanwhile."""
+    arbiter = ground.arbiter().start()
+    apps = [arbiter.register(f"user{number % 10}", f"app {number}") for number in range(40)]
+    for number in range(60):
+        one = apps[number % 40]
+        arbiter.ask("PATCH", f"/v1/apps/{one['app']}", one["token"], {"weight": 1 + number % 5})
+    with ThreadPoolExecutor(60) as pool:
+        path = "/v1/decisions?limit=100000"
+        asked = [pool.submit(arbiter.ask, "GET", path, arbiter.admin, timeout=60.0) for _ in range(60)]
+        worst = 0.0
+        while not all(one.done() for one in asked):
+            worst = max(worst, arbiter.health(timeout=30).seconds)
+            time.sleep(0.1)
+        statuses = sorted({one.result().status for one in asked})
+        size = max(len(one.result().text) for one in asked)
+    return worst < 3, f"slowest health {worst:.1f} s; statuses {statuses}, answers up to {size // 1024} KiB"
+
+
+@check
+def names_in_other_scripts(ground: Ground) -> Seen:
+    """Kept: a name in any script makes a queue that YARN takes, and whose weight can be written."""
+    arbiter = ground.arbiter().start()
+    found = {}
+    for name in ("Ünïcode çafé", "数据 仓库", "🦆", "a.b.c", "ß" * 60, "-", "x,y=z${user.home}"):
+        answer = arbiter.try_register("alice", name)
+        if answer.status == 422:
+            found[name] = "refused"
+            continue
+        queue = answer.json["queue"]
+        ground.yarn.submit(queue, "alice")
+        matched = happens(lambda app=answer.json["app"]: arbiter.app(app).get("yarn_app"), 6)
+        written = matched and happens(lambda queue=queue: ground.yarn.capacity(queue), 6)
+        found[name] = "well" if written else f"{queue}: {'not written' if matched else 'not matched'}"
+    wrong = {name: what for name, what in found.items() if what not in ("well", "refused")}
+    return not wrong, f"{sum(what == 'well' for what in found.values())} well; wrong: {wrong or 'none'}"
+
+
+@check
 def many_connections(ground: Ground) -> Seen:
     """1,500 idle connections take every descriptor (1,024 here). Must be bounded (max_connections, here 256)."""
     arbiter = ground.arbiter(limits={"max_connections": 256, "header_timeout_s": 20}).start()

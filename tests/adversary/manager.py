@@ -165,12 +165,17 @@ def a_mapped_user_in_her_leaf(ground: Ground) -> Seen:
 
 @check
 def scheduler_conf_fails_for_a_moment(ground: Ground) -> Seen:
-    """GET /scheduler-conf fails for a moment at the start: enforcement is off until the RM is lost. Is tried again."""
-    # Twice: an arbiter may ask it once for its pools' queues, and once when it begins to watch.
-    used = ground.proxy.set(CONF, proxy.json_reply({"RemoteException": {"message": "busy"}}, 500), times=2)
+    """GET /scheduler-conf fails as the RM comes back: enforcement is off until it is lost again. It is tried again."""
     arbiter = ground.arbiter().start()
+    eventually(lambda: arbiter.cluster().get("enforcement", "").startswith("queue weights"), "weights are written")
+    ground.proxy.set("", proxy.drop, method=None)
+    eventually(lambda: arbiter.cluster().get("manager_error"), "the RM is lost")
+    used = ground.proxy.set(CONF, proxy.json_reply({"RemoteException": {"message": "busy"}}, 500), times=2)
+    ground.proxy.allow("")
+    eventually(lambda: used() and not arbiter.cluster().get("manager_error"), "the RM is back")
+    arbiter.looks(1)
     ok = happens(lambda: arbiter.cluster().get("enforcement", "").startswith("queue weights"), 15)
-    return ok and used() > 0, f"15 s later: {arbiter.cluster().get('enforcement')!r}"
+    return ok, f"asked {used()} times in vain; 15 s later at most: {arbiter.cluster().get('enforcement')!r}"
 
 
 @check

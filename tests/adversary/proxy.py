@@ -143,6 +143,11 @@ class HostileProxy:
             self._rules.insert(0, rule)
         return lambda: rule.used
 
+    def allow(self, path: str) -> None:
+        """End the moods that were set with this expression."""
+        with self._lock:
+            self._rules = [rule for rule in self._rules if rule.path.pattern != path]
+
     def behave(self) -> None:
         """Pass everything through again."""
         with self._lock:

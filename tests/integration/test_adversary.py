@@ -13,6 +13,10 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def ground(shared_cluster, tmp_path_factory):
+    for name in shared_cluster.spec.daemon_names:
+        if name not in shared_cluster.daemons:
+            shared_cluster.start(name)
+    shared_cluster.wait()
     made = Ground(shared_cluster.rm_url, HERE, tmp_path_factory.mktemp("adversary"))
     yield made
     made.close()
