@@ -43,9 +43,9 @@ def start(manager, tmp_path):
         made.start()
         return made
 
+    one.stop = lambda: [made.stop() for made in running]
     yield one
-    for made in running:
-        made.stop()
+    one.stop()
 
 
 @pytest.fixture
@@ -277,6 +277,16 @@ def test_a_loss_that_is_accepted_begins_a_new_series_of_ids(start, tmp_path):
     again.stop()
     third = start()
     assert admitted(third.take(register("c", "zoe"))).id.startswith("app_e1_")
+
+
+def test_a_journal_that_is_lost_beside_its_secret_begins_a_new_series_of_ids(start, tmp_path):
+    (tmp_path / "secret").write_text("x" * 64)
+    a = admitted(start().take(register("a")))
+    assert a.id.startswith("app_e1_")
+    for made in (1, 2):
+        start.stop()
+        (tmp_path / "journal").unlink()
+        assert admitted(start().take(register("b", "eve"))).id.startswith(f"app_e{made + 1}_")
 
 
 def test_an_arbiter_does_not_start_beside_another_that_owns_the_queues(start, tmp_path):

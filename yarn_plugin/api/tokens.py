@@ -21,6 +21,9 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 SHORTEST_SECRET = 32
 """Characters that the secret must have at least."""
 
+SECRET = "secret"
+"""The secret's file in the state folder."""
+
 
 class SecretError(ReportedError):
     """The secret that tokens are signed with cannot be used."""
@@ -49,7 +52,7 @@ class Tokens:
         self.admin_file = folder / "admin.token"
         self.scrape_file = folder / "scrape.token"
         try:
-            self._secret = _secret(folder / "secret")
+            self._secret = _secret(folder / SECRET)
             _keep(self.admin_file, self.issue(ADMIN) + "\n")
             _keep(self.scrape_file, self.issue(SCRAPE) + "\n")
         except OSError as problem:

@@ -31,13 +31,18 @@ def arbiter_options(command: Command) -> Command:
 @arbiter_options
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures to a file too.")
 def apps(arbiter: str, token_file: Path | None, verify: str | bool, json_file: Path | None) -> None:
-    """The applications of every pool and their shares. With the administrator's token: everybody's."""
+    """The applications of every pool and their shares, and how shares are enforced.
+
+    With the administrator's token: everybody's.
+    """
     client = ArbiterClient(arbiter, find_token(token_file), verify)
-    found = client.apps()
+    found, cluster = client.apps(), client.cluster()
     columns = ("app", "name", "user", "pool", "state", "#weight", "#guarantee", "#entitled", "#uses", "since", "")
     console.out.print(console.table(None, columns, [_row(app) for app in found]))
+    console.out.print(f"enforced by: {_enforcement(cluster)}", soft_wrap=True)
     if json_file is not None:
-        console.write_json(json_file, {"apps": [app.model_dump() for app in found]})
+        figures = {"apps": [app.model_dump() for app in found], "enforcement": cluster.enforcement}
+        console.write_json(json_file, figures)
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -83,6 +88,11 @@ def token(user: str, arbiter: str, token_file: Path | None, verify: str | bool, 
     out.touch(mode=0o600, exist_ok=True)
     out.chmod(0o600)
     out.write_text(issued.token + "\n")
+
+
+def _enforcement(cluster: wire.Cluster) -> str:
+    problems = [problem for problem in (cluster.manager_error, cluster.enforcement_error) if problem]
+    return console.printable("; ".join([cluster.enforcement, *problems]))
 
 
 def _row(app: wire.App) -> tuple[object, ...]:

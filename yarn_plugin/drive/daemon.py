@@ -12,18 +12,20 @@ from pathlib import Path
 
 from yarn_plugin.act.actor import Actor
 from yarn_plugin.act.ownership import Ownership
+from yarn_plugin.api.tokens import SECRET
 from yarn_plugin.decide import commands, events
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.commands import Command, Dismiss, SetTimer, SignalContainers, TellShare, WriteWeights
 from yarn_plugin.decide.events import Configured, EpochBegan, Event, LeavesSeen, TimerFired
 from yarn_plugin.decide.state import State
+from yarn_plugin.drive.epoch import begin_epoch
 from yarn_plugin.drive.watchdog import Heartbeat
 from yarn_plugin.journal.clock import JournalClock
 from yarn_plugin.journal.intake import Decided, Intake, SetAsideError, described
-from yarn_plugin.journal.records import JournalUnavailableError, Record, RecordFile
+from yarn_plugin.journal.records import JournalUnavailableError, RecordFile
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.share import Pool
-from yarn_plugin.observe.resource_manager import ManagerAwayError, ResourceManager
+from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 from yarn_plugin.observe.watch import Rhythm, Stopped, Watch
 
 __all__ = ["Daemon", "Health", "Stopped"]
@@ -97,6 +99,9 @@ class Daemon:
         except BaseException:
             self._journal.close()
             raise
+        # Beside a secret there was a journal once, and tokens for the ids in it.
+        is_new = not self._intake.seq and (state_dir / SECRET).exists()
+        self._state_dir, self._begins_anew = state_dir, is_new or bool(self._journal.lost)
         self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._held: deque[_Item] = deque()
         self._timer: float | None = None
@@ -140,8 +145,9 @@ class Daemon:
         knew_manager = self.state.manager_url is not None
         self._actor = self._make_actor(patient=knew_manager)
         self._thread.start()
-        self._begin(([EpochBegan(_next_epoch(self.state, self._journal.lost))]) if self._journal.lost else [])
-        self._begin([Configured(self._pools, self._reconcile)])
+        if self._begins_anew:
+            self._begin(EpochBegan(begin_epoch(self._state_dir, self.state.epoch, self._journal.lost)))
+        self._begin(Configured(self._pools, self._reconcile))
         self._watch.start(patient=knew_manager)
 
     def stop(self) -> None:
@@ -233,20 +239,20 @@ class Daemon:
         parents = [pool.queue for pool in self._pools]
         try:
             return Actor(self._managers(), self._outcome, self._claim(), parents)
-        except ManagerAwayError:
-            if not patient:
+        except ManagerError as problem:
+            if isinstance(problem, ManagerAwayError) and not patient:
                 raise
+            log.warning("the pools' queues are claimed later: %s", problem)
         return Actor(self._managers(), self._outcome, None, parents, self._claim)
 
     # The loop.
 
-    def _begin(self, first: list[Event]) -> None:
-        for event in first:
-            try:
-                self.take(event)
-            except SetAsideError as problem:
-                # The arbiter goes on with what it knew.
-                log.error("at the start: %s", problem)
+    def _begin(self, event: Event) -> None:
+        try:
+            self.take(event)
+        except SetAsideError as problem:
+            # The arbiter goes on with what it knew.
+            log.error("at the start: %s", problem)
 
     def _outcome(self, event: Event) -> None:
         """Take in what became of a command: it must not be lost, or the arbiter would wait for it for ever."""
@@ -389,13 +395,3 @@ def _log_share(decided: Taken, command: TellShare) -> None:
     log.info("seq=%d tell app=%s guarantee=%.3f entitlement=%.3f in=%.1fs: %s", decided.seq, command.app,
              grant.guarantee_fraction, grant.entitlement_fraction,
              max(share.effective_at - decided.at, 0.0), share.reason)  # fmt: skip
-
-
-def _next_epoch(state: State, lost: Iterable[Record]) -> int:
-    """The number of a new series of ids: above those that were in use, also in what is lost."""
-    seen = [state.epoch]
-    for record in lost:
-        for part in (record.get("event"), record.get("state")):
-            epoch = part.get("epoch") if isinstance(part, dict) else None
-            seen.append(epoch if isinstance(epoch, int) else 0)
-    return max(seen) + 1

@@ -40,7 +40,7 @@ from yarn_plugin.observe.translate import queues
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
-STATE_FILES = ("journal", "identity", "secret", "admin.token", "scrape.token", "arbiter.json")
+STATE_FILES = ("journal", "identity", "epoch", "secret", "admin.token", "scrape.token", "arbiter.json")
 """What the names of the files in the state folder begin with."""
 
 MOST_DESCRIPTORS = 1_048_576

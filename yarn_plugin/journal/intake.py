@@ -319,6 +319,8 @@ class Intake(Generic[State, Event, Command]):
             self._past.skip_waiting()
             self._note(_failed(record["seq"], ENDED_TWICE))
             return
+        # What cannot be read is refused, at every start, before anything is written.
+        self._past.codec.read(record["event"])
         self._append(_attempt(record["seq"]), durable=True)
         decided = self._past.decide_waiting()
         if isinstance(decided, str):
