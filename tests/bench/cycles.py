@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from pydantic_core import from_json
 
 from tests.bench.simulated_manager import STARTED_MS, VCORES, World
 from tests.clock import HandClock
@@ -41,16 +42,19 @@ from yarn_plugin.decide.events import (
 from yarn_plugin.decide.observations import learn
 from yarn_plugin.decide.state import State
 from yarn_plugin.drive.daemon import TYPES
+from yarn_plugin.drive.serve import spare_the_collector
 from yarn_plugin.journal.intake import Decided, Intake
 from yarn_plugin.journal.records import Record, RecordFile
 from yarn_plugin.model.cluster import Capabilities, ClusterView
 from yarn_plugin.model.share import Demand, Pool
 from yarn_plugin.observe import translate
-from yarn_plugin.observe.changes import apps_changed, nodes_changed
+from yarn_plugin.observe.changes import differing
+from yarn_plugin.observe.subjects import SUBJECTS
 
 POOL = Pool("sql", "root.sql", ("memory-mb", "vcores"))
 MIX = {"use": 0.44, "arrive": 0.26, "end": 0.26, "lose": 0.02, "join": 0.02}
-"""How often what happens: `use` is 250 applications at once that hold one container more or less."""
+"""How often what happens: `use` is 250 applications at once that hold one container more or less. Those that
+end were registered and those that arrive are not, so that in time some of the 250 change what everybody may have."""
 CHANGING = 250
 BETWEEN_S = 2.0
 """Seconds of the arbiter's own time between two events, so that graces and overstays come due in between."""
@@ -201,14 +205,13 @@ def _happen(cycle: Cycle, what: str) -> Iterator[tuple[str, float]]:
             world.lose()
         case "join":
             world.join()
-    path = "/nodes" if what in ("lose", "join") else "/apps"
-    answer = world.answer(path) or b""
+    name = "nodes" if what in ("lose", "join") else "apps"
+    subject = next(one for one in SUBJECTS if one.name == name)
+    answer = world.answer(subject.path) or b""
     began = time.perf_counter()
-    found = json.loads(answer)
-    if path == "/nodes":
-        happened = nodes_changed(cycle.known(), translate.nodes(found), False)
-    else:
-        happened = apps_changed(cycle.known(), translate.apps(found))
+    seen, known = subject.read(from_json(answer)), subject.known(cycle.known())
+    gone = tuple(one for one in known if one not in seen)
+    happened = [subject.event(tuple(differing(known, seen).values()), gone)]
     taken = [cycle.take(event) for event in happened]
     yield what, 1e3 * (time.perf_counter() - began)
     for command in [command for decided in taken for command in decided.commands]:
@@ -246,11 +249,12 @@ def _one_input(cycle: Cycle, number: int, chance: random.Random) -> None:
     if number % 50 == 0:
         cycle.take(_use(cycle.world.arrive(), 1, cycle))
     elif number % 50 == 25:
-        app = next(iter(apps))
+        # The newest: nobody has registered it, and what such ones use changes everybody's share.
+        app = max(apps)
         cycle.world.end(app)
         cycle.take(AppsChanged((), (app,)))
     else:
-        cycle.take(_use(chance.choice(list(apps)), chance.randrange(1, VCORES), cycle))
+        cycle.take(_use(chance.choice(sorted(apps)[:-1]), chance.randrange(1, VCORES), cycle))
 
 
 def _use(app: str, containers: int, cycle: Cycle) -> AppsChanged:
@@ -275,6 +279,7 @@ def _say(line: str) -> None:
 
 def main() -> None:
     """Run one measurement and print what it found."""
+    spare_the_collector()
     what, apps, nodes, *counts = sys.argv[1:]
     sizes = [int(count) for count in counts]
     found = latency(int(apps), int(nodes), sizes[0]) if what == "latency" else memory(int(apps), int(nodes), sizes)

@@ -207,7 +207,9 @@ class Streams:
                     return
             while not self.stopped and not listener.cut:
                 try:
-                    new = await asyncio.wait_for(listener.queue.get(), KEEP_ALIVE)
+                    # Not wait_for: that makes a task for every message of every stream.
+                    async with asyncio.timeout(KEEP_ALIVE):
+                        new = await listener.queue.get()
                 except TimeoutError:
                     if not self.is_known(app):
                         yield self._ended(app).encode(0.0)

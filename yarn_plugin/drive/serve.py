@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import getpass
 import ipaddress
 import json
@@ -150,6 +151,7 @@ def serve(
         daemon = Daemon(
             managers, pools, config.watch.rhythm(), state_dir, config.watch.reconcile_s, accept_loss, me, claim_queues
         )
+        spare_the_collector()
         watchdog = Watchdog(daemon.is_alive, lambda: daemon.heartbeat.count, config.watchdog_s)
         try:
             tokens = Tokens(state_dir)
@@ -166,6 +168,17 @@ def serve(
         finally:
             watchdog.close()
             daemon.stop()
+
+
+def spare_the_collector() -> None:
+    """Have the garbage collector leave alone what is there for good, and come seldom.
+
+    What the arbiter knows is immutable and without cycles, so that nothing of it waits for the collector; which would
+    all the same go through all of it while an answer of thousands of applications is read, and hold up everything.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 def make_private(state_dir: Path) -> None:

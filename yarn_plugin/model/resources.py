@@ -96,8 +96,11 @@ class Resources:
 
 def total_of(vectors: Iterable[Resources]) -> Resources:
     """The sum of many vectors."""
+    found = list(vectors)
+    if len(found) == 1:
+        return found[0]
     total: dict[str, int] = {}
-    for vector in vectors:
+    for vector in found:
         for name, amount in vector.amounts:
             total[name] = total.get(name, 0) + amount
     return Resources.of(total)

@@ -45,7 +45,7 @@ def text(item: dict[str, Json], field: str, missing: str | None = None) -> str:
 
 def cleaned(text: str) -> str:
     """Text that can be written as UTF-8: JSON can hold half a character."""
-    return text.encode(errors="replace").decode()
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def whole(item: dict[str, Json], field: str) -> int:
@@ -60,7 +60,10 @@ def whole(item: dict[str, Json], field: str) -> int:
 
 def amount(item: dict[str, Json], field: str, required: bool = False) -> int:
     """A number of 0 or more; 0 where it is missing or -1, which is how YARN says that there is none yet."""
-    if required and item.get(field) is None:
+    given = item.get(field)
+    if type(given) is int and 0 <= given <= MAX_AMOUNT:
+        return given
+    if required and given is None:
         raise wrong(item, field)
     value = whole(item, field)
     if value < -1:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from yarn_plugin.model.cluster import Container, Node, Queue, YarnApp
-from yarn_plugin.model.resources import MEMORY, VCORES, Resources
+from yarn_plugin.model.resources import MEMORY, VCORES, Resources, total_of
 from yarn_plugin.observe import fields
 from yarn_plugin.observe.fields import UnreadableItemError
 from yarn_plugin.observe.resource_manager import EXPECTED, NotAManagerError
@@ -275,8 +275,8 @@ def _app(app: dict[str, Json]) -> YarnApp | None:
     partitions = _each((usage or {}).get("resourceUsagesByPartition"))
     if not all(isinstance(one, dict) for one in partitions):
         raise fields.wrong(usage or {}, "resourceUsagesByPartition")
-    used = sum((_resources(one["used"]) for one in partitions if one.get("used") is not None), Resources())
-    pending = sum((_resources(one["pending"]) for one in partitions if one.get("pending") is not None), Resources())
+    used = total_of(_resources(one["used"]) for one in partitions if one.get("used") is not None)
+    pending = total_of(_resources(one["pending"]) for one in partitions if one.get("pending") is not None)
     held = fields.amount(app, "runningContainers")
     if not used:
         used = Resources.of({MEMORY: fields.amount(app, "allocatedMB"), VCORES: fields.amount(app, "allocatedVCores")})
