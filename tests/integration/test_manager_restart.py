@@ -25,33 +25,37 @@ def patient_cluster(tmp_path):
         made.down()
 
 
-def test_no_node_is_lost_while_nodes_find_the_manager_again(patient_cluster, tmp_path):
+@pytest.fixture
+def arbiter(patient_cluster, tmp_path):
+    made = ArbiterProcess(patient_cluster.rm_url, tmp_path / "arbiter").start()
+    yield made
+    assert made.stop() == 0
+    assert "Traceback" not in made.log()
+
+
+def test_no_node_is_lost_while_nodes_find_the_manager_again(patient_cluster, arbiter):
     sleepers = Sleepers(patient_cluster.rm_url)
-    first = ArbiterProcess(patient_cluster.rm_url, tmp_path / "arbiter").start()
-    follower = first.register("goes on")
+    follower = arbiter.register("goes on")
     running = sleepers.submit(follower.queue)
-    eventually(lambda: first.admin().app(follower.app).yarn_app == running, "it is known to run")
+    eventually(lambda: arbiter.admin().app(follower.app).yarn_app == running, "it is known to run")
     eventually(lambda: sleepers.runs(running), "it runs")
     # Once while the arbiter runs, and once while it is down too, so that it starts with nodes that have not reported.
     for with_arbiter in (False, True):
         os.kill(patient_cluster.daemons["rm"], signal.SIGKILL)
-        eventually(lambda: first.admin().cluster().manager_error, "the arbiter notices")
+        eventually(lambda: arbiter.admin().cluster().manager_error, "the arbiter notices")
         if with_arbiter:
-            first.kill()
+            arbiter.kill()
         patient_cluster.start("rm")
         if with_arbiter:
-            first.start()
-        eventually(lambda: first.admin().cluster().manager_error is None, "the arbiter finds it again")
+            arbiter.start()
+        eventually(lambda: arbiter.admin().cluster().manager_error is None, "the arbiter finds it again")
 
         def all_are_back():
-            assert len(first.admin().cluster().nodes) == 2
+            assert len(arbiter.admin().cluster().nodes) == 2
             return sleepers.get("/metrics")["clusterMetrics"]["activeNodes"] == 2
 
         eventually(all_are_back, "all nodes have reported again")
-    eventually(lambda: sleepers.runs(running), "it goes on")
-    reasons = [decision.reason for decision in first.admin().decisions(1000)]
+    reasons = [decision.reason for decision in arbiter.admin().decisions(1000)]
     assert not [reason for reason in reasons if "lost" in reason or "ended" in reason]
     assert {share.apps for share in follower.shares} == {1}
     follower.close()
-    assert first.stop() == 0
-    assert "Traceback" not in first.log()

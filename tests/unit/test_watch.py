@@ -245,6 +245,19 @@ def test_from_what_is_no_answer_nothing_is_learned(watch, nonsense):
     assert taker.kinds() == [ManagerReached, Looked]
 
 
+def test_a_manager_that_answers_some_questions_only_is_lost_once(watch):
+    manager = Manager()
+    looking, taker = watch(manager, figures=0.01)
+    taker.kinds()
+    manager.said = {"/apps": {}}
+    looking.look(0.1)
+    eventually(lambda: looking.counters["looks_failed"] > 5)
+    assert taker.kinds() == [ManagerLost]
+    manager.said = {}
+    eventually(lambda: Looked in [type(event) for event in taker.events])
+    assert taker.kinds() == [ManagerReached, Looked]
+
+
 @pytest.mark.parametrize("nonsense", [{}, {"message": "try later"}, {"nodes": "none"}, {"nodes": {"node": 3}}])
 def test_from_what_is_no_answer_no_node_is_lost(watch, nonsense):
     manager = Manager()

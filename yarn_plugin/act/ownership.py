@@ -9,6 +9,9 @@ the queue free. Each reads back once more after a pause, and whoever finds the o
 second one reads before the first one wrote, and writes after the first one's last reading (a pause of more than
 `PAUSE` between its reading and its writing), both believe to own it until the first one reads again: at its next
 write, or the next comparison of the weights. Until then both may write.
+
+Whether the owner is live is asked at the address in its record. Of one that listens on another machine's loopback that
+cannot be seen: it is taken over, and finds that as above.
 """
 
 import json

@@ -1,5 +1,7 @@
 """The ResourceManager over REST: one address, or the addresses of an HA pair."""
 
+import contextlib
+import json
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -86,11 +88,12 @@ class _Answer:
 
     def json(self) -> Any:
         """Its JSON; None where it is none."""
-        try:
-            # In half the time that the standard library takes, and answers of 10,000 nodes are large.
-            return from_json(self.body)
-        except (ValueError, RecursionError):
-            return None
+        # The first takes half the time of the second, and answers of 10,000 nodes are large; the second takes text that
+        # the first does not, such as half a character in somebody's name for an application.
+        for read in (from_json, json.loads):
+            with contextlib.suppress(ValueError, RecursionError):
+                return read(self.body)
+        return None
 
 
 class ResourceManager:

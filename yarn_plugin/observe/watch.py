@@ -53,6 +53,7 @@ class Watch:
         self._reached_at = ""
         self._told_lost = False
         self._told_looked = False
+        self._to_announce: ManagerReached | None = None
         self._writable: bool | None = None
         self._started_at = 0.0
         self._restarted = -1e9
@@ -172,6 +173,7 @@ class Watch:
             # While it starts, or after it has lost to the other one, it answers as if its cluster were empty. Only
             # what it said before it says that it is active, and the same as before, is true.
             self._check_it_is_active()
+        self._announce()
         for subject, reading in seen:
             self._take_in(subject, reading)
         self._figures = figures
@@ -208,9 +210,18 @@ class Watch:
         allowed = facts.capabilities()
         if facts.unread and self._writable is not None:
             allowed = replace(allowed, writable=self._writable)
-        self._delivery.hand_on(ManagerReached(facts.url, allowed))
         self._writable = allowed.writable
-        self._reached, self._told_lost, self._told_looked, self._reached_at = True, False, False, facts.url
+        self._to_announce = ManagerReached(facts.url, allowed)
+        self._reached, self._told_looked, self._reached_at = True, False, facts.url
+
+    def _announce(self) -> None:
+        """Tell that the manager is reached, once everything that it was then asked was answered as it should be.
+
+        One that answers some questions alone would be told as lost and reached again at every look.
+        """
+        if self._to_announce is not None:
+            self._delivery.hand_on(self._to_announce)
+            self._to_announce, self._told_lost = None, False
 
     def _note_restart(self, facts: ManagerFacts) -> None:
         """To a manager that was not active before, nodes report one by one; until then it is no news that they miss."""
