@@ -149,6 +149,20 @@ def app(name):
     ).model_dump()
 
 
+CLUSTER = wire.Cluster(
+    manager="http://rm:8088",
+    manager_error=None,
+    manager_version="3.5.0",
+    enforcement="queue weights, YARN preemption, container signals",
+    enforcement_error="queue root.sql.[/x]: refused",
+    capacity={},
+    least_allocation={},
+    nodes=[],
+    pools=[],
+    apps=0,
+).model_dump()
+
+
 @pytest.fixture
 def ask(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
@@ -156,7 +170,8 @@ def ask(tmp_path, capsys, monkeypatch):
     (tmp_path / "token").write_text("user.ann.00\n")
 
     def run(said, *words, tls=False):
-        servers.append(RawServer(answer(json.dumps(said)), tls=tls))
+        scripts = [answer(json.dumps(one)) for one in (said, CLUSTER)]
+        servers.append(RawServer(*scripts, tls=tls))
         options = ("--arbiter", servers[-1].url, "--token-file", str(tmp_path / "token"))
         code = console.run(cli, "yarn-plugin", [*words, *options])
         captured = capsys.readouterr()
@@ -171,8 +186,11 @@ def test_an_application_with_a_strange_name_is_listed(ask):
     names = [*STRANGE, "x" * 200, "a\nb\x1b[2J"]
     code, out, _ = ask([app(name) for name in names], "apps")
     assert code == 0
-    for name, line in zip(names, out.splitlines()[1:], strict=True):
+    *listed, enforced = out.splitlines()[1:]
+    for name, line in zip(names, listed, strict=True):
         assert line.count(console.printable(name)) == 2
+    expected = "queue weights, YARN preemption, container signals; queue root.sql.[/x]: refused"
+    assert enforced == f"enforced by: {expected}"
 
 
 def test_why_shows_what_the_manager_says_as_it_is(ask):
