@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -162,6 +163,8 @@ class Yarn:
         self._session = requests.Session()
         self._session.trust_env = False
         self._session.headers["Accept"] = "application/json"
+        # Hadoop remembers in a cookie who asked first, and takes every later request for that user's.
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     def get(self, path: str, **parameters: str) -> Any:
         answer = self._session.get(self.url + path, params=parameters, timeout=20)
