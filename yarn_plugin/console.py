@@ -84,7 +84,7 @@ def run(command: click.Command, name: str, args: Sequence[str] | None = None) ->
     except (click.Abort, KeyboardInterrupt, EOFError):
         return _fail(name, "interrupted", 130)
     except click.ClickException as wrong:
-        return _fail(name, wrong.format_message(), wrong.exit_code)
+        return _fail(name, " ".join(wrong.format_message().split()), wrong.exit_code)
     except ReportedError as wrong:
         return _fail(name, " ".join(str(wrong).split()), wrong.exit_code)
     except BrokenPipeError:
@@ -128,7 +128,7 @@ def _discard_output() -> None:
 def _fail(name: str, message: str, exit_code: int) -> int:
     # The terminal may have gone (SIGHUP), or the reader of a pipe: the exit code is all that is left to say.
     with contextlib.suppress(OSError):
-        click.echo(f"{name}: {message}", err=True)
+        click.echo(printable(f"{name}: {message}"), err=True)
     return exit_code
 
 

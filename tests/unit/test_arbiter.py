@@ -1,5 +1,7 @@
 """The arbiter's cycle, told as lists of events."""
 
+from dataclasses import replace
+
 import pytest
 
 from yarn_plugin.decide.arbiter import step
@@ -240,3 +242,25 @@ def test_two_pools_divide_the_resource_they_share_and_are_counted_apart():
     assert arbiter.state.members["app_4"].share.apps == 1
     assert arbiter.state.members["app_5"].share.apps == 1
     assert arbiter.state.members["app_4"].share.grant.guarantee == amount(8)
+
+
+def test_an_application_that_runs_is_registered_once_whoever_asks_at_the_same_time(arbiter):
+    arbiter(1, AppsChanged((running("application_1", "root.sql.etl"),), ()))
+    asked = [
+        Registered(f"request-{n}", "etl", "ann", "sql", 1.0, None, None, "application_1", ("ann",)) for n in (1, 2)
+    ]
+    for request in asked:
+        arbiter(2, request)
+    assert [one.request_id for one in arbiter.state.registered.values()] == ["request-1"]
+
+
+def test_an_application_that_has_ended_meanwhile_is_not_registered(arbiter):
+    arbiter(2, Registered("request-1", "etl", "ann", "sql", 1.0, None, None, "application_9", ("ann",)))
+    assert not arbiter.state.registered
+
+
+def test_a_user_has_no_more_applications_than_the_pool_allows():
+    arbiter = Arbiter(replace(SQL, max_apps_per_user=2))
+    for n, users in enumerate((("ann",), ("ann",), ("ann",), None)):
+        arbiter(n, Registered(f"request-{n}", "x", "ann", "sql", 1.0, None, None, None, users))
+    assert [one.request_id for one in arbiter.state.registered.values()] == ["request-0", "request-1", "request-3"]

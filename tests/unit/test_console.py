@@ -190,7 +190,7 @@ def test_an_application_with_a_strange_name_is_listed(ask):
     for name, line in zip(names, listed, strict=True):
         assert line.count(console.printable(name)) == 2
     expected = "queue weights, YARN preemption, container signals; queue root.sql.[/x]: refused"
-    assert enforced == f"enforced by: {expected}"
+    assert enforced == f"enforcement: {expected}"
 
 
 def test_why_shows_what_the_manager_says_as_it_is(ask):

@@ -71,8 +71,8 @@ def test_a_manager_that_allows_everything_has_no_limits():
             "limited",
             "shares are told but not enforced; set yarn.scheduler.configuration.store.class=fs",
         ),
-        (changed(store="file", writable=False), "mode", "limited", "told only: queue weights cannot be written"),
-        (changed(writable=False, unread="oh no"), "mode", "limited", "unknown: shares are told only until"),
+        (changed(store="file", writable=False), "mode", "limited", "feedback only: queue weights cannot be written"),
+        (changed(writable=False, unread="oh no"), "mode", "limited", "unknown: shares are only reported"),
         (changed(unread="oh no"), "configuration store", "limited", "it could not be read now: oh no"),
         (changed(policies=()), "preemption", "limited", "scheduler.monitor.enable=true"),
         (changed(policies=()), "leaf cleaning", "limited", "AutoCreatedQueueDeletionPolicy"),
@@ -203,8 +203,8 @@ def test_facts_of_a_manager_that_is_set_up_for_shares(serve):
 @pytest.mark.parametrize(
     ("status", "said", "store", "writable", "mode"),
     [
-        (400, "only supported by mutable configuration store", "fs", False, "told only"),
-        (403, "User dr.who is not an admin", "fs", False, "told only"),
+        (400, "only supported by mutable configuration store", "fs", False, "feedback only"),
+        (403, "User dr.who is not an admin", "fs", False, "feedback only"),
         (400, "Bad Request", "fs", True, "enforced"),
         (500, "oh no", "fs", True, "enforced"),
         (500, "oh no", None, False, "unknown"),
@@ -224,7 +224,7 @@ def test_a_configuration_that_is_refused_is_told_from_one_that_could_not_be_read
 
     facts = find_out(ResourceManager([serve(answer)], "ann"))
     assert (facts.writable, facts.mode) == (writable, mode)
-    assert (facts.unread is None) == (mode == "told only")
+    assert (facts.unread is None) == (mode == "feedback only")
 
 
 @pytest.fixture

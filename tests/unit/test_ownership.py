@@ -145,3 +145,23 @@ def test_an_identity_that_was_cut_is_made_anew(tmp_path, cut):
     made = identity(tmp_path)
     assert len(made) == 32
     assert identity(tmp_path) == made
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "id|http://evil@169.254.169.254/latest|3",
+        "id|http://host:8780/?x=|3",
+        "id|http://host\x1b[2J|3",
+        "id|ftp://host|3",
+        "id|http://host:8780|x",
+        "|http://host:8780|3",
+    ],
+)
+def test_a_record_that_is_no_address_of_an_arbiter_is_no_record(record):
+    assert owner_of({"yarn.scheduler.capacity.root.sql.arbiter-owner": record}, "root.sql") is None
+
+
+def test_a_record_of_every_kind_of_address_is_one():
+    for url in ("http://127.0.0.1:8780", "https://rm-1.example.com:8780", "http://[::1]:8780"):
+        assert owner_of({"yarn.scheduler.capacity.root.sql.arbiter-owner": f"id|{url}|3"}, "root.sql").url == url

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import socket
 
 import pytest
 
@@ -44,6 +45,25 @@ def test_a_state_folder_of_an_earlier_version_is_closed_to_others_and_nothing_el
     found = modes(folder)
     assert (found.pop("script.sh"), found.pop("state"), found.pop("journal.link")) == (0o755, 0o700, 0o644)
     assert set(found.values()) == {0o600}
+
+
+def test_a_folder_that_holds_other_files_stays_as_it_is_unless_others_can_write_there(tmp_path):
+    folder = tmp_path / "home"
+    folder.mkdir()
+    folder.chmod(0o755)
+    (folder / "notes.txt").write_text("")
+    make_private(folder)
+    assert modes(folder)["home"] == 0o755
+    folder.chmod(0o775)
+    with pytest.raises(StateError, match="other users can write there; choose a folder of your own"):
+        make_private(folder)
+    assert modes(folder)["home"] == 0o775
+
+
+def test_an_arbiter_on_every_address_is_recorded_under_the_name_of_its_machine():
+    assert Listen("0.0.0.0", 8780).url == f"http://{socket.getfqdn()}:8780"
+    assert Listen("::", 8780).url == f"http://{socket.getfqdn()}:8780"
+    assert Listen("::1", 8780).url == "http://[::1]:8780"
 
 
 def test_a_folder_that_is_everybodys_is_no_state_folder(tmp_path):

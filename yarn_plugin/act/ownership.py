@@ -18,10 +18,12 @@ import json
 import logging
 import re
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import requests
+from urllib3.exceptions import InsecureRequestWarning
 
 from yarn_plugin.act.leaves import CONF, property_name, read_configuration
 from yarn_plugin.errors import ReportedError
@@ -35,7 +37,8 @@ OWNER = "arbiter-owner"
 PAUSE = 1.0
 """Seconds after which a claim is read back once more."""
 
-_RECORD = re.compile(r"([A-Za-z0-9_-]{1,64})\|(https?://[^\s|]{1,200})\|(\d{1,15})", re.ASCII)
+_ADDRESS = r"https?://(?:[A-Za-z0-9._-]{1,200}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
+_RECORD = re.compile(rf"([A-Za-z0-9_-]{{1,64}})\|({_ADDRESS})\|(\d{{1,15}})", re.ASCII)
 
 
 class OwnedError(ReportedError):
@@ -141,7 +144,8 @@ def claim(
     try:
         manager.put(CONF, _record(parents, mine))
     except ManagerRefusedError as refusal:
-        log.warning("pool queues %s are without a record of their owner: %s", ", ".join(parents), refusal)
+        said = "pool queues %s could not be marked with their owner, so that a second arbiter would go unnoticed: %s"
+        log.warning(said, ", ".join(parents), refusal)
         return None
     for wait in (0.0, pause):
         time.sleep(wait)
@@ -156,12 +160,16 @@ def claim(
     return Ownership(mine, tuple(parents))
 
 
-def answers_as(url: str, identity: str, verify: str | bool = True) -> bool:
-    """Whether an arbiter of this identity answers at an address."""
+def answers_as(url: str, identity: str) -> bool:
+    """Whether an arbiter of this identity answers at an address.
+
+    Whoever signed its certificate: nothing secret is sent, and an owner that is not recognised would be taken over.
+    """
     try:
-        with bounded.bounded_session() as session:
+        with bounded.bounded_session() as session, warnings.catch_warnings():
+            warnings.simplefilter("ignore", InsecureRequestWarning)
             answer = session.get(
-                f"{url}/v1/health", timeout=(2.0, 5.0), allow_redirects=False, stream=True, verify=verify
+                f"{url}/v1/health", timeout=(2.0, 5.0), allow_redirects=False, stream=True, verify=False
             )
             said = json.loads(bounded.read_body(answer, 65536))
     except (requests.RequestException, bounded.TooLargeError, OSError, ValueError, RecursionError):

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from yarn_plugin import console
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, ArbiterClient, find_token
+from yarn_plugin.api.tokens import write_private
 from yarn_plugin.errors import BadInputError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -39,7 +40,7 @@ def apps(arbiter: str, token_file: Path | None, verify: str | bool, json_file: P
     found, cluster = client.apps(), client.cluster()
     columns = ("app", "name", "user", "pool", "state", "#weight", "#guarantee", "#entitled", "#uses", "since", "")
     console.out.print(console.table(None, columns, [_row(app) for app in found]))
-    console.out.print(f"enforced by: {_enforcement(cluster)}", soft_wrap=True)
+    console.out.print(f"enforcement: {_enforcement(cluster)}", soft_wrap=True)
     if json_file is not None:
         figures = {"apps": [app.model_dump() for app in found], "enforcement": cluster.enforcement}
         console.write_json(json_file, figures)
@@ -85,9 +86,10 @@ def token(user: str, arbiter: str, token_file: Path | None, verify: str | bool, 
     if out is None:
         click.echo(issued.token)
         return
-    out.touch(mode=0o600, exist_ok=True)
-    out.chmod(0o600)
-    out.write_text(issued.token + "\n")
+    try:
+        write_private(out, issued.token + "\n")
+    except OSError as problem:
+        raise BadInputError("--out", str(out), problem.strerror or "it cannot be written") from None
 
 
 def _enforcement(cluster: wire.Cluster) -> str:

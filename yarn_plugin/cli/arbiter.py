@@ -50,14 +50,22 @@ def arbiter(
 
     Simple authentication only: Kerberos (SPNEGO) ResourceManagers are refused with a message.
     """
-    logging.basicConfig(
-        level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, handlers=[handler])
     urls = addresses(rm)
     loaded = configuration.load(config)
     where = parse_listen(listen, tls_cert, tls_key)
     folder = state or default_state(urls, Path(platformdirs.user_state_dir("yarn-plugin")) / "arbiter")
     serve(urls, loaded, where, folder, _say_ready, verify=verify, accept_loss=accept_loss)
+
+
+class _OneLine(logging.Formatter):
+    """Keeps a message to its line: names that others choose are in it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging looks for
+        """The line, with whatever could end it or steer a terminal as an escape."""
+        return console.printable(super().formatMessage(record))
 
 
 def default_state(urls: Sequence[str], parent: Path) -> Path:

@@ -159,7 +159,7 @@ def _causes(causes: list[str], count: int) -> str:
 _UNNAMED = {
     TimerFired: "a grace is over",
     ManagerReached: "the ResourceManager answers",
-    Looked: "the cluster was looked at",
+    Looked: "the ResourceManager was read again",
     LeavesSeen: "queue weights were read",
     WeightsWritten: "weights written",
     WeightsRefused: "weights refused",

@@ -166,7 +166,7 @@ def _return(state: State, present: tuple[YarnApp, ...]) -> State:
     for running in present:
         app = waiting.get(running.queue)
         known = state.dismissed[app] if app else None
-        if app and known and known.yarn_app in (None, running.id) and _is_hers(known.registration, running):
+        if app and known and known.yarn_app in (None, running.id) and _is_owners(known.registration, running):
             back[app] = known.registration
     if not back:
         return state
@@ -175,7 +175,7 @@ def _return(state: State, present: tuple[YarnApp, ...]) -> State:
 
 
 def _match(state: State, present: tuple[YarnApp, ...]) -> tuple[State, list[str]]:
-    """A YARN application in the queue that a registered one was given is that one, if its user may be hers."""
+    """A YARN application in the queue that a registered one was given is that one, if it runs as its owner's."""
     waiting = {one.queue: app for app, one in state.registered.items() if app not in state.yarn_apps}
     taken = set(state.yarn_apps.values())
     matched = dict(state.yarn_apps)
@@ -184,29 +184,33 @@ def _match(state: State, present: tuple[YarnApp, ...]) -> tuple[State, list[str]
         app = waiting.get(running.queue)
         if app is None or running.id in taken:
             continue
-        if not _is_hers(state.registered[app], running):
-            owner = state.registered[app].user
-            refused.append(f"{running.id} of user {running.user} runs in the queue of {app}, which is {owner}'s")
+        if not _is_owners(state.registered[app], running):
+            # Without names: every application of the pool is told.
+            refused.append(f"{running.id} runs in the queue of {app} as another user")
             continue
         matched[app] = running.id
         del waiting[running.queue]
     return (replace(state, yarn_apps=matched) if len(matched) > len(state.yarn_apps) else state), refused
 
 
-def _is_hers(registration: Registration, running: YarnApp) -> bool:
+def _is_owners(registration: Registration, running: YarnApp) -> bool:
     return registration.yarn_users is None or running.user in registration.yarn_users
 
 
 def _register(state: State, event: Registered, seq: int, at: float) -> tuple[State, list[str]]:
     pool = next((pool for pool in state.pools if pool.name == event.pool), None)
-    hers = [known for known in state.registered.values() if known.user == event.user]
-    if pool is None or any(known.request_id == event.request_id for known in hers):
+    owned = [known for known in state.registered.values() if known.user == event.user]
+    if pool is None or any(known.request_id == event.request_id for known in owned):
         return state, []
     most = None if event.yarn_users is None else pool.max_apps_per_user
-    if most is not None and sum(known.pool == pool.name for known in hers) >= most:
+    if most is not None and sum(known.pool == pool.name for known in owned) >= most:
+        return state, []
+    running = state.cluster.apps.get(event.yarn_app or "")
+    is_users = event.yarn_users is not None
+    if is_users and event.yarn_app and (running is None or running.id in state.yarn_apps.values()):
+        # It has ended meanwhile, or another request for it was decided on first.
         return state, []
     app = f"app_{seq}" if not state.epoch else f"app_e{state.epoch}_{seq}"
-    running = state.cluster.apps.get(event.yarn_app or "")
     registration = Registration(
         id=app,
         name=event.name,

@@ -70,7 +70,8 @@ class Daemon:
         managers: makes a client of the ResourceManager; each thread has its own.
         state_dir: where the journal is.
         reconcile: seconds between comparisons of the queue weights with what the manager has.
-        accept_loss: go on without what follows damage in the journal, in a new series of ids.
+        accept_loss: go on without what the journal has lost (what follows damage, what a backup does not have), in a
+            new series of ids.
         identity: this arbiter's own id.
         claim: makes this arbiter the owner of its pools' queues; None where nothing can be owned.
         patience: seconds without progress after which the loop counts as stalled.
@@ -101,7 +102,7 @@ class Daemon:
             raise
         # Beside a secret there was a journal once, and tokens for the ids in it.
         is_new = not self._intake.seq and (state_dir / SECRET).exists()
-        self._state_dir, self._begins_anew = state_dir, is_new or bool(self._journal.lost)
+        self._state_dir, self._begins_anew = state_dir, is_new or accept_loss
         self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._held: deque[_Item] = deque()
         self._timer: float | None = None
@@ -220,7 +221,9 @@ class Daemon:
             problems.append(self.state.manager_error)
         elif age is None or age > LOOK_AGE:
             problems.append(
-                "the ResourceManager was not seen whole yet" if age is None else f"last look {age:.0f} s ago"
+                "no complete reading of the ResourceManager yet"
+                if age is None
+                else f"the ResourceManager was last read {age:.0f} s ago"
             )
         problems += [f"the thread {name!r} has ended" for name, lives in self._edges() if not lives]
         return Health(not dead, not problems, tuple(problems), age, self._journal_error, self._identity)
@@ -242,7 +245,7 @@ class Daemon:
         except ManagerError as problem:
             if isinstance(problem, ManagerAwayError) and not patient:
                 raise
-            log.warning("the pools' queues are claimed later: %s", problem)
+            log.warning("could not claim the pools' queues; trying again later: %s", problem)
         return Actor(self._managers(), self._outcome, None, parents, self._claim)
 
     # The loop.

@@ -13,7 +13,6 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -83,9 +82,17 @@ class Listen:
             return self.host == "localhost"
 
     @property
+    def is_unspecified(self) -> bool:
+        """Whether it is every address of this machine."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    @property
     def url(self) -> str:
-        """Its address."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        """Its address, as others reach it."""
+        host = socket.getfqdn() if self.is_unspecified else f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
 
 
@@ -147,7 +154,7 @@ def serve(
         me, parents = identity(state_dir), [pool.queue for pool in pools]
 
         def claim_queues() -> Ownership | None:
-            return claim(managers(), parents, me, listen.url, partial(answers_as, verify=verify))
+            return claim(managers(), parents, me, listen.url, answers_as)
 
         daemon = Daemon(
             managers,
@@ -199,9 +206,8 @@ def make_private(state_dir: Path) -> None:
     os.umask(0o077)
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if state_dir.stat().st_mode & stat.S_ISVTX:
-            raise StateError(f"--state {str(state_dir)!r}: everybody may write there; choose a folder of your own")
-        _close_to_others(state_dir, 0o700)
+        if _is_to_be_closed(state_dir):
+            _close_to_others(state_dir, 0o700)
         for path in state_dir.iterdir():
             if path.name.startswith(STATE_FILES) and path.is_file() and not path.is_symlink():
                 _close_to_others(path, 0o600)
@@ -210,10 +216,29 @@ def make_private(state_dir: Path) -> None:
         raise StateError(f"--state {str(where)!r}: {problem.strerror}; choose a folder of your own") from None
 
 
+def _is_to_be_closed(state_dir: Path) -> bool:
+    """Whether a folder is the arbiter's alone. One that holds other files is left as it is: they may be others' too.
+
+    Raises:
+        StateError: it is another user's, or others could exchange the files in it.
+    """
+    found, where = state_dir.stat(), f"--state {str(state_dir)!r}"
+    if found.st_uid != os.geteuid():
+        raise StateError(f"{where}: it belongs to another user; choose a folder of your own")
+    if found.st_mode & stat.S_ISVTX:
+        raise StateError(f"{where}: every user can write there; choose a folder of your own")
+    names = [path.name for path in state_dir.iterdir()]
+    if not names or any(name.startswith("journal") for name in names):
+        return True
+    if found.st_mode & 0o022:
+        raise StateError(f"{where}: other users can write there; choose a folder of your own")
+    return all(name.startswith(STATE_FILES) for name in names)
+
+
 def _close_to_others(path: Path, mode: int) -> None:
     if path.stat().st_mode & 0o077:
         path.chmod(mode)
-        log.warning("%s was open to others, and is no more", path)
+        log.warning("%s was accessible to other users; now it is private", path)
 
 
 def _limits(section: LimitsSection) -> Limits:

@@ -74,9 +74,9 @@ class ManagerFacts:
     age: float | None = None
 
     @property
-    def mode(self) -> Literal["enforced", "told only", "unknown"]:
+    def mode(self) -> Literal["enforced", "feedback only", "unknown"]:
         """What becomes of shares here."""
-        return "enforced" if self.writable else "unknown" if self.unread else "told only"
+        return "enforced" if self.writable else "unknown" if self.unread else "feedback only"
 
     @property
     def preempts(self) -> bool:

@@ -99,7 +99,7 @@ def _store(facts: ManagerFacts) -> Finding:
 
 def _mode(facts: ManagerFacts) -> Finding:
     if facts.mode == "unknown":
-        follows = "shares are told only until the arbiter, which asks again, knows better"
+        follows = "shares are only reported, not enforced, until the arbiter has found out"
         return Finding("mode", facts.mode, "limited", follows)
     verdict: Verdict = "good" if facts.mode == "enforced" else "limited"
     return Finding("mode", facts.mode, verdict, "" if facts.writable else "queue weights cannot be written")
