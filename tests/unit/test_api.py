@@ -340,6 +340,9 @@ def test_the_routes_are_described(service):
     for path, routes in described["paths"].items():
         for method, route in routes.items():
             assert route["responses"], f"{method} {path}"
+            if path in ("/v1/apps", "/v1/cluster", "/v1/decisions"):
+                (content,) = (said["content"] for status, said in route["responses"].items() if status < "300")
+                assert list(references(content)), f"{method} {path}: what is answered is not described"
             assert route.get("summary"), f"{method} {path}"
 
 

@@ -1,5 +1,8 @@
 """What the service takes: everything a caller writes is bounded, and whatever is refused is refused with problems."""
 
+import dataclasses
+from concurrent.futures import Future
+
 import pytest
 
 from tests.http_service import GPU, SQL, problems, running
@@ -121,6 +124,7 @@ def test_a_key_written_twice_is_named(service):
         ("PATCH", "/v1/apps/{}", {"weight": 1, "more": 2}, "more"),
         ("GET", "/v1/apps/{}/why?limit=" + "9" * 5000, None, "limit"),
         ("GET", "/v1/decisions?limit=" + "9" * 5000, None, "limit"),
+        ("GET", "/v1/decisions?limit=10001", None, "limit"),
         ("GET", "/v1/decisions?app=" + "a" * 5000, None, "app"),
         ("GET", "/v1/apps/" + "a" * 5000, None, "app"),
         ("GET", "/v1/apps/" + "a" * 5000 + "/events", None, "app"),
@@ -137,6 +141,14 @@ def test_numbers_and_ids_are_bounded(service, method, path, body, field):
 def test_the_user_of_a_token_is_a_plain_name(service, user):
     answer = service.as_admin("POST", "/v1/tokens", {"user": user})
     assert (answer.status_code, problems(answer)[0][0]) == (422, "user")
+
+
+def test_no_user_has_the_administrators_name(service):
+    """What the administrator registers would be this user's."""
+    answer = service.as_admin("POST", "/v1/tokens", {"user": "admin"})
+    expected = "this name is the administrator's; choose another"
+    assert (answer.status_code, problems(answer)) == (422, [("user", "admin", expected)])
+    assert service.as_admin("POST", "/v1/tokens", {"user": "admin2"}).status_code == 201
 
 
 @pytest.mark.parametrize(
@@ -233,6 +245,22 @@ def test_what_the_administrator_registers_for_a_yarn_user_is_the_mapped_users(ma
     body = {"name": "x", "request_id": "12345678", "yarn_app": "application_1_0001"}
     made = service.as_admin("POST", "/v1/apps", body).json()
     assert service.ask(service.user("ann"), "GET", f"/v1/apps/{made['app']}").status_code == 200
+
+
+def test_an_application_that_another_request_registered_first_is_registered_already(service):
+    """Both were checked before either was decided on; the arbiter passes over the second."""
+    service.arbiter.take(AppsChanged((running("application_1_0001", "root.sql.etl"),), ()))
+
+    def post_late(event):
+        answer = Future()
+        answer.set_result(service.arbiter.take(dataclasses.replace(event, request_id="the-other-request")))
+        return answer
+
+    service.arbiter.post = post_late
+    body = {"name": "x", "request_id": "12345678", "yarn_app": "application_1_0001"}
+    answer = service.ask(service.user("ann"), "POST", "/v1/apps", body)
+    expected = ("yarn_app", "application_1_0001", "it is registered already")
+    assert (answer.status_code, problems(answer)) == (409, [expected])
 
 
 # Readers are lenient, requests strict.

@@ -133,6 +133,7 @@ def test_what_needs_no_token_takes_no_body(service):
     for path in ("/v1/health", "/v1/ready", "/openapi.json"):
         sender = Sender(service, None, **measured(b"x"), method="GET", path=path).run()
         assert (sender.status, sender.read_before_answer) == (413, 0)
+        assert sender.problems[0].expected == "send no body"
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "OPTIONS", "TRACE", "PUT", "BREW"])
@@ -178,7 +179,7 @@ CHANGES = [
 @pytest.mark.parametrize(
     ("failure", "status", "field", "expected"),
     [
-        (Stopped(), 503, "arbiter", "it is ending"),
+        (Stopped(), 503, "arbiter", "it is shutting down; retry when it has restarted"),
         (JournalUnavailableError("journal 'j': No space left on device"), 503, "journal", "No space left on device"),
         (SetAsideError(17, "OverflowError: too large"), 422, "body", "recorded as input 17 and changed nothing"),
     ],

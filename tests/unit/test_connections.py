@@ -14,6 +14,7 @@ from tests.http_service import Service
 from yarn_plugin.api.connections import LONGEST_HEAD, Connections, CountingListener, protocol
 from yarn_plugin.api.limits import Limits, Refusals
 from yarn_plugin.api.turns import AT_ONCE
+from yarn_plugin.drive.serve import _Server
 
 
 class Server:
@@ -30,7 +31,7 @@ class Server:
             lifespan="off", h11_max_incomplete_event_size=LONGEST_HEAD, timeout_graceful_shutdown=1,
             ssl_certfile=secure, server_header=False,
         )  # fmt: skip
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config, None, limits.header_timeout)
         self._thread = threading.Thread(target=self._server.run, args=([self._listener],))
         self._thread.start()
         eventually(lambda: self._server.started)
@@ -111,7 +112,9 @@ def test_a_connection_beyond_the_limit_is_told_so_and_closed_at_once(serve):
     with server.connect() as turned_away:
         said = everything(turned_away)
     assert said.startswith(b"HTTP/1.1 503 ")
-    assert json.loads(said.partition(b"\r\n\r\n")[2])["problems"][0]["field"] == "connection"
+    problem = json.loads(said.partition(b"\r\n\r\n")[2])["problems"][0]
+    assert problem["field"] == "connection"
+    assert problem["expected"] == "the limit of open connections is reached; try again later"
     assert ask(held[0]).startswith(b"HTTP/1.1 200")
     for connection in held:
         connection.close()
@@ -205,7 +208,9 @@ def test_what_is_not_http_is_refused_with_problems(serve, said):
         odd.sendall(said)
         answered = everything(odd)
     assert answered.startswith(b"HTTP/1.1 400 "), answered
-    assert json.loads(answered.partition(b"\r\n\r\n")[2])["problems"][0]["field"] == "request"
+    problem = json.loads(answered.partition(b"\r\n\r\n")[2])["problems"][0]
+    assert problem["field"] == "request"
+    assert problem["expected"] == "send a valid HTTP/1.1 request, its line and headers within 32 KiB"
     with server.connect() as next_one:
         assert ask(next_one).startswith(b"HTTP/1.1 200")
 
@@ -271,6 +276,15 @@ def test_tls_that_is_never_agreed_on_counts(serve, certificate):
     trusting.check_hostname = False
     with trusting.wrap_socket(server.connect()) as agreed:
         assert ask(agreed).startswith(b"HTTP/1.1 200")
+
+
+def test_tls_that_is_never_agreed_on_is_not_waited_for(serve, certificate):
+    server = serve(secure=certificate, max_connections=3, header_timeout=0.3)
+    with contextlib.ExitStack() as held:
+        for _ in range(3):
+            held.enter_context(server.connect())
+        eventually(lambda: server.connections.open == 3)
+        eventually(lambda: server.connections.open == 0)
 
 
 @pytest.fixture(scope="module")

@@ -272,7 +272,7 @@ class ArbiterClient:
         for piece in self._pieces(answer):
             said += piece
             if time.monotonic() > deadline or len(said) > MAX_ANSWER_BYTES:
-                raise ArbiterAwayError(f"arbiter {self.url}: its answer does not come to an end")
+                raise ArbiterAwayError(f"arbiter {self.url}: its answer is too long or too slow")
         return bytes(said)
 
     def _pieces(self, answer: requests.Response) -> Iterator[bytes]:
@@ -311,7 +311,7 @@ class ArbiterClient:
         status = answer.status_code
         if answer.is_redirect:
             where = answer.headers.get("Location")
-            return ArbiterAwayError(f"arbiter {self.url}: it sends us on to {where!r}; give the arbiter's own address")
+            return ArbiterAwayError(f"arbiter {self.url}: it redirects to {where!r}; give the arbiter's own address")
         try:
             problems = wire.Problems.model_validate_json(self._body(answer)).problems
         except ValueError:
@@ -330,7 +330,7 @@ class ShareListener:
     An application may be dismissed in error, and come back under its own id. So after the end of a stream, and where
     the arbiter says that there is no such application (404, 410), the listener tells that once through `away` and asks
     again every 30 s until it is closed: whoever was dismissed in error hears of its shares again. It ends by itself,
-    and tells why through `away`, only where the arbiter refuses for good: the token is none (401), or not for this
+    and tells why through `away`, only where the arbiter refuses for good: the token is not valid (401), or not for this
     application (403), or the request is wrong. Whatever a proxy answers ends nothing.
 
     Args:

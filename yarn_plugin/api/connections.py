@@ -91,7 +91,7 @@ class CountingListener(socket.socket):
 
 def refusal() -> bytes:
     """The answer to a connection beyond those that may be."""
-    expected = "there are as many connections as may be; try again later"
+    expected = "the limit of open connections is reached; try again later"
     said = answer(503, [wire.Problem(field="connection", expected=expected)])
     head = (
         f"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {len(said.body)}\r\n"
@@ -143,7 +143,8 @@ class _LimitedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP with problems, as everything else."""
         self._refusals.count("malformed")
-        said = answer(400, [wire.Problem(field="request", expected="send HTTP/1.1, its head within 32 KiB")])
+        expected = "send a valid HTTP/1.1 request, its line and headers within 32 KiB"
+        said = answer(400, [wire.Problem(field="request", expected=expected)])
         head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(said.body)}\r\n"
         # Amid an answer to an earlier request there is no place for this one.
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:

@@ -45,7 +45,7 @@ class Gate:
             scope.setdefault("state", {})["principal"] = asking
             await self._app(scope, _replaying(body, receive), send)
         elif body == "too large":
-            problem = wire.Problem(field="body", expected=f"send at most {most} bytes")
+            problem = wire.Problem(field="body", expected=f"send at most {most} bytes" if most else "send no body")
             await self._refuse(scope, receive, send, 413, problem)
         elif body == "too slow":
             expected = f"send the whole of it within {self._limits.header_timeout:g} s"

@@ -77,9 +77,13 @@ class _Reading:
             yield _counter(name, f"{name.replace('_', ' ').capitalize()} since the arbiter started", value)
         yield _gauge("journal_writable", "1 while the journal takes records", float(figures.journal_writable))
         if figures.last_look_age is not None:
-            yield _gauge("last_look_age_seconds", "Since the manager was last seen", figures.last_look_age)
+            yield _gauge(
+                "last_look_age_seconds",
+                "Seconds since the last complete reading of the ResourceManager",
+                figures.last_look_age,
+            )
         enforcement = GaugeMetricFamily(
-            "yarn_arbiter_enforcement", "1 for how shares are made to hold now", labels=["mode"]
+            "yarn_arbiter_enforcement", "1 for the way shares are enforced now", labels=["mode"]
         )
         present = translate.mode(figures.state)
         for mode in translate.MODES:

@@ -1,18 +1,21 @@
 """The routes. Each checks who asks, translates, and hands events to the arbiter; nothing is decided here.
 
 Nothing that may wait (for the journal, for the ResourceManager) is waited for on the event loop, or on the threads that
-translate long answers: so health, readiness and streams answer whatever else goes on.
+make long answers: so health, readiness and streams answer whatever else goes on. Long answers are made in those
+threads to the last byte, one at a time for each user, so that nobody takes all of them.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response, Security
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from fastapi.security import HTTPBearer
+from pydantic import TypeAdapter
 from starlette.types import Receive, Scope, Send
 
 from yarn_plugin.api import metrics, registration, translate, wire
@@ -41,7 +44,17 @@ PATIENCE = 10.0
 """Seconds for which /why waits for the ResourceManager's answer; its clients wait 15 s for ours."""
 NOT_YET = "the ResourceManager has not answered yet; try again"
 
+READS_AT_ONCE = 1
+"""Long answers that are made for one user at a time; a thread makes each."""
+QUESTIONS_AT_ONCE = 4
+"""Questions about one user's applications that the ResourceManager is asked at a time, on behalf of /why."""
+MOST_DECISIONS = 10_000
+"""Decisions in one answer, at most."""
+
+_CLUSTER, _APPS, _DECISIONS = TypeAdapter(wire.Cluster), TypeAdapter(list[wire.App]), TypeAdapter(list[wire.Decision])
+
 Taken = Decided[events.Event, Command]
+Made = TypeVar("Made")
 
 
 class Health(Protocol):
@@ -136,6 +149,7 @@ def create(
     answer_problems(service, refusals)
     service.add_middleware(Gate, tokens=tokens, limits=limits, refusals=refusals)
     looks, turns = Looks(arbiter.look), turning.Turns()
+    reads, questions = turning.Turns(READS_AT_ONCE, "reads"), turning.Turns(QUESTIONS_AT_ONCE, "questions")
 
     async def principal(request: Request, documented: Annotated[Any, Security(_BEARER)]) -> Principal:
         asking: Principal = request.state.principal
@@ -181,9 +195,9 @@ def create(
         except turning.CrowdedError as crowded:
             raise Refused(429, "Authorization", None, str(crowded)) from None
         except ended:
-            raise Refused(503, "arbiter", None, "it is ending; send the request again to the next one") from None
+            raise Refused(503, "arbiter", None, "it is shutting down; retry when it has restarted") from None
         except JournalUnavailableError as problem:
-            expected = f"nothing is decided while the journal takes no records ({problem}); send it again later"
+            expected = f"the journal cannot be written ({problem}), so nothing is decided; retry later"
             raise Refused(503, "journal", None, expected) from None
         except SetAsideError as problem:
             expected = (
@@ -191,6 +205,36 @@ def create(
                 "nothing"
             )
             raise Refused(422, "body", None, expected) from None
+
+    async def make_in_turn(asking: Principal, make: Callable[[], Made]) -> Made:
+        """What may take long to make: made in a thread, when it is the asker's turn."""
+        try:
+            async with reads.turn(_reader(arbiter.state, asking)):
+                return await run_in_threadpool(make)
+        except turning.CrowdedError as crowded:
+            raise Refused(429, "Authorization", None, str(crowded)) from None
+
+    async def read(asking: Principal, make: Callable[[], bytes], media_type: str = "application/json") -> Response:
+        """An answer that may be long."""
+        return Response(await make_in_turn(asking, make), media_type=media_type)
+
+    async def manager_says(yarn_app: str, user: str) -> list[str]:
+        """What the ResourceManager says of a waiting application of this user's; or why it does not, yet."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + PATIENCE
+
+        async def ask() -> list[str]:
+            async with questions.turn(user):
+                # Whoever asked has been answered by then.
+                return [NOT_YET] if loop.time() >= due else await asyncio.wrap_future(why_waiting(yarn_app))
+
+        try:
+            # The turn is had until the ResourceManager has answered, also when nobody waits for that any more.
+            return await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(ask())), PATIENCE)
+        except TimeoutError:
+            return [NOT_YET]
+        except turning.CrowdedError as crowded:
+            return [str(crowded)]
 
     def described(health: Health, state: State) -> wire.Health:
         return wire.Health(
@@ -221,18 +265,25 @@ def create(
         """A token for a user. The administrator's token is needed."""
         if asking != ADMIN:
             raise Refused(403, "Authorization", None, "only the administrator's token issues tokens")
+        if request.user == ADMIN.name:
+            raise Refused(422, "user", request.user, "this name is the administrator's; choose another")
         return wire.Token(user=request.user, token=tokens.issue(Principal("user", request.user)))
 
-    @service.get("/v1/cluster")
-    def cluster(asking: who) -> wire.Cluster:
-        """Nodes, pools, and how shares are made to hold."""
-        return translate.cluster(arbiter.state, arbiter.now())
+    @service.get("/v1/cluster", response_model=wire.Cluster)
+    async def cluster(asking: who) -> Response:
+        """Nodes, pools, and how shares are enforced."""
+        return await read(asking, lambda: _CLUSTER.dump_json(translate.cluster(arbiter.state, arbiter.now())))
 
-    @service.get("/v1/apps")
-    def apps(asking: who) -> list[wire.App]:
+    @service.get("/v1/apps", response_model=list[wire.App])
+    async def apps(asking: who) -> Response:
         """The applications that the asker may see."""
-        state, offset = arbiter.state, arbiter.wall_offset()
-        return [translate.app(state, one, offset) for one in translate.known_apps(state) if may_see(asking, one)]
+
+        def make() -> bytes:
+            state, offset = arbiter.state, arbiter.wall_offset()
+            visible = (one for one in translate.known_apps(state) if may_see(asking, one))
+            return _APPS.dump_json([translate.app(state, one, offset) for one in visible])
+
+        return await read(asking, make)
 
     @service.post("/v1/apps", status_code=201)
     async def register(request: wire.Register, asking: who) -> wire.Registered:
@@ -244,6 +295,9 @@ def create(
         state = arbiter.state
         made = registration.find_request(state, event.user, event.request_id)
         if made is None:
+            # Checked before too; but another registration of it may have been decided on first.
+            if event.yarn_app and event.yarn_app in state.yarn_apps.values():
+                raise Refused(409, "yarn_app", event.yarn_app, "it is registered already")
             pool = next((pool for pool in state.pools if pool.name == event.pool), None)
             if pool is not None and asking != ADMIN and registration.is_full(state, pool, event.user):
                 raise registration.too_many(pool, event.user)
@@ -319,32 +373,36 @@ def create(
         elif asking != ADMIN and not was_own(state, app, asking):
             raise Refused(404, "app", app, "no such application, and no decision about it is remembered")
         key = found.id if found else app
-        decisions = await asyncio.to_thread(
-            lambda: translate.last_decisions(arbiter.history(), lambda about: about == key, limit)
+        decisions = await make_in_turn(
+            asking, lambda: translate.last_decisions(arbiter.history(), lambda about: about == key, limit)
         )
         if found is None and not decisions:
             raise Refused(404, "app", app, "no such application, and no decision about it is remembered")
         shown = translate.app(state, found, arbiter.wall_offset()) if found else None
         waits = shown is not None and shown.yarn_app is not None and bool(shown.pending or shown.state == "waiting")
-        says = await _said(why_waiting(shown.yarn_app)) if shown and shown.yarn_app and waits else []
+        says = await manager_says(shown.yarn_app, shown.user) if shown and shown.yarn_app and waits else []
         return wire.Why(app=shown, decisions=decisions, manager_says=says)
 
-    @service.get("/v1/decisions")
-    def decisions(
+    @service.get("/v1/decisions", response_model=list[wire.Decision])
+    async def decisions(
         asking: who,
         app: Annotated[str | None, Query(max_length=LONGEST_ID)] = None,
-        limit: Annotated[int, Query(ge=1, le=100_000)] = 100,
-    ) -> list[wire.Decision]:
+        limit: Annotated[int, Query(ge=1, le=MOST_DECISIONS)] = 100,
+    ) -> Response:
         """The last decisions, oldest first; those about other users' applications are the administrator's to see."""
-        visible = {known.id for known in translate.known_apps(arbiter.state) if may_see(asking, known)}
 
-        def shown(about: str | None) -> bool:
-            return (asking == ADMIN or about in visible) and app in (None, about)
+        def make() -> bytes:
+            visible = {known.id for known in translate.known_apps(arbiter.state) if may_see(asking, known)}
 
-        return translate.last_decisions(arbiter.history(), shown, limit)
+            def shown(about: str | None) -> bool:
+                return (asking == ADMIN or about in visible) and app in (None, about)
+
+            return _DECISIONS.dump_json(translate.last_decisions(arbiter.history(), shown, limit))
+
+        return await read(asking, make)
 
     @service.get("/metrics", response_class=PlainTextResponse)
-    def measure(request: Request, documented: Annotated[Any, Security(_BEARER)]) -> PlainTextResponse:
+    async def measure(request: Request, documented: Annotated[Any, Security(_BEARER)]) -> Response:
         """Figures for Prometheus. The token in the file scrape.token, or the administrator's, is needed."""
         if request.state.principal not in (ADMIN, SCRAPE):
             raise Refused(403, "Authorization", None, "send the token in scrape.token of the arbiter's state folder")
@@ -362,7 +420,7 @@ def create(
             last_look_age=found.last_look_age,
             apps=limits.metrics_apps,
         )
-        return PlainTextResponse(metrics.render(figures), media_type=metrics.TYPE)
+        return await read(request.state.principal, lambda: metrics.render(figures).encode(), metrics.TYPE)
 
     return service
 
@@ -403,8 +461,9 @@ def _seat(streams: Streams, state: State, known: Registration | YarnApp | None, 
         raise Refused(429, "app", known.id if known else None, str(crowded)) from None
 
 
-async def _said(asked: Future[list[str]]) -> list[str]:
-    try:
-        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(asked)), PATIENCE)
-    except TimeoutError:
-        return [NOT_YET]
+def _reader(state: State, asking: Principal) -> str:
+    """Whose turn a read takes: an application's is its user's, who may have many of them."""
+    if asking.kind != "app":
+        return f"{asking.kind}/{asking.name}"
+    known = state.registered.get(asking.name)
+    return f"user/{known.user}" if known else "app"

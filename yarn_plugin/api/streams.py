@@ -174,7 +174,9 @@ class Streams:
             CrowdedError: this owner, or everybody together, has as many as there may be.
         """
         if self._most is not None and self._seats.total() >= self._most:
-            raise CrowdedError(f"at most {self._most} streams are open at a time, whoever's; try again later")
+            raise CrowdedError(
+                f"at most {self._most} event streams may be open at a time, over all users; try again later"
+            )
         if most is not None and self._seats[owner] >= most:
             raise CrowdedError(f"at most {most} streams of one user are open at a time in this pool")
         self._seats[owner] += 1

@@ -110,7 +110,7 @@ def _secret(path: Path) -> bytes:
     secret = path.read_bytes().strip()
     if len(secret) < SHORTEST_SECRET:
         raise SecretError(
-            f"secret file {str(path)!r}: it holds {len(secret)} characters, not at least {SHORTEST_SECRET}; put the "
-            "right one back, or delete it: then every token issued so far is no longer good"
+            f"secret file {str(path)!r}: it holds {len(secret)} characters, not at least {SHORTEST_SECRET}; "
+            "restore it, or delete it, which revokes every token"
         )
     return secret

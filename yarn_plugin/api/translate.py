@@ -98,7 +98,7 @@ def cluster(state: State, now: float) -> wire.Cluster:
 
 
 def mode(state: State) -> Mode:
-    """How shares are made to hold, in a word."""
+    """How shares are enforced, in a word."""
     if getattr(state.enforcement, "superseded", None) is not None:
         return "superseded"
     allowed = state.capabilities
@@ -110,7 +110,7 @@ def mode(state: State) -> Mode:
 
 
 def enforcement(state: State) -> str:
-    """How shares are made to hold, in words."""
+    """How shares are enforced, in words."""
     by = getattr(state.enforcement, "superseded", None)
     if by is not None:
         return f"none by this arbiter: the one at {by} owns the pools' queues now"

@@ -171,7 +171,7 @@ class Pool(Wire):
 
 
 class Cluster(Wire):
-    """The cluster as the arbiter knows it. `enforcement`: how shares are made to hold, in words; `mode`: in one word.
+    """The cluster as the arbiter knows it. `enforcement`: how shares are enforced, in words; `mode`: in one word.
 
     `least_allocation`: the smallest container, which is also the step in which memory is given.
     """

@@ -21,7 +21,7 @@ COLLECTING = 2.0
 """Seconds for which the ResourceManager collects its reasons between the first question and the second."""
 MOST_LINES, LONGEST_LINE = 50, 1000
 """Of an answer, what is passed on at most: on thousands of nodes a reason may name each of them."""
-BUSY = "the ResourceManager is being asked by others; try again"
+BUSY = "the ResourceManager has too many questions waiting; try again"
 
 
 class Diagnostics:

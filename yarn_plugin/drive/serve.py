@@ -14,6 +14,8 @@ import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from ssl import SSLContext
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -337,15 +339,31 @@ def _server(
         ssl_certfile=listen.certificate,
         ssl_keyfile=str(listen.key) if listen.key else None,
     )
-    return _Server(config, streams)
+    return _Server(config, streams, limits.header_timeout)
 
 
 class _Server(uvicorn.Server):
-    """Ends its streams before it waits for its connections."""
+    """Ends its streams before it waits for its connections; waits for TLS no longer than for a request's head."""
 
-    def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
+    def __init__(self, config: uvicorn.Config, streams: Streams, handshake_timeout: float) -> None:
         super().__init__(config)
-        self._streams = streams
+        self._streams, self._handshake_timeout = streams, handshake_timeout
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # uvicorn has no setting for this: asyncio's own 60 s would hold a connection that much longer.
+        loop = asyncio.get_running_loop()
+        create = loop.create_server
+
+        async def create_server(*args: Any, ssl: SSLContext | None = None, **more: Any) -> asyncio.Server:
+            if ssl is not None:
+                more |= {"ssl": ssl, "ssl_handshake_timeout": self._handshake_timeout}
+            return await create(*args, **more)
+
+        loop.create_server = create_server  # type: ignore[method-assign, assignment]
+        try:
+            await super().startup(sockets)
+        finally:
+            loop.create_server = create  # type: ignore[method-assign]
 
     def handle_exit(self, sig: int, frame: object) -> None:
         # Not uvicorn's own way: it would raise the signal again when it is done, and the daemon would not end in order.
