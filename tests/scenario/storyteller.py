@@ -136,8 +136,9 @@ class Storyteller:
         known = self.state.enforcement
         if self.state.manager_error is not None:
             return
-        if writable and known.reading:
-            self._quietly(event.LeavesSeen(self.static, tuple(sorted(known.written.items()))))
+        if known.reading:
+            seen = event.LeavesSeen(self.static, tuple(sorted(known.written.items())))
+            self._quietly(seen if writable else event.LeavesUnread("it cannot be changed", True))
         self._quietly(event.Looked())
 
     def _quietly(self, what):

@@ -264,3 +264,25 @@ def test_a_user_has_no_more_applications_than_the_pool_allows():
     for n, users in enumerate((("ann",), ("ann",), ("ann",), None)):
         arbiter(n, Registered(f"request-{n}", "x", "ann", "sql", 1.0, None, None, None, users))
     assert [one.request_id for one in arbiter.state.registered.values()] == ["request-0", "request-1", "request-3"]
+
+
+def test_one_that_returns_is_what_it_was_also_where_others_run_in_the_same_queue(arbiter):
+    """Two in one queue, one of them registered; both are missed for a while, and come back in the other order."""
+    x, y = (running(f"application_{name}", "root.sql.shared") for name in "xy")
+    arbiter(1, AppsChanged((x, y), ()))
+    arbiter(2, Registered("request-x", "x", "ann", "sql", 1.0, None, None, x.id, ("ann",)))
+    (app,) = arbiter.state.registered
+    arbiter(3, AppsChanged((), (x.id, y.id)))
+    assert not arbiter.state.registered
+    arbiter(4, AppsChanged((y, x), ()))
+    assert arbiter.state.yarn_apps == {app: x.id}
+
+
+def test_what_returns_counts_for_the_limit_of_its_user():
+    arbiter = Arbiter(replace(SQL, max_apps_per_user=1, submit_within=10.0))
+    arbiter(1, Registered("request-1", "first", "ann", "sql", 1.0, None, None, None, ("ann",)))
+    queue = next(iter(arbiter.state.registered.values())).queue
+    arbiter(20, TimerFired())
+    arbiter(21, Registered("request-1", "first", "ann", "sql", 1.0, None, None, None, ("ann",)))
+    arbiter(22, AppsChanged((running("application_1", queue),), ()))
+    assert len(arbiter.state.registered) == 1

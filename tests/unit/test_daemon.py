@@ -11,7 +11,7 @@ from tests.fixtures.scripted_manager import ScriptedManager
 from tests.integration.sleepers import eventually
 from yarn_plugin.act.ownership import OwnedError
 from yarn_plugin.decide.commands import WriteWeights
-from yarn_plugin.decide.events import Registered, Revised, TimerFired, WeightsWritten
+from yarn_plugin.decide.events import LeavesSeen, ManagerLost, Registered, Revised, TimerFired, WeightsWritten
 from yarn_plugin.drive import daemon as daemon_module
 from yarn_plugin.drive.daemon import Daemon, Stopped
 from yarn_plugin.drive.watchdog import Heartbeat, Watchdog
@@ -305,3 +305,38 @@ def test_weights_are_those_that_are_known_to_be_written(arbiter, manager):
     commands = [command for decided in arbiter.history() for command in decided.commands]
     assert [one.weights for one in commands if isinstance(one, WriteWeights)] == [((a.queue, 100.0),)]
     assert [one.weights for one in events if isinstance(one, WeightsWritten)] == [((a.queue, 100.0),)]
+
+
+def test_a_loss_that_was_accepted_counts_also_where_that_start_failed(start, tmp_path):
+    arbiter = start()
+    ids = set()
+    for number in range(20):
+        ids.add(admitted(arbiter.take(register(f"a{number}"))).id)
+    start.stop()
+    journal = tmp_path / "journal"
+    data = bytearray(journal.read_bytes())
+    data[len(data) // 2] ^= 1
+    journal.write_bytes(data)
+
+    def owned():
+        raise OwnedError("root.sql", "http://elsewhere:8780")
+
+    with pytest.raises(OwnedError):
+        start(accept_loss=True, claim=owned)
+    start.stop()
+    again = start()
+    assert admitted(again.take(register("b", "eve"))).id not in ids
+
+
+def test_what_no_journal_can_hold_is_set_aside(arbiter):
+    with pytest.raises(SetAsideError, match="surrogates"):
+        arbiter.take(ManagerLost("it is \ud800"))
+    assert arbiter.health().alive
+
+
+def test_weights_that_could_not_be_decided_on_are_read_again(touchy, start):
+    failed = []
+    touchy.append(lambda event: isinstance(event, LeavesSeen) and not failed and not failed.append(1))
+    arbiter = start()
+    eventually(lambda: arbiter.state.enforcement.static is not None, "they are read again", limit_s=20)
+    assert failed

@@ -1,9 +1,11 @@
 """Queue weights while some vacate, told as histories in virtual time."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.world import World
-from yarn_plugin.decide.commands import WriteWeights
+from yarn_plugin.decide.commands import SignalContainers, WriteWeights
 from yarn_plugin.decide.events import Configured, LeavesSeen, Superseded, WeightsWritten
 
 
@@ -146,3 +148,53 @@ def test_where_the_configuration_could_not_be_read_it_is_asked_again_and_nothing
     assert world.state.capabilities.writable, "a connection that failed says nothing of what is allowed"
     world.do(("wait", 5.0))
     assert len(world.reads) == 1
+
+
+def overstaying(world):
+    """One that holds everything although another waits, and its grace is over."""
+    start(world, NEW, ("use", 0, 16, 0), NEW)
+    world.do(("wait", 11.0))
+    settle(world)
+
+
+def test_nobody_is_signalled_while_the_manager_is_away(world):
+    overstaying(world)
+    world.do(("lose_manager",))
+    world.do(("wait", 300.0))
+    assert not world.asked_containers
+
+
+def test_nobody_is_signalled_by_an_arbiter_whose_place_another_has_taken(world):
+    overstaying(world)
+    world.do(("wait", 20.0))
+    assert world.asked_containers
+    world.feed(Superseded("http://elsewhere:8780"))
+    world.do(("list",))
+    assert not [one for _, _, _, commands in world.trace for one in commands if isinstance(one, SignalContainers)]
+
+
+def test_queues_that_may_be_an_administrators_are_left_alone_until_that_is_known():
+    world = World()
+    world.feed(Configured(world.pools))
+    world.state = replace(world.state, enforcement=replace(world.state.enforcement, static=None))
+    world.do(("stranger", 3))
+    world.do(("use", 0, 16, 0))
+    world.do(("start", 1, 0, 10))
+    world.do(("wait", 200.0))
+    assert not world.asked_containers
+
+
+def test_weights_of_a_pool_that_moved_are_no_longer_compared(world):
+    start(world, NEW)
+    world.feed(Configured((replace(world.pools[0], queue="root.other"),)))
+    assert not world.state.enforcement.written
+
+
+def test_what_was_read_before_the_manager_was_reached_again_is_read_again(world):
+    start(world, NEW, ("wait", 61.0))
+    world.do(("wait", 60.0))
+    world.do(("lose_manager",))
+    world.written.clear()
+    world.do(("reach_manager",))
+    start(world, ("wait", 1.0))
+    assert list(world.written.values()) == [100.0]

@@ -100,6 +100,8 @@ class Actor:
         try:
             self._ownership, self._claim = self._claim(), None
         except OwnedError as owned:
+            # Not tried again: it would own, once the other has ended, what it has been told never to write.
+            self._claim = None
             raise SupersededError(owned.url) from None
 
     def _outcomes(self, command: Command) -> Iterator[Event]:

@@ -59,7 +59,7 @@ def weight_of(capacity: str) -> float | None:
         weight = float(text[:-1]) if text.endswith("w") else math.nan
     except ValueError:
         return None
-    return weight if math.isfinite(weight) else None
+    return weight if math.isfinite(weight) and weight >= 0 else None
 
 
 def _capacities(configuration: Mapping[str, str], parent: str) -> Iterator[tuple[str, str]]:

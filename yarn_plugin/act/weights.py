@@ -53,7 +53,8 @@ def write_weights(
     accepted = {queue: value for queue, value in wanted.items() if queue not in refused}
     ignored = _ignored(accepted, found)
     failed = refused | ignored
-    if len(failed) == len(wanted):
+    # One alone is not known to be everything: it is left, as it would be among others, for them to be written.
+    if len(failed) == len(wanted) > 1:
         queue, said = next(iter(failed.items()))
         raise WeightsIgnoredError(f"queue {queue}: {said}")
     return _written(weights, forget, barred | failed)

@@ -7,6 +7,7 @@ from itertools import islice
 
 from yarn_plugin.decide.commands import Command, ListContainers, ReadLeaves, SignalContainers, WriteWeights
 from yarn_plugin.decide.events import ContainersListed
+from yarn_plugin.decide.observations import is_own_leaf
 from yarn_plugin.decide.state import Member, State
 from yarn_plugin.model.cluster import Container, YarnApp
 from yarn_plugin.model.resources import Resources
@@ -89,7 +90,7 @@ def read_leaves(state: State, now: float) -> tuple[State, list[Command]]:
     due = known.read_at is not None and known.read_at <= now
     if not due or known.asked or known.reading or state.manager_error is not None:
         return state, []
-    state = replace(state, enforcement=replace(known, reading=True))
+    state = replace(state, enforcement=replace(known, reading=True, read_at=None))
     return state, [ReadLeaves(tuple(pool.queue for pool in state.pools))]
 
 
@@ -103,15 +104,15 @@ def find_overstays(state: State, pool: Pool, capacity: Resources, now: float) ->
 
     Applications in queues that the configuration defines are left alone: no weight says there what they may hold.
     """
-    if state.enforcement.superseded is not None:
+    if not is_steering(state):
         return state, []
     commands: list[Command] = []
     members = dict(state.members)
     names, waiting = frozenset(pool.resources), _waiting(state, pool)
-    static = frozenset(state.enforcement.static or ())
+    static = state.enforcement.static
     for app, member in state.members.items():
         running = state.cluster.apps.get(state.yarn_apps.get(app, app))
-        if running is None or running.queue in static or not _queue_of(state, pool, app):
+        if running is None or not _queue_of(state, pool, app) or _is_defined(running.queue, static):
             continue
         if not waiting - {running.id} or _fits(running, names, capacity, binding(member, now)):
             if member.over_since is not None:
@@ -130,7 +131,7 @@ def find_overstays(state: State, pool: Pool, capacity: Resources, now: float) ->
 def choose_victims(state: State, event: ContainersListed, pool: Pool, capacity: Resources, now: float) -> list[Command]:
     """The newest containers beyond the share, never a master; empty once the application has obeyed."""
     member = state.members.get(event.app)
-    if member is None:
+    if member is None or not is_steering(state):
         return []
     allowed = capacity.scaled(binding(member, now))
     names = frozenset(pool.resources)
@@ -161,6 +162,11 @@ def _waiting(state: State, pool: Pool) -> frozenset[str]:
         if (other.waiting or other.pending) and pool.contains(other.queue)
     )
     return frozenset(islice(found, 2))
+
+
+def _is_defined(queue: str, static: Collection[str] | None) -> bool:
+    """Whether the configuration defines a queue; or may, as long as it was not shown, if the name is not our own."""
+    return not is_own_leaf(queue) if static is None else queue in static
 
 
 def _fits(running: YarnApp, names: frozenset[str], capacity: Resources, fraction: float) -> bool:

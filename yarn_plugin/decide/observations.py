@@ -30,7 +30,7 @@ from yarn_plugin.decide.membership import is_quiet
 from yarn_plugin.decide.state import Dismissed, Enforcement, State, Step
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.resources import total_of
-from yarn_plugin.model.share import Registration
+from yarn_plugin.model.share import Pool, Registration
 
 RETRY_AFTER = 5.0
 """Seconds until weights that the ResourceManager refused are tried again."""
@@ -50,7 +50,11 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
     match event:
         case Configured(pools, reconcile):
             now_known = state.enforcement
-            kept = replace(now_known, asked=False, reading=False, retry_at=None, read_at=None, superseded=None)
+            parents = {pool.queue for pool in pools}
+            # What lies elsewhere now is no longer this arbiter's to compare, write or take back.
+            written = {queue: one for queue, one in now_known.written.items() if queue.rpartition(".")[0] in parents}
+            kept = replace(now_known, written=written, asked=False, reading=False, retry_at=None, read_at=None,
+                           superseded=None)  # fmt: skip
             state = replace(state, pools=pools, enforcement=kept, timer=None, looked=False, reconcile=reconcile)
             return state, ["the arbiter started"]
         case ManagerReached(url, capabilities, looked):
@@ -161,17 +165,31 @@ def _quiet_since(state: State, event: AppsChanged, gone: set[str], at: float) ->
 
 def _return(state: State, present: tuple[YarnApp, ...]) -> State:
     """Follow again what was let go of since YARN did not show it, and which YARN shows now."""
-    waiting = {one.registration.queue: app for app, one in state.dismissed.items() if not one.final}
-    back: dict[str, Registration] = {}
-    for running in present:
-        app = waiting.get(running.queue)
-        known = state.dismissed[app] if app else None
-        if app and known and known.yarn_app in (None, running.id) and _is_owners(known.registration, running):
-            back[app] = known.registration
-    if not back:
+    waiting = {(one.registration.queue, one.yarn_app): app for app, one in state.dismissed.items() if not one.final}
+    taken = set(state.yarn_apps.values())
+    registered, ran = dict(state.registered), dict[str, str]()
+    for running in present if waiting else ():
+        # What ran as this one; else what never ran.
+        app = waiting.get((running.queue, running.id)) or waiting.get((running.queue, None))
+        if app is None or app in ran or running.id in taken:
+            continue
+        registration = state.dismissed[app].registration
+        if _is_owners(registration, running) and _may_register(state.pools, registered, registration):
+            registered[app], ran[app] = registration, running.id
+    if not ran:
         return state
-    dismissed = {app: kept for app, kept in state.dismissed.items() if app not in back}
-    return replace(state, registered={**state.registered, **back}, dismissed=dismissed)
+    dismissed = {app: kept for app, kept in state.dismissed.items() if app not in ran}
+    return replace(state, registered=registered, yarn_apps={**state.yarn_apps, **ran}, dismissed=dismissed)
+
+
+def _may_register(pools: tuple[Pool, ...], registered: dict[str, Registration], new: Registration | Registered) -> bool:
+    """Whether a user may have one more: has not sent this request before, nor as many as the pool allows."""
+    owned = [known for known in registered.values() if known.user == new.user]
+    if any(known.request_id == new.request_id for known in owned):
+        return False
+    pool = next((pool for pool in pools if pool.name == new.pool), None)
+    most = None if pool is None or new.yarn_users is None else pool.max_apps_per_user
+    return most is None or sum(known.pool == new.pool for known in owned) < most
 
 
 def _match(state: State, present: tuple[YarnApp, ...]) -> tuple[State, list[str]]:
@@ -199,16 +217,12 @@ def _is_owners(registration: Registration, running: YarnApp) -> bool:
 
 def _register(state: State, event: Registered, seq: int, at: float) -> tuple[State, list[str]]:
     pool = next((pool for pool in state.pools if pool.name == event.pool), None)
-    owned = [known for known in state.registered.values() if known.user == event.user]
-    if pool is None or any(known.request_id == event.request_id for known in owned):
-        return state, []
-    most = None if event.yarn_users is None else pool.max_apps_per_user
-    if most is not None and sum(known.pool == pool.name for known in owned) >= most:
+    if pool is None or not _may_register(state.pools, state.registered, event):
         return state, []
     running = state.cluster.apps.get(event.yarn_app or "")
-    is_users = event.yarn_users is not None
-    if is_users and event.yarn_app and (running is None or running.id in state.yarn_apps.values()):
-        # It has ended meanwhile, or another request for it was decided on first.
+    has_ended = event.yarn_users is not None and event.yarn_app and running is None
+    if has_ended or (running is not None and running.id in state.yarn_apps.values()):
+        # Since the request was checked it has ended, or another request for it was decided on.
         return state, []
     app = f"app_{seq}" if not state.epoch else f"app_e{state.epoch}_{seq}"
     registration = Registration(
@@ -260,8 +274,10 @@ def _enforcement(
         case WeightsRefused(error):
             known = replace(known, asked=False, retry_at=at + RETRY_AFTER, error=error)
         case LeavesSeen(static, weights):
+            again = known.read_at  # the manager was reached anew since this was asked: it may have restarted
             known, causes = _reconciled(known, static, dict(weights))
-            known = replace(known, reading=False, read_at=at + state.reconcile)
+            known = replace(known, reading=False, unsure=known.unsure or again is not None,
+                            read_at=at + state.reconcile if again is None else again)  # fmt: skip
             state = _writable(state, True)
         case LeavesUnread(_, refused):
             known = replace(known, reading=False, read_at=at + (state.reconcile if refused else RETRY_AFTER))

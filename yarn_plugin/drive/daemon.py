@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from yarn_plugin.act.actor import Actor
@@ -16,9 +17,18 @@ from yarn_plugin.api.tokens import SECRET
 from yarn_plugin.decide import commands, events
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.commands import Command, Dismiss, SetTimer, SignalContainers, TellShare, WriteWeights
-from yarn_plugin.decide.events import Configured, EpochBegan, Event, LeavesSeen, TimerFired
+from yarn_plugin.decide.events import (
+    Configured,
+    EpochBegan,
+    Event,
+    LeavesSeen,
+    LeavesUnread,
+    TimerFired,
+    WeightsRefused,
+    WeightsWritten,
+)
 from yarn_plugin.decide.state import State
-from yarn_plugin.drive.epoch import begin_epoch
+from yarn_plugin.drive.epoch import begin_epoch, last_begun
 from yarn_plugin.drive.watchdog import Heartbeat
 from yarn_plugin.journal.clock import JournalClock
 from yarn_plugin.journal.intake import Decided, Intake, SetAsideError, described
@@ -94,7 +104,9 @@ class Daemon:
     ) -> None:
         self._managers, self._pools, self._reconcile = managers, pools, reconcile
         self._identity, self._claim, self._patience = identity, claim, patience
-        self._journal = RecordFile(state_dir / "journal", accept_loss)
+        # Beside the journal before anything of it goes: this start may yet end before its first record.
+        begin = partial(begin_epoch, state_dir, 0)
+        self._journal = RecordFile(state_dir / "journal", accept_loss, begin)
         try:
             self._intake: Intake[State, Event, Command] = Intake(step, State(), TYPES, self._journal, JournalClock())
         except BaseException:
@@ -102,7 +114,7 @@ class Daemon:
             raise
         # Beside a secret there was a journal once, and tokens for the ids in it.
         is_new = not self._intake.seq and (state_dir / SECRET).exists()
-        self._state_dir, self._begins_anew = state_dir, is_new or accept_loss
+        self._state_dir, self._loses_ids = state_dir, is_new or accept_loss
         self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._held: deque[_Item] = deque()
         self._timer: float | None = None
@@ -146,8 +158,11 @@ class Daemon:
         knew_manager = self.state.manager_url is not None
         self._actor = self._make_actor(patient=knew_manager)
         self._thread.start()
-        if self._begins_anew:
-            self._begin(EpochBegan(begin_epoch(self._state_dir, self.state.epoch, self._journal.lost)))
+        begun = last_begun(self._state_dir)
+        if self._loses_ids and (begun <= self.state.epoch or not self._journal.lost):
+            begun = begin_epoch(self._state_dir, self.state.epoch, self._journal.lost)
+        if begun > self.state.epoch:
+            self._begin(EpochBegan(begun))
         self._begin(Configured(self._pools, self._reconcile))
         self._watch.start(patient=knew_manager)
 
@@ -343,6 +358,10 @@ class Daemon:
         if isinstance(item.event, TimerFired):
             self._timer = self.now() + self._timer_retry
             self._timer_retry = min(2 * self._timer_retry, LONGEST_TIMER_RETRY)
+        elif isinstance(item.event, WeightsWritten):
+            self._outcome(WeightsRefused("what came of it could not be decided on"))
+        elif isinstance(item.event, LeavesSeen):
+            self._outcome(LeavesUnread("what was read could not be decided on", refused=False))
         item.refuse(problem)
 
     def _count(self, decided: Taken) -> None:

@@ -12,7 +12,7 @@ def begin_epoch(state_dir: Path, known: int, lost: Iterable[Record]) -> int:
 
     It is on the disk when this returns, so that it is not begun again should the journal be lost too.
     """
-    epoch = max([known, _written(state_dir), *_epochs(lost)]) + 1
+    epoch = max([known, last_begun(state_dir), *_epochs(lost)]) + 1
     write_private(_file(state_dir), f"{epoch}\n")
     return epoch
 
@@ -21,7 +21,8 @@ def _file(state_dir: Path) -> Path:
     return state_dir / "epoch"
 
 
-def _written(state_dir: Path) -> int:
+def last_begun(state_dir: Path) -> int:
+    """The series begun last, also where the process ended before its journal said so; 0 before the first."""
     try:
         text = _file(state_dir).read_text().strip()
     except (OSError, UnicodeDecodeError):

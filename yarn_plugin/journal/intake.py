@@ -269,7 +269,11 @@ class Intake(Generic[State, Event, Command]):
         """
         past = self._past
         seq, at, wall = past.seq + 1, self.now(), self._clock.wall()
-        written = past.codec.dump(event)
+        try:
+            written = past.codec.dump(event)
+        except ValueError as problem:
+            # Nothing that a journal can hold (half a character, mostly): so nothing is recorded of it either.
+            raise SetAsideError(seq, described(problem)) from problem
         self._append(_input(b"input", seq, at, wall, written), durable=True)
         past.seq, past.at, past.wall = seq, at, wall
         try:
@@ -321,6 +325,8 @@ class Intake(Generic[State, Event, Command]):
             return
         # What cannot be read is refused, at every start, before anything is written.
         self._past.codec.read(record["event"])
+        # Where what is decided would find no room, an attempt that did would be taken for a process that ended.
+        self._journal.probe()
         self._append(_attempt(record["seq"]), durable=True)
         decided = self._past.decide_waiting()
         if isinstance(decided, str):

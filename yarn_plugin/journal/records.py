@@ -9,7 +9,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -75,7 +75,12 @@ class RecordFile:
         JournalError: the folder cannot be written, or the file holds something else.
     """
 
-    def __init__(self, path: Path, accept_loss: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        accept_loss: bool = False,
+        before_loss: Callable[[tuple[Record, ...]], object] = lambda lost: None,
+    ) -> None:
         self.path = path
         self.dropped: str | None = None
         self.lost: tuple[Record, ...] = ()
@@ -91,7 +96,7 @@ class RecordFile:
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE)
             os.fchmod(self._file, PRIVATE)
-            self._cut_what_is_not_whole(accept_loss)
+            self._cut_what_is_not_whole(accept_loss, before_loss)
         except OSError as problem:
             self._lock.release()
             raise JournalError(f"journal {str(path)!r}: {problem.strerror}; choose a --state you can write") from None
@@ -171,7 +176,7 @@ class RecordFile:
             self._file = -1
         self._lock.release()
 
-    def _cut_what_is_not_whole(self, accept_loss: bool) -> None:
+    def _cut_what_is_not_whole(self, accept_loss: bool, before_loss: Callable[[tuple[Record, ...]], object]) -> None:
         damage = find_damage(self.path)
         if damage is None:
             return
@@ -184,6 +189,7 @@ class RecordFile:
             )
         if damage.in_the_middle:
             self.lost = tuple(_whole_after(self.path, damage.at))
+            before_loss(self.lost)
         aside = self.path.with_name(f"{self.path.name}.dropped-{int(time.time())}")
         with self.path.open("rb") as file:
             file.seek(damage.at)

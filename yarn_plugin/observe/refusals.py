@@ -28,7 +28,10 @@ class Refusals:
     def allows(self, kind: str, name: str, value: object, now: float) -> bool:
         """Whether an observation may be handed on."""
         refusal = self._refused.get((kind, name))
-        return refusal is None or (refusal.value != value and now >= refusal.at + AGAIN_AFTER)
+        if refusal is None:
+            return True
+        # What is gone stays the same for ever: that it was refused may have had another reason.
+        return (refusal.value != value or value is None) and now >= refusal.at + AGAIN_AFTER
 
     def keep(self, kind: str, names: Collection[str]) -> None:
         """Forget what was refused of anything but these."""

@@ -250,4 +250,4 @@ def _message(answer: _Answer) -> str:
     if isinstance(said, dict):
         inner = said.get("RemoteException")
         text = (inner if isinstance(inner, dict) else said).get("message", text)
-    return " ".join(str(text).split())[:300] or answer.reason[:100]
+    return " ".join(str(text).encode(errors="replace").decode().split())[:300] or answer.reason[:100]

@@ -122,6 +122,8 @@ def info(answer: Json) -> dict[str, Json]:
         raise _not_an_answer("/info")
     if not (type(said.get("startedOn", 0)) is int and 0 <= said.get("startedOn", 0) <= fields.MAX_AMOUNT):
         raise _not_an_answer("/info")
+    if "haState" in said:
+        said["haState"] = fields.cleaned(said["haState"])
     said["resourceManagerVersion"] = fields.cleaned(said["resourceManagerVersion"])
     return said
 
@@ -139,7 +141,7 @@ def configuration(answer: Json) -> dict[str, str]:
     found = [(entry.get("name"), entry.get("value")) for entry in entries]
     if not all(isinstance(name, str) and isinstance(value, str | None) for name, value in found):
         raise _not_an_answer("/scheduler-conf")
-    return {name: value or "" for name, value in found}
+    return {fields.cleaned(name): fields.cleaned(value or "") for name, value in found}
 
 
 def why_waiting(answer: Json) -> list[str]:
