@@ -49,9 +49,15 @@ CONFIG = f"""
 [[pools]]
 name = "{cycles.POOL.name}"
 queue = "{cycles.POOL.queue}"
+max_apps_per_user = 100000
+max_streams_per_user = 100000
 
 [watch]
 figures_s = {FIGURES_S}
+
+[limits]
+max_connections = 20000
+max_streams = 10000
 """
 PATIENCE_S = 300.0
 
