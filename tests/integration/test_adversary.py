@@ -23,8 +23,10 @@ def ground(shared_cluster, tmp_path_factory):
 
 
 SLOW = {
-    "a_hangup_under_submit", "every_route_of_the_manager_in_every_mood", "mode_of_a_querys_journal",
-    "nodes_that_report_late_after_a_restart", "result_values_like_markup", "why_asked_120_times_at_once",
+    "a_bare_integer_resumes", "a_hangup_under_submit", "a_number_too_large_in_an_answer", "a_slow_trickle",
+    "every_route_of_the_manager_in_every_mood", "mode_of_a_querys_journal", "nodes_answered_with_something_else",
+    "nodes_that_report_late_after_a_restart", "records_of_another_version", "result_values_like_markup",
+    "ten_thousand_finished_applications", "why_asked_120_times_at_once",
 }  # fmt: skip
 """Checks that take long, or start Spark: for the long run."""
 
