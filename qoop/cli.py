@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from qoop.submit import Arbitration
 
 
+MAX_ROWS = 1_000_000_000
+"""Rows that can be shown at most; Spark counts them in 32 bits."""
+
+
 @click.group(context_settings=console.CONTEXT)
 def cli() -> None:
     """SQL on Spark that changes its plan in mid-flight when its share of the cluster changes."""
@@ -58,10 +62,18 @@ def _values(option: click.Parameter) -> int:
 @click.option("--name", help="The query's name on the cluster.  [default: its first words]")
 @click.option("--tables", metavar="DIR", help="Tables: a Parquet file, or a folder of them, per table.")
 @click.option("--output", nargs=2, metavar="FORMAT PATH", help="Write the result (parquet, csv) instead.")
-@click.option("--rows", type=click.IntRange(1), default=1000, show_default=True, help="How many rows to show.")
+@click.option(
+    "--rows", type=click.IntRange(1, MAX_ROWS), default=1000, show_default=True, help="How many rows to show."
+)
+@click.option(
+    "--format",
+    "row_format",
+    type=click.Choice(["table", "csv", "json"]),
+    help="How to show rows. csv: with a header, NULL is empty, '' is \"\". json: an object a line.  [default: table]",
+)
 @click.option("--arbiter", envvar=URL_VARIABLE, metavar="URL", help="The arbiter that tells the share (YARN).")
 @click.option("--token-file", type=click.Path(path_type=Path), help=f"Your token for it; or set {TOKEN_VARIABLE}.")
-@click.option("--ca-file", type=click.Path(exists=True), help="Certificates to trust, for an https arbiter.")
+@console.ca_option
 @click.option("--pool", help="The pool to join, where the arbiter has several.")
 @click.option(
     "--weight", type=click.FloatRange(0, 1000, min_open=True), default=1.0, help="Its weight there.  [default: 1]"
@@ -128,6 +140,8 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         if output[0] not in ("parquet", "csv"):
             raise BadInputError("--output", output[0], "choose parquet or csv, then the path")
         made = Output(format=output[0], path=output[1])
+    if output is not None and given["row_format"] is not None:
+        raise SubmissionError("--format: rows are shown or written; give --format or --output, not both")
     if given["report"] is not None and given["journal"] is None:
         given["journal"] = f"{given['report']}.journal"
     if sum(given[name] is not None for name in ("arbiter", "profile", "slots")) > 1:
@@ -136,6 +150,9 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         raise BadInputError("--tables", given["tables"], "no such folder; a Parquet file or folder per table is needed")
     if given["slots"] is not None and not math.isfinite(given["slots"]):
         raise BadInputError("--slots", given["slots"], "write a number of slots such as 4")
+    for flag in ("weight", "hysteresis"):
+        if not math.isfinite(given[flag]):
+            raise BadInputError(f"--{flag}", given[flag], "write a number")
     if given["profile"] is not None:
         from qoop.feedback.profile import read
 
@@ -147,6 +164,7 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         "text": query,
         "name": name,
         "rows": given["rows"],
+        "format": given["row_format"] or "table",
         "output": made,
         "replanning": not given["no_replanning"],
     }
@@ -160,7 +178,7 @@ def _arbitration(given: dict[str, Any]) -> "Arbitration | None":
     if given["arbiter"] is None:
         return None
     token = find_token(given["token_file"])
-    return Arbitration(given["arbiter"], token, given["pool"], given["weight"], given["ca_file"] or True)
+    return Arbitration(given["arbiter"], token, given["pool"], given["weight"], given["verify"])
 
 
 def main() -> None:

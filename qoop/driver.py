@@ -1,5 +1,6 @@
 """What spark-submit runs: one query with replanning, its result to the terminal or to files."""
 
+import contextlib
 import logging
 import signal
 import sys
@@ -9,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pydantic import ValidationError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop import rows
 from qoop.engine.folders import QueryFolder
 from qoop.errors import QoopError
 from qoop.feedback.arbiter import ArbiterFeed
@@ -33,23 +36,31 @@ def main() -> None:
     """Run the job in the file that is named as the only argument."""
     redirect_stderr(Path(sys.argv[1]))
     job = Job.model_validate_json(Path(sys.argv[1]).read_text())
+    console.show_what_cannot_be_encoded()
     # Py4J and PySpark log what they also raise, with the stacks of both languages: the user gets one line instead.
     logging.disable(logging.CRITICAL)
-    signal.signal(signal.SIGTERM, _leave)
+    for number in _stopping():
+        signal.signal(number, _leave)
     spark = None
     try:
         spark = SparkSession.builder.appName(job.name).getOrCreate()
         run(spark, job)
-    except (ReportedError, PySparkException, Py4JError, OSError) as problem:
+    except (ReportedError, PySparkException, Py4JError, OSError, ValidationError) as problem:
         line = _first_line(problem) + _suggestion(problem, spark, job)
-        console.err.print(f"qoop: {line}", soft_wrap=True, markup=False)
+        _say(f"qoop: {line}")
         sys.exit(1)
     except KeyboardInterrupt:
-        console.err.print("qoop: stopped")
+        _say("qoop: stopped")
         sys.exit(130)
     finally:
         if spark is not None:
             _stop(spark)
+
+
+def _stopping() -> list[signal.Signals]:
+    """The signals to leave by, beside Ctrl-C. A SIGHUP that is ignored (nohup) stays ignored."""
+    hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGTERM, *hang_up]
 
 
 def _leave(number: int, frame: object) -> None:
@@ -57,10 +68,16 @@ def _leave(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
+def _say(line: str) -> None:
+    """Tell the user, if anybody still listens."""
+    with contextlib.suppress(OSError):
+        console.err.print(line, soft_wrap=True)
+
+
 def _stop(spark: SparkSession) -> None:
     # Being asked a second time changes nothing.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     try:
         spark.stop()
     except (Py4JError, OSError):
@@ -90,10 +107,9 @@ def _execute(spark: SparkSession, job: Job, options: Options) -> Outcome:
         return write(spark, job.text, options, _writer(spark, job.output))
     answer = collect(spark, job.text, options, job.rows + 1)
     shown = answer.rows[: job.rows]
-    cells = [["NULL" if cell is None else cell for cell in row] for row in shown]
-    console.out.print(console.table(None, [name for name, _ in answer.columns], cells))
+    rows.show(job.format, [name for name, _ in answer.columns], shown)
     if len(answer.rows) > len(shown):
-        console.err.print(f"the first {len(shown)} rows; --rows shows more, --output keeps all")
+        _say(f"the first {len(shown)} rows; --rows shows more, --output keeps all")
     return answer.outcome
 
 

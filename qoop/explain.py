@@ -4,9 +4,10 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.text import Text
 from rich.tree import Tree as RichTree
 
-from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError
+from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.packing import completion
 from qoop.planning import Planned, plan
@@ -42,11 +43,14 @@ def explain(text: str, tables: str | None, shares: Sequence[float], most: int, j
     Raises:
         QuerySyntaxError: it is not SQL.
         UnknownNameError: it names a table or column that does not exist.
+        QoopError: it cannot be planned, or its tables cannot be read.
     """
     try:
         planned = _plan(text, tables)
+    except RecursionError:
+        raise QoopError("query: it is nested too deeply for the planner; Spark may still run it") from None
     except CannotSplitError as reason:
-        console.out.print(f"one stage, whatever the share: {reason}", markup=False, soft_wrap=True)
+        console.out.print(f"one stage, whatever the share: {reason}", soft_wrap=True)
         if json_file is not None:
             console.write_json(json_file, {"plans": [], "one_stage_reason": str(reason), "shares": list(shares)})
         return
@@ -92,7 +96,7 @@ def _show(
             console.out.print(f"the choice flips between {low:g} and {high:g} slots: plan {before} -> plan {after}")
     reason = planned.one_stage_reason()
     if reason:
-        console.out.print(f"one stage: {reason}", markup=False)
+        console.out.print(f"one stage: {reason}")
 
 
 def _estimates(ends: list[float], taken: list[bool]) -> list[str]:
@@ -120,8 +124,10 @@ def _add(branch: RichTree, planned: Planned, shown: Plan, block: str, tree: Tree
         branch.add(f"{name}: about {rows:,.0f} rows{filters}")
         return
     cut = tree.relations in shown.parts[block].cuts
-    stage = f" [bold]stage {view_of(StageId(block, tree.relations))}[/bold]" if cut else ""
-    below = branch.add(f"join: about {rows:,.0f} rows{stage}")
+    label = Text(f"join: about {rows:,.0f} rows")
+    if cut:
+        label.append(f" stage {view_of(StageId(block, tree.relations))}", style="bold")
+    below = branch.add(label)
     for side in (tree.left, tree.right):
         _add(below, planned, shown, block, side)
 

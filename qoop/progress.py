@@ -1,5 +1,6 @@
 """What the user sees of a running query: a line for each stage, each decision that matters, and a summary."""
 
+import contextlib
 import time
 
 from rich.console import Console
@@ -7,10 +8,11 @@ from rich.console import Console
 from qoop.replan.commands import CancelStages, Command, Note, RunAsWritten, SetExecutors, StartStage
 from qoop.run import Outcome
 from qoop.sql.render import view_of
+from yarn_plugin.console import printable
 
 
 class ProgressLines:
-    """Prints to a console; called from the thread that runs the query."""
+    """Prints to a console, as long as anybody reads there; `warn` is called from several threads."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -46,4 +48,6 @@ class ProgressLines:
         )
 
     def _print(self, line: str) -> None:
-        self._console.print(f"[{time.monotonic() - self._began:6.1f} s] {line}", markup=False, soft_wrap=True)
+        shown = printable(line)
+        with contextlib.suppress(OSError):
+            self._console.print(f"[{time.monotonic() - self._began:6.1f} s] {shown}", markup=False, soft_wrap=True)

@@ -193,9 +193,9 @@ class QueryRun:
             case CancelStages(stages):
                 engine.cancel(stages)
             case SetExecutors(executors, _):
-                engine.set_executors(executors)
+                self._attempt(f"{executors} executors could not be asked for", lambda: engine.set_executors(executors))
             case ConfirmVacated(seq):
-                self._confirm(seq)
+                self._attempt(f"share {seq} could not be confirmed", lambda: self._confirm(seq))
             case RunAsWritten(reason):
                 if self._planned is not None:
                     self._warn(f"running the query as written: {reason}")
@@ -206,3 +206,10 @@ class QueryRun:
                 self._decisions.append(decision)
             case Finish() | Fail():
                 self._ended = command
+
+    def _attempt(self, failed: str, act: Callable[[], None]) -> None:
+        """Do what the query can do without: a failure costs time or neighbours their patience, never the answer."""
+        try:
+            act()
+        except Exception as problem:  # noqa: BLE001 - whatever fails, the stages run on
+            self._warn(f"{failed}: {type(problem).__name__}: {' '.join(str(problem).split())[:300]}")

@@ -4,8 +4,8 @@ import os
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import closing
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -37,7 +37,8 @@ class Options:
 
     `feed`: where the share comes from; left out, the cores that the session has now, for good. `confirm`: tells the
     arbiter that a share is kept to. `checkpoint`: a URL that all nodes reach, to keep stage outputs as files; left out,
-    they are kept on the executors. `journal`: a file for the record. `warn`, `watch`: shown lines and commands.
+    they are kept on the executors. `journal`: a file for the record. `warn`, `watch`: are shown lines and commands;
+    `warn` is called from several threads.
     """
 
     feed: Callable[[], Feed] | None = None
@@ -180,11 +181,21 @@ def _execute_as_written(spark: SparkSession, text: str) -> Outcome:
     return Outcome(Tally(stages=1), 1, time.monotonic() - began, reason, ())
 
 
+def _undisturbed(warn: Callable[[str], None]) -> Callable[[str], None]:
+    """To warn is never what a query, or a thread of it, ends by: where nobody can be told, it goes on."""
+
+    def told(line: str) -> None:
+        with suppress(Exception):
+            warn(line)
+
+    return told
+
+
 class _Query:
     """One query in a session: analysed as written, planned, run."""
 
     def __init__(self, spark: SparkSession, text: str, options: Options) -> None:
-        self._options, self._text = options, text
+        self._options, self._text = replace(options, warn=_undisturbed(options.warn)), text
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
         self._spark = spark
@@ -197,7 +208,7 @@ class _Query:
         """Run it to its end; `take` is part of its last stage."""
         options = self._options
         planned, reason = self._plan()
-        with closing(QueryJournal(options.journal)) as journal:
+        with closing(QueryJournal(options.journal, options.warn)) as journal:
             run = QueryRun(
                 self._name,
                 self._text,
@@ -210,7 +221,9 @@ class _Query:
                 options.watch,
             )
             feed = options.feed() if options.feed else fixed(self._spark.sparkContext.defaultParallelism)
-            self._engine = SparkEngine(self._session, self._name, self.written, self._checkpoints, take, run.tell)
+            self._engine = SparkEngine(
+                self._session, self._name, self.written, self._checkpoints, take, run.tell, options.warn
+            )
             return run.run(self._engine, feed)
 
     def hand_over(self, result: DataFrame) -> None:
@@ -234,9 +247,10 @@ class _Query:
     def _place(self) -> Checkpoints:
         url = self._options.checkpoint
         if url is None:
-            return OnExecutors(self._session)
+            return OnExecutors(self._session, self._options.warn)
         try:
-            return AsFiles(self._session, QueryFolder(self._spark, f"{url.rstrip('/')}/qoop-", self._number))
+            folder = QueryFolder(self._spark, f"{url.rstrip('/')}/qoop-", self._number, self._options.warn)
+            return AsFiles(self._session, folder)
         except Py4JJavaError as problem:
             raise QoopError(f"checkpoint {url!r}: {problem.java_exception.getMessage()}") from None
 

@@ -57,6 +57,7 @@ class Job(BaseModel):
     journal: str | None = None
     report: str | None = None
     rows: int = 1000
+    format: Literal["table", "csv", "json"] = "table"
 
 
 class SparkFlags:
@@ -105,6 +106,17 @@ class SparkFlags:
         """Whether the driver runs on the cluster."""
         return (self.value("--deploy-mode") or self.conf("spark.submit.deployMode")) == "cluster"
 
+    def instances(self) -> int | None:
+        """How many executors the user asks for at most; None where that is left to the share.
+
+        Raises:
+            BadInputError: it is not a number of executors.
+        """
+        text = self.value("--num-executors") or self.conf("spark.executor.instances")
+        if text is None:
+            return None
+        return _count("--num-executors", text)
+
     def executor_size(self, step_mb: int) -> ExecutorSize:
         """The containers that YARN will give: memory with overhead, rounded up to its steps.
 
@@ -132,10 +144,7 @@ class SparkFlags:
         return _memory(flag or conf, given or self.conf(conf) or default)
 
     def _number(self, flag: str, conf: str) -> int:
-        text = (self.value(flag) if flag else None) or self.conf(conf) or "1"
-        if not text.isdigit() or int(text) < 1:
-            raise BadInputError(flag or conf, text, "write a whole number, 1 or more")
-        return int(text)
+        return _count(flag or conf, (self.value(flag) if flag else None) or self.conf(conf) or "1")
 
     def check(self, output: bool, checkpoint: bool) -> None:
         """Refuse what cannot work.
@@ -160,10 +169,11 @@ def spark_defaults(flags: Sequence[str], environment: Mapping[str, str]) -> dict
     named = SparkFlags(flags).value("--properties-file")
     folder = environment.get("SPARK_CONF_DIR") or f"{environment.get('SPARK_HOME', '')}/conf"
     try:
-        lines = Path(named or f"{folder}/spark-defaults.conf").read_text().splitlines()
+        text = Path(named or f"{folder}/spark-defaults.conf").read_text(encoding="utf-8", errors="replace")
     except OSError:
         # There need not be one, and spark-submit itself says so where one was named.
         return {}
+    lines = text.splitlines()
     pairs = (re.split(r"[\s=]+", line.strip(), maxsplit=1) for line in lines if not line.lstrip().startswith("#"))
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
@@ -179,19 +189,27 @@ def read_query(file: str | None, text: str | None) -> str:
     if text is None:
         assert file is not None
         try:
-            text = Path(file).read_text()
+            text = Path(file).read_text(encoding="utf-8")
         except OSError as problem:
             raise SubmissionError(f"query {file!r}: {problem.strerror}; QUERY.sql is the last argument") from None
         except UnicodeDecodeError:
             raise SubmissionError(f"query {file!r}: it is no text in UTF-8") from None
+    if not text.isascii() and text.encode("utf-8", errors="replace").decode() != text:
+        raise SubmissionError(f"query {file or '-e'!r}: it is no text in UTF-8")
     if not text.strip():
         raise SubmissionError(f"query {file or '-e'!r}: it is empty")
     return text.strip().rstrip(";")
 
 
+def _count(field: str, text: str) -> int:
+    if re.fullmatch(r"[0-9]{1,6}", text) is None or int(text) < 1:
+        raise BadInputError(field, text, "write a whole number, 1 or more")
+    return int(text)
+
+
 def _memory(field: str, text: str) -> float:
     """MiB of Spark's way to write memory (512m, 2g)."""
-    match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower())
+    match = re.fullmatch(r"([0-9]{1,12})\s*([kmgt]?)b?", text.strip().lower())
     if match is None:
         raise BadInputError(field, text, "write an amount of memory such as 512m or 2g")
     return int(match[1]) * SIZES[match[2] or "m"]

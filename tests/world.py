@@ -4,13 +4,16 @@ An action is a tuple of a word and small numbers (see `World.do`); any list of a
 """
 
 from yarn_plugin.decide.arbiter import step
-from yarn_plugin.decide.commands import ListContainers, SetTimer, SignalContainers, WriteWeights
+from yarn_plugin.decide.commands import ListContainers, ReadLeaves, SetTimer, SignalContainers, WriteWeights
 from yarn_plugin.decide.events import (
     AppsChanged,
     Configured,
     ContainersListed,
     ContainersSignalled,
     Deregistered,
+    LeavesSeen,
+    LeavesUnread,
+    Looked,
     ManagerLost,
     ManagerReached,
     NodesChanged,
@@ -28,6 +31,7 @@ from yarn_plugin.model.share import Demand, Pool
 
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=10.0, overstay=15.0, settle=5.0, submit_within=120.0)
 NEW_LEAF = 0.01
+STATIC = ("root.sql.fixed",)
 NODES = 4
 ALLOWED = Capabilities("3.5.0", True, True)
 
@@ -44,20 +48,23 @@ def node(number):
 class World:
     """Feeds events to `step`, keeps the trace, and plays YARN.
 
-    `weights`: what YARN has for each leaf queue. `applied` is called with (the world, the weights before, what was
-    promised when the write was asked for) when a write takes effect; `stepped` with the world after each event.
+    `weights`: what YARN has for each leaf queue, `written`: those of them that its configuration names. `applied` is
+    called with (the world, the weights before, what was promised when the write was asked for) when a write takes
+    effect; `stepped` with the world after each event.
     """
 
     def __init__(self, *pools, stepped=lambda world: None, applied=lambda world, before, promised: None):
         self.pools = pools or (SQL,)
         self.state, self.seq, self.now = State(), 0, 1000.0
         self.trace, self.due, self.outstanding, self.asked_containers = [], None, [], []
-        self.promised = []
-        self.weights, self.stepped, self.applied = {}, stepped, applied
+        self.promised, self.reads = [], []
+        self.weights, self.written, self.stepped, self.applied = {}, {}, stepped, applied
         self.running, self.count = {}, 0
         self.feed(Configured(self.pools))
         self.feed(ManagerReached("http://rm", ALLOWED))
+        self._read()
         self.feed(NodesChanged(tuple(node(number) for number in range(1, NODES + 1)), ()))
+        self.feed(Looked())
 
     def feed(self, event):
         self.seq += 1
@@ -71,6 +78,8 @@ class World:
                     self.due = at
                 case WriteWeights():
                     self.outstanding.append((command, promises(self.state, self.now)))
+                case ReadLeaves():
+                    self.reads.append(command)
                 case ListContainers():
                     self.asked_containers.append(command)
         self.stepped(self)
@@ -129,7 +138,7 @@ class World:
         self.feed(AppsChanged((self.running[name],), ()))
 
     def _stranger(self, number):
-        self._arrive(("root.default", "root.sql.shared", f"root.sql.own_{self.count}")[number % 3])
+        self._arrive(("root.default", "root.sql.shared", f"root.sql.own_{self.count}", *STATIC)[number % 4])
 
     def _use(self, number, held, pending):
         name = self.pick(self.running, number)
@@ -180,10 +189,14 @@ class World:
     def _reach_manager(self):
         self.feed(ManagerReached("http://rm", ALLOWED))
 
+    def _look(self):
+        self.feed(Looked())
+
     def _restart(self):
         """The arbiter is killed and started again: what it had asked of YARN may or may not have been done."""
         self.outstanding.clear()
         self.asked_containers.clear()
+        self.reads.clear()
         self.feed(Configured(self.pools))
 
     # What YARN makes of commands.
@@ -193,6 +206,8 @@ class World:
             command, promised = self.outstanding.pop(0)
             before = dict(self.weights)
             self.weights |= dict(command.weights)
+            self.written = {queue: one for queue, one in self.written.items() if queue not in command.forget}
+            self.written |= dict(command.weights)
             for queue in command.forget:
                 if queue in self.weights:
                     self.weights[queue] = NEW_LEAF
@@ -203,6 +218,22 @@ class World:
         if self.outstanding:
             self.outstanding.pop(0)
             self.feed(WeightsRefused("400"))
+
+    def _read(self):
+        if self.reads:
+            self.reads.pop(0)
+            self.feed(LeavesSeen(STATIC, tuple(sorted(self.written.items()))))
+
+    def _read_nothing(self):
+        if self.reads:
+            self.reads.pop(0)
+            self.feed(LeavesUnread("no connection", False))
+
+    def _meddle(self, number, weight):
+        """Somebody else writes a weight."""
+        queue = self.pick(self.written, number)
+        if queue:
+            self.written[queue] = self.weights[queue] = float(weight)
 
     def _list(self):
         if self.asked_containers:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.markup import escape
 from rich.progress import Progress as ProgressBar
 
 from tpcds import data, queries, run_report, shape, show
@@ -37,7 +36,7 @@ def generate(scale: str, out: Path, parts: int | None, json_file: Path | None) -
     with show.progress() as bar:
         made = data.generate(size, out, parts, _watch(bar))
     what = "found complete" if made.reused else f"made in {made.seconds:.1f} s"
-    console.out.print(f"scale {made.scale:g}: {what}, {made.size / 1e6:.0f} MB in {escape(str(made.path))}")
+    console.out.print(f"scale {made.scale:g}: {what}, {made.size / 1e6:.0f} MB in {made.path}")
     if json_file:
         figures = {"scale": made.scale, "reused": made.reused, "bytes": made.size, "seconds": made.seconds}
         console.write_json(json_file, figures)
@@ -111,7 +110,7 @@ def run(
         write_page(run_report.page(report), html_file)
     console.out.print(show.query_rows(rows))
     for line in show.summary(report):
-        console.out.print(line, markup=False)
+        console.out.print(line)
     return int(any(row.wrong for row in rows))
 
 

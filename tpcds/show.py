@@ -24,7 +24,7 @@ def done(row: QueryRow, of: int, number: int) -> None:
     """Where no progress bar can be shown, a line for a query that has ended."""
     if not console.err.is_terminal:
         said = row.error or ("not equal" if row.wrong else f"{row.seconds or 0:.1f} s")
-        console.err.print(f"{number} of {of}: query {row.query}: {said}", markup=False, soft_wrap=True)
+        console.err.print(f"{number} of {of}: query {row.query}: {said}", soft_wrap=True)
 
 
 def query_list(shapes: Sequence[Shape]) -> Table:

@@ -3,37 +3,76 @@
 Public: used by `yarn-plugin`, `qoop`, `themis` and `tpcds` alike.
 """
 
+import contextlib
+import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from yarn_plugin.errors import ReportedError
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
-NOT_A_TERMINAL = 200
-"""Columns of output that goes to a file or a pipe, where nothing should be cut."""
+NOT_A_TERMINAL = 100_000_000
+"""Columns of output that goes to a file or a pipe: rows are whole there, however wide."""
+
+CA_VARIABLE = "REQUESTS_CA_BUNDLE"
+
+
+class PlainConsole(Console):
+    """Shows text as it is: values and names that hold brackets or colons are neither markup nor emoji.
+
+    Where something has a style of its own it is a `rich.text.Text`. When the reader of the output has gone (head,
+    less), printing raises BrokenPipeError, as it does everywhere else in Python.
+    """
+
+    def on_broken_pipe(self) -> None:
+        """Rich would end the process here, with 1."""
+        raise
 
 
 def _console(stream: TextIO, stderr: bool) -> Console:
-    return Console(highlight=False, stderr=stderr, width=None if stream.isatty() else NOT_A_TERMINAL)
+    width = None if stream.isatty() else NOT_A_TERMINAL
+    return PlainConsole(highlight=False, markup=False, emoji=False, stderr=stderr, width=width)
 
 
 out = _console(sys.stdout, stderr=False)
 err = _console(sys.stderr, stderr=True)
 
 
+def ca_option(command: Command) -> Command:
+    """`--ca-file`, for commands that talk HTTPS; they take it as `verify`, as `requests` does: a path, or True."""
+    return click.option(
+        "--ca-file",
+        "verify",
+        type=click.Path(exists=True),
+        callback=_verify,
+        help=f"Certificates (PEM) to trust, for https.  [default: {CA_VARIABLE}, or those that come with Python]",
+    )(command)
+
+
+def _verify(context: click.Context, option: click.Parameter, given: str | None) -> str | bool:
+    # Not an option's `envvar`, with its check: a variable that names no file matters to nobody who does not use TLS.
+    return given or os.environ.get(CA_VARIABLE) or True
+
+
 def run(command: click.Command, name: str, args: Sequence[str] | None = None) -> int:
     """Run a click command; turn every expected error into one line on stderr and an exit code that is not 0."""
+    show_what_cannot_be_encoded()
     try:
-        result = command.main(args=args, prog_name=name, standalone_mode=False)
+        result = _invoke(command, name, args)
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as shown:
         click.echo(shown.format_message(), err=True)
         return 2
@@ -42,32 +81,102 @@ def run(command: click.Command, name: str, args: Sequence[str] | None = None) ->
         return _fail(name, " ".join(wrong.format_message().split()) + context, 2)
     except click.exceptions.Exit as leave:
         return leave.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt, EOFError):
         return _fail(name, "interrupted", 130)
     except click.ClickException as wrong:
-        return _fail(name, wrong.format_message(), wrong.exit_code)
+        return _fail(name, " ".join(wrong.format_message().split()), wrong.exit_code)
     except ReportedError as wrong:
         return _fail(name, " ".join(str(wrong).split()), wrong.exit_code)
     except BrokenPipeError:
         # The reader of our output (head, less) has gone: not an error, but nothing more may be written.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as wrong:
+        # A file that cannot be written (--json), or output on a full disk.
+        _discard_output()
+        where = f"{os.fspath(wrong.filename)!r}: " if wrong.filename else ""
+        return _fail(name, f"{where}{wrong.strerror or wrong}", 1)
     return result if isinstance(result, int) else 0
 
 
+def _invoke(command: click.Command, name: str, args: Sequence[str] | None) -> object:
+    if f"_{name}_complete".upper().replace("-", "_") in os.environ:
+        # The shell asks Click for the words that could follow.
+        return command.main(args=args, prog_name=name, standalone_mode=False)
+    # Click's own `main` ends with 1 when the reader of the output has gone.
+    with command.make_context(name, list(sys.argv[1:] if args is None else args)) as context:
+        return command.invoke(context)
+
+
+def show_what_cannot_be_encoded() -> None:
+    """In a terminal without UTF-8, or for a name that is not Unicode: an escape, not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _discard_output() -> None:
+    """What is still in Python's buffers has nobody to go to; without this the interpreter complains as it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+
+
 def _fail(name: str, message: str, exit_code: int) -> int:
-    click.echo(f"{name}: {message}", err=True)
+    # The terminal may have gone (SIGHUP), or the reader of a pipe: the exit code is all that is left to say.
+    with contextlib.suppress(OSError):
+        click.echo(printable(f"{name}: {message}"), err=True)
     return exit_code
 
 
 def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A terminal table; columns whose name starts with '#' hold numbers and are right-aligned."""
-    result = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for column in columns:
-        result.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left")
+    """A table; columns whose name starts with '#' hold numbers and are right-aligned.
+
+    Cells are shown as they are, on one line each, with control characters as escapes; a cell that is a `Text` keeps its
+    style. Nothing is cut: on a terminal that is too narrow cells take several lines, elsewhere rows are as wide as they
+    are.
+    """
+    return data_table(title, [(name.removeprefix("#"), name.startswith("#")) for name in columns], rows)
+
+
+def data_table(title: str | None, columns: Iterable[tuple[str, bool]], rows: Iterable[Sequence[object]]) -> Table:
+    """A table like that of `table`, whose columns' names are foreign too: (name, whether it is right-aligned)."""
+    shown = None if title is None else Text(printable(title), style="table.title")
+    result = Table(title=shown, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for name, right in columns:
+        result.add_column(Text(printable(name)), justify="right" if right else "left", overflow="fold")
     for row in rows:
-        result.add_row(*("" if cell is None else str(cell) for cell in row))
+        result.add_row(*(cell if isinstance(cell, Text) else Text(_cell(cell)) for cell in row))
     return result
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Text in which whatever could end a line or steer a terminal is an escape, such as `\\n` or `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(_escaped(character) if _steers(character) else character for character in text)
+
+
+_STEERING = {"Cc", "Cs", "Zl", "Zp"}
+"""Unicode's categories of control characters, lone surrogates, and separators of lines and paragraphs."""
+
+_TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""What changes the direction in which the rest of a line is shown."""
+
+
+def _steers(character: str) -> bool:
+    return character in _TURNING or unicodedata.category(character) in _STEERING
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", errors="backslashreplace").decode()
 
 
 def write_json(path: Path, figures: Any) -> None:

@@ -2,11 +2,12 @@
 
 import threading
 import weakref
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
@@ -51,6 +52,7 @@ class OnExecutors:
     """
 
     session: SparkSession
+    warn: Callable[[str], None] = lambda line: None
     _frames: dict[str, tuple[DataFrame, int, int]] = field(default_factory=dict)
     _own: list[Any] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
@@ -110,15 +112,16 @@ class OnExecutors:
         """Unpersist everything, without waiting."""
         with self._lock:
             own, self._own, self._frames, self._released = self._own, [], {}, True
-        for frame in own:
-            unpersist(frame)
+        problem = unpersist_all(own)
+        if problem is not None:
+            raise problem
 
     def release_with(self, owner: object) -> None:
         """Unpersist when the owner is collected. A view or an RDD made of it is then computed anew when it is read."""
         with self._lock:
             own, self._own = self._own, []
         if own:
-            unpersist_with(owner, own)
+            unpersist_with(owner, own, self.warn)
 
 
 def persist(frame: DataFrame) -> bool:
@@ -135,19 +138,28 @@ def unpersist(frame: Any) -> None:
     frame.unpersist(False)
 
 
-def unpersist_with(owner: object, frames: list[Any]) -> None:
+def unpersist_all(frames: Iterable[Any]) -> Exception | None:
+    """Let go of every frame (Java's), whatever becomes of the others; returns the first failure."""
+    first: Exception | None = None
+    for frame in frames:
+        try:
+            unpersist(frame)
+        except Exception as problem:  # noqa: BLE001 - one that fails must not keep the others
+            first = first or problem
+    return first
+
+
+def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None] = lambda line: None) -> None:
     """Let go of frames (Java's) when the owner is collected.
 
     In a thread of its own: the owner may be collected in the middle of a call to Java, in which none other can be made.
     """
 
     def let_go() -> None:
-        for frame in frames:
-            try:
-                unpersist(frame)
-            except Py4JError:
-                # Spark has stopped, and nothing is kept any more.
-                return
+        problem = unpersist_all(frames)
+        # Where Java itself does not answer Spark has stopped, and nothing is kept any more.
+        if isinstance(problem, Py4JJavaError):
+            warn(f"what a query kept on executors could not be let go: {problem.java_exception}")
 
     def collected() -> None:
         threading.Thread(target=let_go, name="qoop-unpersist", daemon=True).start()

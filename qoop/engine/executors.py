@@ -1,7 +1,9 @@
 """Executors up and down with the share, and how many there are."""
 
+import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -39,11 +41,12 @@ class Executors:
         return [executor for executor in self.present() if executor not in self._leaving]
 
     def present(self) -> list[str]:
-        """The ids of the executors that are there at all."""
-        try:
-            ids = self._scala.schedulerBackend().getExecutorIds()
-        except Py4JError:
-            return []
+        """The ids of the executors that are there at all.
+
+        Raises:
+            Py4JError: Spark does not say; which is not the same as none.
+        """
+        ids = self._scala.schedulerBackend().getExecutorIds()
         found = [str(ids.apply(index)) for index in range(ids.length())]
         self._leaving &= set(found)
         return found
@@ -61,8 +64,8 @@ class Executors:
         pairs = self._jvm.java.lang.reflect.Array.newInstance(self._class("scala.Tuple2"), len(leaving))
         for index, executor in enumerate(leaving):
             pairs[index] = self._jvm.scala.Tuple2(executor, info)
-        self._leaving |= set(leaving)
         self._scala.schedulerBackend().decommissionExecutors(pairs, False, False)
+        self._leaving |= set(leaving)
 
     def _least_kept(self, executors: list[str]) -> list[str]:
         """Executors by the memory that cached partitions take on them, least first."""
@@ -89,3 +92,83 @@ class Executors:
                 return True
             time.sleep(0.2)
         return False
+
+
+class Adjustable(Protocol):
+    """Executors whose number can be set."""
+
+    def adjustable(self) -> bool:
+        """Whether executors can be added and removed here."""
+        ...
+
+    def set(self, target: int) -> None:
+        """Have so many executors."""
+        ...
+
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+"""Seconds until a number of executors is asked for again that could not be asked for."""
+
+
+class ExecutorTarget:
+    """Asks for the number of executors that was wanted last, in a thread of its own.
+
+    The cluster manager may take minutes to answer, or fail: neither is the query's. What failed is tried again until it
+    succeeds or another number is wanted; the first failure in a row is told.
+
+    Args:
+        executors: what to adjust.
+        warn: takes a line for the user.
+    """
+
+    def __init__(self, executors: Adjustable, name: str, warn: Callable[[str], None]) -> None:
+        self._executors, self._name, self._warn = executors, name, warn
+        self._changed = threading.Condition()
+        self._wanted: int | None = None
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def want(self, target: int) -> None:
+        """Have so many executors, as far as the cluster gives them. Returns at once."""
+        with self._changed:
+            self._wanted = target
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"{self._name}-executors", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Ask for no more. Returns at once."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        failures = 0
+        while (target := self._next()) is not None:
+            try:
+                if self._executors.adjustable():
+                    self._executors.set(target)
+                failures = 0
+            except Exception as problem:  # noqa: BLE001 - whatever fails here, the share of the next minute still counts
+                self._failed(target, problem, failures)
+                failures += 1
+
+    def _next(self) -> int | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._wanted is not None)
+            target, self._wanted = self._wanted, None
+            return None if self._closed else target
+
+    def _failed(self, target: int, problem: Exception, failures: int) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            if self._wanted is None:
+                self._wanted = target
+        if failures == 0:
+            said = " ".join(str(problem).split())[:300]
+            self._warn(f"{target} executors could not be asked for; trying again: {type(problem).__name__}: {said}")
+        with self._changed:
+            pause = min(FIRST_PAUSE * 2.0 ** min(failures, 10), LONGEST_PAUSE)
+            self._changed.wait_for(lambda: self._closed or self._wanted != target, timeout=pause)

@@ -4,12 +4,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.checkpoints import Checkpoints
-from qoop.engine.executors import Executors
+from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.jobs import core_seconds, tagged
 from qoop.engine.session import columns_of
 from qoop.engine.written import AsWritten
@@ -28,6 +28,9 @@ from qoop.replan.events import (
 WATCH_EVERY = 0.3
 """Seconds between looks at executors, kept outputs, and cancelled stages."""
 
+LONGEST_PAUSE = 10.0
+"""Seconds between looks at most, while they fail."""
+
 END_WITHIN = 20.0
 """Seconds that stopped stages have to end in when the query is over."""
 
@@ -41,6 +44,7 @@ class SparkEngine:
         checkpoints: where outputs are kept.
         goal: takes the frame that is the result, as part of the last stage; returns its rows.
         tell: takes the events; called from several threads.
+        warn: takes lines for the user; called from several threads.
     """
 
     def __init__(
@@ -51,11 +55,13 @@ class SparkEngine:
         checkpoints: Checkpoints,
         goal: Callable[[DataFrame], int],
         tell: Callable[[Event], None],
+        warn: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._session, self._name, self._written, self._checkpoints = session, name, written, checkpoints
-        self._goal, self._tell = goal, tell
+        self._goal, self._tell, self._warn = goal, tell, warn
         self._context = session.sparkContext
         self._executors = Executors(self._context)
+        self._target = ExecutorTarget(self._executors, name, warn)
         self._lock = threading.Lock()
         self._running: dict[StageId, str] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -77,8 +83,8 @@ class SparkEngine:
             tag = f"{self._name}-{self._number}"
             self._running[stage] = tag
         args = (stage, query, view, attempt, tag)
-        thread = InheritableThread(self._run, args=args, name=tag, daemon=True)
         try:
+            thread = InheritableThread(self._run, args=args, name=tag, daemon=True)
             thread.start()
         except Exception as problem:  # noqa: BLE001 - Spark has stopped: PySpark then fails in many ways
             self._ended(stage, tag, StageFailed(stage, f"Spark has stopped: {_message(problem)}", retry=False))
@@ -93,13 +99,13 @@ class SparkEngine:
         self._stop_cancelled()
 
     def set_executors(self, target: int) -> None:
-        """Have so many executors, as far as the cluster gives them."""
-        if self._executors.adjustable():
-            self._executors.set(target)
+        """Have so many executors, as far as the cluster gives them. Returns at once."""
+        self._target.want(target)
 
     def close(self) -> None:
         """Stop what runs and wait until it has stopped: afterwards nothing is computed or kept any more."""
         self._closed.set()
+        self._target.close()
         with self._lock:
             self._cancelled |= set(self._running.values())
             threads = dict(self._threads)
@@ -112,11 +118,10 @@ class SparkEngine:
                 thread.join(0.05)
 
     def _cancel_jobs(self, tag: str) -> bool:
-        """Stop the jobs under a tag; False when Spark itself has stopped."""
+        """Stop the jobs under a tag; False where that cannot be asked for, as when Spark itself has stopped."""
         try:
             self._context.cancelJobsWithTag(tag)
-        except (Py4JError, AttributeError, OSError):
-            # PySpark has no context any more.
+        except Exception:  # noqa: BLE001 - PySpark without a context fails in many ways; a stage is asked to stop again
             return False
         return True
 
@@ -127,7 +132,7 @@ class SparkEngine:
                 rows, size = self._compute(query, view, attempt, tag)
             seconds = time.monotonic() - began
             event: Event = StageFinished(stage, rows, size, seconds, core_seconds(self._context, tag))
-        except Exception as problem:  # noqa: BLE001 - a stage that ended untold would leave the query waiting for ever
+        except BaseException as problem:  # noqa: BLE001 - a stage that ended untold would leave the query waiting for ever
             event = self._failure(stage, tag, problem)
         if isinstance(event, StageFinished) and view is not None:
             with self._lock:
@@ -170,15 +175,14 @@ class SparkEngine:
             if tag in self._cancelled:
                 raise StoppedError("cancelled before it began")
 
-    def _failure(self, stage: StageId, tag: str, problem: Exception) -> Event:
+    def _failure(self, stage: StageId, tag: str, problem: BaseException) -> Event:
         with self._lock:
             was_cancelled = tag in self._cancelled
         if was_cancelled:
             return StageCancelled(stage)
         try:
             message, causes = _message(problem), _causes(problem)
-        except (Py4JError, OSError):
-            # Java has gone with its exception.
+        except Exception:  # noqa: BLE001 - Java has gone with its exception
             return StageFailed(stage, f"Spark has stopped: {type(problem).__name__}", retry=False)
         cancelled = next((cause for cause in causes if CANCELLED in cause), None)
         if cancelled is not None:
@@ -186,17 +190,37 @@ class SparkEngine:
         return StageFailed(stage, message, any(sign in cause for sign in TRANSIENT for cause in causes))
 
     def _watch(self) -> None:
-        """Stop what is cancelled; tell when executors come or go, and when kept outputs are lost with them."""
-        adjustable = self._executors.adjustable()
+        """Stop what is cancelled; tell when executors come or go, and when kept outputs are lost with them.
+
+        A look that fails is repeated, less and less often, and told once; stages are stopped all the while.
+        """
+        failures, look_at = 0, 0.0
         while not self._closed.wait(WATCH_EVERY):
+            self._stop_cancelled()
+            if time.monotonic() < look_at:
+                continue
             try:
-                self._stop_cancelled()
-                if adjustable:
-                    self._tell_executors()
-                self._tell_lost()
-            except (Py4JError, AttributeError, OSError):
-                # The context is going away under us; whoever runs the query hears of it from the stages.
-                return
+                self._look()
+                failures = 0
+            except Exception as problem:  # noqa: BLE001 - the next look may succeed
+                failures += 1
+                look_at = time.monotonic() + min(WATCH_EVERY * 2.0 ** min(failures, 10), LONGEST_PAUSE)
+                if failures == 1:
+                    self._watch_failed(problem)
+
+    def _look(self) -> None:
+        if self._executors.adjustable():
+            self._tell_executors()
+        self._tell_lost()
+
+    def _watch_failed(self, problem: Exception) -> None:
+        try:
+            said = _message(problem)[:300]
+        except Exception:  # noqa: BLE001 - Java has gone with its exception
+            said = "Java does not answer"
+        if not self._closed.is_set():
+            what = "executors and kept outputs could not be looked at; trying again"
+            self._warn(f"{what}: {type(problem).__name__}: {said}")
 
     def _tell_executors(self) -> None:
         count = len(self._executors.present())
@@ -220,7 +244,7 @@ class StoppedError(QoopError):
     """A stage was cancelled before it started anything."""
 
 
-def _message(problem: Exception) -> str:
+def _message(problem: BaseException) -> str:
     """What went wrong, in one line, without Java's stack."""
     text = str(problem.java_exception.getMessage()) if isinstance(problem, Py4JJavaError) else str(problem)
     return _line(text)
@@ -252,7 +276,7 @@ CANCELLED = "SPARK_JOB_CANCELLED"
 """Somebody who is not the planner stopped a stage: the user's program, or the user in Spark's web pages."""
 
 
-def _causes(problem: Exception) -> list[str]:
+def _causes(problem: BaseException) -> list[str]:
     """All that went wrong, a line each: where several jobs make a stage, Spark wraps what happened to one of them."""
     java = getattr(problem, "java_exception", None) or getattr(problem, "_origin", None)
     said = [_message(problem)]

@@ -11,6 +11,9 @@ from pathlib import Path
 from qoop.errors import QoopError
 from qoop.replan.events import Event, ShareChanged
 
+LONGEST_WAIT = 3600.0
+"""Seconds; Python refuses to wait for centuries."""
+
 
 class ProfileError(QoopError):
     """The profile file cannot be used."""
@@ -85,9 +88,16 @@ class ProfileFeed:
 
     def _run(self, tell: Callable[[Event], None], began: float) -> None:
         for point in self._points[1:]:
-            if self._stop.wait(max(began + point.at - time.monotonic(), 0.0)):
+            if self._stopped_until(began + point.at):
                 return
             tell(_share(point, time.time(), f"the profile says {point.slots:g} slots from {point.at:g} s on"))
+
+    def _stopped_until(self, due: float) -> bool:
+        """Wait until a time of the monotonic clock, however far away; True when nothing more is to be told."""
+        while (left := due - time.monotonic()) > 0:
+            if self._stop.wait(min(left, LONGEST_WAIT)):
+                return True
+        return self._stop.is_set()
 
 
 def _share(point: Point, now: float, reason: str) -> ShareChanged:

@@ -125,6 +125,7 @@ def read(path: Path) -> QueryRecord:
 
     Raises:
         NoRecordError: there is no such file, or it is not the record of a query.
+        QoopError: it cannot be read, or a newer version wrote it.
     """
     if not path.is_file():
         raise NoRecordError(f"journal {str(path)!r}: no such file")

@@ -52,6 +52,8 @@ def read(text: str) -> Statement:
         raise QuerySyntaxError(_where(error)) from None
     except TokenError as error:
         raise QuerySyntaxError(f"query: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise CannotSplitError("it is nested too deeply for the planner") from None
     if len(trees) != 1:
         raise QuerySyntaxError(f"query: {len(trees)} statements; give exactly one")
     tree = trees[0]

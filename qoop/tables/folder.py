@@ -1,7 +1,8 @@
 """A folder of tables: a Parquet file, or a folder of Parquet files, per table."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,11 +47,28 @@ class FolderCatalogue:
         files = self.tables.get(table.strip("`").lower())
         if files is None:
             return None
-        return {field.name.lower(): type_name(field.type) for field in pq.read_schema(files[0])}
+        with _parquet(table):
+            return {field.name.lower(): type_name(field.type) for field in pq.read_schema(files[0])}
 
     def statistics(self, table: str) -> TableStatistics:
         """The statistics of a table."""
-        return cache.statistics(self.tables[table.strip("`").lower()])
+        with _parquet(table):
+            return cache.statistics(self.tables[table.strip("`").lower()])
+
+
+@contextmanager
+def _parquet(table: str) -> Iterator[None]:
+    """Reading files that should be Parquet.
+
+    Raises:
+        TablesError: one is not, or cannot be read.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError) as problem:
+        raise TablesError(
+            f"table {table!r}: its Parquet files cannot be read: {' '.join(str(problem).split())}"
+        ) from None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

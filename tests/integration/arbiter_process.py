@@ -1,5 +1,6 @@
 """`yarn-plugin arbiter` as a process of its own, its journal, and clients that follow their shares."""
 
+import getpass
 import json
 import os
 import signal
@@ -87,9 +88,9 @@ class ArbiterProcess:
     def admin(self):
         return ArbiterClient(self.url, self.admin_token_file.read_text().strip())
 
-    def register(self, name, **more):
+    def register(self, name, user=None, **more):
         """Register an application as the user that YARN knows us by, and follow it; gives up when the test does."""
-        user = self.admin().issue_token(os.environ.get("USER") or "root").token
+        user = self.admin().issue_token(user or getpass.getuser()).token
         request = wire.Register(name=name, request_id=new_request_id(), **more)
         return Follower(self.url, ArbiterClient(self.url, user).register(request))
 

@@ -1,5 +1,6 @@
 """`qoop submit` on the cluster as a process of its own, its journal, and what of it can be killed."""
 
+import getpass
 import os
 import signal
 import subprocess
@@ -31,7 +32,7 @@ def access(cluster, arbiter, folder):
     configuration["SPARK_CONF_DIR"] = str(cluster.spark_conf_dir)
     token = folder / "token"
     token.touch(mode=0o600)
-    token.write_text(arbiter.admin().issue_token(os.environ.get("USER") or "root").token)
+    token.write_text(arbiter.admin().issue_token(getpass.getuser()).token)
     return {**os.environ, **configuration}, ("--arbiter", arbiter.url, "--token-file", token)
 
 

@@ -1,17 +1,19 @@
 """Tiny YARN applications submitted over REST: a master that sleeps, and nothing else."""
 
+import getpass
 import time
 
 import requests
 
 
 class Sleepers:
-    """Submits and ends applications on one ResourceManager, as the user that runs the tests."""
+    """Submits and ends applications on one ResourceManager, as a YARN user: if not named, who runs the tests."""
 
-    def __init__(self, rm_url):
+    def __init__(self, rm_url, user=None):
         self.url = f"{rm_url}/ws/v1/cluster"
         self.session = requests.Session()
         self.session.trust_env = False
+        self.session.params = {"user.name": user or getpass.getuser()}
         self.session.headers["Accept"] = "application/json"
         self.submitted = []
 

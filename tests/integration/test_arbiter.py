@@ -90,7 +90,7 @@ def test_shares_are_told_on_arrival_and_end_and_weights_follow_after_the_grace(a
 
 
 def test_who_vacates_early_is_not_waited_for(arbiter, yarn, register):
-    a = register("polite", grace_s=600)
+    a = register("polite", grace_s=300)
     yarn.submit(a.queue)
     eventually(lambda: yarn.weights().get(a.queue) == 100.0, "its queue weighs all")
     b = register("waiting")
@@ -161,11 +161,11 @@ def test_a_killed_arbiter_goes_on_where_it_was_and_streams_miss_nothing(arbiter,
 def test_killed_while_many_register_each_is_registered_once(arbiter, register):
     """Requests that are answered by nobody are sent again, with the same id."""
     first = register("present")
-    token = arbiter.admin().issue_token("root").token
+    users = [arbiter.admin().issue_token(f"user-{n}").token for n in range(12)]
     requests_made = [wire.Register(name=f"crowd {n}", request_id=new_request_id()) for n in range(12)]
     made, killed = [], threading.Event()
 
-    def insist(request):
+    def insist(token, request):
         client = ArbiterClient(arbiter.url, token)
         while True:
             try:
@@ -174,7 +174,7 @@ def test_killed_while_many_register_each_is_registered_once(arbiter, register):
             except ArbiterError:
                 killed.wait(0.2)
 
-    crowd = [threading.Thread(target=insist, args=(request,)) for request in requests_made]
+    crowd = [threading.Thread(target=insist, args=each) for each in zip(users, requests_made, strict=True)]
     for number, thread in enumerate(crowd):
         thread.start()
         if number == 5:
@@ -232,8 +232,11 @@ def test_why_tells_the_decisions_and_what_the_manager_says_of_a_waiting_one(arbi
 
 
 def test_metrics_and_routes_are_served(arbiter):
-    text = requests.get(f"{arbiter.url}/metrics", timeout=20).text
+    assert requests.get(f"{arbiter.url}/metrics", timeout=20).status_code == 401
+    scraper = {"Authorization": f"Bearer {(arbiter.state / 'scrape.token').read_text().strip()}"}
+    text = requests.get(f"{arbiter.url}/metrics", headers=scraper, timeout=20).text
     assert "yarn_arbiter_manager_up 1.0" in text
+    assert requests.get(f"{arbiter.url}/v1/cluster", headers=scraper, timeout=20).status_code == 403
     assert requests.get(f"{arbiter.url}/openapi.json", timeout=20).json()["openapi"].startswith("3.")
 
 

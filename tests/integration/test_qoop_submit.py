@@ -1,5 +1,6 @@
 """`qoop submit` on this machine, as a user runs it: its results, its errors, and what a kill leaves behind."""
 
+import json
 import os
 import signal
 import subprocess
@@ -50,6 +51,8 @@ class Submission:
                 stdout=out,
                 stderr=err,
                 env={**os.environ, "TEST_SUBMISSION": self.mark, "TMPDIR": str(folder)},
+                # Whoever runs the tests may have SIGHUP ignored (nohup).
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
             )
 
     def end(self, limit_s=200):
@@ -130,6 +133,22 @@ def test_a_result_on_the_terminal(tmp_path, small):
     assert "done in" in err and ours(err) == []
 
 
+STRANGE = (
+    "SELECT '[/x]' AS `[h]`, '' AS `two words`, CAST(NULL AS STRING) AS none, 'a\\nb' AS lines, repeat('w', 999) AS w"
+)
+
+
+def test_strange_values_in_each_format(tmp_path, small):
+    wide = "w" * 999
+    code, out, err = run(tmp_path, small, "-e", STRANGE)
+    assert (code, out.splitlines()[1].split()) == (0, ["[/x]", "NULL", "a\\nb", wide]), err
+    code, out, err = run(tmp_path, small, "--format", "csv", "-e", STRANGE)
+    assert (code, out) == (0, f'[h],two words,none,lines,w\n[/x],"",,"a\nb",{wide}\n'), err
+    code, out, err = run(tmp_path, small, "--format", "json", "-e", STRANGE)
+    row = {"[h]": "[/x]", "two words": "", "none": None, "lines": "a\nb", "w": wide}
+    assert (code, [json.loads(line) for line in out.splitlines()]) == (0, [row]), err
+
+
 def test_output_as_files_with_a_journal_and_a_report(tmp_path, tenth):
     query = tmp_path / "query.sql"
     query.write_text(queries.spark_text(17))
@@ -202,7 +221,7 @@ def whole(tmp_path):
     return [path.name for pattern in ("result*", "kept/*") for path in tmp_path.glob(pattern)]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_ends_it_in_order(tmp_path, slow, number, code):
     slow.wait_for("StageFinished")
     assert whole(tmp_path) != []
@@ -232,9 +251,10 @@ def test_what_a_killed_machine_leaves_the_next_query_removes(tmp_path, slow, ten
     (left,) = whole(tmp_path)
     draft = tmp_path / "result.qoop-1234"
     draft.mkdir()
+    (draft / "_alive").touch()
     for folder in (tmp_path / "kept" / left, draft):
-        (folder / "_alive").touch()
-        os.utime(folder / "_alive", (time.time() - 3600,) * 2)
+        for file in folder.rglob("*"):
+            os.utime(file, (time.time() - 3600,) * 2)
     other = tmp_path / "kept" / "qoop-of-another"
     other.mkdir()
     (other / "_alive").touch()

@@ -24,6 +24,11 @@ actions = st.one_of(
     st.tuples(st.just("write")),
     st.tuples(st.just("write")),
     st.tuples(st.just("refuse")),
+    st.tuples(st.just("read")),
+    st.tuples(st.just("read")),
+    st.tuples(st.just("read_nothing")),
+    st.tuples(st.just("meddle"), small, st.sampled_from([1, 7, 300])),
+    st.tuples(st.just("look")),
     st.tuples(st.just("list")),
     st.tuples(st.just("early_timer")),
 )  # fmt: skip

@@ -6,11 +6,11 @@ from collections import Counter
 from hypothesis import given
 
 from tests.property.histories import histories
-from tests.world import SQL, World
+from tests.world import SQL, STATIC, World
 from yarn_plugin.decide import commands, events
 from yarn_plugin.decide.commands import SetTimer, SignalContainers, WriteWeights
 from yarn_plugin.decide.enforcement import LEAST_WEIGHT, binding, deadlines
-from yarn_plugin.decide.membership import snapshot
+from yarn_plugin.decide.membership import expected_together, snapshot
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.model.resources import Resources
@@ -52,7 +52,10 @@ def validate(world):
     for pool in state.pools:
         seen = snapshot(state, pool, now)
         counted = [state.members[claim.app] for claim in seen.claims]
-        assert {claim.app for claim in seen.claims} == set(state.members)
+        together = expected_together(state, pool)
+        assert {app for claim in seen.claims for app in together.get(claim.app, (claim.app,))} == set(state.members)
+        for first, others in together.items():
+            assert {state.members[app].share.grant for app in others} == {state.members[first].share.grant}
         assert sum((one.share.grant.guarantee for one in counted), Resources()).fits(seen.capacity)
         assert sum((one.share.grant.entitlement for one in counted), Resources()).fits(seen.capacity)
         assert all(one.share.apps == len(counted) and one.share.capacity == seen.capacity for one in counted)
@@ -60,7 +63,8 @@ def validate(world):
     assert not due or (state.timer is not None and state.timer <= min(due)), "it sleeps past a deadline"
     assert state.timer == world.due
     assert not state.enforcement.asked or world.outstanding, "it waits for an answer that nobody owes"
-    assert len(world.outstanding) <= 1, "one request at a time"
+    assert not state.enforcement.reading or world.reads, "it waits for an answer that nobody owes"
+    assert len(world.outstanding) + len(world.reads) <= 1, "one request at a time"
 
 
 @given(histories)
@@ -95,6 +99,7 @@ def test_weights_are_within_what_yarn_takes_and_are_asked_only_where_they_can_be
             if isinstance(command, WriteWeights):
                 assert reached
                 assert command.weights or command.forget
+                assert not {queue for queue, _ in command.weights}.union(command.forget) & set(STATIC)
                 assert all(LEAST_WEIGHT <= weight <= 10_000 for _, weight in command.weights)
                 assert not {queue for queue, _ in command.weights} & set(command.forget)
 
@@ -104,6 +109,7 @@ def test_once_all_graces_are_over_and_yarn_obeys_weights_are_the_shares(history)
     world = play([*history, ("reach_manager",)])
     for _ in range(4):
         for _ in range(3):
+            world.do(("read",))
             world.do(("write",))
         assert not world.outstanding, "writes go on and on"
         world.do(("wait", 200.0))
@@ -112,7 +118,7 @@ def test_once_all_graces_are_over_and_yarn_obeys_weights_are_the_shares(history)
     for app, member in state.members.items():
         running = state.cluster.apps.get(state.yarn_apps.get(app, app))
         assert len(member.schedule) == 1 or member.schedule[-1].at <= world.now
-        if running and running.queue not in ("root.sql.shared", "root.default") and total <= 1 + 1e-9:
+        if running and running.queue not in ("root.sql.shared", "root.default", *STATIC) and total <= 1 + 1e-9:
             wanted = max(round(100 * member.share.grant.entitlement_fraction, 2), LEAST_WEIGHT)
             assert abs(world.weights[running.queue] - wanted) <= 0.02
 

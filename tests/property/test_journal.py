@@ -4,16 +4,18 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.clock import HandClock
 from tests.property.histories import histories
 from tests.world import World
 from yarn_plugin.decide import commands, events
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.intake import Intake
-from yarn_plugin.journal.records import RecordFile
+from yarn_plugin.journal.records import JournalDamagedError, RecordFile, find_damage
 
 TYPES = (*events.Event.__args__, *commands.Command.__args__)
 
@@ -31,20 +33,20 @@ def trace(history):
 
 
 @contextmanager
-def opened(path):
+def opened(path, accept_loss=False):
     """An intake on this journal; its clock is set before each event."""
-    now = [0.0]
-    intake = Intake(step, State(), TYPES, RecordFile(path), lambda: now[0])
+    clock = HandClock(0.0)
+    intake = Intake(step, State(), TYPES, RecordFile(path, accept_loss), clock)
     try:
-        yield intake, now
+        yield intake, clock
     finally:
         intake.close()
 
 
-def feed(intake, now, inputs):
+def feed(intake, clock, inputs):
     decided = []
     for at, event in inputs:
-        now[0] = at
+        clock.time = at
         decided.append(intake.take(event))
     return decided
 
@@ -81,7 +83,9 @@ def test_cut_anywhere_it_goes_on_to_the_same_state_with_the_same_decisions(histo
 
 @fewer
 @given(histories, st.floats(0, 1, exclude_max=True), st.integers(1, 255))
-def test_a_damaged_byte_costs_what_follows_it_and_nothing_before(history, place, change):
+def test_a_damaged_byte_costs_what_follows_it_and_nothing_before_and_only_where_that_is_accepted(
+    history, place, change
+):
     inputs, states = trace(history)
     with journal() as path:
         with opened(path) as (intake, now):
@@ -91,9 +95,15 @@ def test_a_damaged_byte_costs_what_follows_it_and_nothing_before(history, place,
         before = bytes(data[:at]).count(b'"kind":"input"')
         data[at] ^= change
         path.write_bytes(data)
-        with opened(path) as (intake, _):
-            kept = intake.seq
+        damage = find_damage(path)
+        if damage.in_the_middle:
+            with pytest.raises(JournalDamagedError):
+                RecordFile(path)
+            assert path.read_bytes() == bytes(data)
+        with opened(path, accept_loss=True) as (intake, _):
+            kept = len(intake.history)
             assert before - 1 <= kept <= before
+            assert intake.seq == (len(inputs) if damage.in_the_middle else kept)
             assert intake.state == (states[kept - 1] if kept else State())
             assert intake.different == 0
             assert intake._journal.dropped is not None

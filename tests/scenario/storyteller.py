@@ -10,10 +10,13 @@ A story is a list of scenes, each a few lines of events, a line `----`, and the 
 Lines that happen (`at TIME` in front; else at the time of the line before):
 
     pools NAME QUEUE RESOURCES [grace:S] [overstay:S] [settle:S] [within:S] / NAME ...
-    reached [read-only] [without-preemption]        away                    restarted
+    reached [read-only] [without-preemption] [unseen]       away            restarted [unseen]
+    seen (after unseen: YARN's queues and applications were looked at)      static QUEUE ... (defined by configuration)
+    weights QUEUE:WEIGHT ... (what YARN is seen to have)
     nodes +1..4 [cores=4] [gpus=0] | nodes -2       queues root.sql=0.8 root.gpu=0.2
-    app NAME [in=QUEUE or the name registered] [holds=CORES] [wants=CORES] [waiting]      app NAME ended
-    register NAME [pool=P] [weight=W] [wants=CORES] [grace=S] [user=U] [yarn=NAME]
+    app NAME [in=QUEUE or the name registered] [holds=CORES] [wants=CORES] [owner=YARN-USER] [waiting]
+    app NAME ended
+    register NAME [pool=P] [weight=W] [wants=CORES] [grace=S] [user=U] [yarn=NAME] [only=YARN-USERS]
     revise NAME [weight=W] [wants=CORES]            vacated NAME            deregister NAME
     written         refused WHY                     containers NAME COUNT (the first is the master)
     timer (happens at the time that was set)
@@ -33,6 +36,8 @@ from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Demand, Pool
 
 RULE = "----"
+NEVER = 1e8
+"""Seconds between comparisons of weights in stories that do not tell of them."""
 
 
 @dataclass
@@ -72,7 +77,7 @@ class Storyteller:
 
     def __init__(self):
         self.state, self.seq, self.now = State(), 0, 0.0
-        self.ids, self.running, self.asked = {}, {}, None
+        self.ids, self.queues, self.running, self.asked, self.static = {}, {}, {}, None, ()
         self.lines = []
 
     def play(self, scene):
@@ -109,15 +114,44 @@ class Storyteller:
             settings = {{"within": "submit_within"}.get(key, key): float(value) for key, value in numbers.items()}
             pools.append(Pool(name, queue, tuple(resources.split(",")), **settings))
         self.configured = tuple(pools)
-        self._feed(event.Configured(self.configured))
+        self._feed(event.Configured(self.configured, NEVER))
 
-    def _restarted(self):
+    def _restarted(self, *more):
         self.asked = None
-        self._feed(event.Configured(self.configured))
+        self._feed(event.Configured(self.configured, NEVER))
+        if "unseen" not in more:
+            self._see()
 
     def _reached(self, *limits):
         allowed = Capabilities("3.5.0", "read-only" not in limits, "without-preemption" not in limits)
         self._feed(event.ManagerReached("http://rm", allowed))
+        if "unseen" not in limits:
+            self._see("read-only" not in limits)
+
+    def _seen(self, *more):
+        self._see("read-only" not in more)
+
+    def _see(self, writable=True):
+        """YARN's queues, weights and applications are seen as they are known; that is not worth a line of its own."""
+        known = self.state.enforcement
+        if self.state.manager_error is not None:
+            return
+        if known.reading:
+            seen = event.LeavesSeen(self.static, tuple(sorted(known.written.items())))
+            self._quietly(seen if writable else event.LeavesUnread("it cannot be changed", True))
+        self._quietly(event.Looked())
+
+    def _quietly(self, what):
+        self.state, commands = step(self.state, self.seq, self.now, what)
+        self.lines += [f"{self.now:g} {line}" for one in commands for line in self._told(one)]
+
+    def _static(self, *queues):
+        self.static = queues
+
+    def _weights(self, *words):
+        """What YARN has instead of what was written."""
+        found = tuple((queue, float(weight)) for queue, weight in (word.split(":") for word in words))
+        self._feed(event.LeavesSeen(self.static, found))
 
     def _away(self):
         self._feed(event.ManagerLost("no connection"))
@@ -133,31 +167,32 @@ class Storyteller:
         found = tuple(Queue(path, float(part), 1.0) for path, part in (word.split("=") for word in words))
         self._feed(event.QueuesChanged(found, ()))
 
-    def _app(self, name, *more, queue=None, holds=None, wants="0"):
+    def _app(self, name, *more, queue=None, holds=None, wants="0", owner="ann"):
         known = self.running.get(name)
         app = known.id if known else f"application_1_{len(self.running) + 1:04}"
         if "ended" in more:
             self._feed(event.AppsChanged((), (app,)))
             return
         if queue in self.ids:
-            queue = self.state.registered[self.ids[queue]].queue
+            queue = self.queues[queue]
         queue = queue or known.queue
         held, waiting = int(holds or 0), "waiting" in more
         used = Resources() if waiting else amount(max(held, 1))
         count = 0 if waiting else max(held, 1)
         self.running[name] = YarnApp(
-            app, name, "ann", queue, waiting, self.now, used, amount(int(wants)), count
+            app, name, owner, queue, waiting, self.now, used, amount(int(wants)), count
         )  # fmt: skip
         self._feed(event.AppsChanged((self.running[name],), ()))
 
-    def _register(self, name, pool="sql", weight="1", wants=None, grace=None, user="ann", yarn=None):
+    def _register(self, name, pool="sql", weight="1", wants=None, grace=None, user=None, yarn=None, only=None):
         yarn_app = self.running[yarn].id if yarn else None
         demand = None if wants is None else Demand((amount(int(wants)),))
         wait = None if grace is None else float(grace)
-        for one in self._feed(event.Registered(f"request-{name}", name, user, pool, float(weight), demand, wait,
-                                               yarn_app)):  # fmt: skip
+        yarn_users = None if only is None else tuple(only.split(","))
+        for one in self._feed(event.Registered(f"request-{name}", name, user or name, pool, float(weight), demand, wait,
+                                               yarn_app, yarn_users)):  # fmt: skip
             if isinstance(one, command.Admit):
-                self.ids[name] = one.registration.id
+                self.ids[name], self.queues[name] = one.registration.id, one.registration.queue
 
     def _revise(self, name, weight=None, wants=None):
         known = self.state.registered[self.ids[name]]
@@ -218,5 +253,5 @@ class Storyteller:
                 yield f"list {yarn_app}: {reason}"
             case command.SignalContainers(app, containers, reason):
                 yield f"signal {' '.join(containers)} of {app}: {reason}"
-            case command.SetTimer(at):
+            case command.SetTimer(at) if at < NEVER:
                 yield f"timer {at:g}"

@@ -6,11 +6,23 @@ import pytest
 
 from tests.web import WebServer, reply
 from yarn_plugin.act.actor import Actor
-from yarn_plugin.decide.commands import ListContainers, SignalContainers, WriteWeights
-from yarn_plugin.decide.events import ContainersListed, ContainersSignalled, WeightsRefused, WeightsWritten
+from yarn_plugin.act.leaves import leaves_in, weight_of
+from yarn_plugin.act.ownership import Owner, Ownership
+from yarn_plugin.decide.commands import ListContainers, ReadLeaves, SignalContainers, WriteWeights
+from yarn_plugin.decide.events import (
+    ContainersListed,
+    ContainersSignalled,
+    LeavesSeen,
+    LeavesUnread,
+    Superseded,
+    WeightsRefused,
+    WeightsWritten,
+)
+from yarn_plugin.observe.delivery import Stopped
 from yarn_plugin.observe.resource_manager import ResourceManager
 
 CAPACITY = "yarn.scheduler.capacity.{}.capacity"
+OWNER = "yarn.scheduler.capacity.root.sql.arbiter-owner"
 
 
 class Manager:
@@ -18,6 +30,7 @@ class Manager:
 
     def __init__(self):
         self.conf, self.mood, self.signalled = {CAPACITY.format("root.sql.old"): "5w"}, "obeys", []
+        self.bad, self.puts = set(), 0
 
     def __call__(self, asked):
         path = asked.path.removeprefix("/ws/v1/cluster")
@@ -25,7 +38,12 @@ class Manager:
             return 400, {}, "Configuration change only supported by mutable configuration store."
         if self.mood == "nonsense":
             return reply({"property": [{"what": 1}], "appAttempts": {"appAttempt": [3]}})
+        if self.mood == "fails":
+            return 500, {}, "oh no"
         if path == "/scheduler-conf" and asked.method == "PUT":
+            self.puts += 1
+            if self.bad & {change["queue-name"] for change in asked.body["update-queue"]}:
+                return 400, {}, "Failed to re-init queues : mixed of weight mode and percentage"
             if self.mood == "obeys":
                 self._keep(asked.body)
             return 200, {}, "Configuration change successfully applied."
@@ -42,7 +60,7 @@ class Manager:
     def _keep(self, body):
         for change in body["update-queue"]:
             for entry in change["params"]["entry"]:
-                self.conf[CAPACITY.format(change["queue-name"])] = entry["value"]
+                self.conf[f"yarn.scheduler.capacity.{change['queue-name']}.{entry['key']}"] = entry["value"]
         self.conf = {name: value for name, value in self.conf.items() if value}
 
 
@@ -52,19 +70,32 @@ def manager():
 
 
 @pytest.fixture
-def carry_out(manager):
-    """Carries a command out; returns its outcome."""
-    server, outcomes = WebServer(manager), queue.SimpleQueue()
-    actor = Actor(ResourceManager([server.url], "ann"), outcomes.put)
+def acting(manager):
+    """Makes an actor; returns what carries a command out and returns its outcome."""
+    server, made = WebServer(manager), []
 
-    def one(command):
-        actor.carry_out(command)
-        return outcomes.get(timeout=30)
+    def start(**options):
+        outcomes = queue.SimpleQueue()
+        actor = Actor(ResourceManager([server.url], "ann"), outcomes.put, **options)
+        made.append(actor)
 
-    one.send = actor.carry_out
-    yield one
-    actor.close()
+        def one(command):
+            actor.carry_out(command)
+            return outcomes.get(timeout=30)
+
+        one.send, one.outcome, one.actor = actor.carry_out, lambda: outcomes.get(timeout=30), actor
+        return one
+
+    yield start
+    for actor in made:
+        actor.close()
     server.close()
+
+
+@pytest.fixture
+def carry_out(acting):
+    """Carries a command out; returns its outcome."""
+    return acting()
 
 
 WEIGHTS = WriteWeights((("root.sql.a", 33.33),), ("root.sql.old",), "a arrived")
@@ -87,7 +118,7 @@ def test_a_refusal_and_an_answer_that_cannot_be_read_are_outcomes_and_the_next_c
     manager.mood = "refuses"
     assert "mutable configuration store" in carry_out(WEIGHTS).error
     manager.mood = "nonsense"
-    assert "cannot be read" in carry_out(WEIGHTS).error
+    assert "the answer to /scheduler-conf is not a ResourceManager's" in carry_out(WEIGHTS).error
     manager.mood = "obeys"
     assert isinstance(carry_out(WEIGHTS), WeightsWritten)
 
@@ -110,3 +141,198 @@ def test_an_application_that_cannot_be_listed_has_no_outcome(carry_out, manager)
     manager.mood = "nonsense"
     carry_out.send(ListContainers("app_1", "application_1_1", "overstays"))
     assert isinstance(carry_out(WEIGHTS), WeightsRefused)
+
+
+def many(count):
+    return WriteWeights(tuple((f"root.sql.a{n}", float(n)) for n in range(1, count + 1)), ("root.sql.old",), "many")
+
+
+@pytest.mark.parametrize("bad", [{"root.sql.a7"}, {"root.sql.a1", "root.sql.a40"}, {"root.sql.old"}])
+def test_queues_that_are_refused_do_not_keep_the_others_from_their_weights(carry_out, manager, bad):
+    manager.bad = bad
+    command = many(40)
+    outcome = carry_out(command)
+    assert dict(outcome.refused).keys() == bad
+    assert all("mixed of weight mode" in said for _, said in outcome.refused)
+    assert outcome.weights == tuple(one for one in command.weights if one[0] not in bad)
+    assert outcome.forgotten == (() if "root.sql.old" in bad else ("root.sql.old",))
+    assert {manager.conf.get(CAPACITY.format(name)) for name, _ in outcome.weights} == {
+        f"{n:g}w" for _, n in outcome.weights
+    }
+    assert manager.puts <= 1 + 4 * 6
+
+
+def test_where_everything_is_refused_it_is_not_tried_queue_by_queue(carry_out, manager):
+    command = many(1000)
+    manager.bad = {name for name, _ in command.weights} | set(command.forget)
+    assert "mixed of weight mode" in carry_out(command).error
+    assert manager.puts < 100
+
+
+def test_a_manager_that_fails_is_asked_once(carry_out, manager):
+    manager.mood = "fails"
+    assert carry_out(many(40)) == WeightsRefused("the ResourceManager refused (500): oh no")
+
+
+def test_a_weight_that_is_not_kept_is_refused_and_the_others_are_written(carry_out, manager):
+    keep = manager._keep
+
+    def lose_one(body):
+        keep(body)
+        manager.conf[CAPACITY.format("root.sql.a2")] = "[memory=1024]"
+
+    manager._keep = lose_one
+    outcome = carry_out(many(3))
+    assert outcome.weights == (("root.sql.a1", 1.0), ("root.sql.a3", 3.0))
+    assert outcome.refused == (("root.sql.a2", "capacity '2w' was written, the RM has '[memory=1024]'"),)
+
+
+@pytest.mark.parametrize("foreign", ["[memory=1024]", "50%", "abc", "w", "nanw", "50", "", "1e999w"])
+def test_capacities_of_other_kinds_are_no_weights(foreign):
+    assert weight_of(foreign) is None
+    conf = {CAPACITY.format("root.sql.x"): foreign, CAPACITY.format("root.sql.y"): " 33.3w "}
+    assert leaves_in(conf, ["root.sql"]) == LeavesSeen((), (("root.sql.y", 33.3),))
+
+
+def test_only_leaves_of_the_pools_that_the_configuration_does_not_define_are_written(acting, manager):
+    manager.conf |= {"yarn.scheduler.capacity.root.sql.queues": "etl, nightly", CAPACITY.format("root.sql.etl"): "7w"}
+    carry_out = acting(parents=("root.sql",))
+    foreign = ("root.sql.etl", "root.default", "root.sql", "root.sql.a.b", "sql.a", "")
+    weights = (*((name, 1.0) for name in foreign), ("root.sql.a", 50.0))
+    outcome = carry_out(WriteWeights(weights, ("root.sql.nightly", "root.other.x"), "hostile"))
+    assert outcome.weights == (("root.sql.a", 50.0),)
+    assert dict(outcome.refused).keys() == {*foreign, "root.sql.nightly", "root.other.x"}
+    assert dict(outcome.refused)["root.sql.etl"] == "the configuration defines it"
+    assert manager.conf[CAPACITY.format("root.sql.etl")] == "7w"
+    assert carry_out.actor.counters["queues_refused"] == 8
+    outcome = carry_out(WriteWeights((), ("root.sql.etl",), "hostile"))
+    assert (outcome.weights, outcome.forgotten, len(outcome.refused)) == ((), (), 1)
+    assert manager.puts == 1, "nothing is sent where nothing may be written"
+
+
+def test_leaves_are_read_as_configured(carry_out, manager):
+    manager.conf |= {
+        "yarn.scheduler.capacity.root.sql.queues": "etl",
+        CAPACITY.format("root.sql.etl"): "7w",
+        CAPACITY.format("root.sql.app-1_7"): "33.3w",
+        CAPACITY.format("root.sql.auto-queue-creation-v2.leaf-template"): "1w",
+        CAPACITY.format("root.sql.a.b"): "3w",
+        CAPACITY.format("root.sqlx.c"): "3w",
+        CAPACITY.format("root.gpu.d"): "4w",
+        CAPACITY.format("root.sql"): "8w",
+    }
+    seen = carry_out(ReadLeaves(("root.sql", "root.gpu")))
+    assert seen.static == ("root.sql.etl",)
+    assert seen.weights == (("root.gpu.d", 4.0), ("root.sql.app-1_7", 33.3), ("root.sql.old", 5.0))
+
+
+@pytest.mark.parametrize(("mood", "refused"), [("refuses", True), ("fails", False), ("nonsense", False)])
+def test_leaves_that_are_not_shown_are_told_with_whether_they_ever_will_be(carry_out, manager, mood, refused):
+    manager.mood = mood
+    outcome = carry_out(ReadLeaves(("root.sql",)))
+    assert (type(outcome), outcome.refused) == (LeavesUnread, refused)
+
+
+def owned(epoch=3):
+    return Ownership(Owner("me", "http://me:1", epoch), ("root.sql",))
+
+
+def test_who_finds_another_owner_says_so_once_and_writes_no_more(acting, manager):
+    manager.conf[OWNER] = "you|http://you:2|4"
+    carry_out = acting(ownership=owned(), parents=("root.sql",))
+    assert carry_out(WEIGHTS) == Superseded("http://you:2")
+    assert carry_out.outcome() == WeightsRefused("another arbiter, http://you:2, owns the pools' queues now")
+    assert isinstance(carry_out(WEIGHTS), WeightsRefused)
+    assert isinstance(carry_out(ReadLeaves(("root.sql",))), LeavesSeen)
+    assert manager.puts == 0
+
+
+def test_another_owner_is_found_in_what_is_read_back(acting, manager):
+    keep = manager._keep
+
+    def overtaken(body):
+        keep(body)
+        manager.conf[OWNER] = "you|http://you:2|4"
+
+    manager.conf[OWNER] = "me|http://me:1|3"
+    manager._keep = overtaken
+    carry_out = acting(ownership=owned(), parents=("root.sql",))
+    assert carry_out(WEIGHTS) == Superseded("http://you:2")
+    assert isinstance(carry_out.outcome(), WeightsRefused)
+
+
+def test_another_owner_is_found_when_leaves_are_read(acting, manager):
+    manager.conf[OWNER] = "you|http://you:2|3"
+    carry_out = acting(ownership=owned(), parents=("root.sql",))
+    assert carry_out(ReadLeaves(("root.sql",))) == Superseded("http://you:2")
+    assert isinstance(carry_out.outcome(), LeavesSeen)
+    assert isinstance(carry_out(WEIGHTS), WeightsRefused)
+
+
+@pytest.mark.parametrize("there", [None, "you|http://you:2|2", "rubbish"])
+def test_a_record_that_somebody_took_away_is_put_back(acting, manager, there):
+    if there:
+        manager.conf[OWNER] = there
+    assert isinstance(acting(ownership=owned(), parents=("root.sql",))(WEIGHTS), WeightsWritten)
+    assert manager.conf[OWNER] == "me|http://me:1|3"
+
+
+@pytest.mark.parametrize(
+    "problem", [OverflowError("too large"), OSError("x"), MemoryError(), RecursionError(), KeyError(1)]
+)
+@pytest.mark.parametrize(
+    ("command", "outcome"),
+    [
+        (WEIGHTS, WeightsRefused),
+        (ReadLeaves(("root.sql",)), LeavesUnread),
+        (SignalContainers("app_1", ("c_2",), "overstays"), ContainersSignalled),
+    ],
+)
+def test_whatever_happens_a_command_has_its_outcome_and_the_next_is_carried_out(
+    carry_out, monkeypatch, problem, command, outcome
+):
+    def fail(*arguments, **more):
+        raise problem
+
+    with monkeypatch.context() as patched:
+        for method in ("get", "put", "post"):
+            patched.setattr(ResourceManager, method, fail)
+        assert isinstance(carry_out(command), outcome)
+        carry_out.send(ListContainers("app_1", "application_1_1", "overstays"))
+        assert isinstance(carry_out(command), outcome)
+    assert carry_out.actor.counters["commands_failed"] == 3
+    assert isinstance(carry_out(WEIGHTS), WeightsWritten)
+
+
+def test_an_outcome_that_is_not_taken_in_ends_nothing(manager):
+    server, told = WebServer(manager), queue.SimpleQueue()
+
+    def tell(outcome):
+        told.put(outcome)
+        raise OSError("disk")
+
+    actor = Actor(ResourceManager([server.url], "ann"), tell)
+    try:
+        for _ in range(2):
+            actor.carry_out(WEIGHTS)
+            assert isinstance(told.get(timeout=30), WeightsWritten)
+        assert actor.is_alive()
+    finally:
+        actor.close()
+        server.close()
+    assert actor.counters["outcomes_lost"] == 2
+    assert not actor.is_alive()
+
+
+def test_the_end_of_the_arbiter_ends_the_actor_quietly(manager, caplog):
+    server = WebServer(manager)
+
+    def tell(outcome):
+        raise Stopped
+
+    actor = Actor(ResourceManager([server.url], "ann"), tell)
+    actor.carry_out(WEIGHTS)
+    actor._thread.join(30)
+    assert not actor.is_alive()
+    assert "Traceback" not in caplog.text
+    server.close()

@@ -1,140 +1,16 @@
-"""The HTTP service on an arbiter that is decided at once: no threads, no ResourceManager, a real journal."""
+"""The HTTP service's routes: who may do what, what they answer, and what goes into a stream."""
 
 import asyncio
-import json
 
-import httpx
 import pytest
 
-from tests.world import ALLOWED, cores, node
+from tests.http_service import GPU, SQL, parse, problems, running
 from yarn_plugin.api import wire
-from yarn_plugin.api.service import create
-from yarn_plugin.api.streams import Streams
+from yarn_plugin.api.streams import Seen
 from yarn_plugin.api.tokens import Principal, Tokens
-from yarn_plugin.decide import commands, events
-from yarn_plugin.decide.arbiter import step
-from yarn_plugin.decide.events import AppsChanged, Configured, ManagerReached, NodesChanged
-from yarn_plugin.decide.state import State
-from yarn_plugin.journal.intake import Intake
-from yarn_plugin.journal.records import RecordFile
-from yarn_plugin.model.cluster import YarnApp
+from yarn_plugin.decide import events
+from yarn_plugin.decide.events import AppsChanged
 from yarn_plugin.model.resources import Resources
-from yarn_plugin.model.share import Pool
-
-SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"))
-GPU = Pool("gpu", "root.gpu", ("yarn.io/gpu",))
-TYPES = (*events.Event.__args__, *commands.Command.__args__)
-
-
-class Arbiter:
-    """Decides each event at once, as the daemon's thread would."""
-
-    def __init__(self, path):
-        self.now = 1000.0
-        self._intake = Intake(step, State(), TYPES, RecordFile(path), lambda: self.now)
-        self.streams, self.looked, self.appears = None, 0, []
-
-    @property
-    def state(self):
-        return self._intake.state
-
-    def history(self):
-        return list(self._intake.history)
-
-    def take(self, event):
-        decided = self._intake.take(event)
-        if self.streams:
-            self.streams.publish(decided)
-        return decided
-
-    def look(self):
-        self.looked += 1
-        for event in self.appears:
-            self.take(event)
-
-    def why_waiting(self, yarn_app):
-        return [f"no node has room for {yarn_app}"]
-
-    def close(self):
-        self._intake.close()
-
-
-class Http:
-    """Sends requests to a service in this process, one at a time, each to its end."""
-
-    def __init__(self, service):
-        self._service = service
-
-    def request(self, method, path, **more):
-        async def send():
-            transport = httpx.ASGITransport(self._service, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://arbiter") as client:
-                return await client.request(method, path, **more)
-
-        return asyncio.run(send())
-
-
-class Service:
-    """The service with a client for each principal."""
-
-    def __init__(self, folder, *pools, open_metrics=True):
-        self.arbiter = Arbiter(folder / "journal")
-        self.tokens = Tokens(folder)
-        self.arbiter.streams = self.streams = Streams(self.arbiter)
-        service = create(self.arbiter, self.tokens, self.streams, open_metrics)
-        self.http = Http(service)
-        for event in (
-            Configured(pools or (SQL,)),
-            ManagerReached("http://rm:8088", ALLOWED),
-            NodesChanged(tuple(node(number) for number in range(1, 5)), ()),
-        ):
-            self.arbiter.take(event)
-
-    def ask(self, token, method, path, body=None, **headers):
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        return self.http.request(method, path, json=body, headers=headers)
-
-    def as_admin(self, method, path, body=None):
-        return self.ask(self.tokens.admin_file.read_text().strip(), method, path, body)
-
-    def user(self, name):
-        """A token of a user."""
-        return self.tokens.issue(Principal("user", name))
-
-    def register(self, name="nightly", user="ann", **more):
-        answer = self.ask(self.user(user), "POST", "/v1/apps", {"name": name, "request_id": f"request-{name}", **more})
-        assert answer.status_code == 201, answer.text
-        return wire.Registered.model_validate(answer.json())
-
-
-@pytest.fixture
-def make(tmp_path):
-    made = []
-
-    def one(*pools, **options):
-        made.append(Service(tmp_path / f"state-{len(made)}", *pools, **options))
-        return made[-1]
-
-    yield one
-    for service in made:
-        service.arbiter.close()
-
-
-@pytest.fixture
-def service(make):
-    return make()
-
-
-def problems(answer):
-    """The problems in an answer: (field, value, what is right)."""
-    found = wire.Problems.model_validate(answer.json()).problems
-    return [(problem.field, problem.value, problem.expected) for problem in found]
-
-
-def running(name, queue, user="ann", waiting=False, pending=0):
-    return YarnApp(name, name, user, queue, waiting, 900.0, cores(0 if waiting else 2), cores(pending), 2)
-
 
 # Who may do what.
 
@@ -372,7 +248,7 @@ def test_a_path_or_method_that_is_not_there_is_named_too(service):
 
 def test_who_has_vacated_says_so(service):
     first = service.register("first")
-    service.register("second")
+    service.register("second", "bob")
     member = service.arbiter.state.members[first.app]
     assert member.share.effective_at == 1010.0
     answer = service.ask(first.token, "POST", f"/v1/apps/{first.app}/vacated", {"seq": member.share.seq})
@@ -390,7 +266,8 @@ def test_the_cluster_is_told_with_how_shares_are_enforced(service):
 
 
 def test_health_needs_no_token(service):
-    assert service.ask(None, "GET", "/v1/health").json() == {"arbiter": "running", "manager": "reached"}
+    answer = service.ask(None, "GET", "/v1/health").json()
+    assert (answer["arbiter"], answer["manager"]) == ("running", "reached")
     service.arbiter.take(events.ManagerLost("no connection"))
     assert service.ask(None, "GET", "/v1/health").json()["manager"] == "no connection"
 
@@ -444,17 +321,11 @@ def test_decisions_of_others_are_the_administrators_to_see(service):
 
 def test_metrics_are_prometheus_text(service):
     made = service.register()
-    answer = service.ask(None, "GET", "/metrics")
+    answer = service.as_admin("GET", "/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert 'yarn_arbiter_pool_apps{pool="sql"} 1.0' in answer.text
     assert f'yarn_arbiter_app_share{{app="{made.app}",kind="guarantee",user="ann"}} 1.0' in answer.text
     assert "yarn_arbiter_manager_up 1.0" in answer.text
-
-
-def test_beyond_loopback_metrics_need_a_token(make):
-    service = make(open_metrics=False)
-    assert service.ask(None, "GET", "/metrics").status_code == 401
-    assert service.ask(service.user("ann"), "GET", "/metrics").status_code == 200
 
 
 def test_the_routes_are_described(service):
@@ -469,6 +340,9 @@ def test_the_routes_are_described(service):
     for path, routes in described["paths"].items():
         for method, route in routes.items():
             assert route["responses"], f"{method} {path}"
+            if path in ("/v1/apps", "/v1/cluster", "/v1/decisions"):
+                (content,) = (said["content"] for status, said in route["responses"].items() if status < "300")
+                assert list(references(content)), f"{method} {path}: what is answered is not described"
             assert route.get("summary"), f"{method} {path}"
 
 
@@ -483,11 +357,8 @@ def references(value):
             yield from references(inner)
 
 
-def test_a_failure_inside_is_told_without_its_traceback(service, monkeypatch):
-    def fail(event):
-        raise RuntimeError("the secret of the house")
-
-    monkeypatch.setattr(service.arbiter, "take", fail)
+def test_a_failure_inside_is_told_without_its_traceback(service):
+    service.arbiter.fails = RuntimeError("the secret of the house")
     answer = service.ask(service.user("ann"), "POST", "/v1/apps", {"name": "x", "request_id": "12345678"})
     assert answer.status_code == 500
     assert problems(answer) == [("path", "/v1/apps", "the arbiter failed on this request; its log says why")]
@@ -509,19 +380,9 @@ def read_stream(service, token, app, last_seen=None):
     return parse(answer.text)
 
 
-def parse(text):
-    """The events in a stream: (id, name, data)."""
-    found = []
-    for block in text.split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
-        if fields:
-            found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
-    return found
-
-
 def test_a_new_stream_begins_with_the_present_share(service):
     made = service.register("mine")
-    service.register("another")
+    service.register("another", "bob")
     ((seq, name, data),) = read_stream(service, made.token, made.app)
     share = wire.Share.model_validate(data)
     assert (name, seq, share.app) == ("share", share.seq, made.app)
@@ -531,7 +392,7 @@ def test_a_new_stream_begins_with_the_present_share(service):
 def test_a_resumed_stream_has_all_that_was_missed_in_order_and_once(service):
     made = service.register("mine")
     for name in ("second", "third", "fourth"):
-        service.register(name)
+        service.register(name, f"user-{name}")
     whole = read_stream(service, made.token, made.app, last_seen=0)
     assert [round(data["guarantee"]["fraction"], 2) for _, _, data in whole] == [1.0, 0.5, 0.33, 0.25]
     for known in range(len(whole)):
@@ -544,7 +405,8 @@ def test_the_last_event_of_a_stream_is_the_end_with_its_reason(service):
     (share, end) = read_stream(service, made.token, made.app, last_seen=0)
     assert (share[1], end[1], end[2]) == ("share", "end", {"reason": f"{made.app} ended"})
     assert read_stream(service, made.token, made.app)[-1] == end
-    assert service.ask(service.user("ann"), "GET", f"/v1/apps/{made.app}/events").status_code == 404
+    assert read_stream(service, service.user("ann"), made.app) == [end]
+    assert service.ask(service.user("eve"), "GET", f"/v1/apps/{made.app}/events").status_code == 404
 
 
 def test_a_stream_can_be_followed_by_yarns_id(service):
@@ -564,7 +426,7 @@ def test_a_wrong_last_event_id_is_named(service):
 
 def test_what_is_decided_is_pushed_to_who_listens_and_to_nobody_else(service):
     """Two listeners, two applications; a silent stream says now and then that it is there."""
-    first, second = service.register("first"), service.register("second")
+    first, second = service.register("first"), service.register("second", "bob")
 
     async def listen():
         streams = {one.app: service.streams.follow(one.app, None) for one in (first, second)}
@@ -610,10 +472,10 @@ def test_what_is_decided_while_a_listener_catches_up_comes_once(service):
     made = service.register("mine")
 
     async def listen():
-        stream = service.streams.follow(made.app, 0)
+        stream = service.streams.follow(made.app, Seen(0))
         first = parse((await anext(stream)).decode())
         for name in ("second", "third"):
-            service.arbiter.take(events.Registered(f"request-{name}", name, "ann", "sql", 1.0, None, None, None))
+            service.arbiter.take(events.Registered(f"request-{name}", name, name, "sql", 1.0, None, None, None))
         rest = [parse((await anext(stream)).decode()) for _ in range(2)]
         await stream.aclose()
         return [*first, *rest[0], *rest[1]]

@@ -1,5 +1,7 @@
 """The arbiter's cycle, told as lists of events."""
 
+from dataclasses import replace
+
 import pytest
 
 from yarn_plugin.decide.arbiter import step
@@ -9,6 +11,8 @@ from yarn_plugin.decide.events import (
     Configured,
     ContainersListed,
     Deregistered,
+    LeavesSeen,
+    Looked,
     ManagerReached,
     NodesChanged,
     Registered,
@@ -38,7 +42,7 @@ def running(app, queue, cores=1, pending=0, containers=2, waiting=False):
 
 
 def register(name, grace=10.0, weight=1.0, demand=None):
-    return Registered(name, name, "ann", "sql", weight, demand, grace, None)
+    return Registered(name, name, name, "sql", weight, demand, grace, None)
 
 
 class Arbiter:
@@ -49,6 +53,8 @@ class Arbiter:
         self(0, Configured(pools or (SQL,)))
         self(0, ManagerReached("rm", Capabilities("3.5.0", True, True)))
         self(0, NodesChanged(tuple(node(n) for n in range(1, 5)), ()))
+        for seen in (LeavesSeen((), ()), Looked()):
+            self.state, _ = step(self.state, self.seq, 0, seen)
 
     def __call__(self, at, event):
         self.seq += 1
@@ -236,3 +242,47 @@ def test_two_pools_divide_the_resource_they_share_and_are_counted_apart():
     assert arbiter.state.members["app_4"].share.apps == 1
     assert arbiter.state.members["app_5"].share.apps == 1
     assert arbiter.state.members["app_4"].share.grant.guarantee == amount(8)
+
+
+def test_an_application_that_runs_is_registered_once_whoever_asks_at_the_same_time(arbiter):
+    arbiter(1, AppsChanged((running("application_1", "root.sql.etl"),), ()))
+    asked = [
+        Registered(f"request-{n}", "etl", "ann", "sql", 1.0, None, None, "application_1", ("ann",)) for n in (1, 2)
+    ]
+    for request in asked:
+        arbiter(2, request)
+    assert [one.request_id for one in arbiter.state.registered.values()] == ["request-1"]
+
+
+def test_an_application_that_has_ended_meanwhile_is_not_registered(arbiter):
+    arbiter(2, Registered("request-1", "etl", "ann", "sql", 1.0, None, None, "application_9", ("ann",)))
+    assert not arbiter.state.registered
+
+
+def test_a_user_has_no_more_applications_than_the_pool_allows():
+    arbiter = Arbiter(replace(SQL, max_apps_per_user=2))
+    for n, users in enumerate((("ann",), ("ann",), ("ann",), None)):
+        arbiter(n, Registered(f"request-{n}", "x", "ann", "sql", 1.0, None, None, None, users))
+    assert [one.request_id for one in arbiter.state.registered.values()] == ["request-0", "request-1", "request-3"]
+
+
+def test_one_that_returns_is_what_it_was_also_where_others_run_in_the_same_queue(arbiter):
+    """Two in one queue, one of them registered; both are missed for a while, and come back in the other order."""
+    x, y = (running(f"application_{name}", "root.sql.shared") for name in "xy")
+    arbiter(1, AppsChanged((x, y), ()))
+    arbiter(2, Registered("request-x", "x", "ann", "sql", 1.0, None, None, x.id, ("ann",)))
+    (app,) = arbiter.state.registered
+    arbiter(3, AppsChanged((), (x.id, y.id)))
+    assert not arbiter.state.registered
+    arbiter(4, AppsChanged((y, x), ()))
+    assert arbiter.state.yarn_apps == {app: x.id}
+
+
+def test_what_returns_counts_for_the_limit_of_its_user():
+    arbiter = Arbiter(replace(SQL, max_apps_per_user=1, submit_within=10.0))
+    arbiter(1, Registered("request-1", "first", "ann", "sql", 1.0, None, None, None, ("ann",)))
+    queue = next(iter(arbiter.state.registered.values())).queue
+    arbiter(20, TimerFired())
+    arbiter(21, Registered("request-1", "first", "ann", "sql", 1.0, None, None, None, ("ann",)))
+    arbiter(22, AppsChanged((running("application_1", queue),), ()))
+    assert len(arbiter.state.registered) == 1

@@ -178,7 +178,8 @@ def test_the_client_drags_in_nothing_of_the_service(house):
         seen.add(module.name)
         # `from package import name` may name a module, or something in one.
         waiting += [part for name in module.imports() if is_ours(name) for part in (name, name.rpartition(".")[0])]
-    assert seen == {"yarn_plugin.api", "yarn_plugin.api.client", "yarn_plugin.api.wire", "yarn_plugin.errors"}
+    parts = ("api", "api.client", "api.server_sent", "api.wire", "errors")
+    assert seen == {f"yarn_plugin.{part}" for part in parts}
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from tests.queue_store import QueueStore
 from tests.web import WebServer, reply
 from yarn_plugin import console
 from yarn_plugin.cli import cli
+from yarn_plugin.cli import doctor as doctor_command
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.capabilities import ManagerFacts, PreemptionFacts, find_out
-from yarn_plugin.observe.findings import can_run, diagnose
+from yarn_plugin.observe.findings import Finding, can_run, diagnose
 from yarn_plugin.observe.queue_tree import queue_tree
-from yarn_plugin.observe.resource_manager import ManagerRefusedError, ResourceManager
+from yarn_plugin.observe.resource_manager import ManagerRefusedError, NotAManagerError, ResourceManager
 
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=10.0, overstay=15.0)
 GPU = Pool("gpu", "root.sql", ("yarn.io/gpu",))
@@ -70,6 +71,9 @@ def test_a_manager_that_allows_everything_has_no_limits():
             "limited",
             "shares are told but not enforced; set yarn.scheduler.configuration.store.class=fs",
         ),
+        (changed(store="file", writable=False), "mode", "limited", "feedback only: queue weights cannot be written"),
+        (changed(writable=False, unread="oh no"), "mode", "limited", "unknown: shares are only reported"),
+        (changed(unread="oh no"), "configuration store", "limited", "it could not be read now: oh no"),
         (changed(policies=()), "preemption", "limited", "scheduler.monitor.enable=true"),
         (changed(policies=()), "leaf cleaning", "limited", "AutoCreatedQueueDeletionPolicy"),
         (changed(recovers=False), "recovery", "limited", "a restart of the RM ends every application"),
@@ -151,7 +155,7 @@ class Manager:
         if path == "/info":
             return reply({"clusterInfo": {"resourceManagerVersion": "3.5.0", "haState": "ACTIVE", "startedOn": 1000}})
         if path == "/metrics":
-            return reply({"clusterMetrics": {}})
+            return reply({"clusterMetrics": {"activeNodes": 1}})
         try:
             return reply(self.store.get(path))
         except ManagerRefusedError as refused:
@@ -196,6 +200,33 @@ def test_facts_of_a_manager_that_is_set_up_for_shares(serve):
     assert facts.resources == ("memory-mb", "vcores", "yarn.io/gpu", "other")
 
 
+@pytest.mark.parametrize(
+    ("status", "said", "store", "writable", "mode"),
+    [
+        (400, "only supported by mutable configuration store", "fs", False, "feedback only"),
+        (403, "User dr.who is not an admin", "fs", False, "feedback only"),
+        (400, "Bad Request", "fs", True, "enforced"),
+        (500, "oh no", "fs", True, "enforced"),
+        (500, "oh no", None, False, "unknown"),
+        (503, "later", None, False, "unknown"),
+        (200, "{}", "zk", True, "enforced"),
+    ],
+)
+def test_a_configuration_that_is_refused_is_told_from_one_that_could_not_be_read(
+    serve, status, said, store, writable, mode
+):
+    manager = Manager({"yarn.scheduler.configuration.store.class": store} if store else {})
+    usual = manager.__call__
+
+    def answer(asked):
+        failing = asked.path.endswith("/scheduler-conf")
+        return (status, {"Content-Type": "application/json"}, said) if failing else usual(asked)
+
+    facts = find_out(ResourceManager([serve(answer)], "ann"))
+    assert (facts.writable, facts.mode) == (writable, mode)
+    assert (facts.unread is None) == (mode == "feedback only")
+
+
 @pytest.fixture
 def doctor(serve, tmp_path, capsys):
     def ask(manager, *more):
@@ -223,3 +254,47 @@ def test_the_command_ends_with_1_where_it_cannot(doctor, tmp_path):
     manager = Manager()
     manager.store.capacity_scheduler = False
     assert doctor(manager)[0] == 1
+
+
+def test_certificates_to_trust_reach_the_manager(monkeypatch, tmp_path):
+    trusted = []
+
+    def manager(urls, user, verify):
+        trusted.append(verify)
+        raise ManagerRefusedError(403, "enough was seen")
+
+    monkeypatch.setattr("yarn_plugin.cli.doctor.ResourceManager", manager)
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    (tmp_path / "ca.pem").touch()
+    ask = ["doctor", "--rm", "https://rm:8090"]
+    console.run(cli, "yarn-plugin", ask)
+    console.run(cli, "yarn-plugin", [*ask, "--ca-file", str(tmp_path / "ca.pem")])
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/company.pem")
+    console.run(cli, "yarn-plugin", ask)
+    assert trusted == [True, str(tmp_path / "ca.pem"), "/etc/company.pem"]
+
+
+def test_a_verdict_has_a_colour_and_what_is_found_is_not_markup(monkeypatch, capsys):
+    found = Finding("[/topic]", "[found]", "limited", "[/x] " * 100)
+    styled = console.PlainConsole(force_terminal=True, color_system="standard", width=1000, markup=False)
+    monkeypatch.setattr(console, "out", styled)
+    doctor_command._print(BEST, [found])
+    _, _, line, *_ = capsys.readouterr().out.splitlines()
+    assert "\x1b[33mlimited\x1b[0m" in line
+    assert "[/topic]" in line and "[found]" in line and line.count("[/x]") == 100
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"message": "no"},
+        {"scheduler": 3},
+        {"schedulerInfo": {}},
+        {"scheduler": {"schedulerInfo": {"type": "capacityScheduler", "weight": []}}},
+        {"schedulerInfo": {"type": "capacityScheduler", "queues": {"queue": [3]}}},
+    ],
+)
+def test_a_tree_that_cannot_be_read_is_not_a_managers(answer):
+    with pytest.raises(NotAManagerError, match="the answer to /scheduler is not a ResourceManager's"):
+        queue_tree(answer)

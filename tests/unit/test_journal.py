@@ -1,11 +1,26 @@
 """The journal survives being cut anywhere and is used by one process at a time."""
 
+import resource
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from yarn_plugin.journal.intake import Intake
-from yarn_plugin.journal.records import JournalError, JournalInUseError, RecordFile
+from tests.clock import HandClock
+from yarn_plugin.journal import intake as intake_module
+from yarn_plugin.journal.clock import JournalClock
+from yarn_plugin.journal.intake import Intake, SetAsideError
+from yarn_plugin.journal.records import (
+    JournalDamagedError,
+    JournalError,
+    JournalInUseError,
+    JournalUnavailableError,
+    RecordFile,
+    encode,
+    read_records,
+)
+from yarn_plugin.journal.upgrade import upgrade
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +52,8 @@ def double(state, seq, at, event):
 def open_intake():
     opened = []
 
-    def open_one(path, step=add, clock=lambda: 1.0):
-        opened.append(Intake(step, Total(), (Added, Say), RecordFile(path), clock))
+    def open_one(path, step=add, now=1.0):
+        opened.append(Intake(step, Total(), (Added, Say), RecordFile(path), HandClock(now)))
         return opened[-1]
 
     yield open_one
@@ -86,15 +101,50 @@ def test_cut_at_every_byte_it_starts_with_what_is_whole_and_loses_no_more_than_t
         again.close()
 
 
-def test_a_damaged_record_is_said_and_kept_aside(path, fill, open_intake):
-    fill(path)
+def damage(path, part):
+    """One bit of a journal flips, so far into it."""
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
+    data[int(part * len(data))] ^= 1
     path.write_bytes(data)
+
+
+def test_a_damaged_last_record_is_said_and_kept_aside(path, fill, open_intake):
+    fill(path)
+    damage(path, 0.999)
     records = RecordFile(path)
     records.close()
     assert records.dropped.startswith("a record cut or damaged at byte ")
-    assert list(path.parent.glob("journal.dropped-*"))
+    (aside,) = path.parent.glob("journal.dropped-*")
+    assert aside.stat().st_mode & 0o777 == 0o600
+
+
+def test_damage_that_whole_records_follow_refuses_to_start_and_says_how_to_go_on(path, fill):
+    fill(path, 50)
+    damage(path, 0.1)
+    before = path.read_bytes()
+    with pytest.raises(JournalDamagedError, match="start with --accept-loss to go on with what precedes the damage"):
+        RecordFile(path)
+    assert path.read_bytes() == before
+    assert not list(path.parent.glob("journal.dropped-*"))
+
+
+def test_accepted_loss_goes_on_with_what_precedes_it_and_uses_no_number_again(path, fill, open_intake):
+    fill(path, 50)
+    damage(path, 0.1)
+    records = RecordFile(path, accept_loss=True)
+    intake = Intake(add, Total(), (Added, Say), records, HandClock())
+    assert 0 < intake.state.value < 50
+    assert max(record["seq"] for record in records.lost) == 50
+    assert intake.take(Added(1)).seq == 51
+    intake.close()
+    assert open_intake(path).seq == 51
+
+
+def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(path):
+    path.write_text("my notes\nof today\n")
+    with pytest.raises(JournalError, match="holds something else than a journal"):
+        RecordFile(path)
+    assert path.read_text() == "my notes\nof today\n"
 
 
 def test_an_input_without_its_decision_is_decided_once(path, fill, open_intake):
@@ -102,7 +152,10 @@ def test_an_input_without_its_decision_is_decided_once(path, fill, open_intake):
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0])
     open_intake(path).close()
-    assert path.read_bytes() == b"".join(lines)
+    first, attempt, decision = path.read_bytes().splitlines(keepends=True)
+    assert ([first, decision], b'"attempt"' in attempt) == (lines, True)
+    again = open_intake(path)
+    assert (again.state, again.different, path.read_bytes().count(b"\n")) == (Total(1), 0, 3)
 
 
 def test_compaction_keeps_state_number_and_history(path, fill, open_intake):
@@ -133,11 +186,243 @@ def test_decisions_that_this_program_would_take_otherwise_are_counted(path, fill
 
 
 def test_time_never_runs_backwards(path, fill, open_intake):
-    times = iter([5.0, 3.0, 9.0])
-    intake = open_intake(path, clock=lambda: next(times))
-    assert [intake.take(Added(1)).at for _ in range(3)] == [5.0, 5.0, 9.0]
+    intake = open_intake(path)
+    times = []
+    for now in (5.0, 3.0, 9.0):
+        intake._clock.time = now
+        times.append(intake.take(Added(1)).at)
+    assert times == [5.0, 5.0, 9.0]
 
 
 def test_a_folder_that_cannot_be_written_is_named():
     with pytest.raises(JournalError, match="choose a --state"):
-        RecordFile(__import__("pathlib").Path("/proc/nowhere/journal"))
+        RecordFile(Path("/proc/nowhere/journal"))
+
+
+# Inputs on which nothing can be decided.
+
+
+def touchy(state, seq, at, event):
+    if event.amount == 13:
+        raise OverflowError("thirteen")
+    return add(state, seq, at, event)
+
+
+def test_an_input_on_which_nothing_can_be_decided_is_set_aside_for_good(path, open_intake):
+    intake = open_intake(path, step=touchy)
+    intake.take(Added(1))
+    with pytest.raises(
+        SetAsideError, match="input 2 could not be decided on and is set aside: OverflowError: thirteen"
+    ):
+        intake.take(Added(13))
+    assert intake.take(Added(2)).commands == (Say(3),)
+    intake.close()
+    # Also by a version that could decide on it: what followed was decided without it.
+    again = open_intake(path, step=add)
+    assert (again.state, again.set_aside, again.different) == (Total(3), 1, 0)
+    assert [decided.seq for decided in again.history] == [1, 3]
+
+
+def test_an_input_that_ends_the_process_twice_is_set_aside(path, open_intake):
+    open_intake(path).close()
+
+    def deadly(state, seq, at, event):
+        raise SystemExit
+
+    intake = open_intake(path, step=deadly)
+    with pytest.raises(SystemExit):
+        intake.take(Added(13))
+    intake.close()
+    with pytest.raises(SystemExit):
+        open_intake(path, step=deadly)
+    opened = open_intake(path, step=deadly)
+    assert (opened.state, opened.seq, opened.set_aside) == (Total(0), 1, 1)
+    opened.close()
+    assert b"the process ended twice" in path.read_bytes()
+    assert open_intake(path, step=add).state == Total(0)
+
+
+def test_an_early_journal_whose_last_input_fails_at_every_start_is_opened(path, open_intake):
+    record = {"kind": "input", "seq": 1, "at": 1.0, "event": {"type": "Added", "amount": 13}}
+    path.write_bytes(encode(record))
+    intake = open_intake(path, step=touchy)
+    assert (intake.state, intake.set_aside, intake.take(Added(1)).seq) == (Total(0), 1, 2)
+
+
+# A disk that is full.
+
+
+@pytest.fixture
+def room():
+    """Limits how large files may grow, for the time of a block."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    @contextmanager
+    def only(size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    yield only
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("more", [0, 1, 20, 60])
+def test_what_a_full_disk_refuses_is_not_decided_on_and_never_written(path, fill, open_intake, room, more):
+    fill(path)
+    intake = open_intake(path)
+    whole = path.read_bytes()
+    with room(len(whole) + more):
+        for _ in range(3):
+            with pytest.raises(JournalUnavailableError, match="File too large"):
+                intake.take(Added(1000))
+        with pytest.raises(JournalUnavailableError):
+            intake.probe()
+        assert (intake.state, intake.seq, path.read_bytes()) == (Total(15), 5, whole)
+    intake.probe()
+    assert path.read_bytes() == whole
+    assert intake.take(Added(1)).seq == 6
+    intake.close()
+    assert b"1000" not in path.read_bytes()
+    again = open_intake(path)
+    assert (again.state, again.different, again._journal.dropped) == (Total(16), 0, None)
+
+
+def test_a_decision_that_finds_no_room_follows_when_there_is_some(path, fill, open_intake, room):
+    fill(path, 1)
+    intake = open_intake(path)
+    size = path.stat().st_size
+    with room(size + 110):
+        assert intake.take(Added(7)).commands == (Say(8),)
+        with pytest.raises(JournalUnavailableError):
+            intake.take(Added(8))
+    intake.take(Added(9))
+    intake.close()
+    kinds = [(record["kind"], record["seq"]) for record in read_records(path)]
+    assert kinds[2:] == [("input", 2), ("decision", 2), ("input", 3), ("decision", 3)]
+    assert open_intake(path).state == Total(17)
+
+
+def test_a_snapshot_that_finds_no_room_leaves_the_journal_as_it_is(path, fill, open_intake, room):
+    fill(path, 40)
+    intake = open_intake(path)
+    whole = path.read_bytes()
+    with room(len(whole) // 2), pytest.raises(JournalUnavailableError):
+        intake.compact()
+    assert path.read_bytes() == whole
+    assert not path.with_name("journal.part").exists()
+    intake.take(Added(1))
+
+
+# What it costs.
+
+
+def test_a_journal_is_rewritten_when_it_has_doubled_and_what_is_written_stays_within_three_times(
+    path, open_intake, monkeypatch
+):
+    monkeypatch.setattr(intake_module, "COMPACT_AT", 20_000)
+    monkeypatch.setattr(intake_module, "REMEMBERED_BYTES", 10_000)
+    intake = open_intake(path)
+    journal = intake._journal
+    appended, size, rewritten = 0, 0, 0
+    for number in range(1500):
+        before = journal.size
+        intake.take(Added(10**600 + number))
+        rewritten += journal.size < before
+        appended += max(journal.size - before, 1300)
+        size = max(size, journal.size)
+        assert sum(intake._past._sizes) <= 10_000
+    assert rewritten > 10
+    assert journal.written <= 3 * appended
+    assert size < 100_000
+
+
+def test_files_of_a_journal_are_their_owners_alone_whatever_they_were(path, fill, open_intake):
+    fill(path)
+    path.chmod(0o644)
+    intake = open_intake(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    intake.compact()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+# Versions.
+
+
+KNOWN = {"kind": "input", "seq": 1, "at": 1.0, "wall": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({**KNOWN, "v": 2, "event": {}}, "version 2, this program reads up to 1"),
+        ({**KNOWN, "v": "x", "event": {}}, "version 'x'"),
+        ({**KNOWN, "v": 1, "event": {"type": "Divided"}}, "type 'Divided' is not"),
+        ({**KNOWN, "v": 1, "event": {"type": "Added"}}, "'Added' cannot be read"),
+        ({**KNOWN, "v": 1, "kind": "omen"}, "not known to this program: 'omen'"),
+        ({"v": 1, "kind": "input", "at": 1.0}, "the record after 0 cannot be read"),
+    ],
+)
+def test_a_record_that_is_not_known_is_one_line(path, open_intake, record, said):
+    path.write_bytes(encode(record) * 2)
+    with pytest.raises(JournalError, match=said) as caught:
+        open_intake(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_records_without_a_version_are_those_of_version_0():
+    old = {"kind": "input", "seq": 1, "at": 5.0, "event": {"type": "ManagerReached", "url": "u"}}
+    assert upgrade(old) == {**old, "v": 1, "wall": 5.0, "event": {"type": "ManagerReached", "url": "u", "looked": True}}
+    assert upgrade({**old, "v": 1}) == {**old, "v": 1}
+
+
+# Time.
+
+
+class Machine:
+    """A machine's clocks."""
+
+    def __init__(self):
+        self.wall, self.monotonic = 1_800_000_000.0, 50.0
+
+    def clock(self):
+        return JournalClock(lambda: self.wall, lambda: self.monotonic)
+
+    def pass_by(self, seconds):
+        self.wall, self.monotonic = self.wall + seconds, self.monotonic + seconds
+
+
+def test_a_clock_that_is_set_changes_nothing_of_the_journals_time():
+    machine = Machine()
+    clock = machine.clock()
+    for jump in (7200.0, -14400.0, 7200.0):
+        machine.wall += jump
+        machine.pass_by(1.0)
+    assert clock.now() == 1_800_000_003.0
+    assert clock.wall() == machine.wall
+
+
+@pytest.mark.parametrize(("jump", "went_on"), [(20.0, 20.0), (0.0, 0.0), (-7200.0, 0.0), (90_000.0, 3600.0)])
+def test_over_a_restart_time_goes_on_by_the_downtime_within_an_hour(jump, went_on):
+    machine = Machine()
+    clock = machine.clock()
+    machine.wall += jump
+    clock.resume(1_000_000.0, 1_800_000_000.0)
+    assert clock.now() == 1_000_000.0 + went_on
+    machine.pass_by(3.0)
+    assert clock.now() == 1_000_003.0 + went_on
+
+
+def test_an_intake_goes_on_at_the_time_of_its_last_record(path):
+    machine = Machine()
+    intake = Intake(add, Total(), (Added, Say), RecordFile(path), machine.clock())
+    machine.wall += 7200
+    machine.pass_by(5)
+    assert (intake.take(Added(1)).at, intake.history[-1].wall) == (1_800_000_005.0, 1_800_007_205.0)
+    intake.close()
+    machine.wall -= 7200
+    again = Intake(add, Total(), (Added, Say), RecordFile(path), machine.clock())
+    assert again.take(Added(1)).at == 1_800_000_005.0
+    again.close()

@@ -106,3 +106,17 @@ def test_no_tables_there(capsys, tmp_path):
     assert capsys.readouterr().err == (
         f"qoop: --tables '{tmp_path}': no Parquet file or folder of Parquet files in it\n"
     )
+
+
+def test_a_query_that_is_nested_too_deeply_is_one_line(tmp_path, capsys):
+    text = "SELECT " + "(" * 5000 + "1" + ")" * 5000
+    (tmp_path / "t.parquet").write_text("x")
+    assert console.run(cli, "qoop", ["explain", "--tables", str(tmp_path), "-e", text]) == 0
+    assert "it is nested too deeply for the planner" in capsys.readouterr().out
+
+
+def test_a_table_that_is_no_parquet_is_one_line(tmp_path, capsys):
+    (tmp_path / "t.parquet").write_text("x")
+    assert console.run(cli, "qoop", ["explain", "--tables", str(tmp_path), "-e", "SELECT * FROM t"]) == 1
+    said = capsys.readouterr().err
+    assert (said.count("\n"), said.startswith("qoop: table 't': its Parquet files cannot be read: ")) == (1, True)

@@ -102,6 +102,12 @@ def test_the_job_is_gone_afterwards(spark_home):
     assert subprocess.run(["ls", spec], capture_output=True).returncode != 0
 
 
+@pytest.mark.parametrize(("words", "kind"), [((), "table"), (("--format", "csv"), "csv"), (("--format=json",), "json")])
+def test_the_driver_is_told_how_to_show_rows(spark_home, words, kind):
+    submit(*words, "-e", "SELECT 1")
+    assert recorded(spark_home)["job"]["format"] == kind
+
+
 CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
 
 
@@ -119,13 +125,20 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
         ),
         (
             ("--rows", "0", "-e", "q"),
-            "qoop: Invalid value for '--rows': 0 is not in the range x>=1. (see qoop submit -h)",
+            "qoop: Invalid value for '--rows': 0 is not in the range 1<=x<=1000000000. (see qoop submit -h)",
         ),
         (
             ("--hysteresis", "a", "-e", "q"),
             "qoop: Invalid value for '--hysteresis': 'a' is not a valid float range. (see qoop submit -h)",
         ),
         (("--profile", "/no/such", "-e", "q"), "qoop: --profile '/no/such': No such file or directory"),
+        (
+            ("--format", "csv", "--output", "csv", "x", "-e", "q"),
+            "qoop: --format: rows are shown or written; give --format or --output, not both",
+        ),
+        (("--weight", "nan", "-e", "q"), "qoop: --weight nan: write a number"),
+        (("--hysteresis", "nan", "-e", "q"), "qoop: --hysteresis nan: write a number"),
+        (("-e", "SELECT '\udcff'"), "qoop: query '-e': it is no text in UTF-8"),
         (("--slots", "inf", "-e", "q"), "qoop: --slots inf: write a number of slots such as 4"),
         (
             ("--profile", "x", "--slots", "1", "-e", "q"),

@@ -298,7 +298,7 @@ def test_numbers_are_written_short_and_compared_by_meaning():
 @pytest.fixture
 def run(store, monkeypatch, tmp_path, capsys):
     """A queue command against the store; returns its exit code, what it printed and what it complained."""
-    monkeypatch.setattr(command, "ResourceManager", lambda urls, user: store)
+    monkeypatch.setattr(command, "ResourceManager", lambda urls, user, verify: store)
     file = tmp_path / "queues.toml"
 
     def run_one(name, text=TEAM, *more):
@@ -342,3 +342,13 @@ def test_errors_are_one_line_and_not_zero(run, store):
     store.writable = False
     code, out, err = run("apply")
     assert (code, out, err.count("\n")) == (1, "", 1)
+
+
+@pytest.mark.parametrize("name", ["plan", "apply", "show"])
+def test_certificates_to_trust_reach_the_manager(run, store, monkeypatch, tmp_path, name):
+    trusted = []
+    monkeypatch.setattr(command, "ResourceManager", lambda urls, user, verify: trusted.append(verify) or store)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/company.pem")
+    (tmp_path / "ca.pem").touch()
+    assert run(name)[0] == run(name, TEAM, "--ca-file", str(tmp_path / "ca.pem"))[0] == 0
+    assert trusted == ["/etc/company.pem", str(tmp_path / "ca.pem")]

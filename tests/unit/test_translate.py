@@ -11,12 +11,16 @@ TOTAL = {"resourceInformations": {"resourceInformation": [{"name": "memory-mb", 
 APP = {"id": "application_1_0001", "state": "RUNNING", "queue": "root.sql.x", "runningContainers": 3}
 
 
-@pytest.mark.parametrize("answer", [{"nodes": {}}, {"nodes": None}, {}, {"nodes": {"node": []}}])
+@pytest.mark.parametrize(
+    "answer", [{"nodes": {}}, {"nodes": None}, {"node": []}, {"nodes": {"node": []}}, {"nodes": {"node": None}}]
+)
 def test_no_nodes_in_all_their_forms(answer):
     assert translate.nodes(answer) == {}
 
 
-@pytest.mark.parametrize("answer", [{"apps": {}}, {"apps": None}, {}, {"apps": {"app": []}}])
+@pytest.mark.parametrize(
+    "answer", [{"apps": {}}, {"apps": None}, {"app": []}, {"apps": {"app": []}}, {"apps": {"app": None}}]
+)
 def test_no_applications_in_all_their_forms(answer):
     assert translate.apps(answer) == {}
 

@@ -1,13 +1,17 @@
 """The watch, against servers that play ResourceManagers: what it tells, and above all what it does not."""
 
+import time
+
 import pytest
 
 from tests.web import WebServer, reply
 from yarn_plugin.decide.arbiter import step
-from yarn_plugin.decide.events import AppsChanged, ManagerLost, ManagerReached, NodesChanged, QueuesChanged
+from yarn_plugin.decide.events import AppsChanged, Looked, ManagerLost, ManagerReached, NodesChanged, QueuesChanged
 from yarn_plugin.decide.state import State
+from yarn_plugin.journal.intake import SetAsideError
+from yarn_plugin.journal.records import JournalUnavailableError
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ResourceManager
-from yarn_plugin.observe.watch import Rhythm, Watch
+from yarn_plugin.observe.watch import Rhythm, Stopped, Watch
 
 
 class Manager:
@@ -15,18 +19,25 @@ class Manager:
 
     def __init__(self):
         self.state, self.started, self.nodes, self.apps = "ACTIVE", 1000, ["127.0.1.1", "127.0.1.2"], []
-        self.nonsense = None
+        self.nonsense, self.said, self.asked = None, {}, []
 
     def __call__(self, asked):
         path = asked.path.removeprefix("/ws/v1/cluster")
+        self.asked.append(path)
         if self.nonsense is not None:
             return reply(self.nonsense)
+        if path in self.said:
+            said = self.said[path]
+            return said() if callable(said) else reply(said)
         if path == "/info":
             said = {"resourceManagerVersion": "3.5.0", "haState": self.state, "startedOn": self.started}
             return reply({"clusterInfo": said})
         if self.state != "ACTIVE":
             return 307, {}, "This is standby RM. The redirect url is: /"
         return reply(getattr(self, "_" + path.strip("/").replace("-", "_"), dict)())
+
+    def _scheduler_conf(self):
+        return {"property": []}
 
     def _metrics(self):
         return {"clusterMetrics": {"activeNodes": len(self.nodes), "appsRunning": len(self.apps)}}
@@ -39,8 +50,12 @@ class Manager:
         return {"nodes": {"node": nodes} if nodes else {}}
 
     def _apps(self):
-        apps = [{"id": app, "name": app, "user": "ann", "queue": "root.sql.x", "state": "RUNNING"} for app in self.apps]
+        apps = [self.app(app) for app in self.apps]
         return {"apps": {"app": apps} if apps else None}
+
+    def app(self, app, /, **changed):
+        """An application as /apps shows it."""
+        return {"id": app, "name": app, "user": "ann", "queue": "root.sql.x", "state": "RUNNING", **changed}
 
     def _scheduler(self):
         queues = [{"queueName": "sql", "queuePath": "root.sql", "absoluteCapacity": 80.0, "absoluteMaxCapacity": 100.0}]
@@ -49,15 +64,16 @@ class Manager:
 
 
 class Taker:
-    """Takes events in as the arbiter does, and keeps them."""
+    """Takes events in as the arbiter does, and keeps them; `fails` may raise instead."""
 
     def __init__(self):
-        self.state, self.events = State(), []
+        self.state, self.events, self.fails = State(), [], lambda event: None
 
     def known(self):
         return self.state.cluster
 
     def take(self, event):
+        self.fails(event)
         self.events.append(event)
         self.state, _ = step(self.state, len(self.events), float(len(self.events)), event)
 
@@ -84,9 +100,10 @@ def watch(serve):
     """A watch that looks when it is told to, at one manager or at a pair, with what it watches and who it tells."""
     watches = []
 
-    def start(*managers, reported_again=1000.0):
-        taker = Taker()
-        rhythm = Rhythm(figures=1000.0, apps=1000.0, nodes=1000.0, queues=1000.0, reported_again=reported_again)
+    def start(*managers, taker=None, **seconds):
+        taker = taker or Taker()
+        usual = dict.fromkeys(("figures", "apps", "nodes", "queues", "reported_again"), 1000.0)
+        rhythm = Rhythm(**usual | {"confirmed": 0.0} | seconds)
         urls = [serve(manager) for manager in managers]
         watches.append(Watch(ResourceManager(urls, "ann"), taker, {"root.sql"}, rhythm))
         watches[-1].start(patient=False)
@@ -101,7 +118,7 @@ def test_the_first_look_tells_everything_once(watch):
     manager = Manager()
     manager.apps = ["application_1_1"]
     looking, taker = watch(manager)
-    assert taker.kinds() == [ManagerReached, NodesChanged, QueuesChanged, AppsChanged]
+    assert taker.kinds() == [ManagerReached, NodesChanged, QueuesChanged, AppsChanged, Looked]
     assert set(taker.known().nodes) == {"127.0.1.1:1", "127.0.1.2:1"}
     assert set(taker.known().queues) == {"root.sql"}
     looking.look()
@@ -130,7 +147,7 @@ def test_a_manager_that_goes_and_comes_is_told_once_each(watch):
     assert taker.kinds() == [ManagerLost]
     manager.state = "ACTIVE"
     looking.look()
-    assert taker.kinds() == [ManagerReached]
+    assert taker.kinds() == [ManagerReached, Looked]
 
 
 def test_nodes_that_a_restarted_manager_does_not_know_yet_are_not_lost(watch):
@@ -143,7 +160,7 @@ def test_nodes_that_a_restarted_manager_does_not_know_yet_are_not_lost(watch):
     looking.look()
     manager.nodes = ["127.0.1.1"]
     looking.look()
-    assert taker.kinds() == [ManagerReached]
+    assert taker.kinds() == [ManagerReached, Looked]
     assert len(taker.known().nodes) == 2
 
 
@@ -155,7 +172,7 @@ def test_nodes_that_never_report_to_a_restarted_manager_are_lost_in_the_end(watc
     manager.state, manager.started, manager.nodes = "ACTIVE", 2000, ["127.0.1.1"]
     taker.kinds()
     looking.look()
-    assert taker.kinds() == [ManagerReached, NodesChanged]
+    assert taker.kinds() == [ManagerReached, NodesChanged, Looked]
 
 
 def test_of_a_pair_a_failover_between_two_looks_is_noticed_and_no_node_is_lost(watch):
@@ -165,7 +182,7 @@ def test_of_a_pair_a_failover_between_two_looks_is_noticed_and_no_node_is_lost(w
     taker.kinds()
     first.state, second.state = "STANDBY", "ACTIVE"
     looking.look()
-    assert taker.kinds() == [ManagerReached]
+    assert taker.kinds() == [ManagerReached, Looked]
     assert len(taker.known().nodes) == 2
     second.nodes = first.nodes
     looking.look()
@@ -180,7 +197,7 @@ def test_answers_that_are_not_a_managers_lose_it_until_it_is_one_again(watch, ca
     looking.look(0.3)
     manager.nonsense = None
     looking.look()
-    assert taker.kinds() == [ManagerLost, ManagerReached]
+    assert taker.kinds() == [ManagerLost, ManagerReached, Looked]
 
 
 def test_a_manager_that_is_not_there_is_an_error_unless_there_is_patience(serve):
@@ -194,3 +211,364 @@ def test_a_manager_that_is_not_there_is_an_error_unless_there_is_patience(serve)
     patient.start(patient=True)
     assert taker.kinds() == [ManagerLost]
     patient.close()
+
+
+def apps_gone(taker):
+    return [name for event in taker.events if isinstance(event, AppsChanged) for name in event.gone]
+
+
+def eventually(holds):
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+THREE = ["application_1_1", "application_1_2", "application_1_3"]
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [{}, {"message": "try later"}, {"apps": []}, {"apps": {"message": "no"}}, {"apps": {"app": "none"}}, {"app": None}],
+)
+def test_from_what_is_no_answer_nothing_is_learned(watch, nonsense):
+    manager, path = Manager(), "/apps"
+    manager.apps = THREE
+    looking, taker = watch(manager)
+    taker.kinds()
+    manager.said = {path: nonsense}
+    looking.look(0.3)
+    assert taker.kinds() == [ManagerLost]
+    assert set(taker.known().apps) == set(THREE)
+    manager.said = {}
+    looking.look()
+    assert taker.kinds() == [ManagerReached, Looked]
+
+
+def test_a_manager_that_answers_some_questions_only_is_lost_once(watch):
+    manager = Manager()
+    looking, taker = watch(manager, figures=0.01)
+    taker.kinds()
+    manager.said = {"/apps": {}}
+    looking.look(0.1)
+    eventually(lambda: looking.counters["looks_failed"] > 5)
+    assert taker.kinds() == [ManagerLost]
+    manager.said = {}
+    eventually(lambda: Looked in [type(event) for event in taker.events])
+    assert taker.kinds() == [ManagerReached, Looked]
+
+
+@pytest.mark.parametrize("nonsense", [{}, {"message": "try later"}, {"nodes": "none"}, {"nodes": {"node": 3}}])
+def test_from_what_is_no_answer_no_node_is_lost(watch, nonsense):
+    manager = Manager()
+    looking, taker = watch(manager)
+    manager.said = {"/nodes": nonsense}
+    looking.look(0.3)
+    assert len(taker.known().nodes) == 2
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/info", "/scheduler"])
+@pytest.mark.parametrize("nonsense", [{}, {"message": "try later"}])
+def test_what_is_no_answer_at_all_loses_the_manager_and_nothing_else(watch, path, nonsense):
+    manager = Manager()
+    manager.apps = THREE
+    looking, taker = watch(manager, queues=0.0)
+    taker.kinds()
+    manager.said = {path: nonsense}
+    looking.look(0.3)
+    assert taker.kinds() == [ManagerLost]
+    assert (len(taker.known().apps), len(taker.known().nodes), len(taker.known().queues)) == (3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"state": 3}, {"state": None}, {"queue": None}, {"runningContainers": -7}, {"runningContainers": 10**16},
+        {"allocatedMB": "1024"}, {"allocatedMB": 1.5}, {"startedTime": float("nan")}, {"resourceInfo": [1]},
+        {"resourceInfo": {"resourceUsagesByPartition": [{"used": {"memory": -5}}]}},
+        {"resourceInfo": {"resourceUsagesByPartition": ["x"]}}, {"runningContainers": True}, {"name": {}},
+    ],
+)  # fmt: skip
+def test_an_application_that_cannot_be_read_stays_as_it_was_and_loses_no_other(watch, caplog, broken):
+    manager = Manager()
+    manager.apps = THREE
+    looking, taker = watch(manager)
+    before = taker.known().apps
+    taker.kinds()
+    listed = [
+        manager.app(THREE[0], **broken),
+        manager.app(THREE[1], runningContainers=5),
+        manager.app("application_1_4"),
+    ]
+    manager.said = {"/apps": {"apps": {"app": listed}}}
+    for _ in range(3):
+        looking.look()
+    known = taker.known().apps
+    assert known[THREE[0]] == before[THREE[0]]
+    assert (known[THREE[1]].containers, set(known)) == (5, {THREE[0], THREE[1], "application_1_4"})
+    assert looking.counters["items_unreadable"] == 1
+    assert len([line for line in caplog.messages if line.startswith(f"{THREE[0]} of /apps cannot be read")]) == 1
+
+
+@pytest.mark.parametrize("nameless", [None, 3, "application_1_1", {}, {"id": 3}, {"id": "a\nb"}, {"id": "\ud800"}])
+def test_while_something_has_no_id_nothing_that_is_missing_is_gone(watch, nameless):
+    manager = Manager()
+    manager.apps = THREE
+    looking, taker = watch(manager)
+    manager.said = {"/apps": {"apps": {"app": [manager.app(THREE[1]), manager.app("application_1_4"), nameless]}}}
+    looking.look()
+    looking.look()
+    assert set(taker.known().apps) == {*THREE, "application_1_4"}
+    manager.said = {"/apps": {"app": [manager.app(THREE[1]), manager.app("application_1_4")]}}
+    looking.look()
+    eventually(lambda: set(taker.known().apps) == {THREE[1], "application_1_4"})
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"state": "ASLEEP"}, {"state": None}, {"totalResource": 3}, {"totalResource": {"memory": 10**16}}, {"rack": 1}],
+)
+def test_a_node_that_cannot_be_read_is_not_lost(watch, broken):
+    manager = Manager()
+    looking, taker = watch(manager)
+    before = taker.known().nodes
+    (first, second) = manager._nodes()["nodes"]["node"]
+    manager.said = {"/nodes": {"nodes": {"node": [{**first, **broken}, second]}}}
+    looking.look()
+    assert taker.known().nodes == before
+    assert looking.counters["items_unreadable"] == 1
+
+
+def test_of_an_answer_with_all_the_finished_ones_the_unfinished_count(watch):
+    manager = Manager()
+    manager.apps = THREE
+    looking, taker = watch(manager)
+    states = ("FINISHED", "FAILED", "KILLED")
+    ended = [manager.app(f"application_0_{n}", state=states[n % 3]) for n in range(10_000)]
+    manager.said = {"/apps": {"apps": {"app": [*ended, manager.app(THREE[0]), manager.app("new", state="WHATEVER")]}}}
+    looking.look()
+    eventually(lambda: set(taker.known().apps) == {THREE[0], "new"})
+
+
+def test_what_disappears_at_once_is_believed_when_it_was_missing_twice(watch):
+    manager = Manager()
+    manager.apps = [*THREE, "application_1_4", "application_1_5"]
+    looking, taker = watch(manager, confirmed=1000.0)
+    manager.apps = THREE[:1]
+    looking.look()
+    looking.look()
+    assert apps_gone(taker) == []
+    assert looking.counters["mass_disappearances"] == 1
+    manager.apps = [*THREE, "application_1_4", "application_1_5"]
+    looking.look()
+    assert (apps_gone(taker), len(taker.known().apps)) == ([], 5)
+
+
+def test_the_second_look_comes_by_itself_and_what_is_missing_again_is_gone(watch):
+    manager = Manager()
+    manager.apps, manager.nodes = list(THREE), ["127.0.1.1", "127.0.1.2"]
+    looking, taker = watch(manager, confirmed=0.05)
+    manager.apps, manager.nodes = [], []
+    looking.look()
+    eventually(lambda: not taker.known().apps and not taker.known().nodes)
+    assert looking.counters["mass_disappearances"] == 2
+
+
+def test_single_ends_are_told_at_once(watch):
+    manager = Manager()
+    manager.apps = [*THREE, "application_1_4", "application_1_5"]
+    looking, taker = watch(manager, confirmed=1000.0)
+    manager.apps = THREE
+    looking.look()
+    assert sorted(apps_gone(taker)) == ["application_1_4", "application_1_5"]
+
+
+def test_that_all_has_been_seen_is_told_once_after_each_time_the_manager_is_reached(watch):
+    manager = Manager()
+    manager.apps = THREE
+    looking, taker = watch(manager, confirmed=1000.0)
+    assert taker.kinds().count(Looked) == 1
+    assert looking.last_look is not None
+    looking.look()
+    assert Looked not in taker.kinds()
+    manager.nonsense = {}
+    looking.look(0.3)
+    manager.nonsense, manager.apps = None, []
+    looking.look()
+    assert Looked not in taker.kinds(), "what is in doubt has not been seen"
+    manager.apps = THREE
+    looking.look()
+    assert taker.kinds() == [Looked]
+
+
+def test_a_manager_that_starts_again_and_answers_as_if_empty_is_not_believed(watch):
+    """Between two looks it was killed and started; while it recovers it says 200 to everything, and knows nothing."""
+    manager = Manager()
+    manager.apps = THREE[:1]
+    looking, taker = watch(manager)
+    manager.state, manager.started, manager.apps, manager.nodes = "INITIALIZING", 2000, [], []
+    empty = {"clusterMetrics": {"activeNodes": 0, "appsRunning": 0}}
+    manager.said = {"/metrics": empty, "/apps": {"apps": {}}, "/nodes": {"nodes": {}}}
+    looking.look(0.5)
+    assert (set(taker.known().apps), len(taker.known().nodes)) == ({THREE[0]}, 2)
+    assert isinstance(taker.events[-1], ManagerLost)
+
+
+def test_an_answer_from_before_a_restart_is_not_believed_after_it(watch):
+    manager = Manager()
+    manager.apps = THREE[:1]
+    looking, taker = watch(manager)
+
+    def restart():
+        manager.started, manager.said = 2000, {}
+        return reply({"apps": {}})
+
+    manager.said = {"/apps": restart}
+    looking.look()
+    assert set(taker.known().apps) == {THREE[0]}
+    assert taker.kinds()[-2:] == [ManagerReached, Looked]
+
+
+def test_an_arbiter_that_starts_just_after_the_manager_waits_for_the_nodes_it_knows(watch):
+    first, taker = Manager(), Taker()
+    watch(first, taker=taker)
+    late = Manager()
+    late.started, late.nodes = int(time.time() - 10) * 1000, ["127.0.1.1"]
+    looking, _ = watch(late, taker=taker, reported_again=60.0)
+    assert len(taker.known().nodes) == 2
+    late.nodes = ["127.0.1.1", "127.0.1.2"]
+    looking.look()
+    late.nodes = ["127.0.1.1"]
+    looking.look()
+    assert set(taker.known().nodes) == {"127.0.1.1:1"}, "one that had reported, and is missing, is lost"
+
+
+def test_a_manager_that_has_run_for_long_is_believed_at_once(watch):
+    first, taker = Manager(), Taker()
+    watch(first, taker=taker)
+    late = Manager()
+    late.started, late.nodes = int(time.time() - 100) * 1000, ["127.0.1.1"]
+    watch(late, taker=taker, reported_again=60.0)
+    assert set(taker.known().nodes) == {"127.0.1.1:1"}
+
+
+def test_containers_on_nodes_that_have_not_reported_again_are_still_there(watch):
+    manager = Manager()
+    manager.apps = THREE
+    manager.app = lambda name, **more: {**Manager.app(manager, name), "runningContainers": 4, "allocatedMB": 4096}
+    looking, taker = watch(manager)
+    before = taker.known().apps
+    manager.state = "STANDBY"
+    looking.look(0.3)
+    manager.state, manager.started, manager.nodes = "ACTIVE", 2000, []
+    manager.app = lambda name, **more: Manager.app(manager, name, state="ACCEPTED", runningContainers=0)
+    looking.look()
+    assert taker.known().apps == before
+    manager.nodes = ["127.0.1.1", "127.0.1.2"]
+    looking.look()
+    assert {app.containers for app in taker.known().apps.values()} == {0}
+
+
+def test_weights_stay_writable_when_the_configuration_cannot_be_read_just_then(watch):
+    manager = Manager()
+    looking, taker = watch(manager)
+    assert taker.state.capabilities.writable
+    manager.said = {"/scheduler-conf": lambda: (500, {}, "oh no")}
+    manager.nonsense = {}
+    looking.look(0.3)
+    manager.nonsense = None
+    looking.look()
+    assert isinstance(taker.events[-1], Looked)
+    assert taker.state.capabilities.writable
+
+
+class Choosy(Taker):
+    """A taker that cannot decide on some ids."""
+
+    def __init__(self, *bad):
+        super().__init__()
+        self.bad, self.refused = set(bad), []
+        self.fails = self._choose
+
+    def _choose(self, event):
+        if isinstance(event, AppsChanged | NodesChanged):
+            ids = {one.id for one in event.present} | set(event.gone)
+            if ids & self.bad:
+                self.refused.append(ids)
+                raise SetAsideError(len(self.refused), "OverflowError: too large")
+
+
+def test_an_observation_that_is_set_aside_is_narrowed_to_what_is_at_fault(watch, caplog):
+    manager, taker = Manager(), Choosy("application_1_3", "127.0.1.2:1")
+    manager.apps = [f"application_1_{n}" for n in range(1, 8)]
+    looking, _ = watch(manager, taker=taker)
+    assert set(taker.known().apps) == set(manager.apps) - {"application_1_3"}
+    assert set(taker.known().nodes) == {"127.0.1.1:1"}
+    assert looking.counters["observations_refused"] == 2
+    tries = len(taker.refused)
+    looking.look()
+    looking.look()
+    assert len(taker.refused) == tries, "it is not handed on again while it is the same"
+    assert len([line for line in caplog.messages if "application_1_3 of apps is not taken in" in line]) == 1
+    manager.app = lambda name, **more: Manager.app(manager, name, runningContainers=2)
+    looking.look()
+    assert len(taker.refused) == tries, "nor, changed, more often than once a minute"
+    assert {app.containers for app in taker.known().apps.values()} == {2}
+
+
+def test_while_the_journal_takes_nothing_the_same_differences_are_told_again(watch):
+    manager, taker = Manager(), Taker()
+    looking, _ = watch(manager, taker=taker, figures=0.02)
+
+    def full(event):
+        raise JournalUnavailableError("No space left on device")
+
+    taker.kinds()
+    taker.fails = full
+    manager.apps = ["application_1_1"]
+    looking.look(0.2)
+    assert taker.kinds() == []
+    failed = looking.counters["looks_failed"]
+    taker.fails = lambda event: None
+    eventually(lambda: set(taker.known().apps) == {"application_1_1"})
+    assert (failed > 0, looking.is_alive()) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "problem", [OSError("disk"), OverflowError("int too large"), MemoryError(), KeyError("x"), RuntimeError("y")]
+)
+def test_no_exception_ends_the_watch(watch, caplog, problem):
+    manager, taker = Manager(), Taker()
+    looking, _ = watch(manager, taker=taker, figures=0.02)
+    taker.fails = lambda event: (_ for _ in ()).throw(problem)
+    manager.apps = ["application_1_1"]
+    eventually(lambda: looking.counters["looks_failed"] + looking.counters["observations_refused"] > 0)
+    taker.fails = lambda event: None
+    manager.apps = ["application_1_1", "application_1_2"]
+    eventually(lambda: "application_1_2" in taker.known().apps)
+    assert looking.is_alive()
+
+
+def test_the_end_of_the_arbiter_ends_the_watch_quietly(watch, caplog):
+    manager, taker = Manager(), Taker()
+    looking, _ = watch(manager, taker=taker, figures=0.02)
+    taker.fails = lambda event: (_ for _ in ()).throw(Stopped())
+    manager.apps = ["application_1_1"]
+    eventually(lambda: not looking.is_alive())
+    assert "Traceback" not in caplog.text
+    assert looking.counters["looks_failed"] == 0
+
+
+def test_an_event_of_its_own_that_is_set_aside_stops_nothing(watch):
+    manager, taker = Manager(), Taker()
+
+    def refuse(event):
+        if isinstance(event, ManagerReached | Looked):
+            raise SetAsideError(1, "no")
+
+    taker.fails = refuse
+    looking, _ = watch(manager, taker=taker)
+    assert len(taker.known().nodes) == 2
+    assert looking.counters["observations_refused"] == 2
+    looking.look()
+    assert looking.counters["observations_refused"] == 2

@@ -1,31 +1,55 @@
 """Carries out commands one after another in a thread of its own, so that a slow RM never delays a share."""
 
+import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 
 from yarn_plugin.act.containers import end_containers, list_containers
+from yarn_plugin.act.leaves import leaves_in, read_configuration
+from yarn_plugin.act.ownership import OwnedError, Ownership, SupersededError
 from yarn_plugin.act.weights import write_weights
-from yarn_plugin.decide.commands import Command, ListContainers, SignalContainers, WriteWeights
+from yarn_plugin.decide.commands import Command, ListContainers, ReadLeaves, SignalContainers, WriteWeights
 from yarn_plugin.decide.events import (
     ContainersListed,
     ContainersSignalled,
     Event,
+    LeavesUnread,
+    Superseded,
     WeightsRefused,
-    WeightsWritten,
 )
+from yarn_plugin.observe.capabilities import says_read_only
+from yarn_plugin.observe.delivery import Stopped
 from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
 
-UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
-"""What reading an answer raises that is not a ResourceManager's: no reason to carry out nothing any more."""
+log = logging.getLogger("yarn_plugin.arbiter")
 
 
 class Actor:
-    """Takes commands; `tell` is called with the outcome of each that has one."""
+    """Takes commands; `tell` is called with the outcome of each that has one, whatever happens.
 
-    def __init__(self, manager: ResourceManager, tell: Callable[[Event], object]) -> None:
+    `ownership`: of the pools' queues; once another arbiter has taken them over, nothing is written any more. `parents`:
+    the pools' queues, directly below which alone anything is written; None: anywhere. `claim`: makes this arbiter their
+    owner, before anything is read or written, where that could not be done yet. `counters` counts by name what
+    went wrong; never reset.
+    """
+
+    def __init__(
+        self,
+        manager: ResourceManager,
+        tell: Callable[[Event], object],
+        ownership: Ownership | None = None,
+        parents: Collection[str] | None = None,
+        claim: Callable[[], Ownership | None] | None = None,
+    ) -> None:
         self._manager, self._tell = manager, tell
+        self._ownership, self._claim = ownership, claim
+        self._parents = None if parents is None else frozenset(parents)
+        self._superseded_by: str | None = None
+        self.counters: Counter[str] = Counter(commands_failed=0, outcomes_lost=0, queues_refused=0)
         self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="act", daemon=True)
         self._thread.start()
 
@@ -33,37 +57,102 @@ class Actor:
         """Carry out a command, later."""
         self._commands.put(command)
 
+    def is_alive(self) -> bool:
+        """Whether it carries out commands: until `close`, or the end of the arbiter."""
+        return self._thread.is_alive()
+
     def close(self) -> None:
         """Finish what is being done, and no more."""
+        self._closing.set()
         self._commands.put(None)
         self._thread.join(timeout=10)
 
     def _run(self) -> None:
-        while (command := self._commands.get()) is not None:
-            outcome = _outcome(self._manager, command)
-            if outcome is not None:
-                self._tell(outcome)
+        while (command := self._commands.get()) is not None and not self._closing.is_set():
+            try:
+                for outcome in self._carry_out(command):
+                    self._deliver(outcome)
+            except Stopped:
+                return
+
+    def _carry_out(self, command: Command) -> list[Event]:
+        """Carry out a command, whatever happens; what came of it."""
+        try:
+            return list(self._outcomes(command))
+        except SupersededError as taken_over:
+            return [*self._give_up(taken_over.by), *_failure(command, taken_over, str(taken_over))]
+        except ManagerError as problem:
+            self.counters["commands_failed"] += 1
+            return _failure(command, problem, str(problem))
+        except Exception as problem:
+            self.counters["commands_failed"] += 1
+            log.exception("%s failed", type(command).__name__)
+            return _failure(command, problem, f"{type(problem).__name__} {problem}"[:300])
+
+    def _claim_if_need_be(self) -> None:
+        """Become the owner, if that is still to be done.
+
+        Raises:
+            SupersededError: another arbiter owns the queues.
+        """
+        if self._claim is None:
+            return
+        try:
+            self._ownership, self._claim = self._claim(), None
+        except OwnedError as owned:
+            # Not tried again: it would own, once the other has ended, what it has been told never to write.
+            self._claim = None
+            raise SupersededError(owned.url) from None
+
+    def _outcomes(self, command: Command) -> Iterator[Event]:
+        if isinstance(command, WriteWeights | ReadLeaves):
+            self._claim_if_need_be()
+        match command:
+            case WriteWeights(weights, forget, _):
+                if self._superseded_by is not None:
+                    raise SupersededError(self._superseded_by)
+                written = write_weights(self._manager, weights, forget, self._parents, self._ownership)
+                self.counters["queues_refused"] += len(written.refused)
+                for name, said in written.refused:
+                    log.warning("the weight of %s is not written: %s", name, said)
+                yield written
+            case ReadLeaves(parents):
+                configuration = read_configuration(self._manager)
+                by = self._ownership.check(configuration) if self._ownership is not None else None
+                if by is not None:
+                    yield from self._give_up(by)
+                yield leaves_in(configuration, parents)
+            case ListContainers(app, yarn_app, _):
+                yield ContainersListed(app, list_containers(self._manager, yarn_app))
+            case SignalContainers(app, containers, _):
+                yield ContainersSignalled(app, containers, end_containers(self._manager, containers))
+
+    def _give_up(self, by: str) -> list[Event]:
+        """Another arbiter owns the queues now: that is told once."""
+        if self._superseded_by is not None:
+            return []
+        self._superseded_by = by
+        log.error("another arbiter, %s, owns the pools' queues now: this one writes nothing more", by)
+        return [Superseded(by)]
+
+    def _deliver(self, outcome: Event) -> None:
+        try:
+            self._tell(outcome)
+        except Stopped:
+            raise
+        except Exception:
+            self.counters["outcomes_lost"] += 1
+            log.exception("%s is not taken in", type(outcome).__name__)
 
 
-def _outcome(manager: ResourceManager, command: Command) -> Event | None:
+def _failure(command: Command, problem: Exception, said: str) -> list[Event]:
+    """The outcome of a command that could not be carried out, if it has one then."""
     match command:
-        case WriteWeights(weights, forget, _):
-            try:
-                write_weights(manager, weights, forget)
-            except ManagerError as problem:
-                return WeightsRefused(str(problem))
-            except UNREADABLE as problem:
-                return WeightsRefused(f"its answer cannot be read: {type(problem).__name__} {problem}")
-            return WeightsWritten(weights, forget)
-        case ListContainers(app, yarn_app, _):
-            try:
-                return ContainersListed(app, list_containers(manager, yarn_app))
-            except (ManagerError, *UNREADABLE):
-                # It has ended, or the RM is away: either is told by the watch, and the overstay is found again.
-                return None
-        case SignalContainers(app, containers, _):
-            try:
-                return ContainersSignalled(app, containers, end_containers(manager, containers))
-            except ManagerError as problem:
-                return ContainersSignalled(app, (), (str(problem),))
-    return None
+        case WriteWeights():
+            return [WeightsRefused(said)]
+        case ReadLeaves():
+            return [LeavesUnread(said, isinstance(problem, ManagerError) and says_read_only(problem))]
+        case SignalContainers(app, _, _):
+            return [ContainersSignalled(app, (), (said,))]
+    # A list of containers: it has ended, or the RM is away. The watch tells either, and the overstay is found again.
+    return []

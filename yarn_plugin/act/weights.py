@@ -1,38 +1,121 @@
-"""Queue weights: written in one request, read back, compared."""
+"""Queue weights: written in one request, read back, compared; a queue that is refused does not keep others back."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 
-from yarn_plugin.observe import translate
-from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
-
-CONF = "/scheduler-conf"
+from yarn_plugin.act.leaves import CAPACITY, CONF, property_name, read_configuration, static_queues, weight_of
+from yarn_plugin.act.ownership import Ownership
+from yarn_plugin.decide.events import WeightsWritten
+from yarn_plugin.observe.capabilities import says_read_only
+from yarn_plugin.observe.resource_manager import ManagerError, ManagerRefusedError, ResourceManager
 
 
 class WeightsIgnoredError(ManagerError):
     """The ResourceManager said yes and did not do it."""
 
 
-def write_weights(manager: ResourceManager, weights: Sequence[tuple[str, float]], forget: Sequence[str]) -> None:
+def write_weights(
+    manager: ResourceManager,
+    weights: Sequence[tuple[str, float]],
+    forget: Sequence[str],
+    parents: Collection[str] | None = None,
+    ownership: Ownership | None = None,
+) -> WeightsWritten:
     """Give dynamic leaf queues their weights, take back those of queues that are gone, and check.
 
     The JSON body is bare: wrapped in "sched-conf" the RM answers 200 and changes nothing. Writing an empty value takes
-    a property back.
+    a property back. Of a request that is refused nothing is done, and the answer does not always name the culprit: it
+    is halved until single queues are refused, and the others are written.
+
+    `parents`: the only queues directly below which anything is written, unless the configuration itself defines it.
+    `ownership`: checked before and after.
 
     Raises:
-        ManagerError: the RM refused, or did not keep what was written.
+        SupersededError: another arbiter owns the pools' queues now.
+        ManagerError: nothing was written: the RM refused everything, or kept nothing.
     """
     wanted = {queue: f"{weight:g}w" for queue, weight in weights} | dict.fromkeys(forget, "")
-    manager.put(CONF, {"update-queue": [_update(queue, value) for queue, value in wanted.items()]})
-    kept = translate.configuration(manager.get(CONF))
+    barred: dict[str, str] = {}
+    if parents is not None or ownership is not None:
+        found = read_configuration(manager)
+        if ownership is not None:
+            ownership.require(found)
+            ownership.renew(manager, found)
+        if parents is not None:
+            barred = _barred(wanted, found, parents)
+    wanted = {queue: value for queue, value in wanted.items() if queue not in barred}
+    if not wanted:
+        return _written(weights, forget, barred)
+    refused = _Writing(manager, len(wanted)).write(wanted)
+    found = read_configuration(manager)
+    if ownership is not None:
+        ownership.require(found)
+    accepted = {queue: value for queue, value in wanted.items() if queue not in refused}
+    ignored = _ignored(accepted, found)
+    failed = refused | ignored
+    # One alone is not known to be everything: it is left, as it would be among others, for them to be written.
+    if len(failed) == len(wanted) > 1:
+        queue, said = next(iter(failed.items()))
+        raise WeightsIgnoredError(f"queue {queue}: {said}")
+    return _written(weights, forget, barred | failed)
+
+
+def _barred(wanted: Mapping[str, str], configuration: Mapping[str, str], parents: Collection[str]) -> dict[str, str]:
+    """The queues that are not ours to write, and why."""
+    static = static_queues(configuration, parents)
+    barred = {queue: "the configuration defines it" for queue in wanted if queue in static}
+    elsewhere = [queue for queue in wanted if queue.rpartition(".")[0] not in parents]
+    return barred | dict.fromkeys(elsewhere, "it is not directly below the queue of a pool")
+
+
+def _ignored(wanted: Mapping[str, str], configuration: Mapping[str, str]) -> dict[str, str]:
+    """The queues that do not have what was written, and what they have."""
+    ignored: dict[str, str] = {}
     for queue, value in wanted.items():
-        found = kept.get(f"yarn.scheduler.capacity.{queue}.capacity", "")
-        if _number(found) != _number(value):
-            raise WeightsIgnoredError(f"queue {queue}: capacity {value!r} was written, the RM has {found!r}")
+        found = configuration.get(property_name(queue, CAPACITY), "")
+        kept = found == value or (bool(value) and weight_of(found) == weight_of(value))
+        if not kept:
+            ignored[queue] = f"capacity {value!r} was written, the RM has {found[:100]!r}"
+    return ignored
+
+
+def _written(weights: Sequence[tuple[str, float]], forget: Sequence[str], refused: Mapping[str, str]) -> WeightsWritten:
+    return WeightsWritten(
+        weights=tuple((queue, weight) for queue, weight in weights if queue not in refused),
+        forgotten=tuple(queue for queue in forget if queue not in refused),
+        refused=tuple(refused.items()),
+    )
+
+
+class _Writing:
+    """Writes capacities of queues. Every request makes the RM set up its scheduler anew, so that few are sent."""
+
+    def __init__(self, manager: ResourceManager, queues: int) -> None:
+        self._manager = manager
+        # Enough to find two single culprits; where it is more, something else is wrong than a queue.
+        self._refusals_left = 4 + 4 * math.ceil(math.log2(queues + 1))
+
+    def write(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        """Write what can be written; returns the queues that were refused, each with what was said.
+
+        Raises:
+            ManagerError: it is not about the queues: the RM is away, or its configuration cannot be changed.
+        """
+        try:
+            self._manager.put(CONF, {"update-queue": [_update(queue, value) for queue, value in wanted.items()]})
+        except ManagerRefusedError as refusal:
+            if says_read_only(refusal) or refusal.status >= 500:
+                raise
+            self._refusals_left -= 1
+            if len(wanted) == 1 or self._refusals_left <= 0:
+                return dict.fromkeys(wanted, str(refusal))
+        else:
+            return {}
+        queues = list(wanted)
+        first, second = queues[: len(queues) // 2], queues[len(queues) // 2 :]
+        refused = self.write({queue: wanted[queue] for queue in first})
+        return refused | self.write({queue: wanted[queue] for queue in second})
 
 
 def _update(queue: str, value: str) -> dict[str, object]:
-    return {"queue-name": queue, "params": {"entry": [{"key": "capacity", "value": value}]}}
-
-
-def _number(text: str) -> float | None:
-    return float(text.removesuffix("w")) if text else None
+    return {"queue-name": queue, "params": {"entry": [{"key": CAPACITY, "value": value}]}}

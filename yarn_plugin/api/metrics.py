@@ -1,70 +1,140 @@
 """Figures for Prometheus, read off the arbiter's state at each scrape."""
 
-import time
-from collections.abc import Iterator, Sequence
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from yarn_plugin.decide.commands import Command
-from yarn_plugin.decide.events import Event
+from yarn_plugin.api import translate
 from yarn_plugin.decide.membership import snapshot
-from yarn_plugin.decide.state import State
-from yarn_plugin.journal.intake import Decided
+from yarn_plugin.decide.state import Member, State
 
 TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
+OTHERS = "other"
+"""The label under which applications without figures of their own are added up."""
 
-def render(state: State, history: Sequence[Decided[Event, Command]], streams: int) -> str:
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is measured at one moment.
+
+    `now`: in the arbiter's time. `counters`: what the arbiter counts of itself, by name. `refused`: requests, by
+    reason. `last_look_age`: seconds; None before the first look. `apps`: how many have figures of their own.
+    """
+
+    state: State
+    now: float
+    inputs: int
+    connections: int
+    streams: int
+    streams_cut_off: int
+    counters: Mapping[str, float]
+    refused: Mapping[str, int]
+    journal_writable: bool
+    last_look_age: float | None
+    apps: int
+
+
+def render(figures: Figures) -> str:
     """The text of /metrics."""
     registry = CollectorRegistry()
-    registry.register(_Reading(state, history, streams))
+    registry.register(_Reading(figures))
     return generate_latest(registry).decode()
 
 
 class _Reading:
-    def __init__(self, state: State, history: Sequence[Decided[Event, Command]], streams: int) -> None:
-        self._state, self._history, self._streams = state, history, streams
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
-        state = self._state
-        yield _gauge("yarn_arbiter_manager_up", "1 while a ResourceManager answers", float(not state.manager_error))
-        yield _gauge("yarn_arbiter_streams", "Open event streams", self._streams)
-        last = self._history[-1].seq if self._history else 0
-        inputs = CounterMetricFamily("yarn_arbiter_inputs", "Inputs decided on since the journal began")
-        inputs.add_metric([], last)
-        yield inputs
-        yield _gauge("yarn_arbiter_weights_refused", "1 while queue weights could not be written", _refused(state))
+        figures, state = self._figures, self._figures.state
+        yield _gauge("manager_up", "1 while a ResourceManager answers", float(not state.manager_error))
+        yield _counter("inputs", "Inputs decided on since the journal began", figures.inputs)
+        yield _gauge("weights_refused", "1 while queue weights could not be written", _refused(state))
+        yield from self._service()
+        yield from self._arbiter()
         yield from self._pools()
-        yield from self._shares()
+        yield self._shares()
+
+    def _service(self) -> Iterator[Metric]:
+        figures = self._figures
+        yield _gauge("connections", "Open connections", figures.connections)
+        yield _gauge("streams", "Open event streams", figures.streams)
+        yield _counter("streams_cut_off", "Event streams ended because they were not read", figures.streams_cut_off)
+        refused = CounterMetricFamily("yarn_arbiter_requests_refused", "Requests refused, by reason", labels=["reason"])
+        for reason, count in sorted(figures.refused.items()):
+            refused.add_metric([reason], count)
+        yield refused
+
+    def _arbiter(self) -> Iterator[Metric]:
+        figures = self._figures
+        for name, value in sorted(figures.counters.items()):
+            yield _counter(name, f"{name.replace('_', ' ').capitalize()} since the arbiter started", value)
+        yield _gauge("journal_writable", "1 while the journal takes records", float(figures.journal_writable))
+        if figures.last_look_age is not None:
+            yield _gauge(
+                "last_look_age_seconds",
+                "Seconds since the last complete reading of the ResourceManager",
+                figures.last_look_age,
+            )
+        enforcement = GaugeMetricFamily(
+            "yarn_arbiter_enforcement", "1 for the way shares are enforced now", labels=["mode"]
+        )
+        present = translate.mode(figures.state)
+        for mode in translate.MODES:
+            enforcement.add_metric([mode], float(mode == present))
+        yield enforcement
 
     def _pools(self) -> Iterator[Metric]:
         apps = GaugeMetricFamily("yarn_arbiter_pool_apps", "Applications that share the pool", labels=["pool"])
         amounts = GaugeMetricFamily(
             "yarn_arbiter_pool_capacity", "What the pool divides, in YARN's units", labels=["pool", "resource"]
         )
-        for pool in self._state.pools:
-            seen = snapshot(self._state, pool, time.time())
+        for pool in self._figures.state.pools:
+            seen = snapshot(self._figures.state, pool, self._figures.now)
             apps.add_metric([pool.name], len(seen.claims))
             for name, amount in seen.capacity:
                 amounts.add_metric([pool.name, name], amount)
         yield apps
         yield amounts
 
-    def _shares(self) -> Iterator[Metric]:
+    def _shares(self) -> Metric:
         shares = GaugeMetricFamily(
             "yarn_arbiter_app_share", "Fraction of the pool, by kind", labels=["app", "user", "kind"]
         )
-        for app, member in self._state.members.items():
-            registration = self._state.registered.get(app)
-            running = self._state.cluster.apps.get(app)
-            user = registration.user if registration else running.user if running else ""
-            grant = member.share.grant
-            shares.add_metric([app, user, "current"], grant.current)
-            shares.add_metric([app, user, "guarantee"], grant.guarantee_fraction)
-            shares.add_metric([app, user, "entitlement"], grant.entitlement_fraction)
-        yield shares
+        state = self._figures.state
+        own = heapq.nlargest(
+            self._figures.apps, state.members, key=lambda app: state.members[app].share.grant.entitlement_fraction
+        )
+        for app in own:
+            for kind, fraction in _fractions(state.members[app]).items():
+                shares.add_metric([app, _user(state, app), kind], fraction)
+        others: dict[str, float] = defaultdict(float)
+        for app in state.members.keys() - set(own):
+            for kind, fraction in _fractions(state.members[app]).items():
+                others[kind] += fraction
+        for kind, fraction in others.items():
+            shares.add_metric([OTHERS, "", kind], fraction)
+        return shares
+
+
+def _fractions(member: Member) -> dict[str, float]:
+    grant = member.share.grant
+    return {
+        "current": grant.current,
+        "guarantee": grant.guarantee_fraction,
+        "entitlement": grant.entitlement_fraction,
+    }
+
+
+def _user(state: State, app: str) -> str:
+    known = state.registered.get(app) or state.cluster.apps.get(app)
+    return known.user if known else ""
 
 
 def _refused(state: State) -> float:
@@ -72,4 +142,10 @@ def _refused(state: State) -> float:
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=value)
+    return GaugeMetricFamily(f"yarn_arbiter_{name}", text, value=value)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    counted = CounterMetricFamily(f"yarn_arbiter_{name}", text)
+    counted.add_metric([], value)
+    return counted

@@ -1,7 +1,11 @@
-"""From the arbiter's nouns to wire types."""
+"""From the arbiter's nouns to wire types.
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+The arbiter's times are its own; `offset`, in seconds, makes wall times of them for those who read.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, get_args
 
 from yarn_plugin.api import wire
 from yarn_plugin.decide.commands import (
@@ -9,7 +13,6 @@ from yarn_plugin.decide.commands import (
     Command,
     Dismiss,
     ListContainers,
-    SetTimer,
     SignalContainers,
     TellShare,
     WriteWeights,
@@ -22,15 +25,25 @@ from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Registration, Share
 
+Mode = Literal["full", "weights_only", "feedback_only", "superseded", "unknown"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 
-def share(app: str, told: Share) -> wire.Share:
+ENFORCEMENT: dict[Mode, str] = {
+    "full": "queue weights, YARN preemption, container signals",
+    "weights_only": "queue weights, without preemption: the ResourceManager's preemption monitor is off",
+    "feedback_only": "feedback only: the ResourceManager's configuration store is read-only",
+    "unknown": "unknown: no ResourceManager has answered yet",
+}
+
+
+def share(app: str, told: Share, offset: float = 0.0) -> wire.Share:
     """A share as it is told."""
     grant = told.grant
     return wire.Share(
         app=app,
         seq=told.seq,
-        told_at=told.told_at,
-        effective_at=told.effective_at,
+        told_at=told.told_at + offset,
+        effective_at=told.effective_at + offset,
         current=grant.current,
         guarantee=wire.Portion(fraction=grant.guarantee_fraction, resources=grant.guarantee.as_dict()),
         entitlement=wire.Portion(fraction=grant.entitlement_fraction, resources=grant.entitlement.as_dict()),
@@ -40,24 +53,33 @@ def share(app: str, told: Share) -> wire.Share:
     )
 
 
-def apps(state: State) -> Iterator[wire.App]:
+def known_apps(state: State) -> Iterator[Registration | YarnApp]:
     """Every application of every pool: the registered ones, then those that YARN alone knows."""
-    for registration in state.registered.values():
-        yield _registered(state, registration)
+    yield from state.registered.values()
     taken = set(state.yarn_apps.values())
     for running in state.cluster.apps.values():
-        pool = pool_of(state, running.queue)
-        if running.id not in taken and pool:
-            yield _unregistered(state, running, pool.name)
+        if running.id not in taken and pool_of(state, running.queue):
+            yield running
 
 
-def find_app(state: State, name: str) -> wire.App | None:
+def find_known(state: State, name: str) -> Registration | YarnApp | None:
     """The application with this id: the arbiter's or YARN's."""
-    return next((app for app in apps(state) if name in (app.app, app.yarn_app)), None)
+    if name in state.registered:
+        return state.registered[name]
+    registered = next((app for app, known in state.yarn_apps.items() if known == name), None)
+    if registered is not None:
+        return state.registered.get(registered)
+    running = state.cluster.apps.get(name)
+    return running if running is not None and pool_of(state, running.queue) else None
+
+
+def app(state: State, known: Registration | YarnApp, offset: float = 0.0) -> wire.App:
+    """An application as it is shown."""
+    return _registered(state, known, offset) if isinstance(known, Registration) else _unregistered(state, known, offset)
 
 
 def cluster(state: State, now: float) -> wire.Cluster:
-    """The cluster as the arbiter knows it."""
+    """The cluster as the arbiter knows it, at `now` in the arbiter's time."""
     nodes = sorted(state.cluster.nodes.values(), key=lambda node: node.id)
     total = sum((node.capacity for node in nodes), Resources())
     return wire.Cluster(
@@ -71,56 +93,87 @@ def cluster(state: State, now: float) -> wire.Cluster:
         nodes=[wire.Node(id=node.id, rack=node.rack, capacity=node.capacity.as_dict()) for node in nodes],
         pools=[_pool(state, pool.name, now) for pool in state.pools],
         apps=len(state.cluster.apps),
+        mode=mode(state),
     )
 
 
-def enforcement(state: State) -> str:
-    """How shares are made to hold, in words."""
+def mode(state: State) -> Mode:
+    """How shares are enforced, in a word."""
+    if getattr(state.enforcement, "superseded", None) is not None:
+        return "superseded"
     allowed = state.capabilities
     if allowed is None:
-        return "unknown: no ResourceManager has answered yet"
+        return "unknown"
     if not allowed.writable:
-        return "feedback only: the ResourceManager's configuration store is read-only"
-    if not allowed.preempts:
-        return "queue weights, without preemption: the ResourceManager's preemption monitor is off"
-    return "queue weights, YARN preemption, container signals"
+        return "feedback_only"
+    return "full" if allowed.preempts else "weights_only"
 
 
-def decisions(history: Iterable[Decided[Event, Command]], app: str | None = None) -> list[wire.Decision]:
+def enforcement(state: State) -> str:
+    """How shares are enforced, in words."""
+    by = getattr(state.enforcement, "superseded", None)
+    if by is not None:
+        return f"none by this arbiter: the one at {by} owns the pools' queues now"
+    return ENFORCEMENT[mode(state)]
+
+
+def decisions(history: Sequence[Decided[Event, Command]], app: str | None = None) -> list[wire.Decision]:
     """Past decisions, oldest first; of one application (its arbiter id) if given."""
+    return last_decisions(history, lambda about: app in (None, about), sys.maxsize)
+
+
+def last_decisions(
+    history: Sequence[Decided[Event, Command]], shown: Callable[[str | None], bool], limit: int
+) -> list[wire.Decision]:
+    """The last `limit` decisions about applications (by arbiter id; None: about none) that are `shown`; oldest first.
+
+    From the newest back, and no further than needed: one decision about thousands of applications is thousands.
+    """
     found: list[wire.Decision] = []
-    for decided in history:
-        for command in decided.commands:
-            written = _decision(decided, command)
-            if written and app in (None, written.app):
-                found.append(written)
-    return found
+    for decided in reversed(history):
+        for command in reversed(decided.commands):
+            if not isinstance(command, _SHOWN) or not shown(_about(command)):
+                continue
+            found.append(_decision(decided, command))
+            if len(found) == limit:
+                return found[::-1]
+    return found[::-1]
 
 
-def _decision(decided: Decided[Event, Command], command: Command) -> wire.Decision | None:
-    app: str | None
+_Shown = TellShare | Admit | Dismiss | WriteWeights | ListContainers | SignalContainers
+_SHOWN = get_args(_Shown)
+
+
+def _about(command: _Shown) -> str | None:
+    match command:
+        case Admit(registration):
+            return registration.id
+        case WriteWeights():
+            return None
+        case _:
+            return command.app
+
+
+def _decision(decided: Decided[Event, Command], command: _Shown) -> wire.Decision:
     detail: dict[str, Any] = {}
     match command:
         case TellShare(app, told):
-            reason, detail = told.reason, share(app, told).model_dump(exclude={"reason", "app"})
+            told_then = share(app, told, decided.wall - decided.at)
+            reason, detail = told.reason, told_then.model_dump(exclude={"reason", "app"})
         case Admit(registration):
-            app, reason = registration.id, f"registered by {registration.user} in queue {registration.queue}"
-        case Dismiss(app, reason):
-            pass
+            reason = f"registered by {registration.user} in queue {registration.queue}"
         case WriteWeights(weights, forget, reason):
-            app, detail = None, {"weights": dict(weights), "forget": list(forget)}
-        case ListContainers(app, _, reason):
-            pass
-        case SignalContainers(app, containers, reason):
+            detail = {"weights": dict(weights), "forget": list(forget)}
+        case SignalContainers(_, containers, reason):
             detail = {"containers": list(containers)}
-        case SetTimer():
-            return None
+        case Dismiss(_, reason) | ListContainers(_, _, reason):
+            pass
     return wire.Decision(
         seq=decided.seq,
-        at=decided.at,
+        at=decided.wall,
         cause=type(decided.event).__name__,
         kind=type(command).__name__,
-        app=app,
+        app=_about(command),
         reason=reason,
         detail=detail,
     )
@@ -140,7 +193,7 @@ def _pool(state: State, name: str, now: float) -> wire.Pool:
     )
 
 
-def _registered(state: State, registration: Registration) -> wire.App:
+def _registered(state: State, registration: Registration, offset: float) -> wire.App:
     running = state.cluster.apps.get(state.yarn_apps.get(registration.id, ""))
     member = state.members.get(registration.id)
     return wire.App(
@@ -152,23 +205,24 @@ def _registered(state: State, registration: Registration) -> wire.App:
         queue=registration.queue,
         registered=True,
         weight=registration.weight,
-        share=share(registration.id, member.share) if member else None,
+        share=share(registration.id, member.share, offset) if member else None,
         **_running(running),
     )
 
 
-def _unregistered(state: State, running: YarnApp, pool: str) -> wire.App:
+def _unregistered(state: State, running: YarnApp, offset: float) -> wire.App:
+    pool = pool_of(state, running.queue)
     member = state.members.get(running.id)
     return wire.App(
         app=running.id,
         yarn_app=running.id,
         name=running.name,
         user=running.user,
-        pool=pool,
+        pool=pool.name if pool else "",
         queue=running.queue,
         registered=False,
         weight=1.0,
-        share=share(running.id, member.share) if member else None,
+        share=share(running.id, member.share, offset) if member else None,
         **_running(running),
     )
 

@@ -1,48 +1,90 @@
-"""The wire types of version 1: what goes over HTTP, in JSON. Times are seconds since the epoch."""
+"""The wire types of version 1: what goes over HTTP, in JSON. Times are seconds since the epoch.
 
+Answers are read leniently: a field that the reader does not know is ignored, so that a later arbiter may add some.
+Requests are read strictly: unknown fields are refused, so that a misspelt one is noticed, and everything is bounded.
+"""
+
+import unicodedata
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Amounts = dict[str, Annotated[int, Field(ge=0)]]
 """Resources by YARN's names: `memory-mb` in MiB, `vcores`, `yarn.io/gpu`, ..."""
 
+MOST_OF_A_RESOURCE = 10**15
+"""The largest amount of a resource that can be asked for."""
+
+UNSHOWABLE = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode's categories of control characters, halves of pairs, and separators of lines and paragraphs."""
+TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+"""Unicode's classes of characters that turn the direction of what follows, also beyond the name."""
+
+
+def _showable(text: str) -> str:
+    if any(
+        unicodedata.category(letter) in UNSHOWABLE or unicodedata.bidirectional(letter) in TURNING for letter in text
+    ):
+        raise ValueError("leave out control characters and line breaks")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_showable)]
+RequestId = Annotated[str, Field(min_length=8, max_length=200), AfterValidator(_showable)]
+PoolName = Annotated[str, Field(max_length=100), AfterValidator(_showable)]
+Demanded = Annotated[
+    dict[
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]{1,100}$")],
+        Annotated[int, Field(ge=0, le=MOST_OF_A_RESOURCE)],
+    ],
+    Field(max_length=32),
+]
+"""What an application asks for: at most 32 resources by YARN's names, each at most 10**15."""
+
+Alternatives = Annotated[list[Demanded], Field(min_length=1, max_length=16)]
+
 
 class Wire(BaseModel):
-    """A wire type: unknown fields are refused, so a misspelt one is noticed."""
+    """A wire type. As an answer, it may hold fields that the reader does not know."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Register(Wire):
+class Request(Wire):
+    """A request's body: unknown fields and numbers that are none are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Register(Request):
     """An application asks to be told its share.
 
     `pool`: may be left out where there is one pool. `demand`: the most it can use, as alternatives, best first; left
     out, it can use whatever it gets. `grace_s`: how long it needs to vacate; left out, the pool's. `yarn_app`: its
     YARN application id when it runs already; left out, it is given a queue to be submitted to. `request_id`: chosen by
-    the caller, so that a repeated request registers once.
+    the caller, so that a repeated request registers once. A pool may limit `weight` and `grace_s` further.
     """
 
-    name: str = Field(min_length=1, max_length=200)
-    request_id: str = Field(min_length=8, max_length=200)
-    pool: str | None = None
+    name: Name
+    request_id: RequestId
+    pool: PoolName | None = None
     weight: float = Field(default=1.0, gt=0, le=1000)
-    demand: list[Amounts] | None = Field(default=None, min_length=1)
+    demand: Alternatives | None = None
     grace_s: float | None = Field(default=None, ge=0, le=3600)
-    yarn_app: str | None = Field(default=None, pattern=r"^application_\d+_\d+$")
+    yarn_app: str | None = Field(default=None, pattern=r"^application_[0-9]{1,20}_[0-9]{1,20}$")
 
 
-class Revise(Wire):
+class Revise(Request):
     """A registered application changes what it weighs or can use; what is left out stays."""
 
     weight: float | None = Field(default=None, gt=0, le=1000)
-    demand: list[Amounts] | None = Field(default=None, min_length=1)
+    demand: Alternatives | None = None
 
 
-class Vacated(Wire):
+class Vacated(Request):
     """An application holds no more than share number `seq` gives it."""
 
-    seq: int
+    seq: int = Field(ge=0, le=10**15)
 
 
 class Portion(Wire):
@@ -57,7 +99,8 @@ class Share(Wire):
 
     `guarantee`: its own whatever the others want; plan with this. `entitlement`: what it may hold from `effective_at`
     on; more than that is taken back. `current`: the largest fraction of any resource that it uses now. `apps`: how many
-    share the pool. `seq` grows, and is the id of the server-sent event.
+    share the pool. `seq` grows. The id of the server-sent event is `seq` too or, where one decision tells an
+    application several things, `seq.index`.
     """
 
     app: str
@@ -128,7 +171,7 @@ class Pool(Wire):
 
 
 class Cluster(Wire):
-    """The cluster as the arbiter knows it. `enforcement`: how shares are made to hold, in words.
+    """The cluster as the arbiter knows it. `enforcement`: how shares are enforced, in words; `mode`: in one word.
 
     `least_allocation`: the smallest container, which is also the step in which memory is given.
     """
@@ -143,6 +186,7 @@ class Cluster(Wire):
     nodes: list[Node]
     pools: list[Pool]
     apps: int
+    mode: str = "unknown"
 
 
 class Decision(Wire):
@@ -165,10 +209,26 @@ class Why(Wire):
     manager_says: list[str]
 
 
-class IssueToken(Wire):
+class IssueToken(Request):
     """The administrator asks for a token for a user."""
 
     user: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._@-]+$")
+
+
+class Health(Wire):
+    """How the arbiter is. `arbiter`: running, or stopped when nothing is decided any more.
+
+    `manager`: reached, or why the ResourceManager is not. `journal`: writable, or why not; while it is not, nothing is
+    decided. `last_look_age_s`: seconds since the ResourceManager's answers were last taken in; None before the first
+    time. `problems`: everything that is wrong, in words. `id`: which arbiter this is.
+    """
+
+    arbiter: Literal["running", "stopped"]
+    manager: str
+    journal: str
+    last_look_age_s: float | None
+    problems: list[str]
+    id: str
 
 
 class Token(Wire):

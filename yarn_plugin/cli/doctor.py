@@ -5,7 +5,7 @@ import getpass
 from pathlib import Path
 
 import click
-from rich.console import Console
+from rich.text import Text
 
 from yarn_plugin import console
 from yarn_plugin.drive import config as configuration
@@ -20,16 +20,17 @@ _COLOURS = {"good": "green", "limited": "yellow", "stops": "red"}
 @click.command(context_settings=console.CONTEXT)
 @click.option("--rm", required=True, metavar="URL[,URL]", help="The ResourceManager's web address; both of an HA pair.")
 @click.option("--config", type=click.Path(path_type=Path), help="The arbiter's pools (TOML).  [default: root.sql]")
+@console.ca_option
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here too."
 )
-def doctor(rm: str, config: Path | None, json_file: Path | None) -> int:
+def doctor(rm: str, config: Path | None, verify: str | bool, json_file: Path | None) -> int:
     """Say what a ResourceManager allows, and what follows for applications that are told their shares.
 
     Ends with 0 when the arbiter can run there, if only to tell shares; with 1 when it cannot.
     """
     pools = [section.pool() for section in configuration.load(config).pools]
-    manager = ResourceManager(addresses(rm), getpass.getuser())
+    manager = ResourceManager(addresses(rm), getpass.getuser(), verify=verify)
     facts = find_out(manager)
     found = diagnose(facts, queue_tree(manager.get("/scheduler")), pools)
     _print(facts, found)
@@ -39,10 +40,9 @@ def doctor(rm: str, config: Path | None, json_file: Path | None) -> int:
 
 
 def _print(facts: ManagerFacts, found: list[Finding]) -> None:
-    # Into a file or a pipe each row goes whole, however narrow a terminal would be.
-    out = console.out if console.out.is_terminal else Console(width=250)
+    out = console.out
     rows = [
-        (finding.topic, f"[{_COLOURS[finding.verdict]}]{finding.verdict}[/]", finding.found, finding.follows)
+        (finding.topic, Text(finding.verdict, style=_COLOURS[finding.verdict]), finding.found, finding.follows)
         for finding in found
     ]
     out.print(console.table(f"ResourceManager {facts.url}", ("what", "", "found", "what follows"), rows))

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from yarn_plugin import console
 from yarn_plugin.observe.queue_tree import WEIGHT, QueueReport
@@ -55,7 +53,7 @@ def _manager_options(command: _Command) -> _Command:
     figures = click.option(
         "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here too."
     )
-    return url(user(figures(command)))
+    return url(user(console.ca_option(figures(command))))
 
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
@@ -64,9 +62,9 @@ _FILE = click.argument("file", type=click.Path(path_type=Path))
 @queues.command()
 @_FILE
 @_manager_options
-def plan(file: Path, rm: str, user: str, json_file: Path | None) -> None:
+def plan(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | None) -> None:
     """Show what `apply` would change; nothing is written."""
-    found = writing.compare(ResourceManager(addresses(rm), user), load(file))
+    found = writing.compare(ResourceManager(addresses(rm), user, verify=verify), load(file))
     _print_plan(found)
     if found.changes:
         click.echo(f"{_counted(found)} to make; `yarn-plugin queues apply --rm {rm} {file}` makes them")
@@ -80,9 +78,9 @@ def plan(file: Path, rm: str, user: str, json_file: Path | None) -> None:
 @queues.command()
 @_FILE
 @_manager_options
-def apply(file: Path, rm: str, user: str, json_file: Path | None) -> None:
+def apply(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | None) -> None:
     """Make the ResourceManager have what the file says, in one request; read it back and compare."""
-    made = writing.apply(ResourceManager(addresses(rm), user), load(file))
+    made = writing.apply(ResourceManager(addresses(rm), user, verify=verify), load(file))
     _print_plan(made)
     if made.changes:
         click.echo(f"{_counted(made)} made, and read back from the ResourceManager")
@@ -93,14 +91,14 @@ def apply(file: Path, rm: str, user: str, json_file: Path | None) -> None:
 
 @queues.command()
 @_manager_options
-def show(rm: str, user: str, json_file: Path | None) -> None:
+def show(rm: str, user: str, verify: str | bool, json_file: Path | None) -> None:
     """Show the live tree of queues with its use. Works with every CapacityScheduler, writable or not.
 
     least, most and used are parts of the whole cluster; waits: containers asked for; leaves: queues of applications.
     """
-    tree = read_tree(ResourceManager(addresses(rm), user))
+    tree = read_tree(ResourceManager(addresses(rm), user, verify=verify))
     columns = ("queue", "state", "#capacity", "#least", "#most", "#used", "#apps", "#waits", "holds", "leaves")
-    _print(console.table(None, columns, [_row(queue) for queue in tree.values()]))
+    console.out.print(console.table(None, columns, [_row(queue) for queue in tree.values()]))
     if json_file is not None:
         console.write_json(json_file, {"queues": [_figures(queue) for queue in tree.values()]})
 
@@ -114,12 +112,7 @@ def _print_plan(shown: Plan) -> None:
     ]
     rows += [(change.path, change.kind, "", "", "") for change in shown.of("remove")]
     if rows:
-        _print(console.table(None, ("queue", "change", "property", "now", "then"), _once(rows)))
-
-
-def _print(shown: Table) -> None:
-    # Into a file or a pipe each row goes whole, however narrow a terminal would be.
-    (console.out if console.out.is_terminal else Console(width=250)).print(shown)
+        console.out.print(console.table(None, ("queue", "change", "property", "now", "then"), _once(rows)))
 
 
 def _once(rows: list[tuple[str, str, str, str, str]]) -> Iterator[tuple[str, str, str, str, str]]:

@@ -19,15 +19,22 @@ def replay(journal: Path, app: str | None, limit: int, json_file: Path | None) -
     """What an arbiter decided and why, from its JOURNAL alone (the file `journal` in its --state folder).
 
     Decides again on every input in the order of then, and says how many decisions this version would take otherwise.
-    The arbiter must not be running.
+    Reads only: the arbiter may be running.
     """
     done = run(journal)
     decisions = translate.decisions(done.history, app)[-limit:]
     rows = [(one.seq, datetime.fromtimestamp(one.at), one.cause, one.kind, one.app, one.reason) for one in decisions]
     console.out.print(console.table(None, ("#seq", "at", "on", "did", "app", "why"), rows))
     console.out.print(f"{done.inputs} inputs decided on again, {done.different} differently")
+    if done.set_aside:
+        console.out.print(f"{done.set_aside} inputs set aside: nothing could be decided on them")
     if done.dropped:
-        console.out.print(f"dropped: {done.dropped}")
+        console.out.print(f"not read: {done.dropped}")
     if json_file is not None:
-        figures = {"inputs": done.inputs, "different": done.different, "dropped": done.dropped}
+        figures = {
+            "inputs": done.inputs,
+            "different": done.different,
+            "set_aside": done.set_aside,
+            "dropped": done.dropped,
+        }
         console.write_json(json_file, {**figures, "decisions": [one.model_dump() for one in decisions]})

@@ -1,18 +1,28 @@
 """The arbiter's cycle: one event in, commands out. Pure: live, simulated and replayed by the same function."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, SetTimer, TellShare
-from yarn_plugin.decide.enforcement import binding, choose_victims, deadlines, find_overstays, write_weights
+from yarn_plugin.decide.enforcement import (
+    binding,
+    choose_victims,
+    deadlines,
+    find_overstays,
+    read_leaves,
+    write_weights,
+)
 from yarn_plugin.decide.events import (
     ContainersListed,
     Event,
+    LeavesSeen,
+    Looked,
     ManagerReached,
     TimerFired,
     WeightsRefused,
     WeightsWritten,
 )
-from yarn_plugin.decide.membership import is_quiet, pool_of, snapshot
+from yarn_plugin.decide.membership import expected_together, is_quiet, pool_of, snapshot
 from yarn_plugin.decide.observations import forget, learn
 from yarn_plugin.decide.policies import Decision, Snapshot, find
 from yarn_plugin.decide.state import Member, State, Step
@@ -28,7 +38,7 @@ def step(state: State, seq: int, at: float, event: Event) -> tuple[State, tuple[
     # 2. Let go of registrations that YARN never saw.
     state, expired = _expire(state, at)
     causes = [*causes, *expired, *_settled(state, at)] or [_UNNAMED.get(type(event), "demands changed")]
-    commands += _dismissals(before, state, causes)
+    commands += _dismissals(before, state)
     # 3. Divide each pool among those that count in it, and tell whose share changed.
     seen = {pool.name: snapshot(state, pool, at) for pool in state.pools}
     for pool in state.pools:
@@ -41,31 +51,38 @@ def step(state: State, seq: int, at: float, event: Event) -> tuple[State, tuple[
         commands += found
         if isinstance(event, ContainersListed) and _home_name(state, event.app) == pool.name:
             commands += choose_victims(state, event, pool, capacity, at)
+    state, read = read_leaves(state, at)
     state, written = write_weights(state, at, _listed(causes))
-    commands += written
+    commands += [*read, *written]
     # 5. Wake up when the next thing is due.
     state, timer = _set_timer(state, at)
     return state, (*commands, *timer)
 
 
 def _expire(state: State, now: float) -> tuple[State, list[str]]:
-    """A registered application that YARN does not see in time is no longer counted."""
-    causes: list[str] = []
-    for app, registration in list(state.registered.items()):
-        pool = next((pool for pool in state.pools if pool.name == registration.pool), None)
+    """A registered application that YARN does not see in time is no longer counted.
+
+    While YARN was not looked at, nothing is late: it may have been submitted meanwhile.
+    """
+    pools = {pool.name: pool for pool in state.pools}
+    homeless: dict[str, str] = {}
+    late: dict[str, str] = {}
+    for app, registration in state.registered.items():
+        pool = pools.get(registration.pool)
         if pool is None:
-            state, cause = forget(state, app), f"{app} ended: its pool {registration.pool} is gone"
-        elif app not in state.yarn_apps and now >= registration.registered_at + pool.submit_within:
-            state, cause = forget(state, app), f"{app} ended: not submitted within {pool.submit_within:g} s"
-        else:
-            continue
-        causes.append(cause)
-    return state, causes
+            homeless[app] = f"{app} ended: its pool {registration.pool} is gone"
+        elif state.looked and app not in state.yarn_apps and now >= registration.registered_at + pool.submit_within:
+            late[app] = f"{app} ended: not submitted within {pool.submit_within:g} s"
+    if homeless:
+        state = forget(state, homeless, now, final=True)
+    if late:
+        state = forget(state, late, now, final=False)
+    return state, [*homeless.values(), *late.values()]
 
 
-def _dismissals(before: State, state: State, causes: list[str]) -> list[Command]:
+def _dismissals(before: State, state: State) -> list[Command]:
     gone = [app for app in before.registered if app not in state.registered]
-    return [Dismiss(app, next((why for why in causes if why.startswith(f"{app} ")), f"{app} ended")) for app in gone]
+    return [Dismiss(app, state.dismissed[app].reason if app in state.dismissed else f"{app} ended") for app in gone]
 
 
 def _settled(state: State, now: float) -> list[str]:
@@ -80,23 +97,33 @@ def _divide(
 ) -> tuple[State, list[Command]]:
     policy_states = state.policy_states
     decision = find(pool.policy).decide(seen, policy_states.get(pool.name))
-    members = {app: member for app, member in state.members.items() if _stays(state, pool, app, decision)}
+    granted = dict(_granted(decision, expected_together(state, pool)))
+    members = {
+        app: member
+        for app, member in state.members.items()
+        if app in granted or _home_name(state, app) not in (pool.name, None)
+    }
     commands: list[Command] = []
-    for app, grant in decision.grants.items():
+    said = _causes(causes, len(seen.claims))
+    for app, (grant, reason) in granted.items():
         member = members.get(app)
         if member is not None and member.share.grant.same_share(grant) and member.share.capacity == seen.capacity:
-            members[app] = replace(member, share=replace(member.share, grant=grant, apps=len(seen.claims)))
+            if member.share.grant != grant or member.share.apps != len(seen.claims):
+                members[app] = replace(member, share=replace(member.share, grant=grant, apps=len(seen.claims)))
             continue
-        member = _member(state, app, member, grant, now)
-        share = _share(seen, grant, seq, now, member.schedule[-1].at, _why(causes, seen, decision.reasons[app]))
-        members[app] = replace(member, share=share)
+        schedule = _schedule(state, app, member, grant, now)
+        share = Share(seq, now, schedule[-1].at, grant, len(seen.claims), seen.capacity, f"{said} ({reason})")
+        members[app] = Member(app, share, schedule, member.over_since if member else None)
         commands.append(TellShare(app, share))
     policy_states = {**policy_states, pool.name: decision.policy_state}
     return replace(state, members=members, policy_states=policy_states), commands
 
 
-def _stays(state: State, pool: Pool, app: str, decision: Decision) -> bool:
-    return app in decision.grants or _home_name(state, app) not in (pool.name, None)
+def _granted(decision: Decision, expected: dict[str, tuple[str, ...]]) -> Iterator[tuple[str, tuple[Grant, str]]]:
+    """What each application is granted, with the reason: those that count together, the same."""
+    for claim, grant in decision.grants.items():
+        for app in expected.get(claim, (claim,)):
+            yield app, (grant, decision.reasons[claim])
 
 
 def _home_name(state: State, app: str) -> str | None:
@@ -108,37 +135,32 @@ def _home_name(state: State, app: str) -> str | None:
     return home.name if home else None
 
 
-def _member(state: State, app: str, member: Member | None, grant: Grant, now: float) -> Member:
-    """The member with its new share scheduled: more at once, less after its grace (nobody to tell: at once)."""
+def _schedule(state: State, app: str, member: Member | None, grant: Grant, now: float) -> tuple[Step, ...]:
+    """The steps of what is enforced from now on: more at once, less after its grace (nobody to tell: at once)."""
     target = grant.entitlement_fraction
-    placeholder = Share(0, now, now, grant, 0, grant.guarantee, "")
     if member is None:
-        return Member(app, placeholder, (Step(now, target),))
+        return (Step(now, target),)
     held = binding(member, now)
     if target >= held:
-        return replace(member, schedule=(Step(now, target),))
+        return (Step(now, target),)
     grace = state.registered[app].grace if app in state.registered else 0.0
     to_come = [step for step in member.schedule if step.at > now]
     above = [step for step in to_come if step.fraction > target]
     # Told earlier to be as small by then: being told again does not lengthen the grace.
     by = min([now + grace, *(step.at for step in to_come if step.fraction <= target)])
-    return replace(member, schedule=(Step(now, held), *above, Step(by, target)))
+    return (Step(now, held), *above, Step(by, target))
 
 
-def _share(seen: Snapshot, grant: Grant, seq: int, now: float, effective_at: float, reason: str) -> Share:
-    return Share(seq, now, effective_at, grant, len(seen.claims), seen.capacity, reason)
-
-
-def _why(causes: list[str], seen: Snapshot, reason: str) -> str:
-    """ "app_17 arrived: 3 apps now (weight 1 of 3 ...)"."""
-    count = len(seen.claims)
-    counted = f"{count} app{'' if count == 1 else 's'} now"
-    return f"{_listed(causes)}: {counted} ({reason})"
+def _causes(causes: list[str], count: int) -> str:
+    """ "app_17 arrived: 3 apps now"."""
+    return f"{_listed(causes)}: {count} app{'' if count == 1 else 's'} now"
 
 
 _UNNAMED = {
     TimerFired: "a grace is over",
     ManagerReached: "the ResourceManager answers",
+    Looked: "the ResourceManager was read again",
+    LeavesSeen: "queue weights were read",
     WeightsWritten: "weights written",
     WeightsRefused: "weights refused",
 }
@@ -163,7 +185,7 @@ def _membership_deadlines(state: State) -> list[float]:
     due = [
         registration.registered_at + pools[registration.pool].submit_within
         for app, registration in state.registered.items()
-        if app not in state.yarn_apps and registration.pool in pools
+        if state.looked and app not in state.yarn_apps and registration.pool in pools
     ]
     for app, since in state.quiet_since.items():
         running = state.cluster.apps.get(app)

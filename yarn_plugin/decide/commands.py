@@ -38,6 +38,13 @@ class WriteWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadLeaves:
+    """Read what the scheduler's configuration has for the queues directly below these (answer: LeavesSeen)."""
+
+    parents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ListContainers:
     """Ask for the containers of an application that overstays its share."""
 
@@ -62,4 +69,4 @@ class SetTimer:
     at: float
 
 
-Command = Admit | Dismiss | TellShare | WriteWeights | ListContainers | SignalContainers | SetTimer
+Command = Admit | Dismiss | TellShare | WriteWeights | ReadLeaves | ListContainers | SignalContainers | SetTimer

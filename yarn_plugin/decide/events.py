@@ -8,17 +8,30 @@ from yarn_plugin.model.share import Demand, Pool
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """The arbiter started with these pools; what an earlier run had asked of YARN and not heard of is asked again."""
+    """The arbiter started with these pools; what an earlier run had asked of YARN and not heard of is asked again.
+
+    `reconcile`: seconds between two comparisons of what YARN is known to have with what it has.
+    """
 
     pools: tuple[Pool, ...]
+    reconcile: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerReached:
-    """The ResourceManager answers (again), and this is what it allows."""
+    """The ResourceManager answers (again), and this is what it allows.
+
+    `looked`: its nodes and applications have been seen too. Today `Looked` says so; version 0 of the journal did not.
+    """
 
     url: str
     capabilities: Capabilities
+    looked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Nodes and applications have been seen, for the first time since the arbiter started or lost the manager."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +77,7 @@ class Registered:
     demand: Demand | None
     grace: float | None
     yarn_app: str | None
+    yarn_users: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +106,14 @@ class Deregistered:
 
 @dataclass(frozen=True, slots=True)
 class WeightsWritten:
-    """These weights of queues were written and read back; `forgotten` ones have no weight of their own any more."""
+    """These weights of queues were written and read back; `forgotten` ones have no weight of their own any more.
+
+    `refused`: queues of the same request that the ResourceManager would not take, each with what it said.
+    """
 
     weights: tuple[tuple[str, float], ...]
     forgotten: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +121,40 @@ class WeightsRefused:
     """The ResourceManager did not take the weights, or did not keep them."""
 
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeavesSeen:
+    """What the scheduler's configuration has for the queues directly below the pools'.
+
+    `static`: those that the configuration itself defines. `weights`: the others that have a weight of their own, such
+    as 33.3; one that has another kind of capacity is left out.
+    """
+
+    static: tuple[str, ...]
+    weights: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeavesUnread:
+    """The scheduler's configuration was not shown. `refused`: the manager says that it cannot be changed."""
+
+    error: str
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """Another arbiter owns the pools' queues now (its address): this one must write nothing more."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBegan:
+    """Part of the journal was given up: ids of applications carry this number from now on, so that none returns."""
+
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +182,7 @@ class TimerFired:
 Event = (
     Configured
     | ManagerReached
+    | Looked
     | ManagerLost
     | NodesChanged
     | AppsChanged
@@ -140,6 +193,10 @@ Event = (
     | Deregistered
     | WeightsWritten
     | WeightsRefused
+    | LeavesSeen
+    | LeavesUnread
+    | Superseded
+    | EpochBegan
     | ContainersListed
     | ContainersSignalled
     | TimerFired

@@ -1,24 +1,46 @@
 """Who counts in a pool, what each claims, and how much there is to divide."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from yarn_plugin.decide.policies import Snapshot
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.cluster import YarnApp
-from yarn_plugin.model.resources import Resources
-from yarn_plugin.model.share import Claim, Demand, Pool
+from yarn_plugin.model.resources import Resources, total_of
+from yarn_plugin.model.share import Claim, Demand, Pool, Registration
 
 
 def pool_of(state: State, queue: str) -> Pool | None:
     """The pool whose subtree holds this queue; the deepest one where several do."""
-    holders = [pool for pool in state.pools if pool.contains(queue)]
-    return max(holders, key=lambda pool: len(pool.queue), default=None)
+    found = None
+    for pool in state.pools:
+        if pool.contains(queue) and (found is None or len(pool.queue) > len(found.queue)):
+            found = pool
+    return found
 
 
 def snapshot(state: State, pool: Pool, now: float) -> Snapshot:
     """The pool as its policy sees it: capacity and claims, counted for this pool alone."""
-    claims = tuple(sorted(_claims(state, pool, now), key=lambda arrived: arrived[0]))
-    return Snapshot(_capacity(state, pool, {app for _, app, _ in claims}), tuple(claim for _, _, claim in claims))
+    claims = sorted(_claims(state, pool, now), key=lambda arrived: arrived[0])
+    capacity = _capacity(state, pool, {claim.app for _, claim in claims})
+    return Snapshot(capacity, tuple(claim for _, claim in claims))
+
+
+def expected_together(state: State, pool: Pool) -> dict[str, tuple[str, ...]]:
+    """The registered applications that YARN does not know yet, as they count: for each claim, whose they are.
+
+    Those of one user count together, under the id of the first: who only says that it will submit takes no more from
+    its neighbours by saying it often.
+    """
+    return {expected[0].id: tuple(one.id for one in expected) for expected in _expected(state, pool)}
+
+
+def _expected(state: State, pool: Pool) -> list[list[Registration]]:
+    users: dict[str, list[Registration]] = defaultdict(list)
+    for app, registration in state.registered.items():
+        if registration.pool == pool.name and app not in state.yarn_apps:
+            users[registration.user].append(registration)
+    return [sorted(mine, key=lambda one: (one.registered_at, one.id)) for mine in users.values()]
 
 
 def is_quiet(app: YarnApp) -> bool:
@@ -26,20 +48,35 @@ def is_quiet(app: YarnApp) -> bool:
     return not app.waiting and not app.pending and app.containers <= 1
 
 
-def _claims(state: State, pool: Pool, now: float) -> Iterator[tuple[tuple[float, str], str, Claim]]:
-    for app, registration in state.registered.items():
+def _claims(state: State, pool: Pool, now: float) -> Iterator[tuple[tuple[float, str], Claim]]:
+    names = frozenset(pool.resources)
+    for expected in _expected(state, pool):
+        first, weight = expected[0], max(one.weight for one in expected)
+        yield (first.registered_at, first.id), Claim(first.id, weight, _largest_demand(expected), Resources())
+    for app, known in state.yarn_apps.items():
+        registration = state.registered[app]
         if registration.pool == pool.name:
-            running = state.cluster.apps.get(state.yarn_apps.get(app, ""))
-            used = running.used.only(frozenset(pool.resources)) if running else Resources()
-            claim = Claim(app, registration.weight, registration.demand, used)
-            yield (registration.registered_at, app), app, claim
+            running = state.cluster.apps.get(known)
+            used = running.used.only(names) if running else Resources()
+            yield (registration.registered_at, app), Claim(app, registration.weight, registration.demand, used)
     taken = set(state.yarn_apps.values())
     for running in state.cluster.apps.values():
         if running.id not in taken and pool_of(state, running.queue) == pool and _counts(state, pool, running, now):
-            names = frozenset(pool.resources)
             # A waiting application's own size is not known yet: it is not limited to what it has asked so far.
             demand = None if running.waiting else Demand(((running.used + running.pending).only(names),))
-            yield (running.started_at, running.id), running.id, Claim(running.id, 1.0, demand, running.used.only(names))
+            yield (running.started_at, running.id), Claim(running.id, 1.0, demand, running.used.only(names))
+
+
+def _largest_demand(expected: Sequence[Registration]) -> Demand | None:
+    """The demand that covers each of these; None (no limit) where one of them has none."""
+    first = expected[0].demand
+    if len(expected) == 1 or first is None or any(one.demand is None for one in expected):
+        return first if len(expected) == 1 else None
+    covering = first.alternatives[0]
+    for one in expected[1:]:
+        assert one.demand is not None
+        covering = covering.at_least(one.demand.alternatives[0])
+    return Demand((covering,))
 
 
 def _counts(state: State, pool: Pool, app: YarnApp, now: float) -> bool:
@@ -50,9 +87,9 @@ def _counts(state: State, pool: Pool, app: YarnApp, now: float) -> bool:
 def _capacity(state: State, pool: Pool, active: set[str]) -> Resources:
     """R of the pool: the cluster, less what is used by those that do not count, within the queues' limits."""
     names = frozenset(pool.resources)
-    cluster = sum((node.capacity for node in state.cluster.nodes.values()), Resources()).only(names)
+    cluster = state.cluster.capacity().only(names)
     counted = active | {state.yarn_apps[app] for app in active if app in state.yarn_apps}
-    other = sum((app.used for app in state.cluster.apps.values() if _is_other(state, pool, app, counted)), Resources())
+    other = total_of(app.used for app in state.cluster.apps.values() if _is_other(state, pool, app, counted))
     left = (cluster - other.only(names)).as_dict()
     queue = state.cluster.queues.get(pool.queue)
     for name in left:
@@ -63,6 +100,8 @@ def _capacity(state: State, pool: Pool, active: set[str]) -> Resources:
 
 def _is_other(state: State, pool: Pool, app: YarnApp, counted: set[str]) -> bool:
     """Whether what an application uses is to be subtracted: it lies outside every pool, or here without counting."""
+    if not app.used:
+        return False
     home = pool_of(state, app.queue)
     return home is None or (home == pool and app.id not in counted)
 

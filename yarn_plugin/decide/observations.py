@@ -1,5 +1,6 @@
 """What each event changes of what is known, and the causes to name when shares change."""
 
+import re
 from dataclasses import replace
 
 from yarn_plugin.decide.events import (
@@ -8,46 +9,69 @@ from yarn_plugin.decide.events import (
     ContainersListed,
     ContainersSignalled,
     Deregistered,
+    EpochBegan,
     Event,
+    LeavesSeen,
+    LeavesUnread,
+    Looked,
     ManagerLost,
     ManagerReached,
     NodesChanged,
     QueuesChanged,
     Registered,
     Revised,
+    Superseded,
     TimerFired,
     Vacated,
     WeightsRefused,
     WeightsWritten,
 )
 from yarn_plugin.decide.membership import is_quiet
-from yarn_plugin.decide.state import Enforcement, State, Step
+from yarn_plugin.decide.state import Dismissed, Enforcement, State, Step
 from yarn_plugin.model.cluster import YarnApp
-from yarn_plugin.model.share import Registration
+from yarn_plugin.model.resources import total_of
+from yarn_plugin.model.share import Pool, Registration
 
 RETRY_AFTER = 5.0
 """Seconds until weights that the ResourceManager refused are tried again."""
+
+REFUSED_RETRY_AFTER = 60.0
+"""Seconds until the weight of one queue that was refused while others were taken is tried again."""
+
+DISMISSED_FOR = 3600.0
+"""Seconds for which a registration that was let go of is remembered, and how many are."""
+MOST_DISMISSED = 1000
+
+_OWN_LEAF = re.compile(r"_\d+_[0-9a-f]{8,}$")
 
 
 def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[str]]:
     """The state after this event, and what happened in words ("node 127.0.1.2 lost")."""
     match event:
-        case Configured(pools):
-            enforcement = replace(state.enforcement, asked=False, retry_at=None)
-            return replace(state, pools=pools, enforcement=enforcement, timer=None), ["the arbiter started"]
-        case ManagerReached(url, capabilities):
-            # It may have restarted without the weights: what was written is to be written again.
-            enforcement = replace(state.enforcement, unsure=bool(state.enforcement.written), retry_at=None)
-            reached = replace(state, manager_url=url, manager_error=None, capabilities=capabilities)
-            return replace(reached, enforcement=enforcement), []
+        case Configured(pools, reconcile):
+            now_known = state.enforcement
+            parents = {pool.queue for pool in pools}
+            # What lies elsewhere now is no longer this arbiter's to compare, write or take back.
+            written = {queue: one for queue, one in now_known.written.items() if queue.rpartition(".")[0] in parents}
+            kept = replace(now_known, written=written, asked=False, reading=False, retry_at=None, read_at=None,
+                           superseded=None)  # fmt: skip
+            state = replace(state, pools=pools, enforcement=kept, timer=None, looked=False, reconcile=reconcile)
+            return state, ["the arbiter started"]
+        case ManagerReached(url, capabilities, looked):
+            # It may have restarted without the weights: what it has is to be seen before anything is written.
+            kept = replace(state.enforcement, unsure=bool(state.enforcement.written), retry_at=None, read_at=at)
+            reached = replace(state, manager_url=url, manager_error=None, capabilities=capabilities, looked=looked)
+            return replace(reached, enforcement=kept), []
+        case Looked():
+            return replace(state, looked=state.manager_error is None), []
         case ManagerLost(error):
-            return replace(state, manager_error=error), []
+            return replace(state, manager_error=error, looked=False), []
         case NodesChanged():
             return _nodes(state, event)
         case AppsChanged():
             return _apps(state, event, at)
         case QueuesChanged(present, gone):
-            queues = {path: queue for path, queue in state.cluster.queues.items() if path not in gone}
+            queues = {path: queue for path, queue in state.cluster.queues.items() if path not in set(gone)}
             queues |= {queue.path: queue for queue in present}
             return replace(state, cluster=replace(state.cluster, queues=queues)), ["queues changed"]
         case Registered():
@@ -60,14 +84,13 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
         case Vacated(app, told):
             return _vacate(state, app, told, at), [f"{app} has vacated"]
         case Deregistered(app):
-            return forget(state, app), [f"{app} ended"] if app in state.registered else []
-        case WeightsWritten(weights, forgotten):
-            known = {queue: weight for queue, weight in state.enforcement.written.items() if queue not in forgotten}
-            written = known | dict(weights)
-            return replace(state, enforcement=Enforcement(written)), []
-        case WeightsRefused(error):
-            refused = replace(state.enforcement, asked=False, retry_at=at + RETRY_AFTER, error=error)
-            return replace(state, enforcement=refused), []
+            if app not in state.registered:
+                return state, []
+            return forget(state, {app: f"{app} ended"}, at, final=True), [f"{app} ended"]
+        case WeightsWritten() | WeightsRefused() | LeavesSeen() | LeavesUnread() | Superseded():
+            return _enforcement(state, event, at)
+        case EpochBegan(epoch):
+            return replace(state, epoch=epoch), []
         case ContainersListed() | ContainersSignalled():
             return state, []
         case TimerFired():
@@ -75,65 +98,133 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
             return replace(state, timer=None), []
 
 
-def forget(state: State, app: str) -> State:
-    """The state without a registered application; what it still uses is no longer anybody's share."""
+def forget(state: State, reasons: dict[str, str], at: float, final: bool) -> State:
+    """The state without these registered applications; what they still use is no longer anybody's share.
+
+    `reasons`: for each, why. `final`: none of them is followed again, should YARN show it again.
+    """
+    gone = {
+        app: Dismissed(state.registered[app], state.yarn_apps.get(app), why, at, final)
+        for app, why in reasons.items()
+        if app in state.registered
+    }
     return replace(
         state,
-        registered={known: kept for known, kept in state.registered.items() if known != app},
-        yarn_apps={known: kept for known, kept in state.yarn_apps.items() if known != app},
+        registered={app: kept for app, kept in state.registered.items() if app not in gone},
+        yarn_apps={app: kept for app, kept in state.yarn_apps.items() if app not in gone},
+        dismissed=_recent({**state.dismissed, **gone}, at),
     )
 
 
+def is_own_leaf(queue: str) -> bool:
+    """Whether a queue's name is one that the arbiter gives (see `_leaf`)."""
+    return _OWN_LEAF.search(queue) is not None
+
+
+def _recent(dismissed: dict[str, Dismissed], at: float) -> dict[str, Dismissed]:
+    kept = [(app, one) for app, one in dismissed.items() if one.at > at - DISMISSED_FOR]
+    return dict(kept[-MOST_DISMISSED:])
+
+
 def _nodes(state: State, event: NodesChanged) -> tuple[State, list[str]]:
-    before = state.cluster.nodes
-    nodes = {node: kept for node, kept in before.items() if node not in event.gone}
+    before, gone = state.cluster.nodes, set(event.gone)
+    nodes = {node: kept for node, kept in before.items() if node not in gone}
     nodes |= {node.id: node for node in event.present}
     causes = [f"node {before[node].host} lost" for node in event.gone if node in before]
     causes += [f"node {node.host} {'changed' if node.id in before else 'joined'}" for node in event.present]
-    return replace(state, cluster=replace(state.cluster, nodes=nodes)), causes
+    total = total_of(node.capacity for node in nodes.values())
+    return replace(state, cluster=replace(state.cluster, nodes=nodes, total=total)), causes
 
 
 def _apps(state: State, event: AppsChanged, at: float) -> tuple[State, list[str]]:
-    before = state.cluster.apps
-    apps = {app: kept for app, kept in before.items() if app not in event.gone}
+    before, gone = state.cluster.apps, set(event.gone)
+    apps = {app: kept for app, kept in before.items() if app not in gone}
     apps |= {app.id: app for app in event.present}
-    quiet = {app: since for app, since in state.quiet_since.items() if app not in event.gone}
-    for app in event.present:
-        quiet = _note_quiet(quiet, app, at)
+    quiet = _quiet_since(state, event, gone, at)
     names = {known: app for app, known in state.yarn_apps.items()}
     causes = [f"{names.get(app, app)} ended" for app in event.gone]
     state = replace(state, cluster=replace(state.cluster, apps=apps), quiet_since=quiet)
-    for arrived in event.present:
-        state = _match(state, arrived)
+    state, refused = _match(_return(state, event.present), event.present)
     matched = set(state.yarn_apps.values())
     causes += [f"{app} runs as {known}" for app, known in state.yarn_apps.items() if known not in names]
     causes += [f"{app.id} arrived" for app in event.present if app.id not in before and app.id not in matched]
-    for ended in event.gone:
-        if ended in names:
-            state = forget(state, names[ended])
-    return state, causes
+    causes += refused
+    ended = {names[app]: f"{names[app]} ended" for app in event.gone if app in names}
+    return forget(state, ended, at, final=False) if ended else state, causes
 
 
-def _note_quiet(quiet: dict[str, float], app: YarnApp, at: float) -> dict[str, float]:
-    if not is_quiet(app):
-        return {known: since for known, since in quiet.items() if known != app.id}
-    return quiet if app.id in quiet else {**quiet, app.id: at}
+def _quiet_since(state: State, event: AppsChanged, gone: set[str], at: float) -> dict[str, float]:
+    quiet = {app: since for app, since in state.quiet_since.items() if app not in gone}
+    for app in event.present:
+        if is_quiet(app):
+            quiet.setdefault(app.id, at)
+        else:
+            quiet.pop(app.id, None)
+    return quiet
 
 
-def _match(state: State, app: YarnApp) -> State:
-    """A YARN application in the queue that a registered one was given is that one."""
-    for known, registration in state.registered.items():
-        if registration.queue == app.queue and known not in state.yarn_apps:
-            return replace(state, yarn_apps={**state.yarn_apps, known: app.id})
-    return state
+def _return(state: State, present: tuple[YarnApp, ...]) -> State:
+    """Follow again what was let go of since YARN did not show it, and which YARN shows now."""
+    waiting = {(one.registration.queue, one.yarn_app): app for app, one in state.dismissed.items() if not one.final}
+    taken = set(state.yarn_apps.values())
+    registered, ran = dict(state.registered), dict[str, str]()
+    for running in present if waiting else ():
+        # What ran as this one; else what never ran.
+        app = waiting.get((running.queue, running.id)) or waiting.get((running.queue, None))
+        if app is None or app in ran or running.id in taken:
+            continue
+        registration = state.dismissed[app].registration
+        if _is_owners(registration, running) and _may_register(state.pools, registered, registration):
+            registered[app], ran[app] = registration, running.id
+    if not ran:
+        return state
+    dismissed = {app: kept for app, kept in state.dismissed.items() if app not in ran}
+    return replace(state, registered=registered, yarn_apps={**state.yarn_apps, **ran}, dismissed=dismissed)
+
+
+def _may_register(pools: tuple[Pool, ...], registered: dict[str, Registration], new: Registration | Registered) -> bool:
+    """Whether a user may have one more: has not sent this request before, nor as many as the pool allows."""
+    owned = [known for known in registered.values() if known.user == new.user]
+    if any(known.request_id == new.request_id for known in owned):
+        return False
+    pool = next((pool for pool in pools if pool.name == new.pool), None)
+    most = None if pool is None or new.yarn_users is None else pool.max_apps_per_user
+    return most is None or sum(known.pool == new.pool for known in owned) < most
+
+
+def _match(state: State, present: tuple[YarnApp, ...]) -> tuple[State, list[str]]:
+    """A YARN application in the queue that a registered one was given is that one, if it runs as its owner's."""
+    waiting = {one.queue: app for app, one in state.registered.items() if app not in state.yarn_apps}
+    taken = set(state.yarn_apps.values())
+    matched = dict(state.yarn_apps)
+    refused: list[str] = []
+    for running in present:
+        app = waiting.get(running.queue)
+        if app is None or running.id in taken:
+            continue
+        if not _is_owners(state.registered[app], running):
+            # Without names: every application of the pool is told.
+            refused.append(f"{running.id} runs in the queue of {app} as another user")
+            continue
+        matched[app] = running.id
+        del waiting[running.queue]
+    return (replace(state, yarn_apps=matched) if len(matched) > len(state.yarn_apps) else state), refused
+
+
+def _is_owners(registration: Registration, running: YarnApp) -> bool:
+    return registration.yarn_users is None or running.user in registration.yarn_users
 
 
 def _register(state: State, event: Registered, seq: int, at: float) -> tuple[State, list[str]]:
     pool = next((pool for pool in state.pools if pool.name == event.pool), None)
-    if pool is None or any(known.request_id == event.request_id for known in state.registered.values()):
+    if pool is None or not _may_register(state.pools, state.registered, event):
         return state, []
-    app = f"app_{seq}"
     running = state.cluster.apps.get(event.yarn_app or "")
+    has_ended = event.yarn_users is not None and event.yarn_app and running is None
+    if has_ended or (running is not None and running.id in state.yarn_apps.values()):
+        # Since the request was checked it has ended, or another request for it was decided on.
+        return state, []
+    app = f"app_{seq}" if not state.epoch else f"app_e{state.epoch}_{seq}"
     registration = Registration(
         id=app,
         name=event.name,
@@ -145,6 +236,7 @@ def _register(state: State, event: Registered, seq: int, at: float) -> tuple[Sta
         grace=pool.grace if event.grace is None else event.grace,
         request_id=event.request_id,
         registered_at=at,
+        yarn_users=event.yarn_users,
     )
     state = replace(state, registered={**state.registered, app: registration})
     if running:
@@ -164,3 +256,49 @@ def _vacate(state: State, app: str, told: int, at: float) -> State:
         return state
     settled = replace(member, schedule=(Step(at, member.schedule[-1].fraction),))
     return replace(state, members={**state.members, app: settled})
+
+
+def _enforcement(
+    state: State, event: WeightsWritten | WeightsRefused | LeavesSeen | LeavesUnread | Superseded, at: float
+) -> tuple[State, list[str]]:
+    known, causes = state.enforcement, list[str]()
+    match event:
+        case WeightsWritten(weights, forgotten, refused):
+            written = {queue: weight for queue, weight in known.written.items() if queue not in set(forgotten)}
+            answered = {queue for queue, _ in (*weights, *refused)}
+            later = {queue: until for queue, until in known.refused.items() if until > at and queue not in answered}
+            later |= {queue: at + REFUSED_RETRY_AFTER for queue, _ in refused}
+            error = "; ".join(f"queue {queue}: {said}" for queue, said in refused[:3]) or None
+            known = replace(known, written=written | dict(weights), unsure=False, asked=False, retry_at=None,
+                            error=error, refused=later)  # fmt: skip
+        case WeightsRefused(error):
+            known = replace(known, asked=False, retry_at=at + RETRY_AFTER, error=error)
+        case LeavesSeen(static, weights):
+            again = known.read_at  # the manager was reached anew since this was asked: it may have restarted
+            known, causes = _reconciled(known, static, dict(weights))
+            known = replace(known, reading=False, unsure=known.unsure or again is not None,
+                            read_at=at + state.reconcile if again is None else again)  # fmt: skip
+            state = _writable(state, True)
+        case LeavesUnread(_, refused):
+            known = replace(known, reading=False, read_at=at + (state.reconcile if refused else RETRY_AFTER))
+            state = _writable(state, False) if refused else state
+        case Superseded(by):
+            known = replace(known, asked=False, reading=False, superseded=by)
+    return replace(state, enforcement=known), causes
+
+
+def _reconciled(known: Enforcement, static: tuple[str, ...], seen: dict[str, float]) -> tuple[Enforcement, list[str]]:
+    """What YARN has, compared with what this arbiter has written; with that, what an earlier one left behind for queues
+    that it had named itself. Where YARN has something else, all is to be written again."""
+    written = {queue: weight for queue, weight in known.written.items() if queue not in set(static)}
+    changed = sum(seen.get(queue) != weight for queue, weight in written.items())
+    left_behind = {queue: weight for queue, weight in seen.items() if queue not in written and is_own_leaf(queue)}
+    known = replace(known, written=written | left_behind, static=static, unsure=bool(changed))
+    return known, [f"{changed} queue weight(s) were changed by somebody else"] if changed else []
+
+
+def _writable(state: State, writable: bool) -> State:
+    known = state.capabilities
+    if known is None or known.writable == writable:
+        return state
+    return replace(state, capabilities=replace(known, writable=writable))

@@ -33,7 +33,11 @@ class Member:
 class Enforcement:
     """The queue weights: what YARN is known to have, what was asked and not answered yet, when to try again.
 
-    `unsure`: it may have lost them, so they are to be written again.
+    `unsure`: it may have lost them, so they are to be written again. `static`: the queues directly below the pools'
+    that the configuration defines itself, which are never written; None until they have been seen, and until then
+    nothing is. `reading`: that was asked and not answered yet; `read_at`: when to ask next. `refused`: queues whose
+    weight was not taken, and when to try each again. `superseded`: the address of another arbiter that owns the pools'
+    queues, so this one writes nothing.
     """
 
     written: dict[str, float] = field(default_factory=dict)
@@ -41,13 +45,35 @@ class Enforcement:
     asked: bool = False
     retry_at: float | None = None
     error: str | None = None
+    static: tuple[str, ...] | None = None
+    reading: bool = False
+    read_at: float | None = None
+    refused: dict[str, float] = field(default_factory=dict)
+    superseded: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dismissed:
+    """A registration that is no longer followed, since `at`. `yarn_app`: what it ran as, if it ever ran.
+
+    `final`: the application itself, or the configuration, ended it. Otherwise YARN did not show it: should YARN show
+    it again, it is followed again.
+    """
+
+    registration: Registration
+    yarn_app: str | None
+    reason: str
+    at: float
+    final: bool
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """Everything. `registered` by the arbiter's id; `members` by the arbiter's id, or YARN's where unregistered.
 
-    `quiet_since`: when each unregistered application last stopped wanting anything.
+    `quiet_since`: when each unregistered application last stopped wanting anything. `looked`: YARN's applications have
+    been seen since the arbiter started or lost the manager. `dismissed`: the registrations that were let go of last.
+    `epoch`: part of every new id, when it is not 0. `reconcile`: seconds between comparisons of the weights.
     """
 
     pools: tuple[Pool, ...] = ()
@@ -62,3 +88,7 @@ class State:
     enforcement: Enforcement = field(default_factory=Enforcement)
     policy_states: dict[str, Any] = field(default_factory=dict)
     timer: float | None = None
+    looked: bool = False
+    dismissed: dict[str, Dismissed] = field(default_factory=dict)
+    epoch: int = 0
+    reconcile: float = 60.0

@@ -4,32 +4,73 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from yarn_plugin.act.actor import Actor
+from yarn_plugin.act.ownership import Ownership
+from yarn_plugin.api.tokens import SECRET
 from yarn_plugin.decide import commands, events
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.commands import Command, Dismiss, SetTimer, SignalContainers, TellShare, WriteWeights
-from yarn_plugin.decide.events import Configured, Event, TimerFired
+from yarn_plugin.decide.events import (
+    Configured,
+    EpochBegan,
+    Event,
+    LeavesSeen,
+    LeavesUnread,
+    TimerFired,
+    WeightsRefused,
+    WeightsWritten,
+)
 from yarn_plugin.decide.state import State
-from yarn_plugin.journal.intake import Decided, Intake
-from yarn_plugin.journal.records import RecordFile
+from yarn_plugin.drive.epoch import begin_epoch, last_begun
+from yarn_plugin.drive.watchdog import Heartbeat
+from yarn_plugin.journal.clock import JournalClock
+from yarn_plugin.journal.intake import Decided, Intake, SetAsideError, described
+from yarn_plugin.journal.records import JournalUnavailableError, RecordFile
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.share import Pool
-from yarn_plugin.observe import translate
-from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
-from yarn_plugin.observe.watch import Rhythm, Watch
+from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
+from yarn_plugin.observe.watch import Rhythm, Stopped, Watch
+
+__all__ = ["Daemon", "Health", "Stopped"]
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
 TYPES = (*events.Event.__args__, *commands.Command.__args__)
 Taken = Decided[Event, Command]
 
+IDLE = 1.0
+"""Seconds after which the loop comes round though nothing happens, and between tries of a journal that refuses."""
 
-class Stopped(Exception):  # noqa: N818 - not an error: whoever waits for a decision learns that none will come
-    """The arbiter ends; nothing more is decided."""
+TIMER_RETRY, LONGEST_TIMER_RETRY = 5.0, 300.0
+"""Seconds until a timer fires again on which nothing could be decided; doubled each time, up to the second."""
+
+LOGGED_SHARES = 20
+"""How many shares of one decision are logged a line each."""
+
+LOOK_AGE = 60.0
+"""Seconds since the last look at the ResourceManager after which the arbiter is not ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How the arbiter is. `alive`: its loop runs. `ready`: it decides on what is the case now.
+
+    `last_look_age`: seconds since the ResourceManager was last seen whole; None before. `id`: the arbiter's own.
+    """
+
+    alive: bool
+    ready: bool
+    problems: tuple[str, ...]
+    last_look_age: float | None
+    journal_error: str | None
+    id: str
 
 
 class Daemon:
@@ -38,28 +79,60 @@ class Daemon:
     Args:
         managers: makes a client of the ResourceManager; each thread has its own.
         state_dir: where the journal is.
+        reconcile: seconds between comparisons of the queue weights with what the manager has.
+        accept_loss: go on without what the journal has lost (what follows damage, what a backup does not have), in a
+            new series of ids.
+        identity: this arbiter's own id.
+        claim: makes this arbiter the owner of its pools' queues; None where nothing can be owned.
+        patience: seconds without progress after which the loop counts as stalled.
 
     Raises:
-        JournalError: the journal is in use or cannot be written.
+        JournalError: the journal is in use, damaged, or cannot be written.
     """
 
     def __init__(
-        self, managers: Callable[[], ResourceManager], pools: tuple[Pool, ...], rhythm: Rhythm, state_dir: Path
+        self,
+        managers: Callable[[], ResourceManager],
+        pools: tuple[Pool, ...],
+        rhythm: Rhythm,
+        state_dir: Path,
+        reconcile: float = 60.0,
+        accept_loss: bool = False,
+        identity: str = "",
+        claim: Callable[[], Ownership | None] = lambda: None,
+        patience: float = 30.0,
     ) -> None:
-        self._pools = pools
-        self._journal = RecordFile(state_dir / "journal")
-        self._intake: Intake[State, Event, Command] = Intake(step, State(), TYPES, self._journal, time.time)
-        self._lock = threading.Lock()
-        self._inbox: queue.SimpleQueue[tuple[Event, Future[Taken]] | None] = queue.SimpleQueue()
+        self._managers, self._pools, self._reconcile = managers, pools, reconcile
+        self._identity, self._claim, self._patience = identity, claim, patience
+        # Beside the journal before anything of it goes: this start may yet end before its first record.
+        begin = partial(begin_epoch, state_dir, 0)
+        self._journal = RecordFile(state_dir / "journal", accept_loss, begin)
+        try:
+            self._intake: Intake[State, Event, Command] = Intake(step, State(), TYPES, self._journal, JournalClock())
+        except BaseException:
+            self._journal.close()
+            raise
+        # Beside a secret there was a journal once, and tokens for the ids in it.
+        is_new = not self._intake.seq and (state_dir / SECRET).exists()
+        self._state_dir, self._loses_ids = state_dir, is_new or accept_loss
+        self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._held: deque[_Item] = deque()
         self._timer: float | None = None
+        self._timer_retry = TIMER_RETRY
         self._publish: Callable[[Taken], None] = lambda decided: None
-        self._asking = managers()
-        self._asking_lock = threading.Lock()
         self._ended = threading.Event()
+        self._stopping = False
+        self._died: str | None = None
+        self._journal_error: str | None = None
+        self._counters: Counter[str] = Counter()
+        self.heartbeat = Heartbeat()
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self._watch = Watch(managers(), self, {pool.queue for pool in pools}, rhythm)
-        self._actor = Actor(managers(), self.post)
+        self._actor: Actor | None = None
         self.state = self._intake.state
+        self._history: tuple[Taken, ...] = tuple(self._intake.history)
+        self._counters.update(inputs_set_aside=self._intake.set_aside, journal_failures=0, weights_reconciled=0,
+                              leaves_swept=0)  # fmt: skip
         if self._journal.dropped:
             log.warning("journal: dropped %s", self._journal.dropped)
         if self._intake.different:
@@ -79,16 +152,26 @@ class Daemon:
 
         Raises:
             ManagerError: there is no ResourceManager at its address, and there never was one in this journal.
+            OwnedError: another arbiter owns the pools' queues.
+            JournalUnavailableError: the journal takes nothing.
         """
         knew_manager = self.state.manager_url is not None
+        self._actor = self._make_actor(patient=knew_manager)
         self._thread.start()
-        self.take(Configured(self._pools))
+        begun = last_begun(self._state_dir)
+        if self._loses_ids and (begun <= self.state.epoch or not self._journal.lost):
+            begun = begin_epoch(self._state_dir, self.state.epoch, self._journal.lost)
+        if begun > self.state.epoch:
+            self._begin(EpochBegan(begun))
+        self._begin(Configured(self._pools, self._reconcile))
         self._watch.start(patient=knew_manager)
 
     def stop(self) -> None:
         """End: what was taken in is decided and journaled, and nothing else is begun."""
+        self._stopping = True
         self._watch.close()
-        self._actor.close()
+        if self._actor is not None:
+            self._actor.close()
         self._inbox.put(None)
         if self._thread.ident is not None:
             self._thread.join(timeout=10)
@@ -100,86 +183,209 @@ class Daemon:
         """The cluster as known."""
         return self.state.cluster
 
-    def history(self) -> list[Taken]:
+    def history(self) -> tuple[Taken, ...]:
         """The last decided inputs, oldest first."""
-        with self._lock:
-            return list(self._intake.history)
+        return self._history
+
+    def now(self) -> float:
+        """The arbiter's own time, by which it decides."""
+        return self._intake.now()
+
+    def wall_offset(self) -> float:
+        """Seconds to add to the arbiter's own time for the time on the wall."""
+        return self._intake.wall() - self._intake.now()
 
     def take(self, event: Event) -> Taken:
         """Take an event in and wait until it is decided on.
 
         Raises:
             Stopped: the arbiter ends.
+            JournalUnavailableError: the journal takes nothing now, so nothing is decided.
+            SetAsideError: nothing could be decided on it.
         """
         return self.post(event).result()
 
     def post(self, event: Event) -> Future[Taken]:
         """Take an event in, without waiting."""
-        decided: Future[Taken] = Future()
+        item = _Item(event, Future(), is_outcome=False)
         if self._ended.is_set():
-            decided.set_exception(Stopped())
+            item.answer.set_exception(Stopped())
         else:
-            self._inbox.put((event, decided))
-        return decided
+            self._inbox.put(item)
+            if self._ended.is_set():
+                self._refuse_the_rest()
+        return item.answer
 
     def look(self) -> None:
         """Look at the ResourceManager now."""
         self._watch.look()
 
-    def why_waiting(self, yarn_app: str) -> list[str]:
-        """What the ResourceManager says of an application that waits: it collects that for two seconds."""
-        path = f"/scheduler/app-activities/{yarn_app}"
-        asked = {"maxTime": "3", "groupBy": "diagnostic", "summarize": "true"}
+    def is_alive(self) -> bool:
+        """Whether the loop runs, or was told to end."""
+        return self._stopping or (self._thread.is_alive() and self._died is None)
+
+    def health(self) -> Health:
+        """How the arbiter is."""
+        look = self._watch.last_look
+        age = None if look is None else max(time.monotonic() - look, 0.0)
+        dead = [] if self.is_alive() else [f"the loop that decides has died: {self._died}"]
+        if not dead and self.heartbeat.age() > self._patience:
+            dead = [f"the loop that decides has made no progress for {self.heartbeat.age():.0f} s"]
+        problems = [*dead, *([self._journal_error] if self._journal_error else [])]
+        if self.state.manager_error is not None:
+            problems.append(self.state.manager_error)
+        elif age is None or age > LOOK_AGE:
+            problems.append(
+                "no complete reading of the ResourceManager yet"
+                if age is None
+                else f"the ResourceManager was last read {age:.0f} s ago"
+            )
+        problems += [f"the thread {name!r} has ended" for name, lives in self._edges() if not lives]
+        return Health(not dead, not problems, tuple(problems), age, self._journal_error, self._identity)
+
+    def counters(self) -> Mapping[str, float]:
+        """How often something worth noticing has happened since the start, by name."""
+        acted = self._actor.counters if self._actor is not None else {}
+        return {**self._watch.counters, **acted, **self._counters}
+
+    def _edges(self) -> Iterable[tuple[str, bool]]:
+        acts = self._actor is not None and self._actor.is_alive()
+        return ("watch", self._stopping or self._watch.is_alive()), ("act", self._stopping or acts)
+
+    def _make_actor(self, patient: bool) -> Actor:
+        """What carries out commands, once the pools' queues are this arbiter's to write; claimed later if need be."""
+        parents = [pool.queue for pool in self._pools]
         try:
-            with self._asking_lock:
-                self._asking.get(path, **asked)
-                time.sleep(2)
-                said = translate.why_waiting(self._asking.get(path, **asked))
-                # On nodes that are wholly taken nothing is even tried, so there is nothing to tell of them.
-                return said or translate.diagnostics(self._asking.get(f"/apps/{yarn_app}"))
+            return Actor(self._managers(), self._outcome, self._claim(), parents)
         except ManagerError as problem:
-            return [f"the ResourceManager does not say: {problem}"]
+            if isinstance(problem, ManagerAwayError) and not patient:
+                raise
+            log.warning("could not claim the pools' queues; trying again later: %s", problem)
+        return Actor(self._managers(), self._outcome, None, parents, self._claim)
+
+    # The loop.
+
+    def _begin(self, event: Event) -> None:
+        try:
+            self.take(event)
+        except SetAsideError as problem:
+            # The arbiter goes on with what it knew.
+            log.error("at the start: %s", problem)
+
+    def _outcome(self, event: Event) -> None:
+        """Take in what became of a command: it must not be lost, or the arbiter would wait for it for ever."""
+        self._inbox.put(_Item(event, Future(), is_outcome=True))
 
     def _run(self) -> None:
         try:
-            while (item := self._next()) is not None:
-                self._handle(*item)
+            while not self._stopping or not self._inbox.empty():
+                self.heartbeat.beat()
+                item = self._next()
+                if item is not None:
+                    self._handle(item)
+        except BaseException as problem:
+            self._died = described(problem)
+            log.exception("the loop that decides has died")
         finally:
             self._ended.set()
+            self._refuse_the_rest()
 
-    def _next(self) -> tuple[Event, Future[Taken]] | None:
-        if self._timer is None:
-            return self._inbox.get()
+    def _refuse_the_rest(self) -> None:
+        while True:
+            try:
+                item = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            if item is not None:
+                item.answer.set_exception(Stopped())
+
+    def _next(self) -> "_Item | None":
+        """What is to be decided on next; None when there is nothing, for a second."""
+        if self._journal_error is not None:
+            self._try_the_journal()
+        if self._held and self._journal_error is None:
+            return self._held.popleft()
+        wait = IDLE if self._timer is None else min(max(self._timer - self.now(), 0.0), IDLE)
         try:
-            return self._inbox.get(timeout=max(self._timer - time.time(), 0.0))
+            return self._inbox.get(timeout=wait)
         except queue.Empty:
+            if self._timer is None or self._timer > self.now():
+                return None
             self._timer = None
-            return TimerFired(), Future()
+            return _Item(TimerFired(), Future(), is_outcome=False)
 
-    def _handle(self, event: Event, answer: Future[Taken]) -> None:
+    def _try_the_journal(self) -> None:
         try:
-            with self._lock:
-                decided = self._intake.take(event)
-            self.state = self._intake.state
-        except Exception as problem:
-            # The journal holds the input: what it would decide follows at the next start.
-            log.exception("input %s: the arbiter ends", type(event).__name__)
-            answer.set_exception(problem)
-            raise
-        for command in decided.commands:
-            self._carry_out(decided, command)
-        self._publish(decided)
-        answer.set_result(decided)
+            self._intake.probe()
+        except JournalUnavailableError:
+            return
+        log.warning("the journal takes records again")
+        self._journal_error = None
 
-    def _carry_out(self, decided: Taken, command: Command) -> None:
+    def _handle(self, item: "_Item") -> None:
+        try:
+            decided = self._intake.take(item.event)
+        except JournalUnavailableError as problem:
+            self._not_journaled(item, problem)
+            return
+        except SetAsideError as problem:
+            self._was_set_aside(item, problem)
+            return
+        self.state = self._intake.state
+        self._history = tuple(self._intake.history)
+        self._journal_error = None
+        if isinstance(item.event, TimerFired):
+            self._timer_retry = TIMER_RETRY
+        self._count(decided)
+        self._carry_out(decided)
+        self._publish(decided)
+        item.answer.set_result(decided)
+
+    def _not_journaled(self, item: "_Item", problem: JournalUnavailableError) -> None:
+        """Nothing is decided while nothing can be journaled: not on requests, not on observations, not on time."""
+        if self._journal_error is None:
+            log.error("%s; nothing is decided until it takes records again", problem)
+        self._journal_error = str(problem)
+        self._counters["journal_failures"] += 1
+        if item.is_outcome:
+            self._held.append(item)
+        elif isinstance(item.event, TimerFired):
+            self._timer = self.now() + IDLE
+        item.refuse(problem)
+
+    def _was_set_aside(self, item: "_Item", problem: SetAsideError) -> None:
+        self._counters["inputs_set_aside"] += 1
+        if isinstance(item.event, TimerFired):
+            self._timer = self.now() + self._timer_retry
+            self._timer_retry = min(2 * self._timer_retry, LONGEST_TIMER_RETRY)
+        elif isinstance(item.event, WeightsWritten):
+            self._outcome(WeightsRefused("what came of it could not be decided on"))
+        elif isinstance(item.event, LeavesSeen):
+            self._outcome(LeavesUnread("what was read could not be decided on", refused=False))
+        item.refuse(problem)
+
+    def _count(self, decided: Taken) -> None:
+        for command in decided.commands:
+            if isinstance(command, WriteWeights) and isinstance(decided.event, LeavesSeen):
+                self._counters["weights_reconciled"] += len(command.weights)
+                self._counters["leaves_swept"] += len(command.forget)
+
+    def _carry_out(self, decided: Taken) -> None:
+        told = [command for command in decided.commands if isinstance(command, TellShare)]
+        for one in told[:LOGGED_SHARES]:
+            _log_share(decided, one)
+        if len(told) > LOGGED_SHARES:
+            log.info("seq=%d and %d more shares: %s", decided.seq, len(told) - LOGGED_SHARES, told[-1].share.reason)
+        for command in decided.commands:
+            self._carry_out_one(decided, command)
+
+    def _carry_out_one(self, decided: Taken, command: Command) -> None:
+        assert self._actor is not None, "commands follow from inputs, and those are taken from `start` on"
         match command:
             case SetTimer(at):
                 self._timer = at
-            case TellShare(app, share):
-                grant = share.grant
-                log.info("seq=%d tell app=%s guarantee=%.3f entitlement=%.3f in=%.1fs: %s", decided.seq, app,
-                         grant.guarantee_fraction, grant.entitlement_fraction,
-                         max(share.effective_at - decided.at, 0.0), share.reason)  # fmt: skip
+            case TellShare():
+                pass
             case WriteWeights(weights, forget, reason):
                 log.info("seq=%d weights %s forget=%s: %s", decided.seq, dict(weights), list(forget), reason)
                 self._actor.carry_out(command)
@@ -190,3 +396,24 @@ class Daemon:
                 log.info("seq=%d dismiss app=%s: %s", decided.seq, app, reason)
             case _:
                 self._actor.carry_out(command)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """An event on its way in, and who waits for the decision. `is_outcome`: of a command, so it must not be lost."""
+
+    event: Event
+    answer: "Future[Taken]"
+    is_outcome: bool
+
+    def refuse(self, problem: Exception) -> None:
+        """Tell who waits that nothing was decided."""
+        if not self.is_outcome:
+            self.answer.set_exception(problem)
+
+
+def _log_share(decided: Taken, command: TellShare) -> None:
+    share, grant = command.share, command.share.grant
+    log.info("seq=%d tell app=%s guarantee=%.3f entitlement=%.3f in=%.1fs: %s", decided.seq, command.app,
+             grant.guarantee_fraction, grant.entitlement_fraction,
+             max(share.effective_at - decided.at, 0.0), share.reason)  # fmt: skip

@@ -9,8 +9,9 @@ from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Event
 from yarn_plugin.decide.state import State
 from yarn_plugin.errors import ReportedError
-from yarn_plugin.journal.intake import Decided, Intake
-from yarn_plugin.journal.records import RecordFile
+from yarn_plugin.journal.intake import Decided
+from yarn_plugin.journal.intake import Replay as Past
+from yarn_plugin.journal.records import find_damage, read_records
 
 TYPES = (*events.Event.__args__, *commands.Command.__args__)
 
@@ -21,31 +22,35 @@ class ReplayError(ReportedError):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A journal decided on again. `different`: how many decisions this program would take otherwise now."""
+    """A journal decided on again. `different`: how many decisions this program would take otherwise now.
+
+    `set_aside`: on how many inputs nothing could be decided. `dropped`: what is not whole, and was not read.
+    """
 
     state: State
     inputs: int
     different: int
+    set_aside: int
     dropped: str | None
     history: tuple[Decided[Event, Command], ...]
 
 
 def replay(journal: Path) -> Replayed:
-    """Decide again on every input of a journal that no arbiter is using.
+    """Decide again on every input of a journal. Writes nothing, so an arbiter may be using it.
 
     Raises:
-        JournalError: it is in use.
-        ReplayError: there is no journal.
+        JournalError: it is of a later version.
+        ReplayError: there is no journal, or it is something else.
     """
-    if not journal.is_file():
-        raise ReplayError(f"journal {str(journal)!r}: no such file; an arbiter's is `journal` in its --state folder")
-    records = RecordFile(journal)
+    expected = "an arbiter's is `journal` in its --state folder"
     try:
-        intake: Intake[State, Event, Command] = Intake(step, State(), TYPES, records, clock=_no_clock)
-    finally:
-        records.close()
-    return Replayed(intake.state, intake.replayed, intake.different, records.dropped, tuple(intake.history))
-
-
-def _no_clock() -> float:
-    raise AssertionError("a replay takes no new input")
+        damage = find_damage(journal)
+        past: Past[State, Event, Command] = Past(step, State(), TYPES)
+        past.take_all(read_records(journal))
+    except OSError as problem:
+        raise ReplayError(f"journal {str(journal)!r}: {problem.strerror}; {expected}") from None
+    if not past.seq and damage is not None:
+        raise ReplayError(f"journal {str(journal)!r}: it holds something else than a journal; {expected}")
+    past.decide_waiting()
+    dropped = None if damage is None else str(damage)
+    return Replayed(past.state, past.replayed, past.different, past.set_aside, dropped, tuple(past.history))

@@ -2,26 +2,37 @@
 
 import asyncio
 import contextlib
+import gc
 import getpass
 import ipaddress
 import json
 import logging
 import os
+import resource
 import socket
+import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from ssl import SSLContext
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
+from yarn_plugin.act.identity import identity
+from yarn_plugin.act.ownership import Ownership, answers_as, claim
+from yarn_plugin.api.connections import LONGEST_HEAD, Connections, CountingListener, protocol
+from yarn_plugin.api.limits import Limits, Refusals
 from yarn_plugin.api.service import create
 from yarn_plugin.api.streams import Streams
-from yarn_plugin.api.tokens import Tokens
+from yarn_plugin.api.tokens import Tokens, write_private
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Event
-from yarn_plugin.drive.config import ArbiterConfig
-from yarn_plugin.drive.daemon import Daemon
+from yarn_plugin.drive.config import ArbiterConfig, LimitsSection
+from yarn_plugin.drive.daemon import Daemon, Stopped
+from yarn_plugin.drive.diagnostics import Diagnostics
+from yarn_plugin.drive.watchdog import Watchdog
 from yarn_plugin.errors import BadInputError, ReportedError
 from yarn_plugin.journal.intake import Decided
 from yarn_plugin.observe.capabilities import find_out
@@ -30,9 +41,25 @@ from yarn_plugin.observe.translate import queues
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
+STATE_FILES = ("journal", "identity", "epoch", "secret", "admin.token", "scrape.token", "arbiter.json")
+"""What the names of the files in the state folder begin with."""
+
+MOST_DESCRIPTORS = 1_048_576
+"""File descriptors that are asked for, at most."""
+
+BACKLOG = 128
+"""Connections that are accepted in one turn of the loop, at most."""
+
+RESERVED = 256 + BACKLOG
+"""File descriptors that are no connection's: the journal's, the ResourceManager's, Python's own."""
+
 
 class ListenError(ReportedError):
     """The service cannot listen where it should."""
+
+
+class StateError(ReportedError):
+    """The state folder cannot be used."""
 
 
 class MissingQueueError(ReportedError):
@@ -57,9 +84,18 @@ class Listen:
             return self.host == "localhost"
 
     @property
+    def is_unspecified(self) -> bool:
+        """Whether it is every address of this machine."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    @property
     def url(self) -> str:
-        """Its address."""
-        return f"{'https' if self.certificate else 'http'}://{self.host}:{self.port}"
+        """Its address, as others reach it."""
+        host = socket.getfqdn() if self.is_unspecified else f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
 
 
 def parse_listen(text: str, certificate: Path | None, key: Path | None) -> Listen:
@@ -85,36 +121,159 @@ def parse_listen(text: str, certificate: Path | None, key: Path | None) -> Liste
 
 
 def serve(
-    urls: list[str], config: ArbiterConfig, listen: Listen, state_dir: Path, ready: Callable[[str, Path], None]
+    urls: list[str],
+    config: ArbiterConfig,
+    listen: Listen,
+    state_dir: Path,
+    ready: Callable[[str, Path], None],
+    verify: str | bool = True,
+    accept_loss: bool = False,
 ) -> None:
-    """Run the arbiter until it is told to end (SIGTERM, Ctrl-C). `ready` is told its address and the admin token file.
+    """Run the arbiter until SIGTERM or Ctrl-C. `ready` is told its address and the admin token file.
+
+    `verify`: for a ResourceManager over HTTPS, a file of certificates to trust, or True for the system's.
+    `accept_loss`: go on without what follows damage in the journal.
 
     Raises:
         ListenError: the address is taken or not this machine's.
         ManagerError: there is no ResourceManager.
         MissingQueueError: it does not have a pool's queue.
-        JournalError: another arbiter uses the same state.
+        JournalError: another arbiter uses the same state, or the journal is damaged.
+        OwnedError: another arbiter, elsewhere, owns the pools' queues.
+        SecretError: the secret in the state folder cannot be used.
+        StateError: the state folder cannot be made, or made private.
     """
     user = getpass.getuser()
     pools = tuple(section.pool() for section in config.pools)
 
     def managers() -> ResourceManager:
-        return ResourceManager(urls, user)
+        return ResourceManager(urls, user, verify)
 
+    make_private(state_dir)
+    limits = _limits(config.limits)
     with _listening(listen) as opened:
         listen = Listen(listen.host, opened.getsockname()[1], listen.certificate, listen.key)
-        daemon = Daemon(managers, pools, config.watch.rhythm(), state_dir)
+        me, parents = identity(state_dir), [pool.queue for pool in pools]
+
+        def claim_queues() -> Ownership | None:
+            return claim(managers(), parents, me, listen.url, answers_as)
+
+        daemon = Daemon(
+            managers,
+            pools,
+            config.watch.rhythm(),
+            state_dir,
+            config.watch.reconcile_s,
+            accept_loss,
+            me,
+            claim_queues,
+            config.watchdog_s,
+        )
+        spare_the_collector()
+        watchdog = Watchdog(daemon.is_alive, lambda: daemon.heartbeat.count, config.watchdog_s)
         try:
+            tokens = Tokens(state_dir)
             _check_queues(managers(), config, patient=daemon.state.manager_url is not None)
             daemon.start()
-            tokens = Tokens(state_dir)
-            server = _server(daemon, tokens, listen)
+            watchdog.start()
+            refusals = Refusals()
+            connections = Connections(limits.max_connections, refusals)
+            server = _server(daemon, tokens, listen, limits, refusals, connections, Diagnostics(managers), config.users)
             _write_address(state_dir, listen)
             ready(listen.url, tokens.admin_file)
             log.info("listening on %s, resumed from %d journaled inputs", listen.url, daemon.resumed)
-            server.run(sockets=[opened])
+            server.run(sockets=[CountingListener(opened, connections, secure=listen.certificate is not None)])
         finally:
+            watchdog.close()
             daemon.stop()
+
+
+def spare_the_collector() -> None:
+    """Have the garbage collector leave alone what is there for good, and come seldom.
+
+    What the arbiter knows is immutable and without cycles, so that nothing of it waits for the collector; which would
+    all the same go through all of it while an answer of thousands of applications is read, and hold up everything.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
+
+
+def make_private(state_dir: Path) -> None:
+    """Make the state folder, and keep it and whatever is written from now on from everybody else.
+
+    Raises:
+        StateError: the folder cannot be made, is another user's, or is one that all may write to.
+    """
+    os.umask(0o077)
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if _is_to_be_closed(state_dir):
+            _close_to_others(state_dir, 0o700)
+        for path in state_dir.iterdir():
+            if path.name.startswith(STATE_FILES) and path.is_file() and not path.is_symlink():
+                _close_to_others(path, 0o600)
+    except OSError as problem:
+        where = problem.filename or state_dir
+        raise StateError(f"--state {str(where)!r}: {problem.strerror}; choose a folder of your own") from None
+
+
+def _is_to_be_closed(state_dir: Path) -> bool:
+    """Whether a folder is the arbiter's alone. One that holds other files is left as it is: they may be others' too.
+
+    Raises:
+        StateError: it is another user's, or others could exchange the files in it.
+    """
+    found, where = state_dir.stat(), f"--state {str(state_dir)!r}"
+    if found.st_uid != os.geteuid():
+        raise StateError(f"{where}: it belongs to another user; choose a folder of your own")
+    if found.st_mode & stat.S_ISVTX:
+        raise StateError(f"{where}: every user can write there; choose a folder of your own")
+    names = [path.name for path in state_dir.iterdir()]
+    if not names or any(name.startswith("journal") for name in names):
+        return True
+    if found.st_mode & 0o022:
+        raise StateError(f"{where}: other users can write there; choose a folder of your own")
+    return all(name.startswith(STATE_FILES) for name in names)
+
+
+def _close_to_others(path: Path, mode: int) -> None:
+    if path.stat().st_mode & 0o077:
+        path.chmod(mode)
+        log.warning("%s was accessible to other users; now it is private", path)
+
+
+def _limits(section: LimitsSection) -> Limits:
+    """The limits in force: those configured, as far as this process may have descriptors for them."""
+    descriptors = _raise_descriptors()
+    connections = max(min(section.max_connections, descriptors - RESERVED), 1)
+    limits = Limits(
+        max_connections=connections,
+        # A quarter of the connections is kept for requests that are answered and done.
+        max_streams=min(section.max_streams, max(connections - connections // 4, 1)),
+        max_body=section.max_body_kb * 1024,
+        header_timeout=section.header_timeout_s,
+        metrics_apps=section.metrics_apps,
+    )
+    log.info(
+        "limits: %d connections (%d descriptors), %d streams; head %d KiB, body %d KiB, within %g s each; read by h11",
+        limits.max_connections, descriptors, limits.max_streams, LONGEST_HEAD // 1024, section.max_body_kb,
+        limits.header_timeout,
+    )  # fmt: skip
+    if connections < section.max_connections:
+        log.warning("max_connections %d: only %d descriptors are allowed", section.max_connections, descriptors)
+    return limits
+
+
+def _raise_descriptors() -> int:
+    """Allow this process as many file descriptors as it may; returns how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 def _check_queues(manager: ResourceManager, config: ArbiterConfig, patient: bool) -> None:
@@ -139,27 +298,72 @@ def _check_queues(manager: ResourceManager, config: ArbiterConfig, patient: bool
             )
 
 
-def _server(daemon: Daemon, tokens: Tokens, listen: Listen) -> uvicorn.Server:
-    streams = Streams(daemon)
-    service = create(daemon, tokens, streams, open_metrics=listen.is_loopback)
+def _server(
+    daemon: Daemon,
+    tokens: Tokens,
+    listen: Listen,
+    limits: Limits,
+    refusals: Refusals,
+    connections: Connections,
+    diagnostics: Diagnostics,
+    users: dict[str, list[str]],
+) -> uvicorn.Server:
+    streams = Streams(daemon, limits.max_streams)
+    service = create(
+        daemon,
+        tokens,
+        streams,
+        diagnostics.why_waiting,
+        limits=limits,
+        refusals=refusals,
+        users=users,
+        connections=lambda: connections.open,
+        ended=Stopped,
+    )
     service.router.lifespan_context = _publishing(daemon, streams)
     config = uvicorn.Config(
         service,
-        log_level="warning",
+        # Other loops accept connections without asking the socket, which counts them; other protocols have no limits.
+        loop="asyncio",
+        http=protocol(limits, refusals),
+        ws="none",
+        h11_max_incomplete_event_size=LONGEST_HEAD,
+        backlog=BACKLOG,
+        # Whatever is not HTTP would be a line in the log each, for anybody who can connect.
+        log_level="error",
         access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        headers=[("X-Content-Type-Options", "nosniff")],
         timeout_graceful_shutdown=2,
         ssl_certfile=listen.certificate,
         ssl_keyfile=str(listen.key) if listen.key else None,
     )
-    return _Server(config, streams)
+    return _Server(config, streams, limits.header_timeout)
 
 
 class _Server(uvicorn.Server):
-    """Ends its streams before it waits for its connections."""
+    """Ends its streams before it waits for its connections; waits for TLS no longer than for a request's head."""
 
-    def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
+    def __init__(self, config: uvicorn.Config, streams: Streams, handshake_timeout: float) -> None:
         super().__init__(config)
-        self._streams = streams
+        self._streams, self._handshake_timeout = streams, handshake_timeout
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # uvicorn has no setting for this: asyncio's own 60 s would hold a connection that much longer.
+        loop = asyncio.get_running_loop()
+        create = loop.create_server
+
+        async def create_server(*args: Any, ssl: SSLContext | None = None, **more: Any) -> asyncio.Server:
+            if ssl is not None:
+                more |= {"ssl": ssl, "ssl_handshake_timeout": self._handshake_timeout}
+            return await create(*args, **more)
+
+        loop.create_server = create_server  # type: ignore[method-assign, assignment]
+        try:
+            await super().startup(sockets)
+        finally:
+            loop.create_server = create  # type: ignore[method-assign]
 
     def handle_exit(self, sig: int, frame: object) -> None:
         # Not uvicorn's own way: it would raise the signal again when it is done, and the daemon would not end in order.
@@ -181,6 +385,7 @@ def _publishing(daemon: Daemon, streams: Streams) -> Callable[[FastAPI], context
                 loop.call_soon_threadsafe(streams.publish, decided)
 
         daemon.publish_to(publish)
+        streams.catch_up(daemon.history())
         yield
 
     return lifespan
@@ -189,7 +394,8 @@ def _publishing(daemon: Daemon, streams: Streams) -> Callable[[FastAPI], context
 @contextlib.contextmanager
 def _listening(listen: Listen) -> Iterator[socket.socket]:
     try:
-        opened = socket.create_server((listen.host, listen.port), backlog=512)
+        family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+        opened = socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG)
     except OSError as problem:
         cause = os.strerror(problem.errno) if problem.errno else problem
         raise ListenError(f"--listen {listen.host}:{listen.port}: {cause}; port 0 takes a free one") from None
@@ -199,6 +405,8 @@ def _listening(listen: Listen) -> Iterator[socket.socket]:
 
 def _write_address(state_dir: Path, listen: Listen) -> None:
     """Tell others on this machine where the arbiter is."""
-    draft = state_dir / "arbiter.json.part"
-    draft.write_text(json.dumps({"url": listen.url, "pid": os.getpid()}) + "\n")
-    draft.replace(state_dir / "arbiter.json")
+    file = state_dir / "arbiter.json"
+    try:
+        write_private(file, json.dumps({"url": listen.url, "pid": os.getpid()}) + "\n")
+    except OSError as problem:
+        raise StateError(f"state file {str(file)!r}: {problem.strerror}") from None

@@ -30,7 +30,8 @@ class ClusterSpec:
     `memory_mb` (MiB), `vcores` and `gpus_per_node` are what each node offers to YARN. They are figures of the
     scheduler: YARN does not check them against the machine. `cpu_per_node` (cores) makes a node's share of the
     machine physical, where control groups may be written. `node_expiry_ms` is the silence after which a node counts
-    as lost. `ivy_settings` names a user's own Ivy settings file, for a mirror of the jars.
+    as lost. `reconnect_ms` is the time between a daemon's attempts to reach a ResourceManager that has gone (Hadoop's
+    own default is 30,000). `ivy_settings` names a user's own Ivy settings file, for a mirror of the jars.
 
     GPUs that nobody uses make YARN's preemption lenient: what is to be shared is compared by its largest fraction,
     which is then that of the idle GPUs, so nothing is taken back for a demand as small as a new application's master.
@@ -47,6 +48,7 @@ class ClusterSpec:
     hdfs: bool = False
     port_base: int = DEFAULT_PORT_BASE
     node_expiry_ms: int = 10_000
+    reconnect_ms: int = 1000
     ivy_settings: Path | None = None
 
     def __post_init__(self) -> None:
@@ -68,6 +70,7 @@ class ClusterSpec:
             f"from 1024 to {LIMIT - WIDTH} ({WIDTH} ports are used from there on)",
         )
         _require(self.node_expiry_ms >= 1000, "node-expiry-ms", self.node_expiry_ms, "at least 1000 (milliseconds)")
+        _require(self.reconnect_ms >= 100, "reconnect-ms", self.reconnect_ms, "at least 100 (milliseconds)")
         _require(
             self.dir.is_absolute() and not re.search(r"[\s,$]", str(self.dir)),
             "dir",

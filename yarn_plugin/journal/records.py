@@ -4,12 +4,15 @@ Why not SQLite: recovery reads everything once, in order, and nothing is ever ch
 record and no other; and a line is readable with `less` and `jq` on the day it matters.
 """
 
+import contextlib
 import json
 import os
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from zlib import crc32
 
 from filelock import FileLock, Timeout
@@ -17,6 +20,11 @@ from filelock import FileLock, Timeout
 from yarn_plugin.errors import ReportedError
 
 Record = dict[str, Any]
+
+PRIVATE = 0o600
+"""The mode of every file that is written here: journals hold names, queues and SQL of their users."""
+
+_BEGINS_LIKE_A_RECORD = re.compile(rb"[0-9a-f]{8} \{")
 
 
 class JournalError(ReportedError):
@@ -30,106 +38,256 @@ class JournalInUseError(JournalError):
         super().__init__(f"journal {str(path)!r}: another process is using it; end that one, or choose another --state")
 
 
-class RecordFile:
-    """The records of one journal.
+class JournalUnavailableError(JournalError):
+    """The journal takes no records now (a full disk, mostly). Nothing of the refused records is in it."""
 
-    `dropped` says in words what was not whole when the file was opened; None when everything was.
+
+class JournalDamagedError(JournalError):
+    """Records that were on the disk are damaged: what follows them cannot be decided on again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is not whole in a journal: `at` its first byte, `size` from there to the end of the file.
+
+    `in_the_middle`: whole records follow it, so it was on the disk before them and is no write that was cut short.
+    """
+
+    at: int
+    size: int
+    lines: int
+    in_the_middle: bool
+
+    def __str__(self) -> str:
+        more = f" and {self.lines} line(s) after it" if self.lines > 1 else ""
+        return f"a record cut or damaged at byte {self.at}{more}, {self.size} bytes in all"
+
+
+class RecordFile:
+    """The records of one journal, opened to be written.
+
+    `dropped` says in words what was not whole when the file was opened; None when everything was. `lost` holds the
+    records that were whole after damage which was accepted (`accept_loss`), and are in the journal no more.
 
     Raises:
         JournalInUseError: another process has it open.
-        JournalError: the folder cannot be written.
+        JournalDamagedError: damage before records that were on the disk, and `accept_loss` is not given.
+        JournalError: the folder cannot be written, or the file holds something else.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        accept_loss: bool = False,
+        before_loss: Callable[[tuple[Record, ...]], object] = lambda lost: None,
+    ) -> None:
         self.path = path
         self.dropped: str | None = None
+        self.lost: tuple[Record, ...] = ()
+        self.written = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = FileLock(str(path) + ".lock", mode=0o600)
+            self._lock = FileLock(str(path) + ".lock", mode=PRIVATE)
             self._lock.acquire(timeout=0)
         except Timeout:
             raise JournalInUseError(path) from None
         except OSError as problem:
             raise JournalError(f"journal {str(path)!r}: {problem.strerror}; choose a --state you can write") from None
-        self._cut_what_is_not_whole()
-        self._file = path.open("ab")
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE)
+            os.fchmod(self._file, PRIVATE)
+            self._cut_what_is_not_whole(accept_loss, before_loss)
+        except OSError as problem:
+            self._lock.release()
+            raise JournalError(f"journal {str(path)!r}: {problem.strerror}; choose a --state you can write") from None
+        except JournalError:
+            os.close(self._file)
+            self._lock.release()
+            raise
         self.size = path.stat().st_size
+        self.rewritten_size = 0
 
     def read(self) -> Iterator[Record]:
         """Every whole record, oldest first."""
-        for _, record in _whole_records(self.path):
-            yield record
+        return read_records(self.path)
 
-    def append(self, *records: Record, durable: bool = True) -> None:
-        """Add records; when this returns and `durable`, they survive the loss of power."""
+    def append(self, *records: Record | bytes, durable: bool = True) -> None:
+        """Add records (as values, or as JSON); when this returns and `durable`, they survive the loss of power.
+
+        Raises:
+            JournalUnavailableError: they could not be written; the file is as it was before.
+        """
         data = b"".join(encode(record) for record in records)
-        self._file.write(data)
-        self._file.flush()
-        if durable:
-            os.fsync(self._file.fileno())
+        try:
+            # Also after an append that failed and could not be taken back at once.
+            if os.fstat(self._file).st_size != self.size:
+                os.ftruncate(self._file, self.size)
+            _write_all(self._file, data)
+            if durable:
+                os.fsync(self._file)
+        except OSError as problem:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self.size)
+            raise JournalUnavailableError(f"journal {str(self.path)!r}: {problem.strerror}") from None
         self.size += len(data)
+        self.written += len(data)
 
-    def rewrite(self, *records: Record) -> None:
-        """Replace the whole file by these records, at once: a reader finds the old file or the new one."""
+    def probe(self) -> None:
+        """Find out whether records can be written, without adding one.
+
+        Raises:
+            JournalUnavailableError: they cannot.
+        """
+        try:
+            os.ftruncate(self._file, self.size)
+            _write_all(self._file, b"\n" * 65536)
+            os.ftruncate(self._file, self.size)
+        except OSError as problem:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self.size)
+            raise JournalUnavailableError(f"journal {str(self.path)!r}: {problem.strerror}") from None
+
+    def rewrite(self, *records: Record | bytes) -> None:
+        """Replace the whole file by these records, at once: a reader finds the old file or the new one.
+
+        Raises:
+            JournalUnavailableError: they could not be written; the file is as it was before.
+        """
         draft = self.path.with_name(self.path.name + ".part")
-        with draft.open("wb") as file:
-            file.writelines(encode(record) for record in records)
-            file.flush()
-            os.fsync(file.fileno())
-        self._file.close()
-        draft.replace(self.path)
-        _sync_folder(self.path.parent)
-        self._file = self.path.open("ab")
-        self.size = self.path.stat().st_size
+        try:
+            size = _write_file(draft, (encode(record) for record in records))
+            opened = os.open(draft, os.O_RDWR | os.O_APPEND)
+            draft.replace(self.path)
+        except OSError as problem:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise JournalUnavailableError(f"journal {str(self.path)!r}: {problem.strerror}") from None
+        os.close(self._file)
+        self._file = opened
+        self.size = self.rewritten_size = size
+        self.written += size
+        with contextlib.suppress(OSError):
+            _sync_folder(self.path.parent)
 
     def close(self) -> None:
         """Let another process use the journal."""
-        self._file.close()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
         self._lock.release()
 
-    def _cut_what_is_not_whole(self) -> None:
-        self.path.touch(mode=0o600)
-        end = max((end for end, _ in _whole_records(self.path)), default=0)
-        rest = self.path.stat().st_size - end
-        if not rest:
+    def _cut_what_is_not_whole(self, accept_loss: bool, before_loss: Callable[[tuple[Record, ...]], object]) -> None:
+        damage = find_damage(self.path)
+        if damage is None:
             return
+        if damage.at == 0 and not damage.in_the_middle and not _begins_like_a_journal(self.path):
+            raise JournalError(f"journal {str(self.path)!r}: it holds something else than a journal; choose another")
+        if damage.in_the_middle and not accept_loss:
+            raise JournalDamagedError(
+                f"journal {str(self.path)!r}: {damage}, before others that are whole; the disk may be failing. "
+                "Restore the folder from a backup, or start with --accept-loss to go on with what precedes the damage"
+            )
+        if damage.in_the_middle:
+            self.lost = tuple(_whole_after(self.path, damage.at))
+            before_loss(self.lost)
         aside = self.path.with_name(f"{self.path.name}.dropped-{int(time.time())}")
-        with self.path.open("rb+") as file:
-            file.seek(end)
-            damaged = file.read()
-            aside.write_bytes(damaged)
-            file.truncate(end)
-            os.fsync(file.fileno())
-        lines = damaged.count(b"\n")
-        more = f" and {lines} line(s) after it" if lines > 1 else ""
-        self.dropped = f"a record cut or damaged at byte {end}{more}, {rest} bytes in all; kept in {aside.name}"
+        with self.path.open("rb") as file:
+            file.seek(damage.at)
+            _write_file(aside, iter(lambda: file.read(1 << 20), b""))
+        os.ftruncate(self._file, damage.at)
+        os.fsync(self._file)
+        self.dropped = f"{damage}; kept in {aside.name}"
 
 
-def encode(record: Record) -> bytes:
-    """A record as its line: checksum, space, JSON."""
-    body = json.dumps(record, separators=(",", ":")).encode()
+def read_records(path: Path) -> Iterator[Record]:
+    """The whole records of a journal, oldest first, up to the first that is not whole. Writes and locks nothing."""
+    for _, body in _whole_bodies(path):
+        yield json.loads(body)
+
+
+def find_damage(path: Path) -> Damage | None:
+    """What is not whole in a journal; None when everything is. Writes and locks nothing."""
+    end = max((end for end, _ in _whole_bodies(path)), default=0)
+    size = path.stat().st_size - end
+    if size <= 0:
+        return None
+    lines, whole = 0, False
+    with path.open("rb") as file:
+        file.seek(end)
+        for line in file:
+            lines += line.endswith(b"\n")
+            whole = whole or _body(line) is not None
+    return Damage(end, size, lines, whole)
+
+
+def encode(record: Record | bytes) -> bytes:
+    """A record (a value, or its JSON) as its line: checksum, space, JSON."""
+    body = record if isinstance(record, bytes) else json.dumps(record, separators=(",", ":")).encode()
     return b"%08x %s\n" % (crc32(body), body)
 
 
 def decode(line: bytes) -> Record | None:
     """The record of a line; None when the line is not whole."""
-    checksum, _, body = line.rstrip(b"\n").partition(b" ")
-    if not line.endswith(b"\n") or checksum != b"%08x" % crc32(body):
+    body = _body(line)
+    if body is None:
         return None
     record: Record = json.loads(body)
     return record
 
 
-def _whole_records(path: Path) -> Iterator[tuple[int, Record]]:
-    """Each whole record with the offset after it; stops at the first that is not whole."""
+def _body(line: bytes) -> bytes | None:
+    """The JSON of a line; None when the line is not whole."""
+    checksum, _, body = line.rstrip(b"\n").partition(b" ")
+    return body if line.endswith(b"\n") and body and checksum == b"%08x" % crc32(body) else None
+
+
+def _whole_bodies(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The JSON of each whole record with the offset after it; stops at the first that is not whole."""
     end = 0
     with path.open("rb") as file:
         for line in file:
-            record = decode(line)
-            if record is None:
+            body = _body(line)
+            if body is None:
                 return
             end += len(line)
-            yield end, record
+            yield end, body
+
+
+def _whole_after(path: Path, start: int) -> Iterator[Record]:
+    with path.open("rb") as file:
+        file.seek(start)
+        for line in file:
+            record = decode(line)
+            if record is not None:
+                yield record
+
+
+def _begins_like_a_journal(path: Path) -> bool:
+    """Whether a file without a whole record may be a journal whose first record was cut."""
+    with path.open("rb") as file:
+        begin = file.read(10)
+    return _BEGINS_LIKE_A_RECORD.match(begin + b"00000000 {"[len(begin) :]) is not None
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _write_file(path: Path, parts: Iterable[bytes]) -> int:
+    """A durable private file of these parts; its size."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+    with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, with the mode given
+        size = _copy(file, parts)
+        file.flush()
+        os.fsync(descriptor)
+    return size
+
+
+def _copy(file: BinaryIO, parts: Iterable[bytes]) -> int:
+    return sum(file.write(part) for part in parts)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.resources import Resources, total_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,16 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Everything observed, by id. Mappings are never changed in place."""
+    """Everything observed, by id. Mappings are never changed in place.
+
+    `total`: what all nodes have together; None where that was not added up yet (see `capacity`).
+    """
 
     nodes: dict[str, Node] = field(default_factory=dict)
     apps: dict[str, YarnApp] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
+    total: Resources | None = None
+
+    def capacity(self) -> Resources:
+        """What all nodes have together."""
+        return total_of(node.capacity for node in self.nodes.values()) if self.total is None else self.total

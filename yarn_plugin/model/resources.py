@@ -1,6 +1,6 @@
 """Vectors of cluster resources."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 MEMORY = "memory-mb"
@@ -23,7 +23,10 @@ class Resources:
         return Resources(tuple(sorted((name, amount) for name, amount in amounts.items() if amount)))
 
     def __getitem__(self, name: str) -> int:
-        return next((amount for held, amount in self.amounts if held == name), 0)
+        for held, amount in self.amounts:
+            if held == name:
+                return amount
+        return 0
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         return iter(self.amounts)
@@ -50,16 +53,23 @@ class Resources:
         """The smaller amount of each resource."""
         return self._zip(other, min)
 
+    def at_least(self, other: "Resources") -> "Resources":
+        """The larger amount of each resource."""
+        return self._zip(other, max)
+
     def only(self, names: frozenset[str]) -> "Resources":
         """These resources alone."""
-        return Resources(tuple((name, amount) for name, amount in self.amounts if name in names))
+        kept = tuple([pair for pair in self.amounts if pair[0] in names])
+        return self if len(kept) == len(self.amounts) else Resources(kept)
 
     def scaled(self, fraction: float) -> "Resources":
         """This fraction of each amount, rounded down (a part of a core cannot be promised).
 
         The tiny addition undoes the rounding of fractions such as 1/3 * 3.
         """
-        return Resources.of({name: int(amount * fraction + 1e-6) for name, amount in self.amounts})
+        # Sorted already.
+        scaled = [(name, int(amount * fraction + 1e-6)) for name, amount in self.amounts]
+        return Resources(tuple([pair for pair in scaled if pair[1]]))
 
     def fits(self, capacity: "Resources") -> bool:
         """Whether no amount exceeds the capacity's."""
@@ -70,8 +80,10 @@ class Resources:
 
         A resource that `capacity` does not have does not count.
         """
+        if not self.amounts:
+            return 0.0
         held = dict(self.amounts)
-        return max((held.get(name, 0) / amount for name, amount in capacity.amounts), default=0.0)
+        return max([held.get(name, 0) / amount for name, amount in capacity.amounts], default=0.0)
 
     def as_dict(self) -> dict[str, int]:
         """The amounts by name."""
@@ -80,3 +92,15 @@ class Resources:
     def __str__(self) -> str:
         shown = {MEMORY: "MB", VCORES: "vcores", GPU: "GPUs"}
         return ", ".join(f"{amount} {shown.get(name, name)}" for name, amount in self.amounts) or "nothing"
+
+
+def total_of(vectors: Iterable[Resources]) -> Resources:
+    """The sum of many vectors."""
+    found = list(vectors)
+    if len(found) == 1:
+        return found[0]
+    total: dict[str, int] = {}
+    for vector in found:
+        for name, amount in vector.amounts:
+            total[name] = total.get(name, 0) + amount
+    return Resources.of(total)

@@ -13,6 +13,10 @@ class Pool:
     `overstay`: seconds that a share may be overstayed after enforcement began before containers are signalled.
     `settle`: seconds for which an unregistered application still counts after it last wanted anything.
     `submit_within`: seconds a registered application may take until YARN knows it.
+
+    Limits, each None where there is none: `max_weight` and `max_grace` (seconds) of one application,
+    `max_apps_per_user` registered at a time, `max_streams_per_user` followed at a time. The service checks the first
+    two and the last one; the number of applications is checked where it is decided.
     """
 
     name: str
@@ -23,6 +27,10 @@ class Pool:
     overstay: float = 15.0
     settle: float = 5.0
     submit_within: float = 120.0
+    max_weight: float | None = None
+    max_grace: float | None = None
+    max_apps_per_user: int | None = None
+    max_streams_per_user: int | None = None
 
     def contains(self, queue: str) -> bool:
         """Whether a queue (its full path) lies in this pool's subtree."""
@@ -38,7 +46,10 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What an application says of itself. `demand` None: it can use whatever it gets."""
+    """What an application says of itself. `demand` None: it can use whatever it gets.
+
+    `yarn_users`: the YARN users whose application in its queue is this one; None: any user's.
+    """
 
     id: str
     name: str
@@ -50,6 +61,7 @@ class Registration:
     grace: float
     request_id: str
     registered_at: float
+    yarn_users: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from yarn_plugin.model.cluster import Capabilities
 from yarn_plugin.model.resources import MEMORY, VCORES, Resources
 from yarn_plugin.observe import translate
-from yarn_plugin.observe.resource_manager import NO_MANAGER, ManagerRefusedError, NotAManagerError, ResourceManager
+from yarn_plugin.observe.resource_manager import (
+    NO_MANAGER,
+    ManagerError,
+    ManagerRefusedError,
+    NotAManagerError,
+    ResourceManager,
+)
 
 STORE = "yarn.scheduler.configuration.store.class"
 MONITOR = "yarn.resourcemanager.scheduler.monitor.enable"
@@ -20,6 +26,7 @@ LEAST_MEMORY = "yarn.scheduler.minimum-allocation-mb"
 RECOVERY = "yarn.resourcemanager.recovery.enabled"
 CALCULATOR = "yarn.scheduler.capacity.resource-calculator"
 FILE_STORE = "file"
+MUTABLE_STORES = ("memory", "fs", "leveldb", "zk")
 PREEMPTS = "ProportionalCapacityPreemptionPolicy"
 DELETES_QUEUES = "AutoCreatedQueueDeletionPolicy"
 
@@ -44,7 +51,9 @@ class ManagerFacts:
     """A ResourceManager in facts.
 
     `store`: its configuration store, None where it does not say. `policies`: what its scheduling monitor runs, empty
-    where that is off. `calculator`: how its scheduler compares resources, None where it does not say.
+    where that is off. `calculator`: how its scheduler compares resources, None where it does not say. `unread`: why
+    the scheduler's configuration could not be read just now; `writable` is then what the store lets expect. `age`:
+    seconds since it started, by its own clock; None where it does not tell the time.
     """
 
     url: str
@@ -61,6 +70,13 @@ class ManagerFacts:
     least_memory_mb: int | None
     calculator: str | None
     recovers: bool
+    unread: str | None = None
+    age: float | None = None
+
+    @property
+    def mode(self) -> Literal["enforced", "feedback only", "unknown"]:
+        """What becomes of shares here."""
+        return "enforced" if self.writable else "unknown" if self.unread else "feedback only"
 
     @property
     def preempts(self) -> bool:
@@ -80,16 +96,19 @@ def find_out(manager: ResourceManager) -> ManagerFacts:
         ManagerError: nobody answers, or not as a ResourceManager does.
     """
     info = _info(manager)
+    started_at = info.get("startedOn", 0) / 1000.0
+    age = None if manager.clock is None or not started_at else manager.clock - started_at
     conf = manager.configuration()
-    queues = _scheduler_configuration(manager, conf.get(STORE))
+    store = conf.get(STORE)
+    queues, unread = _scheduler_configuration(manager, store)
     return ManagerFacts(
         url=manager.url,
         version=info["resourceManagerVersion"],
         state=info.get("haState", "ACTIVE"),
-        started_at=info.get("startedOn", 0) / 1000.0,
+        started_at=started_at,
         scheduler=_last_part(conf.get(SCHEDULER, "unknown")),
-        store=conf.get(STORE),
-        writable=queues is not None,
+        store=store,
+        writable=queues is not None or (unread is not None and store in MUTABLE_STORES),
         policies=_policies(conf),
         preemption=_preemption(conf),
         security=conf.get(SECURITY, "simple"),
@@ -97,6 +116,8 @@ def find_out(manager: ResourceManager) -> ManagerFacts:
         least_memory_mb=_whole(conf.get(LEAST_MEMORY)),
         calculator=None if queues is None else _last_part(queues.get(CALCULATOR, "DefaultResourceCalculator")),
         recovers=conf.get(RECOVERY, "false") == "true",
+        unread=unread,
+        age=age,
     )
 
 
@@ -107,25 +128,35 @@ def _whole(text: str | None) -> int | None:
 def _info(manager: ResourceManager) -> dict[str, Any]:
     try:
         # A standby answers /info as an active one does, and nothing else: whoever answers /metrics is active.
-        manager.get("/metrics")
-        info = translate.info(manager.get("/info"))
+        translate.metrics(manager.get("/metrics"))
+        return translate.info(manager.get("/info"))
     except ManagerRefusedError as refused:
-        if refused.status not in (400, 404, 405, 501):
+        if refused.status not in (400, 401, 404, 405, 501):
             raise
-        info = {}
-    if "resourceManagerVersion" not in info:
-        raise NotAManagerError(f"--rm {manager.url}: {NO_MANAGER}")
-    return info
+    except NotAManagerError:
+        pass
+    raise NotAManagerError(f"--rm {manager.url}: {NO_MANAGER}")
 
 
-def _scheduler_configuration(manager: ResourceManager, store: str | None) -> dict[str, str] | None:
-    """The scheduler's configuration, shown where it can be written; with the file store the answer is 400."""
+def _scheduler_configuration(manager: ResourceManager, store: str | None) -> tuple[dict[str, str] | None, str | None]:
+    """The scheduler's configuration, shown where it can be written, or else why it could not be read now."""
     if store == FILE_STORE:
-        return None
+        return None, None
     try:
-        return translate.configuration(manager.get("/scheduler-conf"))
-    except ManagerRefusedError:
-        return None
+        return translate.configuration(manager.get("/scheduler-conf")), None
+    except ManagerError as problem:
+        return None, None if says_read_only(problem) else str(problem)
+
+
+def says_read_only(problem: ManagerError) -> bool:
+    """Whether this is how a ResourceManager says that its scheduler's configuration is not for us to read or change.
+
+    With the file store the answer is 400 and speaks of mutable stores, to who may not it is 401 or 403, from versions
+    that cannot do it 404 or 405. Anything else (500, no answer) may be otherwise at the next question.
+    """
+    if not isinstance(problem, ManagerRefusedError):
+        return False
+    return problem.status in (401, 403, 404, 405, 501) or (problem.status == 400 and "mutable" in str(problem).lower())
 
 
 def _policies(conf: Mapping[str, str]) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def can_run(findings: Sequence[Finding]) -> bool:
 def diagnose(facts: ManagerFacts, tree: Mapping[str, QueueReport], pools: Sequence[Pool]) -> list[Finding]:
     """Everything worth knowing before the arbiter is started with these pools."""
     found = [_version(facts), _state(facts), _security(facts), _scheduler(facts, tree), _calculator(facts)]
-    found += [_store(facts), _preemption(facts), *_preemption_wait(facts, pools), _leaf_cleaning(facts)]
+    found += [_store(facts), _mode(facts), _preemption(facts), *_preemption_wait(facts, pools), _leaf_cleaning(facts)]
     found += [_recovery(facts), _gpus(facts, pools)]
     for pool in pools:
         found += _pool(pool, tree) if tree else []
@@ -89,10 +89,20 @@ def _calculator(facts: ManagerFacts) -> Finding:
 
 def _store(facts: ManagerFacts) -> Finding:
     store = facts.store or "not shown"
+    if facts.unread:
+        return Finding("configuration store", store, "limited", f"it could not be read now: {facts.unread}")
     if facts.writable:
         return Finding("configuration store", store, "good", "queue weights can be written")
     follows = "shares are told but not enforced; set yarn.scheduler.configuration.store.class=fs (or zk, leveldb)"
     return Finding("configuration store", store, "limited", follows)
+
+
+def _mode(facts: ManagerFacts) -> Finding:
+    if facts.mode == "unknown":
+        follows = "shares are only reported, not enforced, until the arbiter has found out"
+        return Finding("mode", facts.mode, "limited", follows)
+    verdict: Verdict = "good" if facts.mode == "enforced" else "limited"
+    return Finding("mode", facts.mode, verdict, "" if facts.writable else "queue weights cannot be written")
 
 
 def _preemption(facts: ManagerFacts) -> Finding:

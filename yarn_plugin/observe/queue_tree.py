@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yarn_plugin.model.resources import MEMORY, VCORES, Resources
+from yarn_plugin.observe.resource_manager import EXPECTED, NotAManagerError
 
 WEIGHT, PERCENT, ABSOLUTE = "weight", "percentage", "absolute"
 
@@ -41,11 +42,18 @@ class QueueReport:
 
 
 def queue_tree(answer: Any) -> dict[str, QueueReport]:
-    """All queues by path, each parent before its children; empty where it is not the CapacityScheduler that answers."""
-    scheduler = answer.get("scheduler", answer).get("schedulerInfo", {})
-    if scheduler.get("type") != "capacityScheduler":
-        return {}
-    return {report.path: report for report in _reports(scheduler, "")}
+    """All queues by path, each parent before its children; empty where it is not the CapacityScheduler that answers.
+
+    Raises:
+        NotAManagerError: what answers is no scheduler, or says what cannot be read.
+    """
+    try:
+        scheduler = answer.get("scheduler", answer)["schedulerInfo"]
+        if scheduler["type"] != "capacityScheduler":
+            return {}
+        return {report.path: report for report in _reports(scheduler, "")}
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise NotAManagerError(f"the answer to /scheduler is not a ResourceManager's; {EXPECTED}") from None
 
 
 def _reports(queue: Mapping[str, Any], parent: str) -> Iterator[QueueReport]:

@@ -1,11 +1,20 @@
 """The ResourceManager over REST: one address, or the addresses of an HA pair."""
 
+import contextlib
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+import urllib3.exceptions
+from pydantic_core import from_json
 
 from yarn_plugin.errors import BadInputError, ReportedError
+from yarn_plugin.observe import bounded
 
 TIMEOUT = (3.0, 20.0)
 PREFIX = "/ws/v1/cluster"
@@ -64,18 +73,56 @@ def _is_address(url: str) -> bool:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An answer, read to its end."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode(errors="replace")
+
+    def json(self) -> Any:
+        """Its JSON; None where it is none."""
+        # The first takes half the time of the second, and answers of 10,000 nodes are large; the second takes text that
+        # the first does not, such as half a character in somebody's name for an application.
+        for read in (from_json, json.loads):
+            with contextlib.suppress(ValueError, RecursionError):
+                return read(self.body)
+        return None
+
+
 class ResourceManager:
     """Asks the active ResourceManager; of an HA pair, whichever is active. Not shared between threads.
 
-    `url` is the address that answered last. `user`: who writes (simple authentication).
+    `url` is the address that answered last. `user`: who writes (simple authentication). `verify`: a file of the
+    certificates to trust for HTTPS, or True for those that come with Python. Proxies and netrc are ignored.
     """
 
-    def __init__(self, urls: list[str], user: str) -> None:
-        self._urls, self._user = list(urls), user
-        self._session = requests.Session()
+    def __init__(self, urls: list[str], user: str, verify: str | bool = True) -> None:
+        self._urls, self._user, self._verify = list(urls), user, verify
+        self._session = bounded.bounded_session()
         self._session.headers["Accept"] = "application/json"
-        self._session.trust_env = False
+        self._date = ""
         self.url = self._urls[0]
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether there are several addresses, of which any may become the active one."""
+        return len(self._urls) > 1
+
+    @property
+    def clock(self) -> float | None:
+        """The time (epoch seconds) at which the last answer was made, by the ResourceManager's own clock."""
+        try:
+            # Hadoop sends the header twice.
+            return parsedate_to_datetime(self._date.partition(" GMT")[0] + " GMT").timestamp()
+        except (ValueError, TypeError, OverflowError):
+            return None
 
     def get(self, path: str, **params: str) -> Any:
         """The JSON at a path below /ws/v1/cluster.
@@ -83,7 +130,11 @@ class ResourceManager:
         Raises:
             ManagerError: nobody answers, or not as a ResourceManager does.
         """
-        return self._json(self._send("GET", path, params=params))
+        said = self._send("GET", path, params=params).json()
+        # A ResourceManager always answers with an object; a web server of another kind may answer with anything.
+        if not isinstance(said, dict):
+            raise NotAManagerError(f"--rm {self.url}: {NO_MANAGER}")
+        return said
 
     def put(self, path: str, body: Any) -> Any:
         """Write JSON to a path below /ws/v1/cluster, as `user`."""
@@ -96,13 +147,18 @@ class ResourceManager:
     def configuration(self) -> dict[str, str]:
         """The RM's own configuration, by property (its /conf page); empty where it is not shown."""
         try:
-            answer = self._session.get(f"{self.url}/conf", timeout=TIMEOUT)
-            entries = answer.json()["properties"] if answer.ok else []
-        except (requests.RequestException, ValueError, KeyError):
+            answer = self._fetch(self.url, "GET", "/conf")
+        except ManagerAwayError:
             return {}
-        return {entry["key"]: entry["value"] for entry in entries}
+        said = answer.json() if answer.status == 200 else None
+        entries = said.get("properties") if isinstance(said, dict) else None
+        return {
+            entry["key"]: entry["value"]
+            for entry in (entries if isinstance(entries, list) else ())
+            if isinstance(entry, dict) and isinstance(entry.get("key"), str) and isinstance(entry.get("value"), str)
+        }
 
-    def _send(self, method: str, path: str, **request: Any) -> requests.Response:
+    def _send(self, method: str, path: str, **request: Any) -> _Answer:
         problems: list[str] = []
         for url in [self.url, *(other for other in self._urls if other != self.url)]:
             try:
@@ -110,46 +166,88 @@ class ResourceManager:
             except ManagerAwayError as away:
                 problems.append(str(away))
                 continue
-            self.url = url
+            self.url, self._date = url, answer.headers.get("Date", "")
             return answer
         raise ManagerAwayError("; ".join(problems))
 
-    def _send_to(self, url: str, method: str, path: str, **request: Any) -> requests.Response:
-        try:
-            answer = self._session.request(
-                method, url + PREFIX + path, timeout=TIMEOUT, allow_redirects=False, **request
-            )
-        except requests.RequestException as problem:
-            cause = "no answer in time" if isinstance(problem, requests.Timeout) else "no connection"
-            raise ManagerAwayError(f"ResourceManager {url}: {cause}; is it running there?") from None
-        if answer.status_code == 401 and "Negotiate" in answer.headers.get("WWW-Authenticate", ""):
+    def _send_to(self, url: str, method: str, path: str, **request: Any) -> _Answer:
+        answer = self._fetch(url, method, PREFIX + path, **request)
+        if answer.status == 401 and "Negotiate" in answer.headers.get("WWW-Authenticate", ""):
             raise SecuredManagerError(url)
-        if answer.status_code == 307 or "This is standby RM" in answer.text[:500]:
+        # Not in JSON: there it could be the name of an application.
+        if answer.status == 307 or (b"This is standby RM" in answer.body[:500] and answer.body[:1] != b"{"):
             raise ManagerAwayError(f"ResourceManager {url}: it is on standby")
-        if 300 <= answer.status_code < 400:
+        if 300 <= answer.status < 400:
             raise NotAManagerError(f"--rm {url}: it sends us on to {answer.headers.get('Location')!r}; {EXPECTED}")
-        if answer.status_code in (502, 503):
-            raise ManagerAwayError(f"ResourceManager {url}: not ready ({answer.status_code})")
-        if not answer.ok:
-            raise ManagerRefusedError(answer.status_code, _message(answer))
+        if answer.status in (502, 503, 504):
+            raise ManagerAwayError(f"ResourceManager {url}: not ready ({answer.status})")
+        if not 200 <= answer.status < 300:
+            raise ManagerRefusedError(answer.status, _message(answer))
         return answer
 
-    def _json(self, answer: requests.Response) -> Any:
+    def _fetch(self, url: str, method: str, path: str, **request: Any) -> _Answer:
+        """Ask one address, and read the whole answer."""
         try:
-            said = answer.json()
-        except ValueError:
-            said = None
-        # A ResourceManager always answers with an object; a web server of another kind may answer with anything.
-        if not isinstance(said, dict):
-            raise NotAManagerError(f"--rm {self.url}: {NO_MANAGER}")
-        return said
+            answer = self._session.request(
+                method, url + path, timeout=TIMEOUT, allow_redirects=False, stream=True, verify=self._verify, **request
+            )
+            body = bounded.read_body(answer)
+        except _NO_ANSWER as problem:
+            raise ManagerAwayError(f"ResourceManager {url}: {_cause(problem)}") from None
+        return _Answer(answer.status_code, answer.reason or "", answer.headers, body)
 
 
-def _message(answer: requests.Response) -> str:
+_NO_ANSWER = (requests.RequestException, urllib3.exceptions.HTTPError, bounded.TooLargeError, OSError, ValueError)
+"""What an answer that does not come, or not whole, raises."""
+
+
+def _cause(problem: BaseException) -> str:
+    """Why there is no answer, in words."""
+    chain = list(_chain(problem))
+    for cause in chain:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"certificate verify failed: {cause.verify_message}; give its authority's certificate as --ca-file"
+        if isinstance(cause, ssl.SSLError) and cause.reason == "NO_CERTIFICATE_OR_CRL_FOUND":
+            return "the file of --ca-file (or REQUESTS_CA_BUNDLE) holds no certificates (PEM)"
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS failed: {(cause.reason or str(cause)).replace('_', ' ').lower()}"
+    if "TLS CA certificate bundle" in str(problem):
+        return "there is no file of certificates where --ca-file (or REQUESTS_CA_BUNDLE) says"
+    if any(isinstance(cause, bounded.TooLargeError) for cause in chain):
+        return f"its answer is larger than {bounded.MAX_BYTES // 2**20} MB"
+    if any(isinstance(cause, requests.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError) for cause in chain):
+        return "no answer in time; is it running there?"
+    if any(isinstance(cause, _CUT) for cause in chain):
+        return "its answer was cut short, or is no HTTP"
+    return "no connection; is it running there?"
+
+
+_CUT = (
+    requests.exceptions.ChunkedEncodingError,
+    requests.exceptions.ContentDecodingError,
+    urllib3.exceptions.IncompleteRead,
+    urllib3.exceptions.DecodeError,
+    ValueError,
+)
+
+
+def _chain(problem: BaseException) -> Iterator[BaseException]:
+    """An exception and what caused it: `requests` and `urllib3` hand causes on as arguments."""
+    waiting, seen = [problem], set[int]()
+    while waiting:
+        cause = waiting.pop(0)
+        if id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        found = (*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__)
+        waiting += [one for one in found if isinstance(one, BaseException)]
+
+
+def _message(answer: _Answer) -> str:
     """What the RM says is wrong, in one line."""
-    try:
-        said = answer.json()
-        text = said.get("RemoteException", said).get("message", answer.text)
-    except (ValueError, AttributeError):
-        text = answer.text
-    return " ".join(str(text).split())[:300] or answer.reason
+    said, text = answer.json(), answer.text
+    if isinstance(said, dict):
+        inner = said.get("RemoteException")
+        text = (inner if isinstance(inner, dict) else said).get("message", text)
+    return " ".join(str(text).encode(errors="replace").decode().split())[:300] or answer.reason[:100]

@@ -22,34 +22,49 @@ def fill(fillers: Sequence[Filler], resources: int) -> list[float]:
 
     Each resource has capacity 1. The result is max-min fair: no share can rise without lowering one that is not
     larger by weight (002, Pseudocode 1; the filling itself is that of DRF, Ghodsi et al., NSDI 2011, section 4.2).
-    O(n log n + k n r) for k distinct levels at which something stops.
+    O(n log n + n r): who is stopped by its limit is the next in the order of limits, and a resource is full once.
     """
     shares = [0.0] * len(fillers)
-    rising = sorted(range(len(fillers)), key=lambda i: fillers[i].limit / fillers[i].weight)
+    limits = [filler.limit / filler.weight for filler in fillers]
+    rising = sorted(range(len(fillers)), key=limits.__getitem__)
+    first = 0
     left = [1.0] * resources
     level = 0.0
     speed = [sum(fillers[i].weight * fillers[i].shape[r] for i in rising) for r in range(resources)]
-    while rising:
-        first = fillers[rising[0]]
-        to_limit = first.limit / first.weight - level
+    while first < len(rising):
+        to_limit = limits[rising[first]] - level
         to_full = min((left[r] / speed[r] for r in range(resources) if speed[r] > _NOTHING), default=to_limit)
         rise = max(min(to_limit, to_full), 0.0)
         level += rise
         left = [max(left[r] - rise * speed[r], 0.0) for r in range(resources)]
-        full = {r for r in range(resources) if speed[r] > _NOTHING and left[r] <= _NOTHING}
-        stopped = [i for i in rising if _stops(fillers[i], level, full)] or [rising[0]]
+        full = [r for r in range(resources) if speed[r] > _NOTHING and left[r] <= _NOTHING]
+        at_limit = first
+        while at_limit < len(rising) and limits[rising[at_limit]] - level <= _NOTHING:
+            at_limit += 1
+        stopped = rising[first:at_limit]
+        if full:
+            rising, stopped = _part(fillers, rising[at_limit:], full, stopped)
+            first = 0
+        else:
+            first = at_limit
+        if not stopped:
+            stopped = [rising[first]]
+            first += 1
         for i in stopped:
             shares[i] = min(fillers[i].limit, level * fillers[i].weight)
             for r in range(resources):
                 speed[r] -= fillers[i].weight * fillers[i].shape[r]
-        gone = set(stopped)
-        rising = [i for i in rising if i not in gone]
     return shares
 
 
 _NOTHING = 1e-12
 
 
-def _stops(filler: Filler, level: float, full: set[int]) -> bool:
-    at_limit = filler.limit / filler.weight - level <= _NOTHING
-    return at_limit or any(filler.shape[r] > 0 for r in full)
+def _part(
+    fillers: Sequence[Filler], rising: Sequence[int], full: Sequence[int], stopped: list[int]
+) -> tuple[list[int], list[int]]:
+    """Those that go on rising although these resources are full, and all that stop now."""
+    goes_on: list[int] = []
+    for i in rising:
+        (stopped if any(fillers[i].shape[r] > 0 for r in full) else goes_on).append(i)
+    return goes_on, stopped

@@ -15,16 +15,23 @@ from yarn_plugin.model.share import Claim, Grant
 
 def decide(snapshot: Snapshot, policy_state: Any) -> Decision:
     """Guarantees by weight, entitlements by water-filling."""
-    names = [name for name, _ in snapshot.capacity]
-    fillers = [_filler(claim, snapshot.capacity, names) for claim in snapshot.claims]
+    capacity = snapshot.capacity
+    names = [name for name, _ in capacity]
+    fillers = [_filler(claim, capacity, names) for claim in snapshot.claims]
     entitled = fill(fillers, len(names))
     total = sum(claim.weight for claim in snapshot.claims)
-    grants = {
-        claim.app: _grant(claim, snapshot.capacity, claim.weight / total, filler, share)
-        for claim, filler, share in zip(snapshot.claims, fillers, entitled, strict=True)
-    }
-    reasons = {claim.app: _reason(claim, total, len(grants), grants[claim.app]) for claim in snapshot.claims}
+    guarantees = {weight: _guarantee(capacity, weight, total) for weight in {one.weight for one in snapshot.claims}}
+    grants: dict[str, Grant] = {}
+    reasons: dict[str, str] = {}
+    for claim, filler, share in zip(snapshot.claims, fillers, entitled, strict=True):
+        grants[claim.app] = grant = _grant(claim, capacity, guarantees[claim.weight], filler, share)
+        reasons[claim.app] = _reason(claim, total, len(fillers), grant)
     return Decision(grants, reasons, policy_state)
+
+
+def _guarantee(capacity: Resources, weight: float, total: float) -> tuple[float, Resources]:
+    """The part of the capacity that a weight guarantees, as fraction and as amounts."""
+    return weight / total, capacity.scaled(weight / total)
 
 
 def _filler(claim: Claim, capacity: Resources, names: list[str]) -> Filler:
@@ -37,16 +44,20 @@ def _filler(claim: Claim, capacity: Resources, names: list[str]) -> Filler:
     return Filler(claim.weight, shape, min(limit, 1.0))
 
 
-def _grant(claim: Claim, capacity: Resources, guaranteed: float, filler: Filler, share: float) -> Grant:
-    entitlement = Resources.of(
-        {name: int(amount * share * part + 1e-6) for (name, amount), part in zip(capacity, filler.shape, strict=True)}
-    )
+def _grant(
+    claim: Claim, capacity: Resources, guarantee: tuple[float, Resources], filler: Filler, share: float
+) -> Grant:
+    parts = [
+        (name, whole)
+        for (name, amount), part in zip(capacity.amounts, filler.shape, strict=True)
+        if (whole := int(amount * share * part + 1e-6))
+    ]
     return Grant(
         current=claim.used.dominant_fraction(capacity),
-        guarantee_fraction=guaranteed,
-        guarantee=capacity.scaled(guaranteed),
+        guarantee_fraction=guarantee[0],
+        guarantee=guarantee[1],
         entitlement_fraction=share,
-        entitlement=entitlement,
+        entitlement=Resources(tuple(parts)),
     )
 
 

@@ -31,8 +31,8 @@ def client_site(spec: ClusterSpec) -> Properties:
         "yarn.scheduler.maximum-allocation-mb": spec.memory_mb,
         "yarn.scheduler.maximum-allocation-vcores": spec.vcores,
         "yarn.resourcemanager.am.max-attempts": 2,
-        # The default of 30 s between two attempts to reach a restarted ResourceManager would dominate every test.
-        "yarn.resourcemanager.connect.retry-interval.ms": 1000,
+        # Hadoop's default of 30 s would dominate every test in which the ResourceManager starts again.
+        "yarn.resourcemanager.connect.retry-interval.ms": spec.reconnect_ms,
         "yarn.client.nodemanager-connect.max-wait-ms": 15_000,
         "yarn.client.nodemanager-connect.retry-interval-ms": 1000,
         "yarn.acl.enable": False,

@@ -1,0 +1,107 @@
+"""The rows of a result as text for people (a table) and for programs (CSV, JSON lines)."""
+
+import base64
+import io
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date, datetime, time
+from itertools import count
+from typing import Any, Literal
+
+from yarn_plugin import console
+
+Format = Literal["table", "csv", "json"]
+
+
+def show(kind: Format, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print rows on stdout, each of them whole.
+
+    `table`: as people read it; NULL is shown as NULL, and so is the text 'NULL'. `csv` and `json`: see `csv_lines` and
+    `json_lines`, both in UTF-8.
+    """
+    if kind == "table":
+        cells = (["NULL" if cell is None else cell for cell in row] for row in rows)
+        console.out.print(console.data_table(None, [(name, False) for name in columns], cells))
+        return
+    write: Callable[[Sequence[str], Iterable[Sequence[Any]]], Iterator[str]]
+    write = csv_lines if kind == "csv" else json_lines
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    for line in write(columns, rows):
+        sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """A header, then a line a row (RFC 4180, but for lines that end with LF; a quoted text may hold such an end).
+
+    NULL is an empty field, an empty text is `""`. Structures, maps and arrays are JSON, binary values base64.
+    """
+    yield ",".join(map(_quoted, columns))
+    for row in rows:
+        yield ",".join(map(_field, row))
+
+
+def json_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """An object a line, by column; the second column of a name `a` is `a_2`, or the next that is free.
+
+    NULL is null. Decimals keep all their digits as text; dates and times are ISO 8601, binary values base64, and
+    numbers that JSON does not have are "NaN", "Infinity" and "-Infinity".
+    """
+    names = _distinct(columns)
+    for row in rows:
+        yield json.dumps(dict(zip(names, map(_plain, row), strict=True)), ensure_ascii=False, allow_nan=False)
+
+
+def _distinct(columns: Sequence[str]) -> list[str]:
+    names: list[str] = []
+    taken, first = set(columns), set[str]()
+    for column in columns:
+        if column in first:
+            column = next(name for number in count(2) if (name := f"{column}_{number}") not in taken)
+        taken.add(column)
+        first.add(column)
+        names.append(column)
+    return names
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return ""
+    plain = _plain(value)
+    text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    return _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    if text and not any(character in text for character in ',"\r\n') and text == text.strip():
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _plain(value: Any) -> Any:
+    """A value of Spark's in JSON's types."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if value - value == 0 else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
+        case datetime() | date() | time():
+            return value.isoformat()
+        case bytes() | bytearray():
+            return base64.b64encode(value).decode()
+        case dict():
+            return {_key(key): _plain(inner) for key, inner in value.items()}
+        case tuple() if hasattr(value, "__fields__"):
+            # A structure: PySpark's Row.
+            return dict(zip(_distinct(value.__fields__), map(_plain, value), strict=True))
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+        case _:
+            return str(value)
+
+
+def _key(key: Any) -> str:
+    plain = _plain(key)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)

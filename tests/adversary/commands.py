@@ -1,0 +1,224 @@
+"""Attacks on people: names that are markup, cells that are wide, certificates, signals."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.adversary import proxy
+from tests.adversary.api import FIXTURES
+from tests.adversary.checks import Seen, check
+from tests.adversary.ground import Arbiter, Ground, happens
+
+
+def _access(arbiter: Arbiter, url: str | None = None) -> tuple[object, ...]:
+    return ("--arbiter", url or arbiter.url, "--token-file", arbiter.state / "admin.token")
+
+
+def _shown(done: "subprocess.CompletedProcess[str]") -> str:
+    lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+    return f"exit {done.returncode}" + (f": {lines[-1][:160]}" if lines else "")
+
+
+@check
+def an_application_named_like_markup(ground: Ground) -> Seen:
+    """An application named [/x] breaks `apps` for the administrator (MarkupError). Names are never markup."""
+    arbiter = ground.arbiter().start()
+    for name in ("[/x]", "[bold]quiet", "[link=http://evil]click"):
+        arbiter.register("mallory", name)
+    made = arbiter.register("mallory", "[/red]")
+    apps, why = ground.run("apps", *_access(arbiter)), ground.run("why", made["app"], *_access(arbiter))
+    whole = all(name in apps.stdout for name in ("[/x]", "[bold]quiet", "[link=http://evil]click"))
+    replayed = ground.run("replay", arbiter.journal)
+    seen = f"apps {_shown(apps)}, all names as they are: {whole}; why {_shown(why)}; replay {_shown(replayed)}"
+    return apps.returncode == 0 and why.returncode == 0 and whole and "MarkupError" not in replayed.stderr, seen
+
+
+@check
+def wide_cells_in_a_pipe(ground: Ground) -> Seen:
+    """Wide cells are cut with an ellipsis, or wrapped, in a pipe. Whole rows, one line each."""
+    arbiter = ground.arbiter().start()
+    name = "nightly-" + "x" * 150 + "-" + "y" * 30
+    made = arbiter.register("alice", name)
+    done = ground.run("apps", *_access(arbiter))
+    rows = [line for line in done.stdout.splitlines() if line.startswith(made["app"])]
+    whole = len(rows) == 1 and name in rows[0] and "alone" not in rows[0] and made["app"] + " arrived" in rows[0]
+    return whole, f"{_shown(done)}; in one line: {whole}; ellipsis: {'…' in done.stdout}"
+
+
+@check
+def fields_added_to_messages(ground: Ground) -> Seen:
+    """A field added by a newer arbiter ends older clients with a traceback. Clients ignore what they do not know."""
+    arbiter = ground.arbiter().start()
+    made = arbiter.register("alice", "known")
+    between = ground.proxy_before(arbiter.url)
+    between.set("/v1/apps", proxy.edited(_with_more), method=None)
+    apps = ground.run("apps", *_access(arbiter, between.url))
+    why = ground.run("why", made["app"], *_access(arbiter, between.url))
+    good = apps.returncode == 0 and made["app"] in apps.stdout and why.returncode == 0
+    return good, f"apps {_shown(apps)}; why {_shown(why)}"
+
+
+def _with_more(value: Any) -> Any:
+    match value:
+        case dict():
+            more = {name: one if name in _AMOUNTS else _with_more(one) for name, one in value.items()}
+            return {**more, "added_later": {"x": 1}}
+        case list():
+            return [_with_more(one) for one in value]
+    return value
+
+
+_AMOUNTS = ("used", "pending", "capacity", "resources", "detail")
+
+
+FOLLOWING = """
+import os, sys, threading
+from yarn_plugin.api.client import ArbiterClient
+threading.Timer(12, lambda: os._exit(3)).start()
+shares = ArbiterClient(sys.argv[1], "app.app_1.x").follow("app_1")
+print("told", next(shares).seq, flush=True)
+os._exit(0)
+"""
+
+
+def _follow(ground: Ground, url: str) -> "subprocess.CompletedProcess[str]":
+    """A client of the checkout that waits for its first share."""
+    command = [sys.executable, "-c", FOLLOWING, url]
+    environment, folder = ground.environment(), ground.scratch
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder, env=environment)
+
+
+def _stream(*more: str, **fields: Any) -> bytes:
+    """An event stream with one share, and what comes before it."""
+    recorded = json.loads((FIXTURES.parent / "transcript" / "parsed_by_client.json").read_text())
+    share = recorded["streams"]["followed"]["shares"][0] | {"app": "app_1"} | fields
+    return ("".join(more) + f"id: {share['seq']}\nevent: share\ndata: {json.dumps(share)}\n\n").encode()
+
+
+@check
+def a_stream_of_a_newer_arbiter(ground: Ground) -> Seen:
+    """An event of an unknown name, or a field added to a share, ends a client. Both are ignored."""
+    arbiter = ground.proxy_before("http://127.0.0.1:1")
+    news = 'id: 3\nevent: novelty\ndata: {"x": 1}\n\n'
+    arbiter.set("/events", proxy.text(_stream(news, added_later={"x": 1}), 200, "text/event-stream"))
+    done = _follow(ground, arbiter.url)
+    return done.returncode == 0 and "told 5" in done.stdout, f"{done.stdout.strip()[:80]}; {_shown(done)}"
+
+
+@check
+def a_refusal_of_a_proxy_in_the_feed(ground: Ground) -> Seen:
+    """A 404 page of a proxy before the arbiter ends the feed for good. Only the arbiter's own refusal does."""
+    arbiter = ground.proxy_before("http://127.0.0.1:1")
+    arbiter.set("/events", proxy.text(_stream(), 200, "text/event-stream"))
+    arbiter.set("/events", proxy.text(b"<html>no such host</html>", 404), times=2)
+    done = _follow(ground, arbiter.url)
+    return done.returncode == 0 and "told 5" in done.stdout, f"{done.stdout.strip()[:80]}; {_shown(done)}"
+
+
+@check
+def fields_that_are_not_known_in_requests(ground: Ground) -> Seen:
+    """Kept: a misspelt field of a request is refused with 422 that names it."""
+    arbiter = ground.arbiter().start()
+    answer = arbiter.try_register("alice", "known", wieght=2)
+    return answer.status == 422 and "wieght" in answer.text, f"{answer.status} {answer.text[:100]}"
+
+
+def _certificates(folder: Path) -> tuple[Path, Path, Path, Path]:
+    """A private authority, and a certificate of it for 127.0.0.1: (authority, certificate, key, both in one file)."""
+    authority, key = folder / "ca.pem", folder / "ca.key"
+    own, own_key, request = folder / "own.pem", folder / "own.key", folder / "own.csr"
+    extensions = folder / "extensions"
+    extensions.write_text("subjectAltName=IP:127.0.0.1\n")
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    for words in (
+        ["req", "-x509", *new, "-keyout", key, "-out", authority, "-subj", "/CN=Private authority", "-days", "2"],
+        ["req", *new, "-keyout", own_key, "-out", request, "-subj", "/CN=127.0.0.1"],
+        ["x509", "-req", "-in", request, "-CA", authority, "-CAkey", key, "-CAcreateserial", "-out", own,
+         "-days", "2", "-extfile", extensions],
+    ):  # fmt: skip
+        subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+    both = folder / "both.pem"
+    both.write_text(own.read_text() + own_key.read_text())
+    return authority, own, own_key, both
+
+
+@check
+def a_private_authority(ground: Ground) -> Seen:
+    """`apps`, `why`, `token` have no --ca-file and ignore REQUESTS_CA_BUNDLE. Both are taken everywhere."""
+    folder = ground.folder()
+    authority, own, key, _ = _certificates(folder)
+    arbiter = ground.arbiter(words=("--tls-cert", str(own), "--tls-key", str(key))).start()
+    found = {
+        "apps --ca-file": ground.run("apps", *_access(arbiter), "--ca-file", authority),
+        "token --ca-file": ground.run("token", "bob", *_access(arbiter), "--ca-file", authority),
+        "apps, by the variable": ground.run("apps", *_access(arbiter), REQUESTS_CA_BUNDLE=str(authority)),
+        "why, by the variable": ground.run("why", "app_1", *_access(arbiter), REQUESTS_CA_BUNDLE=str(authority)),
+    }
+    codes = {what: done.returncode for what, done in found.items()}
+    trusts = "no such application" in found["why, by the variable"].stderr
+    seen = "; ".join(f"{what}: {_shown(done)}" for what, done in found.items())
+    return list(codes.values())[:3] == [0, 0, 0] and trusts, seen
+
+
+@check
+def an_authority_that_is_not_trusted(ground: Ground) -> Seen:
+    """Without the authority the error must say what TLS said, not 'no connection'."""
+    folder = ground.folder()
+    _, own, key, both = _certificates(folder)
+    arbiter = ground.arbiter(words=("--tls-cert", str(own), "--tls-key", str(key))).start()
+    manager = ground.proxy_before(ground.rm_url, both)
+    apps, doctor = ground.run("apps", *_access(arbiter)), ground.run("doctor", "--rm", manager.url)
+    said = ["certificate" in done.stderr.lower() and done.stderr.count("\n") == 1 for done in (apps, doctor)]
+    return all(
+        said
+    ) and apps.returncode != 0 and doctor.returncode != 0, f"apps {_shown(apps)}; doctor {_shown(doctor)}"
+
+
+@check
+def a_manager_behind_a_private_authority(ground: Ground) -> Seen:
+    """An HTTPS RM is unusable. --ca-file and REQUESTS_CA_BUNDLE are taken."""
+    authority, _, _, both = _certificates(ground.folder())
+    manager = ground.proxy_before(ground.rm_url, both)
+    option = ground.run("doctor", "--rm", manager.url, "--ca-file", authority)
+    variable = ground.run("doctor", "--rm", manager.url, REQUESTS_CA_BUNDLE=str(authority))
+    seen = f"--ca-file {_shown(option)}; by the variable {_shown(variable)}"
+    return option.returncode == 0 and variable.returncode == 0, seen
+
+
+@check
+def result_values_like_markup(ground: Ground) -> Seen:
+    """Result values [a] and [/x] are printed empty, or a MarkupError after the query has run. They are values."""
+    words = ("submit", "--master", "local[1]", "-e", "select '[a]' as one, '[/x]' as two, '[bold]' as three")
+    done = ground.run(*words, command="qoop", limit_s=120)
+    whole = all(value in done.stdout for value in ("[a]", "[/x]", "[bold]"))
+    return done.returncode == 0 and whole, f"exit {done.returncode}; all values shown: {whole}"
+
+
+@check
+def a_hangup_under_submit(ground: Ground) -> Seen:
+    """SIGHUP ends `qoop submit` and leaves spark-submit behind. Must end it, as SIGTERM does."""
+    text = "select count(*) as n from range(10000000) a, range(10000000) b where a.id * b.id % 7 = 3"
+    process = ground.spawn(["submit", "--master", "local[1]", "-e", text], command="qoop")
+    family = psutil.Process(process.pid)
+    if not happens(lambda: any("java" in one.name() for one in family.children(recursive=True)), 60):
+        return False, "no Spark was started"
+    time.sleep(6)
+    children = family.children(recursive=True)
+    process.send_signal(signal.SIGHUP)
+    ended = happens(lambda: process.poll() is not None, 30)
+    happens(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in children), 20)
+    left = []
+    for one in children:
+        try:
+            if one.is_running() and one.status() != psutil.STATUS_ZOMBIE:
+                left.append(f"{one.name()} {one.pid}")
+                one.kill()
+        except psutil.NoSuchProcess:
+            continue
+    return ended and not left, f"ended: {ended} ({process.poll()}); left behind: {left or 'none'}"

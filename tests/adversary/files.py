@@ -1,0 +1,264 @@
+"""Attacks on files: a full disk, damage, files of somebody else, modes."""
+
+import json
+import os
+import resource
+import stat
+import time
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from tests.adversary.api import FIXTURES
+from tests.adversary.checks import Seen, check
+from tests.adversary.ground import Arbiter, Ground, happens
+
+
+def record(value: dict[str, Any]) -> bytes:
+    """A record as today's journals hold it."""
+    body = json.dumps(value, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (crc32(body), body)
+
+
+def _different(ground: Ground, arbiter: Arbiter) -> int | str:
+    """How many decisions a replay of its journal would take otherwise; what it said where it could not."""
+    figures = arbiter.folder / "replay.json"
+    figures.unlink(missing_ok=True)
+    done = ground.run("replay", arbiter.journal, "--json", figures)
+    return json.loads(figures.read_text())["different"] if figures.exists() else _last_line(done.stderr)
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1][:500]
+
+
+@check
+def a_full_disk(ground: Ground) -> Seen:
+    """No space (RLIMIT_FSIZE): the deciding thread ends, health says running. 503 meanwhile; recovers with space."""
+    arbiter = ground.arbiter().start()
+    known = arbiter.run("alice", "known")
+    time.sleep(1)
+    token = arbiter.user("alice")
+    arbiter.limit(resource.RLIMIT_FSIZE, arbiter.journal.stat().st_size + 100)
+    refused = [arbiter.try_register("alice", f"refused-{number}", timeout=8).status for number in range(3)]
+    read = arbiter.ask("GET", f"/v1/apps/{known['app']}", known["token"], timeout=8)
+    share = bool((read.json or {}).get("share"))
+    ready = arbiter.ask("GET", "/v1/ready", timeout=8).status
+    revised = arbiter.ask("PATCH", f"/v1/apps/{known['app']}", known["token"], {"weight": 2}, timeout=8).status
+    arbiter.limit(resource.RLIMIT_FSIZE, None)
+    body = {"name": "afterwards", "request_id": "request-afterwards"}
+    back = happens(lambda: arbiter.ask("POST", "/v1/apps", token, body, timeout=5).status == 201, 20)
+    arbiter.kill()
+    written = arbiter.journal.read_bytes()
+    leaked = sum(f"refused-{number}".encode() in written for number in range(3))
+    different = _different(ground, arbiter)
+    seen = (
+        f"while full: registering {refused}, PATCH {revised}, shares {read.status}, ready {ready}; space back: "
+        f"{'recovers' if back else 'does not recover in 20 s'}; refused in the journal: {leaked}; replay {different}"
+    )
+    return set(refused) == {
+        503
+    } and revised == 503 and share and ready == 503 and back and not leaked and different == 0, seen
+
+
+@check
+def a_full_disk_and_then_killed(ground: Ground) -> Seen:
+    """The half record of a full disk is decided on at the next start. What was refused never appears."""
+    arbiter = ground.arbiter().start()
+    arbiter.run("alice", "known")
+    time.sleep(1)
+    arbiter.limit(resource.RLIMIT_FSIZE, arbiter.journal.stat().st_size + 400)
+    statuses = [arbiter.try_register("bob", f"refused-{number}", timeout=8).status for number in range(4)]
+    refused = [f"refused-{number}" for number, status in enumerate(statuses) if status != 201]
+    arbiter.kill()
+    arbiter.start()
+    names = {app["name"] for app in arbiter.apps()}
+    back = sorted(names & set(refused))
+    accepted = [f"refused-{number}" for number, status in enumerate(statuses) if status == 201]
+    lost = sorted(set(accepted) - names)
+    seen = (
+        f"answers {statuses}; after the restart: refused and there {back or 'none'}, accepted and lost {lost or 'none'}"
+    )
+    return not back and not lost and bool(refused), seen
+
+
+@check
+def a_flipped_bit_early_in_the_journal(ground: Ground) -> Seen:
+    """One bit at 10%: 90% are dropped, and old tokens fit new applications. Refused; the line names --accept-loss."""
+    arbiter = ground.arbiter().start()
+    made = [arbiter.register(("alice", "bob")[number % 2], f"app {number}") for number in range(20)]
+    arbiter.stop()
+    data = bytearray(arbiter.journal.read_bytes())
+    data[len(data) // 10] ^= 1
+    arbiter.journal.write_bytes(bytes(data))
+    try:
+        arbiter.start(15)
+    except AssertionError:
+        code = arbiter.process.poll() if arbiter.process else None
+        said = _last_line(arbiter.log)
+        kept = arbiter.journal.read_bytes() == bytes(data)
+        arbiter.words.append("--accept-loss")
+        arbiter.start()
+        fits = _old_tokens_that_fit(arbiter, made)
+        seen = f"refused with {code}, file unchanged: {kept}: {said}; with --accept-loss old tokens fit {fits}"
+        return code not in (
+            None,
+            0,
+        ) and "--accept-loss" in said and kept and not fits and "Traceback" not in arbiter.log, seen
+    left, fits = len(arbiter.apps()), _old_tokens_that_fit(arbiter, made)
+    return False, f"starts with {left} of 20 applications; old tokens fit {len(fits)} new applications"
+
+
+def _old_tokens_that_fit(arbiter: Arbiter, old: list[dict[str, Any]]) -> list[str]:
+    """The new applications that a token of an old one reads."""
+    kept = {app["app"] for app in arbiter.apps()}
+    new = [arbiter.register("carol", f"new {number}") for number in range(30)]
+    tokens = {one["token"] for one in old if one["app"] not in kept}
+    fits = []
+    for one in new:
+        if any(arbiter.ask("GET", f"/v1/apps/{one['app']}", token).status == 200 for token in tokens):
+            fits.append(one["app"])
+    return fits
+
+
+@check
+def a_torn_last_record(ground: Ground) -> Seen:
+    """Kept: a record cut at the very end is dropped, kept aside, and the arbiter starts."""
+    arbiter = ground.arbiter().start()
+    made = arbiter.register("alice", "known")
+    arbiter.kill()
+    with arbiter.journal.open("ab") as file:
+        file.write(b'01234567 {"kind":"input","seq":99,"at":1.0,"ev')
+    arbiter.start()
+    known = bool(arbiter.app(made["app"]))
+    aside = [file.name for file in arbiter.state.glob("journal.dropped*")]
+    return known and len(aside) == 1, f"starts, Alice known: {known}, kept aside: {aside}"
+
+
+@check
+def records_of_another_version(ground: Ground) -> Seen:
+    """A record of an unknown type or a newer version is a traceback. One line at every start, the file unchanged."""
+    source = (FIXTURES / "plain" / "state" / "journal").read_bytes()
+    last = json.loads(source.splitlines()[-1].split(b" ", 1)[1])
+    base = {"seq": last["seq"] + 1, "at": last["at"] + 1}
+    tried = {
+        "kind": {"kind": "mystery", **base},
+        "event": {"kind": "input", **base, "event": {"type": "Abducted", "by": "aliens"}},
+        "field": {"kind": "input", **base, "event": {"type": "Deregistered", "application": "app_1"}},
+        "version": {"kind": "input", **base, "v": 99, "version": 99, "event": {"type": "Deregistered", "app": "app_1"}},
+    }
+    found, good = [], True
+    for what, value in tried.items():
+        arbiter = ground.arbiter()
+        arbiter.state.mkdir()
+        arbiter.journal.write_bytes(source + record(value))
+        before = arbiter.journal.read_bytes()
+        replayed = ground.run("replay", arbiter.journal)
+        lines = replayed.stderr.strip().count("\n") + 1
+        started = [_how_it_starts(arbiter) for _ in range(3)]
+        same = arbiter.journal.read_bytes() == before
+        well = replayed.returncode != 0 and lines == 1 and set(started) == {"one line"} and same
+        good &= well
+        shown = "traceback" if "Traceback" in replayed.stderr else f"{lines} line, exit {replayed.returncode}"
+        file = "unchanged" if same else "CHANGED"
+        found.append(f"{what}: replay {shown}, three starts {', '.join(started)}, file {file}")
+    return good, "; ".join(found)
+
+
+def _how_it_starts(arbiter: Arbiter) -> str:
+    arbiter.log = ""
+    try:
+        arbiter.start(15)
+    except AssertionError:
+        return "traceback" if "Traceback" in arbiter.log else "one line"
+    arbiter.stop()
+    return "starts"
+
+
+@check
+def replay_of_a_file_that_is_no_journal(ground: Ground) -> Seen:
+    """`yarn-plugin replay notes.txt` cuts it to 0 bytes. Reading never writes."""
+    notes = ground.folder() / "notes.txt"
+    text = "Shopping list\n- milk\n- eggs\n" * 20
+    notes.write_text(text)
+    done = ground.run("replay", notes)
+    same, beside = notes.read_text() == text, [file.name for file in notes.parent.iterdir() if file != notes]
+    size = "unchanged" if same else f"{notes.stat().st_size} bytes"
+    seen = f"exit {done.returncode}, file {size}, beside it {beside or 'nothing'}"
+    return same and not beside and done.returncode != 0 and "Traceback" not in done.stderr, seen
+
+
+@check
+def replay_of_a_journal_in_use(ground: Ground) -> Seen:
+    """Replay locks, cuts and appends to what it reads. It works beside a running arbiter and changes nothing."""
+    arbiter = ground.arbiter().start()
+    arbiter.register("alice", "known")
+    before = {file.name for file in arbiter.state.iterdir()}
+    done = ground.run("replay", arbiter.journal)
+    made = arbiter.try_register("alice", "after").status
+    new = {file.name for file in arbiter.state.iterdir()} - before
+    said = _last_line(done.stdout or done.stderr)
+    seen = f"exit {done.returncode}: {said}; registering goes on: {made}; new files {new or 'none'}"
+    return done.returncode == 0 and made == 201 and not new, seen
+
+
+@check
+def replay_of_a_querys_journal(ground: Ground) -> Seen:
+    """A query's journal given to the arbiter's replay is a traceback. Must be one line."""
+    copy = ground.folder() / "query.journal"
+    copy.write_bytes((FIXTURES.parent / "query" / "returns.journal").read_bytes())
+    done = ground.run("replay", copy)
+    shown = "traceback" if "Traceback" in done.stderr else _last_line(done.stderr)
+    return done.returncode != 0 and done.stderr.count("\n") == 1, f"exit {done.returncode}: {shown}"
+
+
+@check
+def modes_of_files(ground: Ground) -> Seen:
+    """Rewritten and dropped files are 0644 and hold what was private. Everything in the state folder is 0600."""
+    arbiter = ground.arbiter(pools={"submit_within_s": 3600})
+    arbiter.state.mkdir(mode=0o700)
+    # Above the size at which a journal is rewritten: thousands of remembered inputs, then a state.
+    lines = (FIXTURES / "compacted" / "state" / "journal").read_bytes().splitlines(keepends=True)
+    snapshot = next(line for line in lines if b'"kind":"snapshot"' in line)
+    known = json.loads(snapshot.split(b" ", 1)[1])
+    event = {"type": "ManagerLost", "error": "x" * 6500}
+    past = {"kind": "past", "seq": 1, "at": known["at"] - 1, "event": event, "commands": []}
+    with arbiter.journal.open("wb") as file:
+        for number in range(5500):
+            file.write(record({**past, "seq": 1 + number}))
+        file.write(record({**known, "seq": 6000}))
+        file.write(b"torn")
+    arbiter.journal.chmod(0o600)
+    size = arbiter.journal.stat().st_size
+    mask = os.umask(0o022)
+    try:
+        arbiter.start(60)
+        arbiter.register("alice", "after")
+        rewritten = happens(lambda: arbiter.journal.stat().st_size < size * 0.95, 5)
+        access = ("--arbiter", arbiter.url, "--token-file", arbiter.state / "admin.token")
+        ground.run("token", "bob", *access, "--out", arbiter.folder / "bob.token")
+    finally:
+        os.umask(mask)
+    files = [*arbiter.state.iterdir(), arbiter.folder / "bob.token"]
+    open_to_others = [f"{file.name} {stat.S_IMODE(file.stat().st_mode):04o}" for file in files if _others_read(file)]
+    names = [file.name for file in files]
+    shown = ", ".join(sorted(open_to_others)) or "none"
+    seen = f"readable by others: {shown}; of {len(names)} files; rewritten: {rewritten}"
+    return not open_to_others and any("dropped" in name for name in names), seen
+
+
+def _others_read(file: Path) -> bool:
+    # Where the arbiter listens is no secret, and says so to everybody.
+    return file.name != "arbiter.json" and bool(file.stat().st_mode & 0o077)
+
+
+@check
+def mode_of_a_querys_journal(ground: Ground) -> Seen:
+    """A query's journal holds its SQL and is 0644. Must be 0600."""
+    folder = ground.folder()
+    words = ("submit", "--master", "local[1]", "--journal", folder / "q.journal", "-e", "select 1 as one")
+    done = ground.run(*words, command="qoop", limit_s=120)
+    files = sorted(folder.iterdir())
+    modes = {file.name: f"{stat.S_IMODE(file.stat().st_mode):04o}" for file in files}
+    good = all(mode == "0600" for mode in modes.values()) and any("journal" in name for name in modes)
+    return good and done.returncode == 0, f"exit {done.returncode}; {modes}"

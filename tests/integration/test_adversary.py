@@ -1,0 +1,52 @@
+"""Every known attack, and random operations, on an arbiter before the test run's ResourceManager."""
+
+import pytest
+
+from tests.adversary import api, commands, files, manager  # noqa: F401 - their checks
+from tests.adversary.__main__ import HERE
+from tests.adversary.checks import CHECKS, carry_out
+from tests.adversary.fuzz import fuzz
+from tests.adversary.ground import Ground
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def ground(shared_cluster, tmp_path_factory):
+    for name in shared_cluster.spec.daemon_names:
+        if name not in shared_cluster.daemons:
+            shared_cluster.start(name)
+    shared_cluster.wait()
+    made = Ground(shared_cluster.rm_url, HERE, tmp_path_factory.mktemp("adversary"))
+    yield made
+    made.close()
+
+
+SLOW = {
+    "a_bare_integer_resumes", "a_hangup_under_submit", "a_number_too_large_in_an_answer", "a_slow_trickle",
+    "every_route_of_the_manager_in_every_mood", "mode_of_a_querys_journal", "nodes_answered_with_something_else",
+    "nodes_that_report_late_after_a_restart", "records_of_another_version", "result_values_like_markup",
+    "ten_thousand_finished_applications", "why_asked_120_times_at_once",
+}  # fmt: skip
+"""Checks that take long, or start Spark: for the long run."""
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.matrix] if name in SLOW else []) for name in CHECKS]
+)
+def test_attack(ground, name):
+    holds, seen = carry_out(CHECKS[name], ground)
+    assert holds, f"{CHECKS[name].text} Seen: {seen}"
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    ("operations", "seed"),
+    [(300, 1), pytest.param(10_000, 2, marks=[pytest.mark.matrix, pytest.mark.timeout(3600)])],
+)
+def test_random_operations(ground, operations, seed):
+    with ground.clean():
+        report = fuzz(ground, operations, seed)
+    assert not report.wrong, "\n".join(report.lines())
+    assert report.statuses[201] and report.statuses[422], "both accepted and refused"

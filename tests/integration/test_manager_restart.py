@@ -1,0 +1,61 @@
+"""A ResourceManager that starts again, with NodeManagers that try it every 30 s as Hadoop's do by default."""
+
+import dataclasses
+import os
+import signal
+
+import pytest
+
+from tests.integration.arbiter_process import ArbiterProcess
+from tests.integration.sleepers import Sleepers, eventually
+from yarn_plugin.embedded import cluster as embedded
+from yarn_plugin.embedded.cluster import ClusterSpec
+from yarn_plugin.embedded.ports import free_base
+
+pytestmark = [pytest.mark.integration, pytest.mark.matrix]
+
+
+@pytest.fixture
+def patient_cluster(tmp_path):
+    spec = ClusterSpec(tmp_path / "cluster", nodes=2, racks=1, memory_mb=2048, reconnect_ms=30_000)
+    made = embedded.up(dataclasses.replace(spec, port_base=free_base(spec.hosts)))
+    try:
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.fixture
+def arbiter(patient_cluster, tmp_path):
+    made = ArbiterProcess(patient_cluster.rm_url, tmp_path / "arbiter").start()
+    yield made
+    assert made.stop() == 0
+    assert "Traceback" not in made.log()
+
+
+def test_no_node_is_lost_while_nodes_find_the_manager_again(patient_cluster, arbiter):
+    sleepers = Sleepers(patient_cluster.rm_url)
+    follower = arbiter.register("goes on")
+    running = sleepers.submit(follower.queue)
+    eventually(lambda: arbiter.admin().app(follower.app).yarn_app == running, "it is known to run")
+    eventually(lambda: sleepers.runs(running), "it runs")
+    # Once while the arbiter runs, and once while it is down too, so that it starts with nodes that have not reported.
+    for with_arbiter in (False, True):
+        os.kill(patient_cluster.daemons["rm"], signal.SIGKILL)
+        eventually(lambda: arbiter.admin().cluster().manager_error, "the arbiter notices")
+        if with_arbiter:
+            arbiter.kill()
+        patient_cluster.start("rm")
+        if with_arbiter:
+            arbiter.start()
+        eventually(lambda: arbiter.admin().cluster().manager_error is None, "the arbiter finds it again")
+
+        def all_are_back():
+            assert len(arbiter.admin().cluster().nodes) == 2
+            return sleepers.get("/metrics")["clusterMetrics"]["activeNodes"] == 2
+
+        eventually(all_are_back, "all nodes have reported again")
+    reasons = [decision.reason for decision in arbiter.admin().decisions(1000)]
+    assert not [reason for reason in reasons if "lost" in reason or "ended" in reason]
+    assert {share.apps for share in follower.shares} == {1}
+    follower.close()

@@ -1,0 +1,262 @@
+"""Event streams at their edges: ids that are each message's own, ends that are told again, readers that are slow."""
+
+import asyncio
+
+import pytest
+
+from tests.http_service import parse, problems
+from yarn_plugin.api import streams as module
+from yarn_plugin.api.limits import Limits
+from yarn_plugin.api.streams import LONGEST_QUEUE, Seen, Streams
+from yarn_plugin.decide import events
+from yarn_plugin.decide.commands import Dismiss, TellShare
+from yarn_plugin.decide.state import Member, State
+from yarn_plugin.journal.intake import Decided
+from yarn_plugin.model.cluster import ClusterView
+from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.share import Grant, Pool, Share
+
+
+class Past:
+    """A past made by hand."""
+
+    def __init__(self, *decided, **state):
+        self.decided, self.state = decided, State(**state)
+
+    def history(self):
+        return self.decided
+
+    def wall_offset(self):
+        return 0.0
+
+
+def share(seq):
+    return Share(seq, 1.0, 1.0, Grant(0.0, 0.5, Resources(), 0.5, Resources()), 1, Resources(), "because")
+
+
+def tell(seq, app="app_1"):
+    return TellShare(app, share(seq))
+
+
+def decision(seq, *commands):
+    return Decided(seq, 1.0, events.TimerFired(), commands, 1.0)
+
+
+def member(seq, app="app_1"):
+    return {app: Member(app, share(seq), ())}
+
+
+def read(streams, app, seen=None):
+    """What a stream holds up to now: (id, event)."""
+    streams.stopped = True
+
+    async def collect():
+        return [piece async for piece in streams.follow(app, Seen.parse(seen) if seen else None)]
+
+    found = parse(b"".join(asyncio.run(collect())).decode())
+    streams.stopped = False
+    return [(number, name) for number, name, _ in found]
+
+
+# Ids.
+
+
+def test_two_messages_of_one_decision_have_ids_of_their_own():
+    """Whoever reconnects between them gets the second."""
+    past = Past(decision(7, tell(7), tell(7, "app_2"), Dismiss("app_1", "gone")))
+    streams = Streams(past)
+    assert read(streams, "app_1", "6") == [("7.0", "share"), ("7.1", "end")]
+    assert read(streams, "app_1", "7.0") == [("7.1", "end")]
+    assert read(streams, "app_1", "7.1")[-1][1] == "end"
+
+
+def test_two_shares_of_one_decision_are_both_sent_to_whoever_has_the_first():
+    streams = Streams(Past(decision(7, tell(7), tell(7)), members=member(7)))
+    assert read(streams, "app_1", "7.0") == [("7.1", "share")]
+    assert read(streams, "app_1", "7.1") == []
+
+
+def test_a_bare_number_is_a_share_that_was_seen_and_nothing_else():
+    """A client of the first version sends the number of its last share."""
+    ended = Streams(Past(decision(7, Dismiss("app_1", "gone"), tell(7))))
+    assert read(ended, "app_1", "7")[-1] == ("7.0", "end")
+    told = Streams(Past(decision(5, tell(5)), decision(7, tell(7)), members=member(7)))
+    assert read(told, "app_1", "7") == []
+    assert read(told, "app_1", "5") == [(7, "share")]
+    assert read(told, "app_1", "6.3") == [(7, "share")]
+
+
+def test_a_number_that_this_journal_never_had_says_nothing():
+    """With a lost journal the numbers begin again: the present share is sent, not nothing until they are reached."""
+    streams = Streams(Past(decision(7, tell(7)), members=member(7)))
+    assert read(streams, "app_1", "999999") == [(7, "share")]
+
+
+def test_what_is_known_already_is_not_published_twice():
+    past = Past(decision(7, tell(7)), members=member(7))
+    streams = Streams(past)
+    past.decided = (*past.decided, decision(8, tell(8)))
+    streams.catch_up(past.history())
+    streams.publish(decision(8, tell(8)))
+    assert read(streams, "app_1", "6") == [(7, "share"), (8, "share")]
+
+
+@pytest.mark.parametrize("wrong", ["x", "-1", "1.", ".1", "1.2.3", "9" * 16, "1.1234567", "1 2", "٣", "1e3", "0x1"])
+def test_a_last_event_id_that_is_none_is_named(service, wrong):
+    made = service.register()
+    path = f"/v1/apps/{made.app}/events"
+    headers = {"Authorization": f"Bearer {made.token}", "Last-Event-ID": wrong.encode()}
+    answer = service.http.request("GET", path, headers=headers)
+    assert (answer.status_code, problems(answer)[0][0]) == (422, "last-event-id")
+
+
+# Ends.
+
+
+def test_an_end_that_left_the_history_is_told_again_from_what_is_remembered(service):
+    made = service.register()
+    service.ask(made.token, "DELETE", f"/v1/apps/{made.app}")
+    later = Streams(Past(dismissed=service.arbiter.state.dismissed))
+    assert [name for _, name in read(later, made.app)] == ["end"]
+    assert [name for _, name in read(later, made.app, "3")] == ["end"]
+
+
+def test_an_end_that_nobody_remembers_is_gone(service):
+    made = service.register()
+    service.ask(made.token, "DELETE", f"/v1/apps/{made.app}")
+    service.streams._recent.clear()
+    service.arbiter._intake._past.state = State()
+    answer = service.ask(made.token, "GET", f"/v1/apps/{made.app}/events")
+    assert (answer.status_code, problems(answer)[0][:2]) == (410, ("app", made.app))
+    assert service.as_admin("GET", f"/v1/apps/{made.app}/events").status_code == 404
+
+
+def test_an_application_that_is_back_was_not_ended():
+    streams = Streams(
+        Past(decision(5, Dismiss("app_1", "gone")), decision(7, tell(7)), members=member(7), cluster=ClusterView())
+    )
+    assert read(streams, "app_1", "4") == [(7, "share")]
+
+
+def test_a_stream_of_what_has_vanished_ends_and_is_not_kept_alive(monkeypatch):
+    """An application that was never registered has no end of its own."""
+    monkeypatch.setattr(module, "KEEP_ALIVE", 0.01)
+    past = Past(decision(7, tell(7, "application_1_0001")), members=member(7, "application_1_0001"))
+    streams = Streams(past)
+
+    async def listen():
+        stream = streams.follow("application_1_0001", None)
+        await anext(stream)
+        past.state = State()
+        return [parse(piece.decode()) async for piece in stream][-1]
+
+    ((_, name, data),) = asyncio.run(asyncio.wait_for(listen(), 10))
+    assert (name, data) == ("end", {"reason": "application_1_0001 is no longer known"})
+
+
+# Slow readers, and many.
+
+
+def test_a_reader_that_does_not_read_is_cut_off_and_misses_nothing_when_it_returns():
+    past = Past(decision(1, tell(1)), members=member(1))
+    streams = Streams(past)
+    last = LONGEST_QUEUE + 10
+
+    async def listen():
+        stream = streams.follow("app_1", None)
+        await anext(stream)
+        for seq in range(2, last + 1):
+            streams.publish(decision(seq, tell(seq)))
+        (listener,) = streams._listeners["app_1"]
+        assert listener.queue.qsize() == 1
+        return [piece async for piece in stream]
+
+    assert asyncio.run(listen()) == []
+    assert (streams.cut_off, streams.open) == (1, 0)
+    past.state = State(members=member(last))
+    assert read(streams, "app_1", "1") == [(seq, "share") for seq in range(2, last + 1)]
+
+
+def test_what_is_kept_for_those_who_return_is_bounded(monkeypatch):
+    monkeypatch.setattr(module, "MOST_DECISIONS", 10)
+    streams = Streams(Past(*(decision(seq, tell(seq)) for seq in range(1, 100)), members=member(99)))
+    assert read(streams, "app_1", "1") == [(seq, "share") for seq in range(90, 100)]
+    monkeypatch.setattr(module, "MOST_MESSAGES", 10)
+    streams = Streams(Past(*(decision(n, *(tell(n, f"app_{m}") for m in range(4))) for n in range(1, 9))))
+    assert streams._numbers == [7, 8]
+
+
+STREAMING = Pool("sql", "root.sql", ("memory-mb", "vcores"), max_streams_per_user=2)
+
+
+class Watching:
+    """Streams that stay open until they are closed."""
+
+    def __init__(self, service):
+        self._service = service
+
+    async def open(self, token, app):
+        """The status of a stream that is opened and left open, and what closes it."""
+        begun, gone = asyncio.Event(), asyncio.Event()
+        answered = []
+
+        async def receive():
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            answered.append(message)
+            begun.set()
+
+        path = f"/v1/apps/{app}/events"
+        scope = {
+            "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"",
+            "headers": [(b"authorization", f"Bearer {token}".encode())], "http_version": "1.1", "scheme": "http",
+            "root_path": "", "server": ("arbiter", 80), "asgi": {"version": "3.0", "spec_version": "2.3"},
+        }  # fmt: skip
+        task = asyncio.ensure_future(self._service.app(scope, receive, send))
+        await asyncio.wait_for(begun.wait(), 10)
+
+        async def close():
+            gone.set()
+            await asyncio.wait_for(task, 10)
+
+        return answered[0]["status"], close
+
+
+def test_streams_of_a_user_are_limited_and_a_closed_one_makes_room(make):
+    service = make(STREAMING)
+    mine, hers = service.register("mine", "ann"), service.register("hers", "eve")
+
+    async def watch():
+        watching = Watching(service)
+        first, close_first = await watching.open(mine.token, mine.app)
+        second, close_second = await watching.open(service.user("ann"), mine.app)
+        third, close_third = await watching.open(mine.token, mine.app)
+        neighbour, close_neighbour = await watching.open(hers.token, hers.app)
+        admin, close_admin = await watching.open(service.tokens.admin_file.read_text().strip(), mine.app)
+        await close_first()
+        again, close_again = await watching.open(mine.token, mine.app)
+        for close in (close_second, close_third, close_neighbour, close_admin, close_again):
+            await close()
+        return [first, second, third, neighbour, admin, again]
+
+    assert asyncio.run(watch()) == [200, 200, 429, 200, 200, 200]
+    assert service.streams.open == 0
+    assert not service.streams._seats
+
+
+def test_streams_are_limited_whoevers_they_are(make):
+    service = make(limits=Limits(max_streams=1))
+    mine, hers = service.register("mine", "ann"), service.register("hers", "eve")
+
+    async def watch():
+        watching = Watching(service)
+        first, close_first = await watching.open(mine.token, mine.app)
+        second, close_second = await watching.open(hers.token, hers.app)
+        await close_first()
+        await close_second()
+        return first, second
+
+    assert asyncio.run(watch()) == (200, 429)
+    assert service.refusals.counts()["limit"] == 1

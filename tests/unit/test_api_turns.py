@@ -1,0 +1,194 @@
+"""Reads take turns: whoever asks for much waits behind their own requests, and nobody else does."""
+
+import asyncio
+import threading
+from concurrent.futures import Future
+
+import httpx
+import pytest
+
+from tests.http_service import running
+from yarn_plugin.api import service as module
+from yarn_plugin.api.service import NOT_YET, QUESTIONS_AT_ONCE, create
+from yarn_plugin.api.turns import MOST_WAITING
+from yarn_plugin.decide.events import AppsChanged
+
+WITHIN = 15.0
+"""Seconds after which a request counts as held up."""
+
+
+async def eventually(holds):
+    async with asyncio.timeout(WITHIN):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+class Held:
+    """Something that is called in threads and lasts until it is let; `most`: how many calls there were at a time."""
+
+    def __init__(self, says):
+        self._says, self._lock, self._free = says, threading.Lock(), threading.Event()
+        self.present, self.most = 0, 0
+
+    def let(self):
+        self._free.set()
+
+    def __call__(self):
+        with self._lock:
+            self.present += 1
+            self.most = max(self.most, self.present)
+        self._free.wait(60)
+        with self._lock:
+            self.present -= 1
+        return self._says()
+
+
+def in_one_loop(app, scenario):
+    """Run a scenario that is given `get(token, path)`."""
+
+    async def run():
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://arbiter") as client:
+
+            def get(token, path):
+                headers = {"Authorization": f"Bearer {token}"}
+                return asyncio.ensure_future(client.get(path, headers=headers))
+
+            return await scenario(get)
+
+    return asyncio.run(run())
+
+
+def test_one_users_long_reads_are_made_one_at_a_time_and_hold_up_nobody_else(service):
+    """The user's applications read in the user's turn: a user may have many of them."""
+    made = service.register()
+    held = service.arbiter.history = Held(service.arbiter.history)
+
+    async def scenario(get):
+        paths = ("/v1/decisions?limit=10000", f"/v1/apps/{made.app}/why")
+        hers = [get(token, path) for token in (service.user("ann"), made.token) for path in paths for _ in range(30)]
+        try:
+            await eventually(lambda: held.present)
+            async with asyncio.timeout(WITHIN):
+                for path in ("/v1/health", "/v1/cluster", "/v1/apps"):
+                    assert (await get(service.user("eve"), path)).status_code == 200
+                assert (await get(service.tokens.admin_file.read_text().strip(), "/metrics")).status_code == 200
+        finally:
+            held.let()
+        return [answer.status_code for answer in await asyncio.gather(*hers)]
+
+    assert set(in_one_loop(service.app, scenario)) == {200}
+    assert held.most == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/decisions", "/v1/apps", "/v1/cluster", "/metrics"])
+def test_reads_beyond_those_that_may_wait_are_refused(service, path):
+    """However short the read is."""
+    held = service.arbiter.history = Held(service.arbiter.history)
+    token = service.tokens.admin_file.read_text().strip()
+
+    async def scenario(get):
+        waiting = [get(token, "/v1/decisions") for _ in range(1 + MOST_WAITING)]
+        try:
+            await eventually(lambda: held.present)
+            async with asyncio.timeout(WITHIN):
+                refused = await get(token, path)
+        finally:
+            held.let()
+        await asyncio.gather(*waiting)
+        return refused
+
+    refused = in_one_loop(service.app, scenario)
+    assert refused.status_code == 429
+    expected = f"you have {1 + MOST_WAITING} reads waiting; wait for their answers"
+    assert refused.json()["problems"][0]["expected"] == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "adapter"), [("/v1/decisions", "_DECISIONS"), ("/v1/apps", "_APPS"), ("/v1/cluster", "_CLUSTER")]
+)
+def test_a_long_answer_is_written_out_beside_the_event_loop(service, monkeypatch, path, adapter):
+    service.register()
+    wrote, made_by = getattr(module, adapter), []
+
+    class Noting:
+        def dump_json(self, answer):
+            made_by.append(threading.current_thread())
+            return wrote.dump_json(answer)
+
+    monkeypatch.setattr(module, adapter, Noting())
+    answer = service.as_admin("GET", path)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json()
+    assert made_by
+    assert threading.current_thread() not in made_by
+
+
+class Manager:
+    """A ResourceManager that is asked why applications wait, and answers when it is let."""
+
+    def __init__(self):
+        self.asked, self._answers = [], []
+
+    def __call__(self, yarn_app):
+        self.asked.append(yarn_app)
+        self._answers.append(Future())
+        return self._answers[-1]
+
+    def let(self):
+        while self._answers:
+            self._answers.pop().set_result(["no node has room"])
+
+
+@pytest.fixture
+def waits(service):
+    """The service with applications that wait: nine of ann's, one of eve's."""
+    users = {f"application_1_{number:04}": "ann" for number in range(1, 10)} | {"application_1_0010": "eve"}
+    apps = (running(app, "root.sql.etl", user, waiting=True, pending=1) for app, user in users.items())
+    service.arbiter.take(AppsChanged(tuple(apps), ()))
+    return service
+
+
+def why_of(get, service, user, *numbers):
+    return [get(service.user(user), f"/v1/apps/application_1_{number:04}/why") for number in numbers]
+
+
+def test_one_users_questions_leave_the_manager_to_others(waits):
+    manager = Manager()
+    app = create(waits.arbiter, waits.tokens, waits.streams, manager)
+
+    async def scenario(get):
+        hers = why_of(get, waits, "ann", *range(1, 10))
+        await eventually(lambda: len(manager.asked) >= QUESTIONS_AT_ONCE)
+        (his,) = why_of(get, waits, "eve", 10)
+        await eventually(lambda: "application_1_0010" in manager.asked)
+        before = list(manager.asked)
+        while not all(one.done() for one in (his, *hers)):
+            manager.let()
+            await asyncio.sleep(0.005)
+        return before, [one.result().json()["manager_says"] for one in (his, *hers)]
+
+    before, said = in_one_loop(app, scenario)
+    assert len(before) == QUESTIONS_AT_ONCE + 1
+    assert said == [["no node has room"]] * 10
+
+
+def test_a_question_that_is_no_longer_waited_for_keeps_its_turn_and_one_not_asked_yet_is_not_asked(waits, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 0.05)
+    manager = Manager()
+    app = create(waits.arbiter, waits.tokens, waits.streams, manager)
+
+    async def scenario(get):
+        hers = await asyncio.gather(*why_of(get, waits, "ann", *range(1, 10)))
+        asked = len(manager.asked)
+        manager.let()
+        monkeypatch.setattr(module, "PATIENCE", WITHIN)
+        (last,) = why_of(get, waits, "ann", 1)
+        await eventually(lambda: len(manager.asked) > asked)
+        manager.let()
+        return asked, [one.json()["manager_says"] for one in (*hers, await last)]
+
+    asked, said = in_one_loop(app, scenario)
+    assert said == [[NOT_YET]] * 9 + [["no node has room"]]
+    assert asked == QUESTIONS_AT_ONCE
+    assert len(manager.asked) == asked + 1

@@ -1,0 +1,227 @@
+"""What commands print: foreign text as it is, whole rows in a pipe, errors in a line."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from rich.text import Text
+
+from tests.raw_server import CERTIFICATE, RawServer, answer
+from yarn_plugin import console
+from yarn_plugin.api import wire
+from yarn_plugin.cli import cli
+
+STRANGE = ["[a]", "[/x]", "[bold]b[/bold]", ":cat:", "\\[c]", "[link=http://x]y[/link]"]
+
+
+def shown(table, width=console.NOT_A_TERMINAL, **more):
+    """A table as a console of this width prints it."""
+    stream = io.StringIO()
+    console.PlainConsole(file=stream, width=width, highlight=False, markup=False, emoji=False, **more).print(table)
+    return stream.getvalue()
+
+
+def test_cells_names_and_titles_are_never_markup():
+    text = shown(console.table("[/t]", ["[h]", "#[/n]"], [[value, value] for value in STRANGE]))
+    title, header, *lines = text.splitlines()
+    assert (title.strip(), header.split()) == ("[/t]", ["[h]", "[/n]"])
+    assert [line.split() for line in lines] == [[value, value] for value in STRANGE]
+
+
+def test_lines_are_never_markup_either(capsys):
+    for value in STRANGE:
+        console.out.print(value)
+    assert capsys.readouterr().out.splitlines() == STRANGE
+
+
+def test_a_cell_with_a_style_keeps_it():
+    table = console.table(None, ["a"], [[Text("good", style="green")], ["good"]])
+    styled = shown(table, color_system="standard", force_terminal=True)
+    assert styled.count("\x1b[32mgood") == 1
+
+
+def test_no_row_is_cut_however_wide():
+    row = ["x" * 5000, "word " * 3000, *map(str, range(300))]
+    text = shown(console.table(None, [f"c{number}" for number in range(len(row))], [row]))
+    _, line = text.splitlines()
+    assert "…" not in text
+    assert line.split() == " ".join(row).split()
+
+
+def test_on_a_narrow_terminal_a_long_word_takes_several_lines():
+    text = shown(console.table(None, ["a", "b"], [["x" * 90, 1]]), width=40)
+    assert text.count("x") == 90
+    assert "…" not in text
+
+
+def test_what_ends_a_line_or_steers_a_terminal_is_an_escape():
+    row = ["a\nb", "\x1b[31mred", "\x9b2J", "\u2028", "\u202eabc", "\ud800", "\t", "\x00", "caf\u00e9 \u4e2d\U0001f600"]
+    _, line = shown(console.table(None, ["c"] * len(row), [row])).splitlines()
+    expected = ["a\\nb", "\\x1b[31mred", "\\x9b2J", "\\u2028", "\\u202eabc", "\\ud800", "\\t", "\\x00", "café", "中😀"]
+    assert line.split() == expected
+
+
+@click.command()
+@click.option("--to", type=click.Path(path_type=Path))
+@click.option("--word", default="word")
+def talk(to, word):
+    """Prints, or writes."""
+    if to is not None:
+        console.write_json(to, {})
+    console.out.print(f"{word} [/x]")
+
+
+def run_talk(*words):
+    return console.run(talk, "talk", words)
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert run_talk("--to", str(tmp_path / "file" / "figures.json")) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("talk: ") and said.count("\n") == 1 and str(tmp_path) in said
+
+
+def process(code, **more):
+    """What a Python process with this module's commands at hand comes to: exit code, output, errors."""
+    command = [sys.executable, "-c", f"import sys; from tests.unit.test_console import *; {code}"]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+    done = subprocess.run(command, text=True, timeout=60, check=False, **streams)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("code", ["sys.exit(run_talk())", "sys.exit(console.run(cli, 'yarn-plugin', ['-h']))"])
+def test_a_reader_that_has_gone_is_no_error(code):
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert process(code, stdout=writer) == (0, None, "")
+    os.close(writer)
+
+
+def test_output_on_a_full_disk_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        assert process("sys.exit(run_talk())", stdout=full) == (1, None, "talk: No space left on device\n")
+
+
+def test_a_terminal_without_utf_8_shows_escapes():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    code, out, _ = process("sys.exit(run_talk('--word', 'caf\\u00e9'))", env=environment)
+    assert (code, out) == (0, "caf\\xe9 [/x]\n")
+
+
+# `yarn-plugin apps`, `why` and `token`.
+
+PORTION = wire.Portion(fraction=0.5, resources={"memory-mb": 1024})
+
+
+def app(name):
+    share = wire.Share(
+        app="app_1",
+        seq=1,
+        told_at=1.0,
+        effective_at=2.0,
+        current=0.0,
+        guarantee=PORTION,
+        entitlement=PORTION,
+        capacity={},
+        apps=2,
+        reason=f"{name} arrived",
+    )
+    return wire.App(
+        app="app_1",
+        yarn_app=None,
+        name=name,
+        user="ann",
+        pool="sql",
+        queue="root.sql.app_1",
+        registered=True,
+        weight=1.0,
+        state="running",
+        used={},
+        pending={},
+        containers=0,
+        share=share,
+    ).model_dump()
+
+
+CLUSTER = wire.Cluster(
+    manager="http://rm:8088",
+    manager_error=None,
+    manager_version="3.5.0",
+    enforcement="queue weights, YARN preemption, container signals",
+    enforcement_error="queue root.sql.[/x]: refused",
+    capacity={},
+    least_allocation={},
+    nodes=[],
+    pools=[],
+    apps=0,
+).model_dump()
+
+
+@pytest.fixture
+def ask(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    servers = []
+    (tmp_path / "token").write_text("user.ann.00\n")
+
+    def run(said, *words, tls=False):
+        scripts = [answer(json.dumps(one)) for one in (said, CLUSTER)]
+        servers.append(RawServer(*scripts, tls=tls))
+        options = ("--arbiter", servers[-1].url, "--token-file", str(tmp_path / "token"))
+        code = console.run(cli, "yarn-plugin", [*words, *options])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    yield run
+    for server in servers:
+        server.close()
+
+
+def test_an_application_with_a_strange_name_is_listed(ask):
+    names = [*STRANGE, "x" * 200, "a\nb\x1b[2J"]
+    code, out, _ = ask([app(name) for name in names], "apps")
+    assert code == 0
+    *listed, enforced = out.splitlines()[1:]
+    for name, line in zip(names, listed, strict=True):
+        assert line.count(console.printable(name)) == 2
+    expected = "queue weights, YARN preemption, container signals; queue root.sql.[/x]: refused"
+    assert enforced == f"enforcement: {expected}"
+
+
+def test_why_shows_what_the_manager_says_as_it_is(ask):
+    decision = {"seq": 1, "at": 1.0, "cause": "c", "kind": "TellShare", "app": "app_1", "reason": "[/r]", "detail": {}}
+    said = {"app": app("[/x]"), "decisions": [decision], "manager_says": ["[/y] has no room\x1b[2J"]}
+    code, out, _ = ask(said, "why", "app_1")
+    assert code == 0
+    assert "[/r]" in out
+    assert "the ResourceManager says: [/y] has no room\\x1b[2J\n" in out
+
+
+@pytest.mark.parametrize("words", [("apps",), ("why", "app_1"), ("token", "ann")])
+def test_certificates_come_from_the_option_or_the_environment(ask, monkeypatch, tmp_path, words):
+    said = {"apps": [], "why": {"app": None, "decisions": [], "manager_says": []}, "token": {"user": "a", "token": "t"}}
+    code, _, err = ask(said[words[0]], *words, tls=True)
+    assert (code, "TLS: certificate verify failed: self-signed certificate; give" in err) == (1, True)
+    assert ask(said[words[0]], *words, "--ca-file", str(CERTIFICATE), tls=True)[0] == 0
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(CERTIFICATE))
+    assert ask(said[words[0]], *words, tls=True)[0] == 0
+    assert ask(said[words[0]], *words, "--ca-file", str(tmp_path / "none"), tls=True)[0] == 2
+
+
+def test_a_bundle_of_the_environment_that_is_not_there_matters_to_https_alone(ask, monkeypatch, tmp_path):
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none"))
+    assert ask([], "apps")[0] == 0
+    code, _, err = ask([], "apps", tls=True)
+    assert (code, err.count("\n"), str(tmp_path / "none") in err) == (1, 1, True)
+
+
+@pytest.mark.parametrize("user", ["", "a\nb", "x" * 500, "[/x]"])
+def test_a_user_that_can_have_no_token_is_one_line(ask, user):
+    code, out, err = ask({}, "token", user)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("yarn-plugin: USER '")

@@ -1,0 +1,342 @@
+"""The arbiter's loop with everything around it that can go wrong: a full disk, a step that fails, a loop that ends."""
+
+import resource
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from tests.fixtures.scripted_manager import ScriptedManager
+from tests.integration.sleepers import eventually
+from yarn_plugin.act.ownership import OwnedError
+from yarn_plugin.decide.commands import WriteWeights
+from yarn_plugin.decide.events import LeavesSeen, ManagerLost, Registered, Revised, TimerFired, WeightsWritten
+from yarn_plugin.drive import daemon as daemon_module
+from yarn_plugin.drive.daemon import Daemon, Stopped
+from yarn_plugin.drive.watchdog import Heartbeat, Watchdog
+from yarn_plugin.journal.intake import SetAsideError
+from yarn_plugin.journal.records import JournalDamagedError, JournalUnavailableError, read_records
+from yarn_plugin.model.share import Pool
+from yarn_plugin.observe.resource_manager import ResourceManager
+from yarn_plugin.observe.watch import Rhythm
+
+SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=0.5)
+RHYTHM = Rhythm(figures=0.05, apps=0.5, nodes=1.0, queues=5.0)
+
+
+@pytest.fixture
+def manager():
+    made = ScriptedManager({"root.sql": (80.0, 100.0)})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def start(manager, tmp_path):
+    """Starts arbiters of the same state folder, one after the other."""
+    running = []
+
+    def one(**options):
+        made = Daemon(lambda: ResourceManager([manager.url], "ann"), (SQL,), RHYTHM, tmp_path, **options)
+        running.append(made)
+        made.start()
+        return made
+
+    one.stop = lambda: [made.stop() for made in running]
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def arbiter(start):
+    return start()
+
+
+@pytest.fixture
+def room():
+    """Limits how large files may grow, for the time of a block."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    @contextmanager
+    def only(size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return only
+
+
+def register(name, user="ann"):
+    return Registered(f"request-{name}", name, user, "sql", 1.0, None, None, None)
+
+
+def admitted(decided):
+    return next(command.registration for command in decided.commands if type(command).__name__ == "Admit")
+
+
+def journaled(tmp_path, kind="input"):
+    return [record for record in read_records(tmp_path / "journal") if record["kind"] == kind]
+
+
+# A full disk.
+
+
+def test_while_the_disk_is_full_nothing_is_decided_and_when_there_is_room_all_goes_on(arbiter, manager, room, tmp_path):
+    a = admitted(arbiter.take(register("a")))
+    app = manager.submit(a.queue, "a", "ann")
+    manager.use(app, 4)
+    eventually(lambda: a.queue in str(manager.properties), "its weight is written")
+    eventually(lambda: arbiter.health().ready, "it is ready")
+    with room((tmp_path / "journal").stat().st_size):
+        with pytest.raises(JournalUnavailableError):
+            arbiter.take(register("refused"))
+        size, seq = (tmp_path / "journal").stat().st_size, arbiter.history()[-1].seq
+        other = manager.submit("root.sql.guest", "guest", "eve")
+        time.sleep(0.5)
+        health = arbiter.health()
+        assert (health.alive, health.ready) == (True, False)
+        assert "File too large" in health.journal_error
+        assert ((tmp_path / "journal").stat().st_size, arbiter.history()[-1].seq) == (size, seq)
+        assert arbiter.state.members[a.id].share.apps == 1, "the last share is still answered"
+    eventually(lambda: other in arbiter.state.cluster.apps, "what was seen meanwhile is taken in")
+    eventually(lambda: arbiter.health().ready, "it is ready again")
+    assert arbiter.counters()["journal_failures"] > 0
+    assert "request-refused" not in (tmp_path / "journal").read_text()
+    assert arbiter.take(register("refused")).seq > seq
+
+
+def test_the_outcome_of_a_command_is_not_lost_while_the_disk_is_full(arbiter, manager, room, tmp_path):
+    go_on, write = threading.Event(), manager._write
+
+    def slowly(body):
+        go_on.wait(30)
+        return write(body)
+
+    a = admitted(arbiter.take(register("a")))
+    manager._write = slowly
+    manager.use(manager.submit(a.queue, "a", "ann"), 4)
+    eventually(lambda: arbiter.state.enforcement.asked, "weights are asked for")
+    with room((tmp_path / "journal").stat().st_size):
+        go_on.set()
+        eventually(lambda: a.queue in str(manager.properties), "they are written")
+        eventually(lambda: arbiter._held, "that cannot be journaled")
+        assert arbiter.state.enforcement.asked
+    eventually(lambda: arbiter.state.enforcement.written.get(a.queue) == 100.0, "it is learned when there is room")
+    eventually(lambda: not arbiter.state.enforcement.asked, "nothing is waited for any more")
+
+
+def test_a_timer_that_comes_due_while_the_disk_is_full_fires_when_there_is_room(arbiter, manager, room, tmp_path):
+    a = admitted(arbiter.take(register("a")))
+    manager.use(manager.submit(a.queue, "a", "ann"), 16)
+    eventually(lambda: arbiter.state.enforcement.written.get(a.queue) == 100.0, "it weighs all")
+    b = admitted(arbiter.take(register("b", "eve")))
+    manager.use(manager.submit(b.queue, "b", "eve"), 1, pending=8)
+    eventually(lambda: b.id in arbiter.state.yarn_apps, "both run")
+    with room((tmp_path / "journal").stat().st_size):
+        time.sleep(1.0)
+        assert arbiter.state.enforcement.written[a.queue] > 50.0
+    eventually(lambda: arbiter.state.enforcement.written.get(a.queue) == 50.0, "the grace is over")
+
+
+# A step that fails.
+
+
+@pytest.fixture
+def touchy(monkeypatch):
+    """A step that fails on what a test names."""
+    step, fails = daemon_module.step, []
+
+    def failing(state, seq, at, event):
+        if any(wrong(event) for wrong in fails):
+            raise OverflowError("int too large to convert to float")
+        return step(state, seq, at, event)
+
+    monkeypatch.setattr(daemon_module, "step", failing)
+    return fails
+
+
+def test_a_request_on_which_nothing_can_be_decided_is_set_aside_and_the_next_is_decided(touchy, start, tmp_path):
+    arbiter = start()
+    touchy.append(lambda event: isinstance(event, Registered) and event.name == "poison")
+    with pytest.raises(SetAsideError, match="OverflowError"):
+        arbiter.take(register("poison"))
+    a = admitted(arbiter.take(register("a", "eve")))
+    assert arbiter.counters()["inputs_set_aside"] == 1
+    assert arbiter.health().alive
+    (failed,) = journaled(tmp_path, "failed")
+    arbiter.stop()
+    touchy.clear()
+    again = start()
+    assert set(again.state.registered) == {a.id}
+    assert again.counters()["inputs_set_aside"] == 1
+    assert failed["error"].startswith("OverflowError: int too large")
+
+
+def test_a_timer_on_which_nothing_can_be_decided_fires_again(touchy, start, monkeypatch):
+    monkeypatch.setattr(daemon_module, "TIMER_RETRY", 0.1)
+    fired = []
+    touchy.append(lambda event: isinstance(event, TimerFired) and (fired.append(1) or len(fired) < 4))
+    arbiter = start()
+    arbiter._timer = arbiter.now() + 0.05
+    eventually(lambda: len(fired) >= 4, "it fires until it is decided on", limit_s=20)
+    assert arbiter.health().alive
+
+
+def test_an_application_on_which_nothing_can_be_decided_does_not_hide_the_others(touchy, start, manager, tmp_path):
+    touchy.append(
+        lambda event: any(app.name == "poison" for app in getattr(event, "present", ()) if hasattr(app, "user"))
+    )
+    arbiter = start()
+    names = [manager.submit(f"root.sql.q{number}", "poison" if number == 3 else "good", "eve") for number in range(8)]
+    good = set(names) - {names[3]}
+    eventually(lambda: good <= set(arbiter.state.cluster.apps), "all others are known", limit_s=20)
+    failed = len(journaled(tmp_path, "failed"))
+    time.sleep(1.5)
+    assert len(journaled(tmp_path, "failed")) == failed, "it is not journaled again at every look"
+    assert arbiter.counters()["observations_refused"] >= 1
+    assert names[3] not in arbiter.state.cluster.apps
+
+
+# A loop that ends, or stands still.
+
+
+def test_a_loop_that_dies_is_told_of_and_ends_the_process(arbiter):
+    ended = []
+    watchdog = Watchdog(arbiter.is_alive, lambda: arbiter.heartbeat.count, 1.0, ended.append)
+    watchdog.start()
+
+    def broken(decided):
+        raise MemoryError("no more")
+
+    arbiter.publish_to(broken)
+    arbiter.post(register("a"))
+    eventually(lambda: ended, "the watchdog ends the process", limit_s=20)
+    assert ended == ["the loop that decides has died"]
+    health = arbiter.health()
+    assert (health.alive, health.ready) == (False, False)
+    assert "MemoryError: no more" in health.problems[0]
+    with pytest.raises(Stopped):
+        arbiter.take(register("b"))
+
+
+def test_a_loop_that_stands_still_ends_the_process(start):
+    arbiter = start(patience=1.5)
+    ended, go_on = [], threading.Event()
+    watchdog = Watchdog(arbiter.is_alive, lambda: arbiter.heartbeat.count, 2.0, ended.append)
+    watchdog.start()
+    time.sleep(2.5)
+    assert not ended, "an idle loop makes progress"
+    arbiter.publish_to(lambda decided: go_on.wait(30))
+    arbiter.post(register("a"))
+    eventually(lambda: ended, "the watchdog ends the process", limit_s=20)
+    assert ended == ["the loop that decides has made no progress for 2 s"]
+    assert not arbiter.health().alive
+    go_on.set()
+
+
+def test_time_that_the_whole_process_did_not_get_is_no_reason_to_end_it():
+    """Only the watchdog's own looks count: stopped together with the loop, it has not looked."""
+    ended, heart = [], Heartbeat()
+    watchdog = Watchdog(lambda: True, lambda: heart.count, 3600.0, ended.append)
+    watchdog.start()
+    heart.at -= 7200
+    time.sleep(0.2)
+    watchdog.close()
+    assert not ended
+
+
+def test_an_arbiter_that_ends_refuses_what_is_still_asked(start):
+    arbiter = start()
+    arbiter.stop()
+    with pytest.raises(Stopped):
+        arbiter.take(register("late"))
+
+
+# Ids, owners.
+
+
+def test_a_loss_that_is_accepted_begins_a_new_series_of_ids(start, tmp_path):
+    arbiter = start()
+    for number in range(20):
+        a = admitted(arbiter.take(register(f"a{number}")))
+        arbiter.take(Revised(a.id, 2.0, None))
+    arbiter.stop()
+    journal = tmp_path / "journal"
+    data = bytearray(journal.read_bytes())
+    data[len(data) // 2] ^= 1
+    journal.write_bytes(data)
+    with pytest.raises(JournalDamagedError):
+        start()
+    again = start(accept_loss=True)
+    b = admitted(again.take(register("b", "eve")))
+    assert b.id.startswith("app_e1_")
+    assert int(b.id.rpartition("_")[2]) > int(a.id.rpartition("_")[2])
+    again.stop()
+    third = start()
+    assert admitted(third.take(register("c", "zoe"))).id.startswith("app_e1_")
+
+
+def test_a_journal_that_is_lost_beside_its_secret_begins_a_new_series_of_ids(start, tmp_path):
+    (tmp_path / "secret").write_text("x" * 64)
+    a = admitted(start().take(register("a")))
+    assert a.id.startswith("app_e1_")
+    for made in (1, 2):
+        start.stop()
+        (tmp_path / "journal").unlink()
+        assert admitted(start().take(register("b", "eve"))).id.startswith(f"app_e{made + 1}_")
+
+
+def test_an_arbiter_does_not_start_beside_another_that_owns_the_queues(start, tmp_path):
+    def owned():
+        raise OwnedError("root.sql", "http://elsewhere:8780")
+
+    with pytest.raises(OwnedError, match="http://elsewhere:8780, owns it"):
+        start(claim=owned)
+
+
+def test_weights_are_those_that_are_known_to_be_written(arbiter, manager):
+    a = admitted(arbiter.take(register("a")))
+    manager.use(manager.submit(a.queue, "a", "ann"), 4)
+    eventually(lambda: arbiter.state.enforcement.written.get(a.queue) == 100.0, "its weight is written")
+    events = [decided.event for decided in arbiter.history()]
+    commands = [command for decided in arbiter.history() for command in decided.commands]
+    assert [one.weights for one in commands if isinstance(one, WriteWeights)] == [((a.queue, 100.0),)]
+    assert [one.weights for one in events if isinstance(one, WeightsWritten)] == [((a.queue, 100.0),)]
+
+
+def test_a_loss_that_was_accepted_counts_also_where_that_start_failed(start, tmp_path):
+    arbiter = start()
+    ids = set()
+    for number in range(20):
+        ids.add(admitted(arbiter.take(register(f"a{number}"))).id)
+    start.stop()
+    journal = tmp_path / "journal"
+    data = bytearray(journal.read_bytes())
+    data[len(data) // 2] ^= 1
+    journal.write_bytes(data)
+
+    def owned():
+        raise OwnedError("root.sql", "http://elsewhere:8780")
+
+    with pytest.raises(OwnedError):
+        start(accept_loss=True, claim=owned)
+    start.stop()
+    again = start()
+    assert admitted(again.take(register("b", "eve"))).id not in ids
+
+
+def test_what_no_journal_can_hold_is_set_aside(arbiter):
+    with pytest.raises(SetAsideError, match="surrogates"):
+        arbiter.take(ManagerLost("it is \ud800"))
+    assert arbiter.health().alive
+
+
+def test_weights_that_could_not_be_decided_on_are_read_again(touchy, start):
+    failed = []
+    touchy.append(lambda event: isinstance(event, LeavesSeen) and not failed and not failed.append(1))
+    arbiter = start()
+    eventually(lambda: arbiter.state.enforcement.static is not None, "they are read again", limit_s=20)
+    assert failed

@@ -1,0 +1,164 @@
+"""Asking the ResourceManager on behalf of many: few questions, shared answers, and nobody else held up."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from tests.clock import HandClock
+from yarn_plugin.api import looks as looking
+from yarn_plugin.api.looks import Looks
+from yarn_plugin.drive.diagnostics import BUSY, KEPT, LONGEST_LINE, MOST_LINES, MOST_WAITING, THREADS, Diagnostics
+from yarn_plugin.observe.resource_manager import ManagerRefusedError
+
+SAYS = {"appActivities": {"allocations": [{"diagnostic": "no node has room", "nodeIds": ["h1:1"]}]}}
+
+
+class Manager:
+    """A ResourceManager that answers when it is let; `asked`: for which paths, in order."""
+
+    url = "http://rm:8088"
+
+    def __init__(self, answer=SAYS, held=False):
+        self.asked, self._answer, self._free = [], answer, threading.Event()
+        if not held:
+            self.let()
+
+    def let(self):
+        self._free.set()
+
+    def get(self, path, **params):
+        self.asked.append(path.rpartition("/")[2])
+        assert self._free.wait(30)
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+def diagnostics(manager, clock=None):
+    clock = clock or HandClock()
+    return Diagnostics(lambda: manager, collecting=0.0, clock=clock.now)
+
+
+def eventually(holds):
+    end = time.monotonic() + 15
+    while not holds():
+        assert time.monotonic() < end, "it never came to hold"
+        time.sleep(0.005)
+
+
+def test_many_who_ask_about_one_application_are_one_question():
+    manager = Manager(held=True)
+    asks = diagnostics(manager)
+    waiting = [asks.why_waiting("application_1_0001") for _ in range(120)]
+    manager.let()
+    assert {tuple(one.result(15)) for one in waiting} == {("no node has room (on h1)",)}
+    assert len(manager.asked) == 2
+
+
+def test_an_answer_is_kept_for_a_moment_and_then_asked_for_again():
+    manager, clock = Manager(), HandClock()
+    asks = diagnostics(manager, clock)
+    for _ in range(3):
+        assert asks.why_waiting("application_1_0001").result(15)
+    assert len(manager.asked) == 2
+    clock.time += KEPT + 1
+    assert asks.why_waiting("application_1_0001").result(15)
+    assert len(manager.asked) == 4
+    assert len(asks._answers) == 1
+
+
+def test_the_manager_is_asked_by_few_threads_about_few_applications_at_a_time():
+    manager = Manager(held=True)
+    asks = diagnostics(manager)
+    before = threading.active_count()
+    waiting = [asks.why_waiting(f"application_1_{number:04}") for number in range(120)]
+    eventually(lambda: len(manager.asked) == THREADS)
+    assert threading.active_count() <= before + THREADS
+    assert [one.result(0) for one in waiting[MOST_WAITING:]] == [[BUSY]] * (120 - MOST_WAITING)
+    assert not any(one.done() for one in waiting[:MOST_WAITING])
+    manager.let()
+    assert all(one.result(15) == ["no node has room (on h1)"] for one in waiting[:MOST_WAITING])
+
+
+@pytest.mark.parametrize("answer", [[], 7, {"appActivities": []}, {"appActivities": {"allocations": [1]}}])
+def test_whatever_answers_is_no_reason(answer):
+    asks = diagnostics(Manager(answer))
+    for app in ("application_1_0001", "application_1_0002", "application_1_0003"):
+        said = asks.why_waiting(app).result(15)
+        assert said in ([], ["the ResourceManager does not say: its answer could not be read"])
+
+
+def test_a_thread_that_meets_an_error_goes_on():
+    asks = diagnostics(Manager(RuntimeError("no manager's error")))
+    for app in ("application_1_0001", "application_1_0002", "application_1_0003"):
+        assert asks.why_waiting(app).result(15) == ["the ResourceManager does not say: its answer could not be read"]
+
+
+def test_what_the_manager_refuses_is_said():
+    asks = diagnostics(Manager(ManagerRefusedError(404, "not found")))
+    (said,) = asks.why_waiting("application_1_0001").result(15)
+    assert said == "the ResourceManager does not say: the ResourceManager refused (404): not found"
+
+
+def test_a_long_answer_is_cut():
+    reasons = [{"diagnostic": f"{number} " + "r" * 5000} for number in range(200)]
+    said = (
+        diagnostics(Manager({"appActivities": {"allocations": reasons}})).why_waiting("application_1_0001").result(15)
+    )
+    assert (len(said), max(map(len, said))) == (MOST_LINES, LONGEST_LINE)
+
+
+# Looks.
+
+
+class Slow:
+    """A look that takes as long as it is held."""
+
+    def __init__(self):
+        self.looks, self.at_once, self.most = 0, 0, 0
+        self.free = threading.Event()
+
+    def __call__(self):
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        assert self.free.wait(30)
+        self.looks += 1
+        self.at_once -= 1
+
+
+def test_who_asks_while_a_look_goes_on_shares_the_next_one(monkeypatch):
+    monkeypatch.setattr(looking, "PAUSE", 0.0)
+    slow = Slow()
+    looks = Looks(slow)
+
+    async def ask():
+        first = asyncio.ensure_future(looks.look())
+        while not slow.at_once:
+            await asyncio.sleep(0.005)
+        others = [asyncio.ensure_future(looks.look()) for _ in range(100)]
+        await asyncio.sleep(0.02)
+        slow.free.set()
+        await asyncio.gather(first, *others)
+
+    asyncio.run(ask())
+    assert (slow.looks, slow.most) == (2, 1)
+
+
+def test_a_look_that_fails_is_over_too(monkeypatch):
+    monkeypatch.setattr(looking, "PAUSE", 0.0)
+    tried = []
+
+    def fail():
+        tried.append(1)
+        raise OSError("no space")
+
+    looks = Looks(fail)
+
+    async def ask():
+        await looks.look()
+        await looks.look()
+
+    asyncio.run(ask())
+    assert len(tried) == 2

@@ -1,0 +1,272 @@
+"""The engine where Spark fails on it: no thread ends, no stage is forgotten, no executor is imagined."""
+
+import threading
+import time
+
+import pytest
+from py4j.protocol import Py4JError
+
+from qoop.engine import executors as executors_module
+from qoop.engine import spark_engine
+from qoop.engine.checkpoints import OnExecutors, unpersist_with
+from qoop.engine.executors import Executors, ExecutorTarget
+from qoop.engine.spark_engine import SparkEngine
+from qoop.plans.plan import StageId
+from qoop.replan.events import CheckpointLost, ExecutorsChanged, StageCancelled, StageFailed
+
+ONE = StageId("qoop_result", 3)
+
+
+def wait_for(holds, said):
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline, said()
+        time.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(spark_engine, "WATCH_EVERY", 0.005)
+    monkeypatch.setattr(spark_engine, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(executors_module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(executors_module, "LONGEST_PAUSE", 0.01)
+
+
+@pytest.fixture
+def died(monkeypatch):
+    """What threads ended with that should have ended otherwise."""
+    found = []
+    monkeypatch.setattr(threading, "excepthook", found.append)
+    yield found
+    assert found == []
+
+
+# A number of executors.
+
+
+class Cluster:
+    """Executors that can be set only after some failures."""
+
+    def __init__(self, *failures):
+        self.failures, self.asked = list(failures), []
+
+    def adjustable(self):
+        return True
+
+    def set(self, target):
+        self.asked.append(target)
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+def test_a_number_of_executors_that_could_not_be_asked_for_is_asked_for_again(died):
+    cluster, warned = Cluster(Py4JError("gone"), RuntimeError("gone"), AttributeError("gone")), []
+    target = ExecutorTarget(cluster, "q", warned.append)
+    target.want(3)
+    wait_for(lambda: len(cluster.asked) == 4, lambda: cluster.asked)
+    target.want(2)
+    wait_for(lambda: cluster.asked[-1] == 2, lambda: cluster.asked)
+    assert cluster.asked == [3, 3, 3, 3, 2]
+    assert warned == ["3 executors could not be asked for; trying again: Py4JError: gone"]
+    target.close()
+
+
+def test_the_latest_number_of_executors_replaces_one_that_fails(died, monkeypatch):
+    monkeypatch.setattr(executors_module, "FIRST_PAUSE", 3600.0)
+    monkeypatch.setattr(executors_module, "LONGEST_PAUSE", 3600.0)
+    cluster, warned = Cluster(Py4JError("gone")), []
+    target = ExecutorTarget(cluster, "q", warned.append)
+    target.want(3)
+    wait_for(lambda: warned, lambda: warned)
+    target.want(1)
+    wait_for(lambda: cluster.asked == [3, 1], lambda: cluster.asked)
+    target.close()
+    target._thread.join(20)
+    assert not target._thread.is_alive()
+
+
+# The engine on a Spark that fails.
+
+
+class Fake:
+    """A part of Spark: whatever is asked of it is what was given by name."""
+
+    def __init__(self, **parts):
+        self.__dict__.update(parts)
+
+
+class Spark:
+    """A session with two executors on which everything can be made to fail."""
+
+    def __init__(self):
+        self.broken, self.ids, self.stopped, self.started = None, ["1", "2"], [], threading.Event()
+        self.release = threading.Event()
+        backend = Fake(getExecutorIds=self._executor_ids)
+        scala = Fake(isLocal=lambda: False, schedulerBackend=lambda: backend)
+        self.sparkContext = Fake(
+            _jsc=Fake(sc=lambda: scala),
+            _jvm=None,
+            cancelJobsWithTag=self._cancel,
+            getLocalProperty=lambda name: None,
+            setLocalProperty=lambda name, value: None,
+            addJobTag=lambda tag: None,
+            removeJobTag=lambda tag: None,
+        )
+
+    def _executor_ids(self):
+        if self.broken:
+            raise self.broken
+        return Fake(length=lambda: len(self.ids), apply=lambda index: self.ids[index])
+
+    def _cancel(self, tag):
+        self.stopped.append(tag)
+        if self.broken:
+            raise self.broken
+        self.release.set()
+
+    def sql(self, query):
+        """A stage that runs until it is cancelled."""
+        self.started.set()
+        assert self.release.wait(20)
+        raise RuntimeError("cancelled")
+
+
+class Kept:
+    """Checkpoints of which one is lost, as soon as anybody asks."""
+
+    def __init__(self):
+        self.gone = {}
+
+    def lost(self):
+        return self.gone
+
+
+class Watched:
+    """An engine, and what it tells."""
+
+    def __init__(self, monkeypatch):
+        monkeypatch.setattr(spark_engine, "InheritableThread", lambda run, **more: threading.Thread(target=run, **more))
+        self.spark, self.kept, self.events, self.warned = Spark(), Kept(), [], []
+        written = Fake(text="SELECT 1")
+        self.engine = SparkEngine(self.spark, "q", written, self.kept, len, self.events.append, self.warned.append)
+
+    def wait(self, event):
+        wait_for(lambda: event in self.events, lambda: (self.events, self.warned))
+
+
+@pytest.fixture
+def watched(monkeypatch, died):
+    made = Watched(monkeypatch)
+    yield made
+    made.spark.broken = None
+    made.engine.close()
+
+
+PROBLEMS = [Py4JError("gone"), AttributeError("no context"), AssertionError(), RuntimeError("what?"), KeyError(1)]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
+def test_the_watch_goes_on_after_any_error_and_tells_it_once(watched, problem):
+    watched.wait(ExecutorsChanged(2))
+    watched.spark.broken = problem
+    wait_for(lambda: watched.warned, lambda: watched.warned)
+    watched.spark.ids, watched.kept.gone = ["1"], {"view": "it is gone"}
+    watched.engine._views["view"] = ONE
+    watched.spark.broken = None
+    watched.wait(ExecutorsChanged(1))
+    watched.wait(CheckpointLost(ONE, "it is gone"))
+    (said,) = watched.warned
+    assert said.startswith("executors and kept outputs could not be looked at; trying again: ")
+
+
+def test_executors_that_spark_does_not_name_are_not_taken_for_gone(watched):
+    """No executors would mean that every share is kept to, and that would be confirmed to the arbiter."""
+    watched.wait(ExecutorsChanged(2))
+    watched.spark.broken = Py4JError("gone")
+    wait_for(lambda: watched.warned, lambda: watched.warned)
+    assert watched.events == [ExecutorsChanged(2)]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
+def test_a_stage_is_stopped_though_everything_else_fails_meanwhile(watched, problem):
+    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    assert watched.spark.started.wait(20)
+    watched.spark.broken = problem
+    watched.engine.cancel((ONE,))
+    wait_for(lambda: watched.warned and len(watched.spark.stopped) > 3, lambda: watched.spark.stopped)
+    watched.spark.broken = None
+    watched.wait(StageCancelled(ONE))
+
+
+def test_executors_are_wanted_without_waiting_for_them(watched, monkeypatch):
+    asked = []
+
+    def fail(self, target):
+        asked.append(target)
+        raise Py4JError("the resource manager does not answer")
+
+    monkeypatch.setattr(Executors, "set", fail)
+    watched.engine.set_executors(1)
+    wait_for(lambda: len(asked) > 2, lambda: asked)
+    assert set(asked) == {1}
+    assert sum("1 executors could not be asked for" in said for said in watched.warned) == 1
+
+
+class UnspeakableError(Exception):
+    """An error that cannot even say what it is."""
+
+    def __str__(self):
+        raise AttributeError("Java has gone")
+
+
+@pytest.mark.parametrize("problem", [UnspeakableError(), SystemExit(3), KeyboardInterrupt()])
+def test_a_stage_that_ends_in_any_way_is_told(watched, monkeypatch, problem):
+    def fail(query):
+        raise problem
+
+    monkeypatch.setattr(watched.spark, "sql", fail)
+    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    wait_for(lambda: any(isinstance(event, StageFailed) for event in watched.events), lambda: watched.events)
+
+
+def test_a_stage_for_which_there_is_no_thread_is_told(watched, monkeypatch):
+    def none(*_, **more):
+        raise AssertionError("no active context")
+
+    monkeypatch.setattr(spark_engine, "InheritableThread", none)
+    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    assert [type(event) for event in watched.events if not isinstance(event, ExecutorsChanged)] == [StageFailed]
+
+
+# What is kept.
+
+
+class Frame:
+    """A frame that executors keep."""
+
+    def __init__(self, problem=None):
+        self.problem, self.kept = problem, True
+
+    def unpersist(self, blocking):
+        if self.problem:
+            raise self.problem
+        self.kept = False
+
+
+def test_one_frame_that_cannot_be_let_go_does_not_keep_the_others():
+    frames = [Frame(), Frame(Py4JError("gone")), Frame()]
+    checkpoints = OnExecutors(None, _own=frames)
+    with pytest.raises(Py4JError):
+        checkpoints.release()
+    assert [frame.kept for frame in frames] == [False, True, False]
+
+
+def test_nor_when_the_owner_is_collected(died):
+    class Owner:
+        pass
+
+    owner, frames = Owner(), [Frame(), Frame(AttributeError("gone")), Frame()]
+    unpersist_with(owner, frames)
+    del owner
+    wait_for(lambda: not frames[-1].kept, lambda: frames)
+    assert not frames[0].kept

@@ -1,0 +1,129 @@
+"""The share of an arbiter, and the confirmation that it is kept to: never on the thread that decides."""
+
+import threading
+import time
+
+import pytest
+
+from qoop.feedback import arbiter as feedback
+from qoop.feedback.arbiter import ArbiterFeed, Confirmer
+from qoop.feedback.profile import Point, ProfileFeed
+from qoop.feedback.sizing import ExecutorSize
+from tests.raw_server import RawServer, answer
+from yarn_plugin.api import wire
+from yarn_plugin.api.client import ArbiterAwayError, ArbiterRefusedError
+
+
+class Arbiter:
+    """Takes confirmations, when it is let."""
+
+    def __init__(self, *failures):
+        self.failures, self.open, self.asked, self.begun = list(failures), threading.Event(), [], threading.Event()
+
+    def vacated(self, app, seq):
+        self.begun.set()
+        assert self.open.wait(20)
+        self.asked.append(seq)
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+def wait_for(holds, said):
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline, said()
+        time.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(feedback, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(feedback, "LONGEST_PAUSE", 0.01)
+
+
+def test_confirming_waits_for_nobody_and_only_the_latest_share_counts():
+    arbiter = Arbiter()
+    confirmer = Confirmer(arbiter, "app_1")
+    confirmer.confirm(1)
+    assert arbiter.begun.wait(20)
+    for seq in range(2, 50):
+        confirmer.confirm(seq)
+    assert arbiter.asked == [], "all that was said while the arbiter had not answered the first"
+    arbiter.open.set()
+    wait_for(lambda: arbiter.asked[-1:] == [49], lambda: arbiter.asked)
+    assert arbiter.asked == [1, 49]
+    confirmer.close()
+    confirmer._thread.join(20)
+    assert not confirmer._thread.is_alive()
+
+
+BUSY = ArbiterRefusedError(429, [wire.Problem(field="app", value=None, expected="later")])
+
+
+def test_a_confirmation_that_was_lost_is_tried_again():
+    arbiter = Arbiter(ArbiterAwayError("away"), BUSY, RuntimeError("no idea"))
+    arbiter.open.set()
+    confirmer = Confirmer(arbiter, "app_1")
+    confirmer.confirm(7)
+    wait_for(lambda: len(arbiter.asked) == 4, lambda: arbiter.asked)
+    confirmer.confirm(8)
+    wait_for(lambda: arbiter.asked[-1] == 8, lambda: arbiter.asked)
+    assert arbiter.asked == [7, 7, 7, 7, 8]
+    confirmer.close()
+
+
+def test_a_confirmation_that_is_refused_or_hopeless_is_given_up_and_the_next_is_made():
+    arbiter = Arbiter(ArbiterRefusedError(404, []), *[ArbiterAwayError("away")] * feedback.CONFIRM_TRIES)
+    arbiter.open.set()
+    confirmer = Confirmer(arbiter, "app_1")
+    expected = [1, *[2] * feedback.CONFIRM_TRIES, 3]
+    for seq in (1, 2, 3):
+        confirmer.confirm(seq)
+        wait_for(lambda seq=seq: arbiter.asked.count(seq) == expected.count(seq), lambda: arbiter.asked)
+    assert arbiter.asked == expected
+    confirmer.close()
+
+
+def test_closing_ends_the_wait_of_a_confirmation_that_failed(monkeypatch):
+    monkeypatch.setattr(feedback, "FIRST_PAUSE", 3600.0)
+    arbiter = Arbiter(ArbiterAwayError("away"))
+    arbiter.open.set()
+    confirmer = Confirmer(arbiter, "app_1")
+    confirmer.confirm(1)
+    wait_for(lambda: arbiter.asked, lambda: arbiter.asked)
+    confirmer.close()
+    confirmer._thread.join(20)
+    assert not confirmer._thread.is_alive()
+
+
+def test_the_feed_confirms_over_http():
+    server = RawServer(answer("", "204 No Content"))
+    feed = ArbiterFeed(server.url, "user.ann.00", "app_1", ExecutorSize(1024, 1, 1, 512, 1))
+    try:
+        feed.confirm(17)
+        wait_for(lambda: server.asked, lambda: server.asked)
+        assert server.asked[0][""] == "POST /v1/apps/app_1/vacated HTTP/1.1"
+    finally:
+        feed.close()
+        server.close()
+
+
+def test_a_profile_may_reach_further_than_python_can_wait(monkeypatch):
+    failed = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    waited = threading.Event()
+    feed = ProfileFeed([Point(0.0, 4.0), Point(1e300, 2.0)])
+    stop_wait = feed._stop.wait
+
+    def wait(timeout):
+        waited.set()
+        return stop_wait(timeout)
+
+    monkeypatch.setattr(feed._stop, "wait", wait)
+    feed.start(lambda event: None)
+    assert waited.wait(20)
+    feed.close()
+    for thread in threading.enumerate():
+        if thread.name == "profile":
+            thread.join(20)
+    assert failed == []

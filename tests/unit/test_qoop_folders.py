@@ -1,0 +1,279 @@
+"""Folders of running queries: signs of life that survive errors, and whose leftovers are cleared away."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from py4j.protocol import Py4JError
+
+from qoop.engine import folders
+from qoop.engine.folders import QueryFolder
+
+HOUR = 3600.0
+
+
+class HadoopPath:
+    """org.apache.hadoop.fs.Path, as far as folders use it."""
+
+    def __init__(self, text, system):
+        self.path, self._system = Path(text), system
+
+    def getFileSystem(self, configuration):  # noqa: N802 - Java's name
+        return self._system
+
+    def getParent(self):  # noqa: N802
+        return HadoopPath(self.path.parent, self._system)
+
+
+class Status:
+    """A file's status; owners are the file system's to name."""
+
+    def __init__(self, path, system):
+        self._path, self._system = path, system
+
+    def getModificationTime(self):  # noqa: N802
+        return int(self._path.stat().st_mtime * 1000)
+
+    def getOwner(self):  # noqa: N802
+        return self._system.owners.get(self._path.parent.name, "me")
+
+    def getPath(self):  # noqa: N802
+        return HadoopPath(self._path, self._system)
+
+
+class Iteration:
+    """org.apache.hadoop.fs.RemoteIterator."""
+
+    def __init__(self, items):
+        self._items = list(items)
+
+    def hasNext(self):  # noqa: N802
+        return bool(self._items)
+
+    def next(self):
+        return self._items.pop(0)
+
+
+class FileSystem:
+    """A file system of Hadoop's over a folder of this machine; `fails` maps an operation to what it raises."""
+
+    def __init__(self):
+        self.fails, self.owners, self.deleted, self.created = {}, {}, [], 0
+
+    def _check(self, operation, path):
+        if operation in self.fails:
+            raise self.fails[operation]
+        return path.path
+
+    def create(self, path, overwrite):
+        self.created += 1
+        file = self._check("create", path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file.open("wb")
+
+    def open(self, path):
+        return self._check("open", path).open("rb")
+
+    def setTimes(self, path, modified, accessed):  # noqa: N802
+        os.utime(self._check("setTimes", path), (modified / 1000,) * 2)
+
+    def getFileStatus(self, path):  # noqa: N802
+        return Status(self._check("getFileStatus", path), self)
+
+    def globStatus(self, path):  # noqa: N802
+        folder, pattern, name = path.path.parts[-3:]
+        root = Path(*path.path.parts[:-2])
+        assert folder == root.name and name == folders.ALIVE
+        self._check("globStatus", path)
+        return [Status(found, self) for found in sorted(root.glob(f"{pattern}/{name}"))]
+
+    def listFiles(self, path, recursive):  # noqa: N802
+        files = self._check("listFiles", path).rglob("*")
+        return Iteration(Status(file, self) for file in files if file.is_file())
+
+    def delete(self, path, recursive):
+        file = self._check("delete", path)
+        self.deleted.append(file.name)
+        shutil.rmtree(file)
+
+    def deleteOnExit(self, path):  # noqa: N802
+        self._check("deleteOnExit", path)
+
+    def cancelDeleteOnExit(self, path):  # noqa: N802
+        self._check("cancelDeleteOnExit", path)
+
+
+class Part:
+    """A part of Spark, with what was given by name."""
+
+    def __init__(self, **parts):
+        self.__dict__.update(parts)
+
+
+class Folders:
+    """A place for folders of queries, and what was warned of."""
+
+    def __init__(self, root):
+        self.root, self.system, self.warned, self.made = root, FileSystem(), [], []
+        read = Part(toString=lambda stream, encoding: stream.read().decode(encoding))
+        fs = Part(Path=lambda text: HadoopPath(text, self.system))
+        apache = Part(hadoop=Part(fs=fs), commons=Part(io=Part(IOUtils=read)))
+        state = Part(newHadoopConf=lambda: None)
+        self.spark = Part(
+            sparkContext=Part(_jvm=Part(org=Part(apache=apache))),
+            _jsparkSession=Part(sessionState=lambda: state),
+        )
+
+    def begin(self, name="mine"):
+        folder = QueryFolder(self.spark, f"{self.root}/qoop-", name, self.warned.append)
+        self.made.append(folder)
+        folder.begin()
+        return folder
+
+    def left(self, name, age=HOUR, sign="", **files):
+        """A folder that another query has left, as old as that."""
+        folder = self.root / f"qoop-{name}"
+        folder.mkdir(parents=True)
+        (folder / folders.ALIVE).write_text(sign)
+        for file in files:
+            (folder / file).touch()
+        for file in folder.iterdir():
+            self.age(file, files.get(file.name, age))
+        return folder
+
+    @staticmethod
+    def age(file, seconds):
+        os.utime(file, (time.time() - seconds,) * 2)
+
+    def sign(self, name="mine"):
+        return self.root / f"qoop-{name}" / folders.ALIVE
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    failed = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    made = Folders(tmp_path)
+    yield made
+    for folder in made.made:
+        folder._closed.set()
+    assert failed == []
+
+
+def wait_for(holds):
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+# What others have left.
+
+
+def test_the_users_own_abandoned_folders_go(place):
+    place.left("old", result=HOUR)
+    place.left("young", age=60.0)
+    place.begin()
+    assert place.system.deleted == ["qoop-old"]
+
+
+def test_another_users_folders_stay(place):
+    place.left("theirs")
+    place.system.owners["qoop-theirs"] = "somebody else"
+    place.begin()
+    assert place.system.deleted == []
+
+
+@pytest.mark.parametrize("operation", ["delete", "globStatus", "listFiles"])
+@pytest.mark.parametrize("problem", [Py4JError("permission denied"), RuntimeError("what?")])
+def test_leftovers_that_cannot_be_cleared_away_fail_no_stage(place, operation, problem):
+    place.left("old")
+    place.system.fails[operation] = problem
+    place.begin()
+    assert (place.sign().is_file(), place.warned) == (True, [])
+
+
+def test_one_leftover_that_cannot_be_read_does_not_keep_the_others(place):
+    place.left("a").joinpath(folders.ALIVE).write_bytes(b"\xff")
+    Folders.age(place.sign("a"), HOUR)
+    place.left("b")
+    place.begin()
+    assert place.system.deleted == ["qoop-b"]
+
+
+def test_a_folder_that_is_still_written_to_is_not_abandoned(place):
+    """Its sign of life fails, and nothing else."""
+    place.left("writing", **{"part-0001": 10.0})
+    place.begin()
+    assert place.system.deleted == []
+
+
+def began_by(pid):
+    return json.dumps({"host": socket.gethostname(), "pid": pid, "began": psutil.Process(pid).create_time()})
+
+
+def test_a_folder_whose_process_runs_on_this_host_is_not_abandoned(place):
+    """However old its sign of life is: somebody may have set the clock forward."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        sign = began_by(process.pid)
+        place.left("lives", sign=sign)
+        place.begin()
+        assert place.system.deleted == []
+    finally:
+        process.communicate(b"\n")
+    place.begin("another")
+    assert place.system.deleted == ["qoop-lives"]
+
+
+@pytest.mark.parametrize("changed", [{"host": "elsewhere"}, {"began": 1.0}, {"pid": "x"}, {"pid": -1}])
+def test_a_sign_of_another_process_says_nothing_about_one_here(place, changed):
+    place.left("old", sign=json.dumps({**json.loads(began_by(os.getpid())), **changed}))
+    place.begin()
+    assert place.system.deleted == ["qoop-old"]
+
+
+# Signs of life.
+
+
+def test_a_sign_of_life_names_its_process(place):
+    place.begin()
+    assert json.loads(place.sign().read_text()) == json.loads(began_by(os.getpid()))
+
+
+@pytest.mark.parametrize("problem", [Py4JError("no space left"), OSError(28, "no space left"), RuntimeError("what?")])
+def test_the_sign_of_life_survives_errors_and_they_are_told_once(place, monkeypatch, problem):
+    monkeypatch.setattr(folders, "BEAT_EVERY", 0.005)
+    monkeypatch.setattr(folders, "BEAT_AGAIN", 0.005)
+    place.begin()
+    place.system.fails["create"] = problem
+    wait_for(lambda: place.warned)
+    before = place.system.created
+    wait_for(lambda: place.system.created > before + 3)
+    Folders.age(place.sign(), HOUR)
+    wait_for(lambda: place.sign().stat().st_mtime > time.time() - HOUR / 2)  # touched, where it cannot be written
+    place.system.fails["setTimes"] = problem
+    before = place.system.created
+    wait_for(lambda: place.system.created > before + 3)
+    place.system.fails.clear()
+    place.sign().unlink()
+    wait_for(lambda: place.sign().is_file() and place.sign().read_text())
+    assert len(place.warned) == 1
+    assert "its sign of life could not be written; trying again: " in place.warned[0]
+
+
+def test_a_folder_that_could_not_be_begun_is_begun_by_the_next_stage(place):
+    place.system.fails["deleteOnExit"] = Py4JError("gone")
+    with pytest.raises(Py4JError):
+        place.begin()
+    place.system.fails.clear()
+    place.made[-1].begin()
+    assert {thread.name for thread in threading.enumerate()} >= {f"{place.root}/qoop-mine alive"}

@@ -1,0 +1,48 @@
+"""The driver's messages on their way to a stderr that may have gone."""
+
+import io
+import sys
+import threading
+
+import pytest
+
+from qoop.messages import MESSAGES, relayed
+
+
+def send(pipe, text):
+    """Write as a driver does; returns whether all of it was taken, which it is as long as somebody reads."""
+
+    def write():
+        with pipe.open("w", encoding="utf-8") as opened:
+            opened.write(text)
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    writer.join(20)
+    return not writer.is_alive()
+
+
+class Gone(io.StringIO):
+    """A stderr whose reader has gone."""
+
+    def flush(self):
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+@pytest.mark.parametrize("stderr", [io.StringIO, Gone])
+def test_a_driver_is_never_held_up_by_its_messages(tmp_path, monkeypatch, stderr):
+    said, many = stderr(), "a message\n" * 50_000
+    monkeypatch.setattr(sys, "stderr", said)
+    with relayed(tmp_path / MESSAGES):
+        assert send(tmp_path / MESSAGES, many)
+        assert send(tmp_path / MESSAGES, "the last\n")
+    assert stderr is Gone or said.getvalue() == many + "the last\n"
+
+
+def test_a_message_may_hold_any_byte(tmp_path, monkeypatch):
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    with relayed(tmp_path / MESSAGES):
+        assert send(tmp_path / MESSAGES, "before\0")
+        assert send(tmp_path / MESSAGES, "after\0\n" * 30_000)
+    assert said.getvalue() == "before\0" + "after\0\n" * 30_000

@@ -1,0 +1,79 @@
+"""The rows of a result: for people as a table, for programs as CSV and JSON lines."""
+
+import csv
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import Row
+
+from qoop import rows
+from qoop.rows import csv_lines, json_lines
+
+COLUMNS = ["name", "[n]"]
+TRICKY = [None, "", "NULL", "a,b", 'say "hi"', "two\nlines", " spaced ", "[/x]", "[bold]b[/bold]", "caf\u00e9 \u4e2d"]
+
+
+def test_values_in_a_table_are_not_markup(capsys):
+    rows.show("table", ["[h]", "x"], [["[a]", 1], ["[/x]", None], ["a\nb", "…" * 300]])
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["[h]", "x"]
+    assert [line.split() for line in lines] == [["[a]", "1"], ["[/x]", "NULL"], ["a\\nb", "…" * 300]]
+
+
+def test_csv_is_read_back_as_it_was(capsys):
+    rows.show("csv", ["na,me", "[n]"], [[value, number] for number, value in enumerate(TRICKY)])
+    text = capsys.readouterr().out
+    header, *found = csv.reader(text.splitlines(keepends=True))
+    assert header == ["na,me", "[n]"]
+    assert [row[0] for row in found] == [value or "" for value in TRICKY]
+
+
+def test_null_and_an_empty_text_differ_in_csv():
+    assert list(csv_lines(["a", "b"], [[None, ""]])) == ["a,b", ',""']
+
+
+def test_json_lines_are_read_back_as_they_were(capsys):
+    rows.show("json", COLUMNS, [[value, number] for number, value in enumerate(TRICKY)])
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"name": value, "[n]": number} for number, value in enumerate(TRICKY)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        (["a", "b"], ["a", "b"]),
+        (["a", "a", "a"], ["a", "a_2", "a_3"]),
+        (["a", "a", "a_2"], ["a", "a_3", "a_2"]),
+        (["a_2", "a", "a"], ["a_2", "a", "a_3"]),
+    ],
+)
+def test_columns_of_one_name_are_told_apart_in_json(columns, names):
+    (line,) = json_lines(columns, [range(len(columns))])
+    assert json.loads(line) == dict(zip(names, range(len(columns)), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("value", "in_json", "in_csv"),
+    [
+        (True, True, "true"),
+        (2**70, 2**70, str(2**70)),
+        (1.5, 1.5, "1.5"),
+        (float("nan"), "NaN", "NaN"),
+        (float("-inf"), "-Infinity", "-Infinity"),
+        (Decimal("1.50"), "1.50", "1.50"),
+        (date(2020, 2, 29), "2020-02-29", "2020-02-29"),
+        (datetime(2020, 2, 29, 1, 2, 3, tzinfo=UTC), "2020-02-29T01:02:03+00:00", "2020-02-29T01:02:03+00:00"),
+        (bytearray(b"\x00\xff"), "AP8=", "AP8="),
+        ([1, None], [1, None], '"[1, null]"'),
+        ({1: "a", "b": None}, {"1": "a", "b": None}, '"{""1"": ""a"", ""b"": null}"'),
+        (Row(a=1, b="x"), {"a": 1, "b": "x"}, '"{""a"": 1, ""b"": ""x""}"'),
+    ],
+)
+def test_each_type_of_value(value, in_json, in_csv):
+    (line,) = json_lines(["v"], [[value]])
+    assert json.loads(line) == {"v": in_json}
+    assert list(csv_lines(["v"], [[value]])) == ["v", in_csv]

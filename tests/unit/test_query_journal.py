@@ -1,0 +1,194 @@
+"""A query's journal: its owner's alone, readable by whoever has it, and never the end of a query."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qoop import journal
+from qoop.errors import QoopError
+from qoop.journal import VERSION, JournalFormatError, QueryJournal
+from qoop.plans.plan import GOAL
+from qoop.replan.commands import Finish, RunAsWritten
+from qoop.replan.events import CannotPlan, StageFinished
+from qoop.report import record
+from yarn_plugin.journal.records import JournalError, RecordFile, decode, encode
+
+RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
+
+
+def wrote(path, warn=lambda line: None):
+    """A journal of a query in one piece."""
+    made = QueryJournal(path, warn)
+    made.query(1.0, "q", "SELECT secret", (), "it has one table")
+    made.took(2.0, CannotPlan("it has one table"), (RunAsWritten("it has one table"),), "as written")
+    made.took(3.0, StageFinished(GOAL, 1.0, 1.0, 1.0, None), (Finish(),), "done")
+    made.close()
+    return path
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+# Who reads it.
+
+
+def test_it_is_its_owners_alone_also_over_one_that_was_everybodys(tmp_path):
+    before = os.umask(0)
+    try:
+        path = wrote(tmp_path / "journal")
+        assert mode(path) == 0o600
+        path.chmod(0o644)
+        inode = path.stat().st_ino
+        with path.open() as held:
+            wrote(path)
+            assert "secret" in held.read(), "who has the old file open sees the old file"
+        assert (mode(path), path.stat().st_ino == inode) == (0o600, False)
+        path.write_bytes(path.read_bytes()[:-5])
+        wrote(path)
+    finally:
+        os.umask(before)
+    assert {file.name for file in tmp_path.iterdir()} == {"journal", "journal.lock"}
+    assert {mode(file) for file in tmp_path.iterdir()} == {0o600}
+
+
+def test_reading_writes_nothing_and_takes_no_lock(tmp_path):
+    path = wrote(tmp_path / "journal")
+    cut = path.read_bytes() + b"00000000 {half a rec"
+    path.write_bytes(cut)
+    (tmp_path / "journal.lock").unlink()
+    path.chmod(0o400)
+    tmp_path.chmod(0o500)
+    try:
+        assert [one["kind"] for one in journal.read(path)] == ["query", "input", "decision", "input", "decision"]
+        assert record.read(path).status == "done"
+    finally:
+        tmp_path.chmod(0o700)
+    assert path.read_bytes() == cut
+    assert [file.name for file in tmp_path.iterdir()] == ["journal"]
+
+
+def test_a_query_that_runs_can_be_read(tmp_path):
+    running = QueryJournal(tmp_path / "journal")
+    running.query(1.0, "q", "SELECT 1", (), None)
+    assert [one["kind"] for one in journal.read(tmp_path / "journal")] == ["query"]
+    with pytest.raises(QoopError, match="another query writes it; name another file"):
+        QueryJournal(tmp_path / "journal")
+    running.took(2.0, CannotPlan("x"), (), "as written")
+    running.close()
+    assert len(journal.read(tmp_path / "journal")) == 3
+
+
+def test_other_files_are_left_as_they_are(tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("what I must not forget\n" * 100)
+    assert journal.read(notes) == []
+    with pytest.raises(QoopError, match="is not the record of a query"):
+        record.read(notes)
+    with pytest.raises(QoopError, match="holds something else than a journal"):
+        QueryJournal(notes)
+    assert notes.read_text() == "what I must not forget\n" * 100
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(QoopError, match="it is no ordinary file; name another"):
+        QueryJournal(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    with pytest.raises(QoopError, match="name a file that you can write"):
+        QueryJournal(tmp_path / "file" / "journal")
+
+
+# Versions.
+
+
+def test_records_carry_a_version(tmp_path):
+    assert {one["v"] for one in journal.follow(wrote(tmp_path / "journal"))} == {VERSION}
+
+
+def test_records_without_a_version_are_read(tmp_path):
+    """A journal that was written before records had one."""
+    shutil.copy(RECORDED, tmp_path / "q17.journal")
+    assert not any("v" in one for one in journal.follow(tmp_path / "q17.journal"))
+    assert {one["v"] for one in journal.read(tmp_path / "q17.journal")} == {VERSION}
+    assert record.read(tmp_path / "q17.journal").status == "done"
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ({"v": VERSION + 1, "kind": "query"}, f"version {VERSION + 1}; this one reads up to {VERSION}: use a newer"),
+        ({"v": "x", "kind": "query"}, "version 'x'"),
+        ({"v": 1, "kind": "weather"}, "kind 'weather'; known are query, input, decision"),
+        ({"v": 1, "kind": "input", "event": {"type": "Rain"}}, "type 'Rain' is not known"),
+        ({"v": 1, "kind": "decision", "commands": [{"type": "Rain"}]}, "type 'Rain' is not known"),
+        (["v"], "it is none of a query's journal"),
+    ],
+)
+def test_what_this_version_does_not_read_is_one_line(tmp_path, last, said):
+    path = wrote(tmp_path / "journal")
+    path.write_bytes(path.read_bytes() + encode(last))
+    for reads in (journal.read, record.read):
+        with pytest.raises(JournalFormatError) as caught:
+            reads(path)
+        assert str(caught.value).startswith(f"journal {str(path)!r}, record 6: {said}")
+        assert "\n" not in str(caught.value)
+
+
+# A full disk.
+
+FILLS_THE_DISK = """
+import resource, sys
+from tests.unit.test_query_journal import *
+path, warned = Path(sys.argv[1]), []
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+made = QueryJournal(path, warned.append)
+made.query(1.0, "q", "x" * 1000, (), None)
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+for number in range(30):
+    made.took(2.0, CannotPlan("y" * 300), (), "as written")
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+for number in range(30):
+    made.took(2.0, CannotPlan("z" * 300), (), "as written")
+made.close()
+print(warned)
+"""
+
+
+def test_on_a_full_disk_the_query_goes_on_and_no_torn_record_is_left(tmp_path):
+    path = tmp_path / "journal"
+    command = [sys.executable, "-c", FILLS_THE_DISK, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = f"--journal {str(path)!r}: File too large; the query goes on without its journal"
+    assert done.stdout.strip() == repr([said])
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 3
+    assert None not in [decode(line) for line in lines]
+    assert not any(b"zzz" in line for line in lines)
+
+
+@pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), JournalError("the disk is full")])
+def test_each_way_in_which_a_record_is_refused_is_told_once(tmp_path, monkeypatch, problem):
+    def refuse(self, *records, durable=True):
+        raise problem
+
+    monkeypatch.setattr(RecordFile, "append", refuse)
+    warned = []
+    wrote(tmp_path / "journal", warned.append)
+    assert len(warned) == 1
+    assert warned[0].endswith("; the query goes on without its journal")
+
+
+def test_a_disk_that_is_full_from_the_start_is_told_and_no_more(tmp_path, monkeypatch):
+    def full(self, *_):
+        try:
+            raise OSError(28, "No space left on device")
+        except OSError:
+            raise JournalError("choose another --state") from None
+
+    monkeypatch.setattr(RecordFile, "__init__", full)
+    warned = []
+    wrote(tmp_path / "journal", warned.append)
+    assert warned == [f"--journal '{tmp_path}/journal': No space left on device; the query goes on without its journal"]

@@ -1,0 +1,111 @@
+"""The arbiter as a process: its state folder is its own, and its limits fit what the machine allows."""
+
+import os
+import resource
+import socket
+
+import pytest
+
+from yarn_plugin.drive import serve
+from yarn_plugin.drive.config import LimitsSection
+from yarn_plugin.drive.serve import RESERVED, Listen, StateError, make_private
+
+
+@pytest.fixture(autouse=True)
+def _umask():
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def modes(folder):
+    return {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
+
+
+def test_a_new_state_folder_and_what_is_written_there_are_their_owners_alone(tmp_path):
+    folder = tmp_path / "a" / "state"
+    make_private(folder)
+    (folder / "journal.part").write_text("")
+    (folder / "whatever").write_text("")
+    serve._write_address(folder, Listen("127.0.0.1", 8780))
+    assert modes(folder) == {"state": 0o700, "journal.part": 0o600, "whatever": 0o600, "arbiter.json": 0o600}
+
+
+def test_a_state_folder_of_an_earlier_version_is_closed_to_others_and_nothing_else_is_touched(tmp_path):
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    for name in ("journal", "journal.dropped-17", "secret", "arbiter.json", "script.sh"):
+        (folder / name).write_text("")
+        (folder / name).chmod(0o755)
+    outside = tmp_path / "outside"
+    outside.write_text("")
+    outside.chmod(0o644)
+    (folder / "journal.link").symlink_to(outside)
+    make_private(folder)
+    found = modes(folder)
+    assert (found.pop("script.sh"), found.pop("state"), found.pop("journal.link")) == (0o755, 0o700, 0o644)
+    assert set(found.values()) == {0o600}
+
+
+def test_a_folder_that_holds_other_files_stays_as_it_is_unless_others_can_write_there(tmp_path):
+    folder = tmp_path / "home"
+    folder.mkdir()
+    folder.chmod(0o755)
+    (folder / "notes.txt").write_text("")
+    make_private(folder)
+    assert modes(folder)["home"] == 0o755
+    folder.chmod(0o775)
+    with pytest.raises(StateError, match="other users can write there; choose a folder of your own"):
+        make_private(folder)
+    assert modes(folder)["home"] == 0o775
+
+
+def test_an_arbiter_on_every_address_is_recorded_under_the_name_of_its_machine():
+    assert Listen("0.0.0.0", 8780).url == f"http://{socket.getfqdn()}:8780"
+    assert Listen("::", 8780).url == f"http://{socket.getfqdn()}:8780"
+    assert Listen("::1", 8780).url == "http://[::1]:8780"
+
+
+def test_a_folder_that_is_everybodys_is_no_state_folder(tmp_path):
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    with pytest.raises(StateError, match="choose a folder of your own"):
+        make_private(folder)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="file"):
+        make_private(tmp_path / "file" / "state")
+    assert folder.stat().st_mode & 0o7777 == 0o1777
+
+
+@pytest.fixture
+def descriptors():
+    """Sets how many descriptors this process may have: so many now, so many at most."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield lambda soft: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_descriptors_are_raised_to_what_is_allowed(descriptors):
+    descriptors(512)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    allowed = serve._raise_descriptors()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == allowed
+    assert allowed == (hard if hard != resource.RLIM_INFINITY else serve.MOST_DESCRIPTORS) or allowed > 512
+
+
+def test_connections_leave_descriptors_for_the_journal(monkeypatch, caplog):
+    monkeypatch.setattr(serve, "_raise_descriptors", lambda: 1024)
+    caplog.set_level("INFO")
+    limits = serve._limits(LimitsSection())
+    assert limits.max_connections == 1024 - RESERVED
+    assert limits.max_streams < limits.max_connections
+    in_force = f"limits: {1024 - RESERVED} connections (1024 descriptors), {limits.max_streams} streams"
+    assert any(record.getMessage().startswith(in_force) for record in caplog.records)
+    assert any("only 1024 descriptors are allowed" in record.getMessage() for record in caplog.records)
+
+
+def test_with_descriptors_enough_the_limits_are_those_configured(monkeypatch):
+    monkeypatch.setattr(serve, "_raise_descriptors", lambda: 20_000)
+    limits = serve._limits(LimitsSection(max_connections=100, max_streams=10, max_body_kb=2, header_timeout_s=3))
+    assert (limits.max_connections, limits.max_streams, limits.max_body, limits.header_timeout) == (100, 10, 2048, 3)

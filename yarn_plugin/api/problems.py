@@ -1,0 +1,113 @@
+"""Refusing: every answer that is not 2xx names the field, the value, and what would be right."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from yarn_plugin.api import wire
+from yarn_plugin.api.limits import Refusals
+
+LONGEST_VALUE = 120
+"""Characters of a refused value that are shown, at most."""
+MOST_PROBLEMS = 20
+RETRY_AFTER = 2
+"""Seconds after which a request that could not be served now may be sent again."""
+
+REASONS = {
+    400: "malformed",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "unknown",
+    405: "method",
+    408: "slow_body",
+    409: "conflict",
+    410: "gone",
+    413: "too_large",
+    422: "invalid",
+    429: "limit",
+    500: "failed",
+    503: "unavailable",
+}
+
+
+class Refused(HTTPException):
+    """A request that is answered with problems: the field, the value, what would be right."""
+
+    def __init__(self, status: int, field: str, value: Any, expected: str) -> None:
+        headers = {"Retry-After": str(RETRY_AFTER)} if status == 503 else None
+        super().__init__(status, headers=headers)
+        self.problems = [wire.Problem(field=field, value=shown(value), expected=expected)]
+
+
+def answer(status: int, problems: Iterable[wire.Problem], headers: Mapping[str, str] | None = None) -> Response:
+    """The answer that says what is wrong."""
+    body = wire.Problems(problems=list(problems)).model_dump()
+    return Response(json.dumps(body).encode(), status, headers, media_type="application/json")
+
+
+def answer_problems(service: FastAPI, refusals: Refusals) -> None:
+    """Have every answer that is not 2xx name problems, and none show a traceback."""
+
+    def refuse(status: int, problems: Iterable[wire.Problem], headers: Mapping[str, str] | None = None) -> Response:
+        refusals.count(REASONS.get(status, "other"))
+        return answer(status, problems, headers)
+
+    @service.exception_handler(Refused)
+    async def refused(request: Request, error: Refused) -> Response:
+        return refuse(error.status_code, error.problems, error.headers)
+
+    @service.exception_handler(HTTPException)
+    async def plain(request: Request, error: HTTPException) -> Response:
+        expected = f"{error.detail}; the routes are in /openapi.json"
+        problem = wire.Problem(field="path", value=shown(request.scope["path"]), expected=expected)
+        return refuse(error.status_code, [problem], error.headers)
+
+    @service.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        found = error.errors()
+        problems = [_problem(dict(one)) for one in found[:MOST_PROBLEMS]]
+        if len(found) > MOST_PROBLEMS:
+            more = f"{len(found) - MOST_PROBLEMS} more problems are not listed"
+            problems.append(wire.Problem(field="body", expected=more))
+        return refuse(422, problems)
+
+    @service.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        expected = "the arbiter failed on this request; its log says why"
+        return refuse(500, [wire.Problem(field="path", value=shown(request.scope["path"]), expected=expected)])
+
+
+def shown(value: Any) -> Any:
+    """A refused value as it can be shown: short, and always JSON."""
+    match value:
+        case None | bool():
+            return value
+        case int() if abs(value) < 10**30:
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case str():
+            return _shortened(value)
+    try:
+        return _shortened(repr(value))
+    except (ValueError, RecursionError):
+        # An integer with too many digits to be written out, or lists within lists without end.
+        return f"(a value of type {type(value).__name__} that is too large to be shown)"
+
+
+def _shortened(text: str) -> str:
+    whole = text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}... ({len(text)} characters)"
+    # Half of a surrogate pair can be written in JSON, and cannot be sent as UTF-8.
+    return whole.encode("utf-8", "backslashreplace").decode()
+
+
+def _problem(error: dict[str, Any]) -> wire.Problem:
+    field = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path", "header"))
+    expected = str(error["msg"]).removeprefix("Value error, ")
+    return wire.Problem(field=_shortened(field) or "body", value=shown(error.get("input")), expected=expected)

@@ -1,0 +1,79 @@
+"""What is watched: the lists that a ResourceManager has of its nodes, queues and applications."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from yarn_plugin.decide.events import AppsChanged, NodesChanged, QueuesChanged
+from yarn_plugin.model.cluster import ClusterView
+from yarn_plugin.observe import translate
+from yarn_plugin.observe.changes import Observation
+from yarn_plugin.observe.translate import Reading
+
+UNFINISHED = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
+LEFT_OUT = "resourceRequests,timeouts,appNodeLabelExpression,amNodeLabelExpression"
+NODE_FIGURES = frozenset(translate.FIGURES[12:])
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """Seconds between looks: at the figures, and (though nothing moved) at applications, nodes and queues.
+
+    `reported_again`: how long nodes may take to report to a manager that has restarted. `confirmed`: until a mass
+    disappearance is looked at again.
+    """
+
+    figures: float = 0.4
+    apps: float = 5.0
+    nodes: float = 20.0
+    queues: float = 60.0
+    reported_again: float = 60.0
+    confirmed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One of the lists that are watched. `moved_by`: the figures that move when it does."""
+
+    name: str
+    path: str
+    asked: Mapping[str, str]
+    read: Callable[[Any], Reading[Any]]
+    known: Callable[[ClusterView], Mapping[str, Any]]
+    event: Callable[[tuple[Any, ...], tuple[str, ...]], Observation]
+    moved_by: frozenset[str]
+    every: Callable[[Rhythm], float]
+
+
+SUBJECTS = (
+    Subject(
+        "nodes",
+        "/nodes",
+        {"states": "RUNNING"},
+        translate.nodes,
+        lambda cluster: cluster.nodes,
+        NodesChanged,
+        NODE_FIGURES,
+        lambda rhythm: rhythm.nodes,
+    ),
+    Subject(
+        "queues",
+        "/scheduler",
+        {},
+        translate.queues,
+        lambda cluster: cluster.queues,
+        QueuesChanged,
+        frozenset(),
+        lambda rhythm: rhythm.queues,
+    ),
+    Subject(
+        "apps",
+        "/apps",
+        {"states": UNFINISHED, "deSelects": LEFT_OUT},
+        translate.apps,
+        lambda cluster: cluster.apps,
+        AppsChanged,
+        frozenset(translate.FIGURES),
+        lambda rhythm: rhythm.apps,
+    ),
+)
