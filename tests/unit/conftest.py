@@ -1,5 +1,8 @@
 """What several files of unit tests use."""
 
+import resource
+from contextlib import contextmanager
+
 import pytest
 
 from tests.http_service import Service
@@ -21,3 +24,19 @@ def make(tmp_path):
 @pytest.fixture
 def service(make):
     return make()
+
+
+@pytest.fixture
+def room():
+    """Limits how large files may grow, for the time of a block."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    @contextmanager
+    def only(size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return only

@@ -1,9 +1,7 @@
 """The arbiter's loop with everything around it that can go wrong: a full disk, a step that fails, a loop that ends."""
 
-import resource
 import threading
 import time
-from contextlib import contextmanager
 
 import pytest
 
@@ -51,22 +49,6 @@ def start(manager, tmp_path):
 @pytest.fixture
 def arbiter(start):
     return start()
-
-
-@pytest.fixture
-def room():
-    """Limits how large files may grow, for the time of a block."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    @contextmanager
-    def only(size):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-    return only
 
 
 def register(name, user="ann"):

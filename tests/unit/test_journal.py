@@ -1,7 +1,5 @@
 """The journal survives being cut anywhere and is used by one process at a time."""
 
-import resource
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -250,23 +248,6 @@ def test_an_early_journal_whose_last_input_fails_at_every_start_is_opened(path, 
 
 
 # A disk that is full.
-
-
-@pytest.fixture
-def room():
-    """Limits how large files may grow, for the time of a block."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    @contextmanager
-    def only(size):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-    yield only
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("more", [0, 1, 20, 60])

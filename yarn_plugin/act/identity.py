@@ -1,9 +1,10 @@
 """The identity of an arbiter: a random name that stays with its state folder."""
 
-import os
 import re
 import uuid
 from pathlib import Path
+
+from yarn_plugin.api.tokens import write_private
 
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 
@@ -22,12 +23,5 @@ def identity(state_dir: Path) -> str:
     if _IDENTITY.fullmatch(known):
         return known
     made = uuid.uuid4().hex
-    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_name("identity.part")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(made + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    write_private(path, made + "\n")
     return made

@@ -345,7 +345,7 @@ def create(
 
     def was_own(state: State, app: str, asking: Principal) -> bool:
         """Whether the asker may be told of an application that is no longer known."""
-        gone = getattr(state, "dismissed", {}).get(app)
+        gone = state.dismissed.get(app)
         return asking == Principal("app", app) or (gone is not None and may_see(asking, gone.registration))
 
     @service.get("/v1/apps/{app}/events", response_class=StreamingResponse)

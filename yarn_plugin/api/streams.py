@@ -193,7 +193,7 @@ class Streams:
             end = next((message for message in messages.get(app, ()) if message.is_end), None)
             if end is not None:
                 return end
-        dismissed = getattr(self._past.state, "dismissed", {}).get(app)
+        dismissed = self._past.state.dismissed.get(app)
         return Message(self.last, 0, 1, Dismiss(app, dismissed.reason)) if dismissed else None
 
     async def follow(self, app: str, seen: Seen | None) -> AsyncGenerator[bytes, None]:

@@ -99,7 +99,7 @@ def cluster(state: State, now: float) -> wire.Cluster:
 
 def mode(state: State) -> Mode:
     """How shares are enforced, in a word."""
-    if getattr(state.enforcement, "superseded", None) is not None:
+    if state.enforcement.superseded is not None:
         return "superseded"
     allowed = state.capabilities
     if allowed is None:
@@ -111,7 +111,7 @@ def mode(state: State) -> Mode:
 
 def enforcement(state: State) -> str:
     """How shares are enforced, in words."""
-    by = getattr(state.enforcement, "superseded", None)
+    by = state.enforcement.superseded
     if by is not None:
         return f"none by this arbiter: the one at {by} owns the pools' queues now"
     return ENFORCEMENT[mode(state)]
