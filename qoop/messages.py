@@ -6,6 +6,7 @@ progress lines in it, the driver writes messages to a named pipe beside its job,
 
 import codecs
 import os
+import select
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,8 +15,6 @@ from pathlib import Path
 
 MESSAGES = "messages"
 """The name of the pipe."""
-
-END = b"\0"
 
 
 @contextmanager
@@ -26,29 +25,39 @@ def relayed(pipe: Path) -> Iterator[None]:
     reads would stop the query as it writes.
     """
     os.mkfifo(pipe, 0o600)
-    # Opened for both ways, so that it neither waits for a writer nor ends with one.
-    opened = os.open(pipe, os.O_RDWR)
-    over = threading.Event()
+    # Opened for both ways, so that it does not end with a writer; read without waiting, so that it can be emptied.
+    opened = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    over, ended = os.pipe()
     thread = threading.Thread(target=_relay, args=(opened, over), name="messages", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        over.set()
-        os.write(opened, END)
+        os.close(ended)
         thread.join()
+        os.close(over)
         os.close(opened)
 
 
-def _relay(opened: int, over: threading.Event) -> None:
+def _relay(opened: int, over: int) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    heard = True
+    heard, is_over = True, False
+    while not is_over:
+        readable, _, _ = select.select([opened, over], [], [])
+        # What was written before the end was announced is in the pipe by now.
+        is_over = over in readable
+        for data in _held(opened):
+            heard = heard and _say(decoder.decode(data))
+    if heard:
+        _say(decoder.decode(b"", final=True))
+
+
+def _held(opened: int) -> Iterator[bytes]:
+    """What a pipe holds, until it is empty."""
     while True:
-        data = os.read(opened, 65536)
-        # A message may hold the same byte.
-        is_end = over.is_set() and data.endswith(END)
-        heard = heard and _say(decoder.decode(data.removesuffix(END) if is_end else data))
-        if is_end:
+        try:
+            yield os.read(opened, 65536)
+        except BlockingIOError:
             return
 
 

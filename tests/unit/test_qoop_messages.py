@@ -39,7 +39,8 @@ def test_a_driver_is_never_held_up_by_its_messages(tmp_path, monkeypatch, stderr
     assert stderr is Gone or said.getvalue() == many + "the last\n"
 
 
-def test_a_message_may_hold_any_byte(tmp_path, monkeypatch):
+@pytest.mark.parametrize("attempt", range(10))
+def test_a_message_may_hold_any_byte(tmp_path, monkeypatch, attempt):
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
     with relayed(tmp_path / MESSAGES):
