@@ -10,23 +10,46 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from qoop.errors import QoopError
+from qoop.journal_upgrade import upgrade
 from qoop.plans.plan import Plan, StageId
 from qoop.plans.tree import Join, Tree
 from qoop.replan import commands, events
 from qoop.replan.commands import Command
 from qoop.replan.events import Event
+from qoop.replan.state import State
 from qoop.sql.render import view_of
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.records import JournalError, JournalInUseError, RecordFile, decode
 
-TYPES = (*events.Event.__args__, *commands.Command.__args__)
+TAGS: dict[str, type] = {
+    "Planned": events.Planned,
+    "CannotPlan": events.CannotPlan,
+    "ShareChanged": events.ShareChanged,
+    "StageFinished": events.StageFinished,
+    "StageFailed": events.StageFailed,
+    "StageCancelled": events.StageCancelled,
+    "QueryCancelled": events.QueryCancelled,
+    "CheckpointLost": events.CheckpointLost,
+    "ExecutorsChanged": events.ExecutorsChanged,
+    "ArbiterAway": events.ArbiterAway,
+    "TimerFired": events.TimerFired,
+    "StartStage": commands.StartStage,
+    "CancelStages": commands.CancelStages,
+    "SetExecutors": commands.SetExecutors,
+    "ConfirmVacated": commands.ConfirmVacated,
+    "RunAsWritten": commands.RunAsWritten,
+    "Finish": commands.Finish,
+    "Fail": commands.Fail,
+    "Note": commands.Note,
+    "SetTimer": commands.SetTimer,
+}
+"""What events and commands are called in journals, whatever their classes are called."""
 
-VERSION = 1
-"""The version of the records that are written, in their field `v`. Records without it are of version 0, and the same
-but for that field."""
+VERSION = 2
+"""The version of the records that are written, in their field `v`; without it they are of version 0. How earlier ones
+differ: `qoop.journal_upgrade`."""
 
 _KINDS = ("query", "input", "decision")
-_NAMES = frozenset(kind.__name__ for kind in TYPES)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -47,14 +70,17 @@ class QueryJournal:
         QoopError: the file holds something else, or cannot be a journal.
 
     Only its owner reads it: it holds SQL. Each line has `v` (`VERSION`), `seq`, `at` (epoch seconds) and `kind`:
-    "query" (text and candidate plans), "input", "decision".
+    "query" (number 1: text and candidate plans), "input" (an event, written before it is decided on), "decision" (the
+    commands, and the phase that the query is in after them; earlier journals have the phase beside the event). An
+    input without a decision is one during which the query ended.
     """
+
+    seq = 1
 
     def __init__(self, path: Path | None, warn: Callable[[str], None] = lambda line: None) -> None:
         self._warn = warn
         self._file = _begin(path, warn) if path is not None else None
-        self._codec = Codec(TYPES)
-        self._seq = 0
+        self._codec = Codec(TAGS)
 
     def query(self, at: float, name: str, text: str, plans: tuple[Plan, ...], reason: str | None) -> None:
         """The query, and the candidate plans that its decisions number; `reason`: why there are none."""
@@ -62,12 +88,23 @@ class QueryJournal:
         def fields() -> dict[str, Any]:
             return {"name": name, "text": text, "plans": [_describe(plan) for plan in plans], "reason": reason}
 
-        self._write("query", at, fields)
+        self._write("query", self.seq, at, fields)
 
-    def took(self, at: float, event: Event, commanded: tuple[Command, ...], phase: str) -> None:
-        """An event, the phase that the query is in after it, and what was commanded."""
-        self._write("input", at, lambda: {"event": self._codec.write(event), "phase": phase})
-        self._write("decision", at, lambda: {"commands": [self._codec.write(command) for command in commanded]})
+    def input(self, seq: int, at: float, event: Event) -> None:
+        """An event that is to be decided on."""
+        self._write("input", seq, at, lambda: {"event": self._codec.write(event)})
+
+    def decision(self, seq: int, at: float, commanded: tuple[Command, ...], state: State) -> None:
+        """What was commanded on an event, and the phase that the query is in after it."""
+
+        def fields() -> dict[str, Any]:
+            return {"commands": [self._codec.write(command) for command in commanded], "phase": state.phase}
+
+        self._write("decision", seq, at, fields)
+
+    def dump(self, value: object) -> bytes:
+        """An event or a command as it is written."""
+        return self._codec.dump(value)
 
     def close(self) -> None:
         """Nothing more is written."""
@@ -75,15 +112,14 @@ class QueryJournal:
             with contextlib.suppress(OSError):
                 self._file.close()
 
-    def _write(self, kind: str, at: float, fields: Callable[[], dict[str, Any]]) -> None:
+    def _write(self, kind: str, seq: int, at: float, fields: Callable[[], dict[str, Any]]) -> None:
         if self._file is None:
             return
-        self._seq += kind != "decision"
         try:
-            record = {"v": VERSION, "kind": kind, "seq": self._seq, "at": at, **fields()}
+            record = {"v": VERSION, "kind": kind, "seq": seq, "at": at, **fields()}
             # Not forced to disk: the record outlives the process, and a lost machine loses the query with it.
             self._file.append(record, durable=False)
-        except (JournalError, OSError, ValueError) as problem:
+        except Exception as problem:  # noqa: BLE001 - whatever it is, a journal's error never ends a query
             written, self._file = self._file, None
             _abandon(written)
             self._warn(_without(written.path, problem))
@@ -193,10 +229,10 @@ def _understood(path: Path, number: int, record: Any) -> dict[str, Any]:
     if record.get("kind") not in _KINDS:
         raise JournalFormatError(path, number, f"kind {record.get('kind')!r}; known are {', '.join(_KINDS)}")
     parts = [record.get("event"), *record.get("commands", [])]
-    unknown = next((one["type"] for one in parts if isinstance(one, dict) and one.get("type") not in _NAMES), None)
+    unknown = next((one["type"] for one in parts if isinstance(one, dict) and one.get("type") not in TAGS), None)
     if unknown is not None:
         raise JournalFormatError(path, number, f"type {unknown!r} is not known; use the version that wrote it")
-    return {**record, "v": VERSION}
+    return {**upgrade(record, version), "v": VERSION}
 
 
 def _describe(plan: Plan) -> dict[str, Any]:

@@ -5,7 +5,10 @@ import time
 
 from rich.console import Console
 
+from qoop import words
+from qoop.replan.causes import NewShare
 from qoop.replan.commands import CancelStages, Command, Note, RunAsWritten, SetExecutors, StartStage
+from qoop.replan.decision import Decision
 from qoop.run import Outcome
 from qoop.sql.render import view_of
 from yarn_plugin.console import printable
@@ -25,9 +28,9 @@ class ProgressLines:
     def watch(self, command: Command) -> None:
         """A command that the planner gave."""
         match command:
-            case Note(decision) if decision.won_by != "kept" or "share" in decision.cause:
+            case Note(decision) if _matters(decision):
                 what = "switch" if decision.switched else "plan"
-                self._print(f"{what} {decision.plan}: {decision.cause}: {decision.reason}")
+                self._print(f"{what} {decision.plan}: {words.why(decision.cause)}: {words.verdict(decision)}")
             case StartStage(stage, plan, _, attempt):
                 again = f", attempt {attempt + 1}" if attempt else ""
                 self._print(f"stage {view_of(stage)} of plan {plan} started{again}")
@@ -35,19 +38,25 @@ class ProgressLines:
                 self._print(f"cancelled {', '.join(map(view_of, stages))}")
             case SetExecutors(executors, _):
                 self._print(f"{executors} executors from now on")
-            case RunAsWritten(reason):
-                self._print(f"one stage: {reason}")
+            case RunAsWritten(cause):
+                self._print(f"one stage: {words.why(cause)}")
 
     def summary(self, outcome: Outcome) -> None:
         """What became of the query."""
         tally = outcome.tally
+        mishaps = ((tally.failed, "failed"), (tally.lost, "outputs lost"))
         self._print(
             f"done in {outcome.seconds:.1f} s: {outcome.join_trees} join trees, {tally.stages} stages, "
             f"{tally.switches} switches ({tally.reused} stages reused, {tally.cancelled} cancelled, "
-            f"{tally.backtracked} left behind)"
+            f"{tally.backtracked} left behind)" + "".join(f", {many} {what}" for many, what in mishaps if many)
         )
 
     def _print(self, line: str) -> None:
         shown = printable(line)
         with contextlib.suppress(OSError):
             self._console.print(f"[{time.monotonic() - self._began:6.1f} s] {shown}", markup=False, soft_wrap=True)
+
+
+def _matters(decision: Decision) -> bool:
+    """Whether a decision is worth a line: the first, a switch, and a plan that is kept although the share changed."""
+    return decision.before is None or decision.switched or isinstance(decision.cause, NewShare)

@@ -1,17 +1,18 @@
 """One query from its plans to its result: takes in events in order, decides, and passes commands to the edges."""
 
-import queue
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from qoop import words
 from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
 from qoop.journal import QueryJournal
 from qoop.planning import Planned
 from qoop.plans.plan import GOAL, Query, StageId
+from qoop.replan.causes import PlannerFailed
 from qoop.replan.commands import (
     CancelStages,
     Command,
@@ -30,6 +31,10 @@ from qoop.replan.events import Planned as PlansMade
 from qoop.replan.machine import run_as_written, step
 from qoop.replan.state import State, Tally
 from qoop.sql.render import query_text, view_of
+from yarn_plugin.journal.best_effort import BestEffort
+from yarn_plugin.journal.clock import Clock, JournalClock
+from yarn_plugin.journal.inbox import Inbox
+from yarn_plugin.journal.intake import Decided, Intake
 
 
 class QueryFailedError(QoopError):
@@ -47,8 +52,8 @@ class StageRunner(Protocol):
         """Stop stages."""
         ...
 
-    def set_executors(self, target: int) -> None:
-        """Have so many executors."""
+    def set_executors(self, target: int, by: float) -> None:
+        """Have so many executors; surplus ones have until `by` (seconds since the epoch) to hand on what they keep."""
         ...
 
 
@@ -83,7 +88,8 @@ class QueryRun:
         planned: its candidate plans; None (and `reason`) where it can only run as written.
         confirm: tells the arbiter that a share is kept to.
         warn: shows a line to the user.
-        watch: is shown every decision.
+        watch: is shown every command.
+        clock: the query's time; one that nobody sets, where none is given.
     """
 
     def __init__(
@@ -97,12 +103,16 @@ class QueryRun:
         confirm: Callable[[int], None] = lambda seq: None,
         warn: Callable[[str], None] = lambda line: None,
         watch: Callable[[Command], None] = lambda command: None,
+        clock: Clock | None = None,
     ) -> None:
         self._name, self._text, self._planned, self._reason = name, text, planned, reason
-        self._rules, self._journal = rules, journal
-        self._confirm, self._warn, self._watch = confirm, warn, watch
-        self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._wake_at: float | None = None
+        self._journal, self._confirm, self._warn, self._watch = journal, confirm, warn, watch
+        self._intake: Intake[State, Event, Command] = Intake(
+            self._step, _first_state(planned, rules), BestEffort(journal, self._give_up_planning),
+            clock or JournalClock(), due=_next_timer, make_timer=TimerFired,
+        )  # fmt: skip
+        self._inbox: Inbox[Event] = Inbox(self._intake.stamp)
+        self._texts: dict[Command, str] = {}
         self._decisions: list[Decision] = []
         self._ended: Command | None = None
 
@@ -118,65 +128,65 @@ class QueryRun:
         """
         began = time.monotonic()
         plans = self._planned.plans if self._planned else ()
-        self._journal.query(time.time(), self._name, self._text, plans, self._reason)
-        state = self._begin(engine)
+        self._journal.query(self._intake.stamp(), self._name, self._text, plans, self._reason)
+        self._take(self._intake.stamp(), self._first_event(), engine)
         try:
             feed.start(self.tell)
             while self._ended is None:
-                state = self._take(state, self._next(), engine)
+                self._take_next(engine)
         finally:
             feed.close()
         if isinstance(self._ended, Fail):
-            raise QueryFailedError(self._ended.error)
+            raise QueryFailedError(words.error(self._ended.cause))
         planned = self._planned
         return Outcome(
-            tally=state.tally,
+            tally=self._intake.state.tally,
             join_trees=planned.join_trees if planned else 1,
             seconds=time.monotonic() - began,
             one_stage_reason=planned.one_stage_reason() if planned else self._reason,
             decisions=tuple(self._decisions),
         )
 
-    def _begin(self, engine: StageRunner) -> State:
+    def _first_event(self) -> Event:
         if self._planned is None:
-            nothing = Estimator(Query({}), {}, CostModel())
-            reason = self._reason or "it was not planned"
-            return self._take(State((), nothing, nothing, self._rules), CannotPlan(reason), engine)
-        estimator = self._planned.estimator
-        state = State(self._planned.plans, estimator, estimator, self._rules)
-        return self._take(state, PlansMade(len(state.plans), self._planned.join_trees), engine)
+            return CannotPlan(self._reason or "it was not planned")
+        return PlansMade(len(self._planned.plans), self._planned.join_trees)
 
-    def _next(self) -> Event:
-        if self._wake_at is None:
-            return self._inbox.get()
-        try:
-            return self._inbox.get(timeout=max(self._wake_at - time.time(), 0.0))
-        except queue.Empty:
-            self._wake_at = None
-            return TimerFired()
+    def _take_next(self, engine: StageRunner) -> None:
+        """Take what arrives next, or fire the timer if nothing does in time."""
+        due = self._intake.next_due()
+        arrived = self._inbox.get(None if due is None else max(due - self._intake.now(), 0.0))
+        if arrived is not None:
+            self._take(*arrived, engine)
+        elif (now := self._inbox.quiet_until()) is not None:
+            for decided in self._intake.fire_due(now):
+                self._carry_out(decided, engine)
 
-    def _take(self, state: State, event: Event, engine: StageRunner) -> State:
-        at = time.time()
-        if isinstance(event, ArbiterAway):
-            self._warn(f"{event.reason}; the last known share stays")
-        before = state
-        try:
-            state, commands = step(state, at, event)
-            texts = self._texts(state, commands)
-        except Exception as problem:
-            if before.phase == "as written":
-                raise
-            # Whatever the planner stumbles over: Spark has read the query as it is written.
-            reason = f"the planner failed: {type(problem).__name__}: {problem}"
-            state, commands = run_as_written(before, reason)
-            texts = {}
-        self._journal.took(at, event, commands, state.phase)
-        for command in commands:
+    def _take(self, at: float, event: Event, engine: StageRunner) -> None:
+        for decided in self._intake.take_in_order(event, at):
+            self._carry_out(decided, engine)
+
+    def _step(self, state: State, seq: int, at: float, event: Event) -> tuple[State, tuple[Command, ...]]:
+        """Decide, and write the stages that are to be started: what cannot be written was not well decided."""
+        state, commands = step(state, at, event)
+        self._texts = self._render(state, commands)
+        return state, commands
+
+    def _give_up_planning(self, state: State, problem: Exception) -> tuple[State, tuple[Command, ...]]:
+        """Whatever the planner stumbles over: Spark has read the query as it is written."""
+        if state.phase == "as written":
+            raise problem
+        self._texts = {}
+        return run_as_written(state, PlannerFailed(type(problem).__name__, str(problem)))
+
+    def _carry_out(self, decided: Decided[Event, Command], engine: StageRunner) -> None:
+        if isinstance(decided.event, ArbiterAway):
+            self._warn(f"{decided.event.reason}; the last known share stays")
+        for command in decided.commands:
             self._watch(command)
-            self._act(command, texts, engine)
-        return state
+            self._act(command, engine)
 
-    def _texts(self, state: State, commands: tuple[Command, ...]) -> dict[Command, str]:
+    def _render(self, state: State, commands: tuple[Command, ...]) -> dict[Command, str]:
         """The text of each stage that is to be started."""
         if self._planned is None:
             return {}
@@ -186,22 +196,23 @@ class QueryRun:
             if isinstance(one, StartStage)
         }
 
-    def _act(self, command: Command, texts: dict[Command, str], engine: StageRunner) -> None:
+    def _act(self, command: Command, engine: StageRunner) -> None:
         match command:
             case StartStage(stage, _, _, attempt):
-                engine.start(stage, texts[command], None if stage == GOAL else view_of(stage), attempt)
+                engine.start(stage, self._texts[command], None if stage == GOAL else view_of(stage), attempt)
             case CancelStages(stages):
                 engine.cancel(stages)
-            case SetExecutors(executors, _):
-                self._attempt(f"{executors} executors could not be asked for", lambda: engine.set_executors(executors))
+            case SetExecutors(executors, by):
+                failed = f"{executors} executors could not be asked for"
+                self._attempt(failed, lambda: engine.set_executors(executors, by))
             case ConfirmVacated(seq):
                 self._attempt(f"share {seq} could not be confirmed", lambda: self._confirm(seq))
-            case RunAsWritten(reason):
+            case RunAsWritten(cause):
                 if self._planned is not None:
-                    self._warn(f"running the query as written: {reason}")
+                    self._warn(f"running the query as written: {words.why(cause)}")
                 engine.start(GOAL, self._text, None, 0)
-            case SetTimer(at):
-                self._wake_at = at
+            case SetTimer():
+                pass
             case Note(decision):
                 self._decisions.append(decision)
             case Finish() | Fail():
@@ -213,3 +224,14 @@ class QueryRun:
             act()
         except Exception as problem:  # noqa: BLE001 - whatever fails, the stages run on
             self._warn(f"{failed}: {type(problem).__name__}: {' '.join(str(problem).split())[:300]}")
+
+
+def _first_state(planned: Planned | None, rules: Rules) -> State:
+    if planned is None:
+        nothing = Estimator(Query({}), {}, CostModel())
+        return State((), nothing, nothing, rules)
+    return State(planned.plans, planned.estimator, planned.estimator, rules)
+
+
+def _next_timer(state: State) -> float | None:
+    return state.wake_at

@@ -14,19 +14,19 @@ from yarn_plugin.api.limits import Limits, Refusals
 from yarn_plugin.api.service import create
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Principal, Tokens
-from yarn_plugin.decide import commands, events
-from yarn_plugin.decide.arbiter import step
+from yarn_plugin.decide import events
 from yarn_plugin.decide.events import Configured, ManagerReached, NodesChanged
-from yarn_plugin.decide.state import State
+from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.daemon import Stopped
-from yarn_plugin.journal.intake import Intake
+from yarn_plugin.drive.journaling import open_intake
+from yarn_plugin.drive.registry import journal_tags
+from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.records import RecordFile
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.share import Pool
 
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"))
 GPU = Pool("gpu", "root.gpu", ("yarn.io/gpu",))
-TYPES = (*events.Event.__args__, *commands.Command.__args__)
 
 
 @dataclass
@@ -44,9 +44,9 @@ class Health:
 class Arbiter:
     """Decides each event at once, as the daemon's thread would. `fails`: what it answers instead of deciding."""
 
-    def __init__(self, path):
+    def __init__(self, path, registry=STANDARD):
         self.clock = HandClock()
-        self._intake = Intake(step, State(), TYPES, RecordFile(path), self.clock)
+        self._intake = open_intake(RecordFile(path), self.clock, registry)
         self.streams, self.looked, self.appears = None, 0, []
         self.is_well, self.counted, self.offset, self.fails = Health(), {}, 0.0, None
 
@@ -119,13 +119,23 @@ def say_why(yarn_app):
 class Service:
     """The service with a client for each principal."""
 
-    def __init__(self, folder, *pools, limits=None, users=None):
-        self.arbiter = Arbiter(folder / "journal")
+    def __init__(self, folder, *pools, limits=None, users=None, registry=STANDARD):
+        self.arbiter = Arbiter(folder / "journal", registry)
         self.tokens = Tokens(folder)
         limits = limits or Limits()
-        self.arbiter.streams = self.streams = Streams(self.arbiter, limits.max_streams)
+        self.arbiter.streams = self.streams = Streams(self.arbiter, limits.max_streams, Codec(journal_tags(registry)))
         self.refusals = Refusals()
-        self.app = create(self.arbiter, self.tokens, self.streams, say_why, limits, self.refusals, users, ended=Stopped)
+        self.app = create(
+            self.arbiter,
+            self.tokens,
+            self.streams,
+            say_why,
+            limits,
+            self.refusals,
+            users,
+            ended=Stopped,
+            registry=registry,
+        )
         self.http = Http(self.app)
         for event in (
             Configured(pools or (SQL,)),

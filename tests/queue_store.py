@@ -1,8 +1,8 @@
 """A ResourceManager with queues, as far as the queue commands see one: no processes, the same answers."""
 
 from yarn_plugin.observe.resource_manager import ManagerRefusedError
+from yarn_plugin.observe.scheduler_configuration import PREFIX, SchedulerConfiguration
 
-PREFIX = "yarn.scheduler.capacity"
 START = {
     "root.queues": "default,sql",
     "root.capacity": "100",
@@ -25,6 +25,10 @@ class QueueStore:
         self.states, self.apps, self.dynamic = {}, {}, set()
         self.writable, self.deaf, self.capacity_scheduler = True, False, True
         self.written = []
+
+    @property
+    def configuration(self):
+        return SchedulerConfiguration(self.conf)
 
     def get(self, path):
         if path == "/scheduler":

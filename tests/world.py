@@ -1,10 +1,9 @@
-"""A world around the arbiter's step, in virtual time: applications that come and go, a YARN that obeys or does not.
+"""A world around the arbiter in virtual time: applications that come and go, a YARN that obeys or does not.
 
 An action is a tuple of a word and small numbers (see `World.do`); any list of actions is a history that can happen.
 """
 
-from yarn_plugin.decide.arbiter import step
-from yarn_plugin.decide.commands import ListContainers, ReadLeaves, SetTimer, SignalContainers, WriteWeights
+from yarn_plugin.decide.commands import ListContainers, ReadLeaves, SignalContainers, WriteWeights
 from yarn_plugin.decide.events import (
     AppsChanged,
     Configured,
@@ -24,7 +23,7 @@ from yarn_plugin.decide.events import (
     WeightsRefused,
     WeightsWritten,
 )
-from yarn_plugin.decide.state import State
+from yarn_plugin.drive.virtual_time import VirtualArbiter
 from yarn_plugin.model.cluster import Capabilities, Container, Node, YarnApp
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Demand, Pool
@@ -46,36 +45,52 @@ def node(number):
 
 
 class World:
-    """Feeds events to `step`, keeps the trace, and plays YARN.
+    """Feeds events to the arbiter, keeps the trace, and plays YARN.
 
     `weights`: what YARN has for each leaf queue, `written`: those of them that its configuration names. `applied` is
     called with (the world, the weights before, what was promised when the write was asked for) when a write takes
-    effect; `stepped` with the world after each event.
+    effect; `stepped` with the world after each event. `shows_leaves`: YARN has answered the first question for them.
     """
 
-    def __init__(self, *pools, stepped=lambda world: None, applied=lambda world, before, promised: None):
+    def __init__(
+        self, *pools, stepped=lambda world: None, applied=lambda world, before, promised: None, shows_leaves=True
+    ):
         self.pools = pools or (SQL,)
-        self.state, self.seq, self.now = State(), 0, 1000.0
-        self.trace, self.due, self.outstanding, self.asked_containers = [], None, [], []
+        self.arbiter = VirtualArbiter(self._taken, at=1000.0)
+        self.trace, self.outstanding, self.asked_containers = [], [], []
         self.promised, self.reads = [], []
         self.weights, self.written, self.stepped, self.applied = {}, {}, stepped, applied
         self.running, self.count = {}, 0
         self.feed(Configured(self.pools))
         self.feed(ManagerReached("http://rm", ALLOWED))
-        self._read()
+        if shows_leaves:
+            self._read()
         self.feed(NodesChanged(tuple(node(number) for number in range(1, NODES + 1)), ()))
         self.feed(Looked())
 
+    @property
+    def state(self):
+        return self.arbiter.state
+
+    @property
+    def seq(self):
+        return self.arbiter.seq
+
+    @property
+    def now(self):
+        return self.arbiter.now
+
+    @property
+    def due(self):
+        return self.arbiter.next_due()
+
     def feed(self, event):
-        self.seq += 1
-        self.state, commands = step(self.state, self.seq, self.now, event)
-        self.trace.append((self.seq, self.now, event, commands))
-        if self.state.timer is None:
-            self.due = None
-        for command in commands:
+        return self.arbiter.take(event)
+
+    def _taken(self, taken):
+        self.trace.append((taken.seq, taken.at, taken.event, taken.commands))
+        for command in taken.commands:
             match command:
-                case SetTimer(at):
-                    self.due = at
                 case WriteWeights():
                     self.outstanding.append((command, promises(self.state, self.now)))
                 case ReadLeaves():
@@ -83,7 +98,6 @@ class World:
                 case ListContainers():
                     self.asked_containers.append(command)
         self.stepped(self)
-        return commands
 
     def do(self, action):
         """Let something happen; an action that cannot happen now is passed over."""
@@ -97,16 +111,11 @@ class World:
     # Time.
 
     def _wait(self, seconds):
-        until = self.now + seconds
-        while self.due is not None and self.due <= until:
-            self.now, self.due = max(self.due, self.now), None
-            self.feed(TimerFired())
-        self.now = until
+        self.arbiter.wait(self.now + seconds)
 
     def _early_timer(self):
-        """The clock was put back: a timer fires before its time."""
+        """A timer comes in before its time."""
         if self.due is not None:
-            self.due = None
             self.feed(TimerFired())
 
     # Applications that are registered.

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tpcds.engines import Answer, Engine
+from yarn_plugin import files
 
 
 class Kept(BaseModel):
@@ -54,12 +55,10 @@ def _read(file: Path) -> Answer | None:
 def _write(file: Path, answer: Answer) -> None:
     rows = [[_written(cell) for cell in row] for row in answer.rows]
     kept = {"version": 1, "columns": answer.columns, "rows": rows, "seconds": answer.seconds}
-    draft = file.with_suffix(".part")
     # A data set may be read-only: the answer is then computed again next time.
     with suppress(OSError):
         file.parent.mkdir(exist_ok=True)
-        draft.write_text(json.dumps(kept))
-        draft.replace(file)
+        files.write(file, json.dumps(kept))
 
 
 def _written(cell: Any) -> Any:

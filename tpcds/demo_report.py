@@ -9,6 +9,7 @@ from pathlib import Path
 
 from qoop.report import QueryRecord, decision_list, plan_blocks, what_won
 from qoop.report import read as read_journal
+from qoop.words import verdict
 from tpcds.demo_scenes import SceneRecord, scene_section
 from tpcds.demo_story import Environment, Run, Scene, Story, read_samples
 from yarn_plugin.report import (
@@ -83,7 +84,7 @@ def _won(main: SceneRecord) -> list[Block]:
     if record is None:
         return [Text("A left no journal.", "warning")]
     if not record.switches:
-        kept = f" At its last decision: {record.decisions[-1].decision.reason}." if record.decisions else ""
+        kept = f" At its last decision: {verdict(record.decisions[-1].decision)}." if record.decisions else ""
         return [Text(f"Nothing: A kept its plan in this run.{kept}", "warning")]
     return [Text(sentence) for sentence in what_won(record, main.axis)]
 

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from yarn_plugin import files
 from yarn_plugin.errors import ReportedError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -182,6 +183,4 @@ def _escaped(character: str) -> str:
 def write_json(path: Path, figures: Any) -> None:
     """Write the figures of a command for `--json FILE`, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(json.dumps(figures, indent=2) + "\n")
-    draft.replace(path)
+    files.write(path, json.dumps(figures, indent=2) + "\n")

@@ -98,9 +98,9 @@ class SparkEngine:
             self._cancelled |= {tag for stage in stages if (tag := self._running.get(stage)) is not None}
         self._stop_cancelled()
 
-    def set_executors(self, target: int) -> None:
-        """Have so many executors, as far as the cluster gives them. Returns at once."""
-        self._target.want(target)
+    def set_executors(self, target: int, by: float) -> None:
+        """Have so many executors, as far as the cluster gives them, the surplus gone by `by`. Returns at once."""
+        self._target.want(target, by)
 
     def close(self) -> None:
         """Stop what runs and wait until it has stopped: afterwards nothing is computed or kept any more."""

@@ -1,4 +1,4 @@
-"""When a plan finishes: its stages packed onto the slots of a share (002, section 2.3.4, completion time)."""
+"""When a plan finishes: its stages packed onto the slots of a share (QOOP, section 2.3.4, completion time)."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass

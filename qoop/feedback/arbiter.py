@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from qoop.feedback.sizing import ExecutorSize
 from qoop.replan.events import ArbiterAway, Event, ShareChanged
@@ -53,7 +54,22 @@ class ArbiterFeed:
             reason=share.reason,
             effective_at=share.effective_at,
             seq=share.seq,
+            why=kinds(share.cause),
         )
+
+
+def kinds(cause: dict[str, Any] | None) -> tuple[str, ...]:
+    """The kinds of what happened, of the arbiter's cause of a share; one that holds none is of its own kind.
+
+    A later arbiter may send causes of any shape: what is not understood is left out, `reason` says it all.
+    """
+    if cause is None:
+        return ()
+    happened = cause.get("causes")
+    named = happened.get("named") if isinstance(happened, dict) else None
+    found = named if isinstance(named, list) and named else [cause]
+    said = [one.get("kind") for one in found if isinstance(one, dict)]
+    return tuple(kind for kind in said if isinstance(kind, str))
 
 
 class Confirmer:

@@ -101,7 +101,7 @@ class ProfileFeed:
 
 
 def _share(point: Point, now: float, reason: str) -> ShareChanged:
-    return ShareChanged(slots=point.slots, executors=None, reason=reason, effective_at=now)
+    return ShareChanged(slots=point.slots, executors=None, reason=reason, effective_at=now, why=("profile",))
 
 
 def fixed(slots: float) -> ProfileFeed:

@@ -16,7 +16,7 @@ WHOLE: RelationSet = 0
 class StageId(NamedTuple):
     """What a stage computes: the join of a set of relations of a block, or the block's whole result.
 
-    Within a query this is also what makes two stages equivalent (002, section 2.3.4): any two trees over the same
+    Within a query this is also what makes two stages equivalent (QOOP, section 2.3.4): any two trees over the same
     relations of a block give the same rows and columns (see `JoinGraph`).
     """
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from qoop.plans.plan import StageId
+from qoop.replan.causes import WhyAsWritten, WhyFailed
 from qoop.replan.decision import Decision
 
 
@@ -25,7 +26,7 @@ class CancelStages:
 
 @dataclass(frozen=True, slots=True)
 class SetExecutors:
-    """Hold so many executors: decommission surplus ones by `by`, ask for missing ones."""
+    """Hold so many executors: ask for missing ones, decommission surplus ones. From `by` on none of these is left."""
 
     executors: int
     by: float
@@ -42,7 +43,7 @@ class ConfirmVacated:
 class RunAsWritten:
     """Run the query as the user wrote it, in one piece."""
 
-    reason: str
+    cause: WhyAsWritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,12 @@ class Finish:
 class Fail:
     """The query cannot be answered."""
 
-    error: str
+    cause: WhyFailed
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """For the journal and the report: what was decided, with its estimates and its reason."""
+    """For the journal and the report: what was decided, with its estimates and its cause."""
 
     decision: Decision
 

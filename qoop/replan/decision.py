@@ -1,4 +1,4 @@
-"""Which plan finishes first now, and whether it is worth leaving the present one (002, section 2.3.4)."""
+"""Which plan finishes first now, and whether it is worth leaving the present one (QOOP, section 2.3.4)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,11 +9,12 @@ from qoop.estimate.cost import Work
 from qoop.estimate.estimator import Estimator
 from qoop.estimate.packing import Task, finish_times
 from qoop.plans.plan import GOAL, Plan, StageId
+from qoop.replan.causes import WhyDecided
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`hysteresis`: the fraction of the remaining time that a switch must save (002 finds 10-25% good, figure 2.15).
+    """`hysteresis`: the fraction of the remaining time that a switch must save (QOOP finds 10-25% good, figure 2.15).
 
     `least_gain`: seconds that it must save. `cancel_seconds`: what it costs to stop running stages. `let_finish`:
     running stages that the new plan does not need may go on where that is estimated cheaper. `force`: after every stage
@@ -88,9 +89,13 @@ Winner = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One evaluation of all candidates. `seconds`: the estimate of every plan by number; `won_by`: why the plan won."""
+    """One evaluation of all candidates. `seconds`: the estimate of every plan by number; `won_by`: why the plan won.
 
-    cause: str
+    `fastest`: the plan that would finish first, chosen or not. `needed`: the seconds that it had to save to be worth
+    leaving the plan of before; None where there was none before, and where an early journal does not tell.
+    """
+
+    cause: WhyDecided
     slots: float
     before: int | None
     plan: int
@@ -100,7 +105,8 @@ class Decision:
     reused: tuple[StageId, ...]
     left_behind: tuple[StageId, ...]
     won_by: Winner
-    reason: str
+    fastest: int
+    needed: float | None = None
 
     @property
     def switched(self) -> bool:
@@ -131,8 +137,12 @@ def best_of(candidates: Sequence[Candidate], current: int | None, rules: Rules) 
     if current is None:
         return best.plan
     now = next(candidate.seconds for candidate in candidates if candidate.plan == current)
-    gains = now - best.seconds
-    return best.plan if gains >= rules.least_gain and gains >= rules.hysteresis * now else current
+    return best.plan if now - best.seconds >= needed_gain(now, rules) else current
+
+
+def needed_gain(now: float, rules: Rules) -> float:
+    """The seconds that a switch must save where the present plan would take `now`."""
+    return max(rules.least_gain, rules.hysteresis * now)
 
 
 def other_tree(

@@ -24,7 +24,8 @@ class CannotPlan:
 class ShareChanged:
     """The query's share of the cluster: `slots` to plan with, `executors` to hold from `effective_at` on.
 
-    `seq`: the arbiter's number of this share; None where a profile or a fixed share feeds the query.
+    `seq`: the arbiter's number of this share; None where a profile or a fixed share feeds the query. `reason`: the
+    feed's own words; `why`: the kinds of what happened, such as "app-arrived", as far as the feed names them.
     """
 
     slots: float
@@ -32,6 +33,7 @@ class ShareChanged:
     reason: str
     effective_at: float
     seq: int | None = None
+    why: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A query's life: one event in, commands out. Pure: live, simulated and replayed by the same function.
 
-Phases (002, section 2.5): while `running`, ready stages are started; a switch that stops stages goes through
+Phases (QOOP, section 2.5): while `running`, ready stages are started; a switch that stops stages goes through
 `switching`, in which nothing new is started until they have stopped.
 """
 
@@ -10,6 +10,19 @@ from dataclasses import replace
 from qoop.estimate.cost import Work
 from qoop.estimate.pace import Pace
 from qoop.plans.plan import GOAL, StageId
+from qoop.replan.causes import (
+    FailedStage,
+    FinishedStage,
+    LostOutput,
+    NewShare,
+    NotPlanned,
+    PlansMade,
+    Retried,
+    StagesChecked,
+    Stopped,
+    WhyAsWritten,
+    WhyDecided,
+)
 from qoop.replan.commands import (
     CancelStages,
     Command,
@@ -30,6 +43,7 @@ from qoop.replan.decision import (
     Winner,
     best_of,
     evaluate,
+    needed_gain,
     other_tree,
     suspicions,
 )
@@ -67,7 +81,7 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     # 1. Count what running stages should have done by now, then learn what the event says.
     state, commands, cause = _learn(_credit(state, at), at, event)
     if state.phase in ("done", "failed"):
-        return state, tuple(commands)
+        return replace(state, wake_at=None), tuple(commands)
     # 2. Choose a plan, or compare the present one with the others.
     if cause is not None and state.share is not None and state.phase in ("running", "switching"):
         state, decided = _decide(state, cause, event)
@@ -80,9 +94,9 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     state, followed = _confirm(state)
     commands += followed
     # 5. Look again while something runs.
-    if state.running and state.phase == "running":
-        commands.append(SetTimer(at + LOOK_AGAIN))
-    return state, tuple(commands)
+    if not state.running or state.phase != "running":
+        return replace(state, wake_at=None), tuple(commands)
+    return replace(state, wake_at=at + LOOK_AGAIN), (*commands, SetTimer(at + LOOK_AGAIN))
 
 
 def _credit(state: State, at: float) -> State:
@@ -101,13 +115,13 @@ def _credit(state: State, at: float) -> State:
     return replace(state, running=running, credited_at=at)
 
 
-def _learn(state: State, at: float, event: Event) -> tuple[State, list[Command], str | None]:
+def _learn(state: State, at: float, event: Event) -> tuple[State, list[Command], WhyDecided | None]:
     """The state after an event, what follows at once, and why to decide anew (None: there is no reason)."""
     match event:
-        case Planned(_, join_trees):
-            return replace(state, phase="running", join_trees=join_trees), [], "planned"
+        case Planned(plans, join_trees):
+            return replace(state, phase="running"), [], PlansMade(plans, join_trees)
         case CannotPlan(reason):
-            return replace(state, phase="as written"), [RunAsWritten(reason)], None
+            return replace(state, phase="as written"), [RunAsWritten(NotPlanned(reason))], None
         case ShareChanged():
             return _learn_share(state, event)
         case StageFinished():
@@ -117,7 +131,7 @@ def _learn(state: State, at: float, event: Event) -> tuple[State, list[Command],
         case StageFailed():
             return _learn_failed(state, event)
         case QueryCancelled(reason):
-            return replace(state, phase="failed"), [*_stop_all(state), Fail(reason)], None
+            return replace(state, phase="failed"), [*_stop_all(state), Fail(Stopped(reason))], None
         case CheckpointLost(stage, reason):
             return _learn_lost(state, stage, reason)
         case ExecutorsChanged(executors):
@@ -125,21 +139,21 @@ def _learn(state: State, at: float, event: Event) -> tuple[State, list[Command],
         case ArbiterAway():
             return state, [], None
         case TimerFired():
-            return state, [], "a look at running stages" if state.phase == "running" else None
+            return state, [], StagesChecked() if state.phase == "running" else None
 
 
-def _learn_share(state: State, event: ShareChanged) -> tuple[State, list[Command], str | None]:
-    share = Share(event.slots, event.executors, event.seq, event.effective_at)
-    before = state.share
+def _learn_share(state: State, event: ShareChanged) -> tuple[State, list[Command], WhyDecided | None]:
+    share, before = Share(event.slots, event.executors, event.seq), state.share
     state = replace(state, share=share)
     commands: list[Command] = []
     if share.executors is not None and (before is None or share.executors != before.executors):
         commands.append(SetExecutors(share.executors, event.effective_at))
-    changed = before is None or share.slots != before.slots
-    return state, commands, event.reason if changed else None
+    if before is not None and share.slots == before.slots:
+        return state, commands, None
+    return state, commands, NewShare(before.slots if before else None, share.slots, event.reason, event.why)
 
 
-def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Command], str | None]:
+def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Command], WhyDecided | None]:
     running = state.running.get(event.stage)
     state = _without(state, [event.stage])
     state = replace(state, tally=replace(state.tally, stages=state.tally.stages + 1))
@@ -150,7 +164,7 @@ def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Com
     pace = _measured(state, running, event)
     estimator = state.estimator.after({event.stage: event.rows}, pace)
     state = _at_pace(replace(state, ready=ready, estimator=estimator, suspected=suspected), state.estimator.pace)
-    return state, [], f"stage {_named(event.stage, state)} finished"
+    return state, [], FinishedStage(event.stage, _joins(event.stage, state))
 
 
 def _measured(state: State, running: Running | None, event: StageFinished) -> Pace:
@@ -182,7 +196,7 @@ def _at_pace(state: State, before: Pace) -> State:
     return replace(state, running=running)
 
 
-def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command], str | None]:
+def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command], WhyDecided | None]:
     state = _without(state, [event.stage])
     state = replace(state, tally=replace(state.tally, failed=state.tally.failed + 1))
     attempts = {**state.attempts, event.stage: state.attempts.get(event.stage, 0) + 1}
@@ -192,32 +206,35 @@ def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command
         if event.stage != GOAL:
             return state, [], None
         if again:
-            return state, [RunAsWritten(f"once more, after {event.error}")], None
-        return replace(state, phase="failed"), [Fail(event.error)], None
+            return state, [RunAsWritten(Retried(event.error, attempts[GOAL]))], None
+        return replace(state, phase="failed"), [Fail(_failed(event, state))], None
     if again:
         return state, [], None
     # Perhaps it is our plan that fails (a filter moved before a cast): the text as written decides.
-    reason = f"stage {_named(event.stage, state)} failed: {event.error}"
-    state, commands = run_as_written(state, reason)
+    state, commands = run_as_written(state, _failed(event, state))
     return state, list(commands), None
 
 
-def run_as_written(state: State, reason: str) -> tuple[State, tuple[Command, ...]]:
+def _failed(event: StageFailed, state: State) -> FailedStage:
+    return FailedStage(event.stage, _joins(event.stage, state), event.error)
+
+
+def run_as_written(state: State, cause: WhyAsWritten) -> tuple[State, tuple[Command, ...]]:
     """Give up planning: stop what runs, and run the query as the user wrote it."""
-    return replace(state, phase="as written"), (*_stop_all(state), RunAsWritten(reason))
+    return replace(state, phase="as written", wake_at=None), (*_stop_all(state), RunAsWritten(cause))
 
 
 def _stop_all(state: State) -> list[Command]:
     return [CancelStages(tuple(sorted(state.running)))] if state.running else []
 
 
-def _learn_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[Command], str | None]:
+def _learn_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[Command], WhyDecided | None]:
     if stage not in state.ready:
         return state, [], None
     # Stages that read it now go on: the engine computes again what they miss, or they fail and are tried again.
     ready = {kept: rows for kept, rows in state.ready.items() if kept != stage}
     state = replace(state, ready=ready, tally=replace(state.tally, lost=state.tally.lost + 1))
-    return state, [], f"output of stage {_named(stage, state)} lost ({reason})"
+    return state, [], LostOutput(stage, _joins(stage, state), reason)
 
 
 def _without(state: State, stages: Iterable[StageId]) -> State:
@@ -229,7 +246,7 @@ def _without(state: State, stages: Iterable[StageId]) -> State:
     return replace(state, running=running, waiting_cancelled=waiting, phase=phase)
 
 
-def _decide(state: State, cause: str, event: Event) -> tuple[State, list[Command]]:
+def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[Command]]:
     assert state.share is not None
     slots, rules = state.share.slots, state.rules
     stopping = rules.force and isinstance(event, ShareChanged)
@@ -286,7 +303,7 @@ def _what_won(state: State, progress: Progress, chosen: int) -> Winner:
 
 
 def _describe(
-    state: State, progress: Progress, candidates: list[Candidate], chosen: int, cause: str, won_by: Winner
+    state: State, progress: Progress, candidates: list[Candidate], chosen: int, cause: WhyDecided, won_by: Winner
 ) -> Decision:
     assert state.share is not None
     new, ready = state.plans[chosen], progress.ready
@@ -305,25 +322,8 @@ def _describe(
         reused=tuple(sorted(reused)),
         left_behind=tuple(sorted(before - reused)) if switched else (),
         won_by=won_by,
-        reason=_reason(state, candidates, chosen, won_by),
-    )
-
-
-def _reason(state: State, candidates: list[Candidate], chosen: int, won_by: Winner) -> str:
-    assert state.share is not None
-    slots, best = f"{state.share.slots:g} slots", candidates[chosen].seconds
-    if state.current is None:
-        return f"plan {chosen} finishes first on {slots}: {best:.1f} s"
-    now = candidates[state.current].seconds
-    if chosen != state.current:
-        return f"on {slots} plan {chosen} ends in {best:.1f} s, plan {state.current} in {now:.1f} s; won by: {won_by}"
-    rival = min(candidates, key=lambda candidate: candidate.seconds)
-    if rival.plan == state.current:
-        return f"on {slots} plan {state.current} stays the fastest: {now:.1f} s"
-    least = max(state.rules.least_gain, state.rules.hysteresis * now)
-    return (
-        f"on {slots} plan {state.current} ends in {now:.1f} s, plan {rival.plan} in {rival.seconds:.1f} s: "
-        f"less than {least:.1f} s saved, not worth a switch"
+        fastest=min(candidates, key=lambda candidate: candidate.seconds).plan,
+        needed=None if state.current is None else round(needed_gain(candidates[state.current].seconds, state.rules), 3),
     )
 
 
@@ -374,9 +374,9 @@ def _confirm(state: State) -> tuple[State, list[Command]]:
     return replace(state, confirmed=share.seq), [ConfirmVacated(share.seq)]
 
 
-def _named(stage: StageId, state: State) -> str:
-    """A stage as people read it: the relations that it joins."""
-    block = state.estimator.query.blocks[stage.block]
-    if not stage.relations or block.graph is None:
-        return stage.block
-    return "+".join(block.graph.aliases(stage.relations))
+def _joins(stage: StageId, state: State) -> tuple[str, ...]:
+    """The aliases of the relations that a stage joins; none where it is the result of a block."""
+    block = state.estimator.query.blocks.get(stage.block)
+    if not stage.relations or block is None or block.graph is None:
+        return ()
+    return tuple(block.graph.aliases(stage.relations))

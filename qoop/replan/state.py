@@ -42,7 +42,6 @@ class Share:
     slots: float
     executors: int | None
     seq: int | None
-    effective_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class State:
     `suspected`: what is thought of stages that were late when a switch stopped them, until they are counted.
     `waiting_cancelled`: stages that were told to stop and have not yet. `confirmed`: the last share that the arbiter
     was told is kept to. `credited_at`: until when the work of running stages has been counted. `began_at`: when the
-    first stage was started.
+    first stage was started. `wake_at`: when running stages are to be looked at again.
     """
 
     plans: tuple[Plan, ...]
@@ -72,7 +71,7 @@ class State:
     suspected: dict[StageId, Suspicion] = field(default_factory=dict)
     waiting_cancelled: frozenset[StageId] = frozenset()
     attempts: dict[StageId, int] = field(default_factory=dict)
-    join_trees: int = 0
     credited_at: float = 0.0
     began_at: float | None = None
+    wake_at: float | None = None
     tally: Tally = field(default_factory=Tally)

@@ -1,8 +1,10 @@
 """Each decision of a query: why it was made, what each candidate was estimated at, what followed."""
 
 from collections.abc import Sequence
+from typing import Literal
 
-from qoop.replan.decision import Decision
+from qoop import words
+from qoop.replan.decision import Decision, Winner
 from qoop.replan.events import StageFinished
 from qoop.report.axis import Axis, axis_of
 from qoop.report.names import Names
@@ -14,11 +16,10 @@ from yarn_plugin.report.numbers import seconds
 NEXT_BEST = 4
 """How many candidates are shown beside the plan of before and the chosen one."""
 
-EITHER = (
-    "Each would have sufficed: the new share with the estimates of the start, and the true row counts under the old "
-    "share."
-)
-WON_BY: dict[str, str] = {
+Explained = Winner | Literal["progress"]
+"""What made a plan win, as far as the whole record shows: "progress" is neither share nor row counts."""
+
+WON_BY: dict[Explained, str] = {
     "first": "It was the first choice: nothing had been measured yet.",
     "kept": "The plan was kept.",
     "forced": "A test option forced the switch; it was not chosen because it is faster.",
@@ -28,8 +29,8 @@ WON_BY: dict[str, str] = {
     "even under the old share, and without them it does not win under the new one.",
     "share and row counts": "Both were needed, the new share and the true row counts; neither makes the new plan win "
     "alone.",
-    "share or row counts": EITHER,
-    "either": EITHER,
+    "share or row counts": "Each would have sufficed: the new share with the estimates of the start, and the true row "
+    "counts under the old share.",
     "late stage": "A running stage that took longer than estimated made the difference.",
     "late stage and share or row counts": "A running stage took longer than estimated; that alone would not have "
     "sufficed without the new share or the true row counts.",
@@ -55,7 +56,7 @@ def _won(made: Decided, record: QueryRecord, axis: Axis) -> str:
     decision = made.decision
     before, after = decision.seconds[decision.before or 0], decision.seconds[decision.plan]
     names = Names(record)
-    why = _explained(_winner(made, record))
+    why = WON_BY[_winner(made, record)]
     return (
         f"At {axis(made.at):.1f} s ({_cause(made, names)}) it left plan {decision.before}, estimated to need "
         f"{seconds(before)} more, for plan {decision.plan}, {seconds(after)}. {why}"
@@ -65,10 +66,12 @@ def _won(made: Decided, record: QueryRecord, axis: Axis) -> str:
 def _entry(made: Decided, record: QueryRecord, names: Names, axis: Axis) -> Entry:
     decision = made.decision
     chosen = seconds(decision.seconds[decision.plan])
-    blocks: list[Block] = [] if decision.cause == _cause(made, names) else [Text(_sentence(decision.cause))]
-    blocks += [Text(_sentence(decision.reason.partition("; won by")[0]))]
+    blocks: list[Block] = []
+    if isinstance(made.event, StageFinished):
+        blocks.append(Text(_sentence(words.why(decision.cause))))
+    blocks.append(Text(_sentence(words.comparison(decision))))
     if decision.switched:
-        blocks.append(Text(_explained(_winner(made, record))))
+        blocks.append(Text(WON_BY[_winner(made, record)]))
     blocks += [_estimates(decision), *_stages(decision, names)]
     return Entry(
         when=f"{axis(made.at):.1f} s",
@@ -84,7 +87,7 @@ def _cause(made: Decided, names: Names) -> str:
     """Why it was decided anew, with stages named as in the chart."""
     if isinstance(made.event, StageFinished):
         return f"{names.short(made.event.stage)} finished"
-    return made.decision.cause
+    return words.why(made.decision.cause)
 
 
 def _outcome(decision: Decision) -> str:
@@ -95,7 +98,7 @@ def _outcome(decision: Decision) -> str:
     return f"keep plan {decision.plan}"
 
 
-def _badge(decision: Decision, winner: str) -> Badge:
+def _badge(decision: Decision, winner: Explained) -> Badge:
     if decision.before is None:
         return Badge("first choice")
     if not decision.switched:
@@ -105,16 +108,12 @@ def _badge(decision: Decision, winner: str) -> Badge:
     return Badge(f"switched: {winner}", "accent")
 
 
-def _explained(winner: str) -> str:
-    return WON_BY.get(winner, f"What made the difference: {winner}.")
-
-
-def _winner(made: Decided, record: QueryRecord) -> str:
+def _winner(made: Decided, record: QueryRecord) -> Explained:
     """What won, as far as it can have: a share that did not change since the plan was chosen did not help."""
     chosen = [one.decision for one in record.decisions if one.at < made.at and (one.decision.switched or one.first)]
     same = bool(chosen) and chosen[-1].slots == made.decision.slots
-    winner: str = made.decision.won_by
-    return "progress" if same and WON_BY.get(winner) == EITHER else winner
+    winner = made.decision.won_by
+    return "progress" if same and winner == "share or row counts" else winner
 
 
 def _sentence(text: str) -> str:

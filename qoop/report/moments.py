@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from qoop import words
 from qoop.replan.events import ShareChanged
 from qoop.report.axis import Axis
 from qoop.report.record import Decided, QueryRecord
@@ -44,4 +45,4 @@ def _executors(share: ShareChanged) -> str:
 def _switch(made: Decided, axis: Axis, change: str) -> Moment:
     decision = made.decision
     label = f"plan {decision.before} → {decision.plan}"
-    return Moment(axis(made.at), f"{change}, {label}" if change else label, decision.reason, "switch")
+    return Moment(axis(made.at), f"{change}, {label}" if change else label, words.verdict(decision), "switch")

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
-from qoop import journal
+from qoop import journal, words
 from qoop.errors import QoopError
 from qoop.plans.plan import GOAL, StageId
+from qoop.replan.causes import WhyAsWritten
 from qoop.replan.commands import CancelStages, Command, Fail, Finish, Note, RunAsWritten, SetExecutors, StartStage
 from qoop.replan.decision import Decision
 from qoop.replan.events import (
@@ -25,7 +26,7 @@ from qoop.replan.events import (
 )
 from yarn_plugin.journal.codec import Codec
 
-CODEC = Codec(journal.TYPES)
+CODEC = Codec(journal.TAGS)
 
 
 class NoRecordError(QoopError):
@@ -102,7 +103,7 @@ class QueryRecord:
     present: list[tuple[float, int]] = field(default_factory=list)
     losses: list[tuple[float, CheckpointLost]] = field(default_factory=list)
     away: list[tuple[float, str]] = field(default_factory=list)
-    as_written: list[tuple[float, str]] = field(default_factory=list)
+    as_written: list[tuple[float, WhyAsWritten]] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
@@ -179,8 +180,8 @@ def _follow(record: QueryRecord, at: float, event: Event, command: Command) -> N
             record.decisions.append(Decided(at, event, decision))
         case StartStage(stage, plan, inputs):
             _start(record, stage, plan, inputs, at)
-        case RunAsWritten(reason):
-            record.as_written.append((at, reason))
+        case RunAsWritten(cause):
+            record.as_written.append((at, cause))
             _start(record, GOAL, None, (), at)
         case SetExecutors(executors):
             record.wanted.append((at, executors))
@@ -189,8 +190,8 @@ def _follow(record: QueryRecord, at: float, event: Event, command: Command) -> N
                 _end(record, stage, outcome="cancelled")
         case Finish():
             record.status = "done"
-        case Fail(error):
-            record.status, record.error = "failed", error
+        case Fail(cause):
+            record.status, record.error = "failed", words.error(cause)
 
 
 def _start(record: QueryRecord, stage: StageId, plan: int | None, inputs: tuple[StageId, ...], at: float) -> None:

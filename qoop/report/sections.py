@@ -1,10 +1,14 @@
 """The section of a query in a page, and a page of queries."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
+from qoop import words
 from qoop.report.decisions import decision_list, what_won
+from qoop.report.moments import changed
 from qoop.report.plans import plan_blocks
 from qoop.report.record import QueryRecord, read
 from qoop.report.shares import share_chart
@@ -50,7 +54,8 @@ def header_blocks(record: QueryRecord) -> list[Block]:
     lines: list[Block] = [KeyFigures(tuple(_figures(record)))]
     if record.opening.reason is not None:
         lines.append(Text(f"It ran in one piece: {record.opening.reason}.", "warning"))
-    lines += [Text(f"Run as written: {reason[:300]}", "warning") for _, reason in record.as_written[_told(record) :]]
+    again = [words.why(cause)[:300] for _, cause in record.as_written[_told(record) :]]
+    lines += [Text(f"Run as written: {said}", "warning") for said in again]
     lines += [Text(f"The arbiter was away: {reason}", "warning") for _, reason in record.away]
     won = what_won(record)
     lines += [Text(sentence) for sentence in won[:MOST_TOLD]]
@@ -91,7 +96,16 @@ def _figures(record: QueryRecord) -> list[KeyFigure]:
             KeyFigure("Outputs reused", str(sum(len(decision.reused) for decision in decisions)), "after switches"),
             KeyFigure("Left behind", str(sum(len(decision.left_behind) for decision in decisions)), "by switches"),
         ]
-    return figures + _mishaps(record)
+    return figures + _share_changes(record) + _mishaps(record)
+
+
+def _share_changes(record: QueryRecord) -> list[KeyFigure]:
+    """How often the share changed, and what happened then, as far as its feed names it."""
+    shares = [share for _, share in record.shares]
+    changes = [after for before, after in pairwise(shares) if changed(before, after)]
+    happened = Counter(kind.replace("-", " ") for share in changes for kind in share.why)
+    said = ", ".join(f"{kind} {many}×" if many > 1 else kind for kind, many in happened.items())
+    return [KeyFigure("Share changes", str(len(changes)), said)] if changes else []
 
 
 def _ends(plans: Sequence[int]) -> Sequence[int]:

@@ -1,7 +1,6 @@
 """Statistics kept between queries, by the files they are of: a changed file has another name here."""
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from qoop.estimate.statistics import TableStatistics
 from qoop.tables.statistics import of_files
+from yarn_plugin.files import write
 
 _ADAPTER = TypeAdapter(TableStatistics)
 _IN_MEMORY: dict[Path, TableStatistics] = {}
@@ -48,10 +48,7 @@ def _read(place: Path) -> TableStatistics | None:
 def _write(place: Path, known: TableStatistics) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        # A draft of its own for each process: two that write the same statistics do not write into one file.
-        draft = place.with_suffix(f".{os.getpid()}.part")
-        draft.write_bytes(_ADAPTER.dump_json(known))
-        draft.replace(place)
+        write(place, _ADAPTER.dump_json(known))
     except OSError:
         # A cache that cannot be written costs time at the next query, nothing else.
         return

@@ -24,7 +24,6 @@ from pydantic_core import from_json
 
 from tests.bench.simulated_manager import STARTED_MS, VCORES, World
 from tests.clock import HandClock
-from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.commands import Command, ReadLeaves, WriteWeights
 from yarn_plugin.decide.events import (
     AppsChanged,
@@ -41,7 +40,7 @@ from yarn_plugin.decide.events import (
 )
 from yarn_plugin.decide.observations import learn
 from yarn_plugin.decide.state import State
-from yarn_plugin.drive.daemon import TYPES
+from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.serve import spare_the_collector
 from yarn_plugin.journal.intake import Decided, Intake
 from yarn_plugin.journal.records import Record, RecordFile
@@ -79,9 +78,7 @@ class Cycle:
         self.world, self.now = world, STARTED_MS / 1000.0 + 1e6
         self.weights: dict[str, float] = {}
         self.file = CountedFile(folder / "journal")
-        self.intake: Intake[State, Event, Command] = Intake(
-            step, State(), TYPES, self.file, HandClock(lambda: self.now)
-        )
+        self.intake = open_intake(self.file, HandClock(lambda: self.now))
         seed(self.intake, world, self.now)
         for command in self.intake.history[-1].commands:
             self.answer(command)

@@ -44,9 +44,12 @@ settle_s = {SETTLE_S}
 """
 
 
+WAITED_FOR = {"app-arrived": "arrived", "app-ended": "ended"}
+
+
 @dataclass
 class Heard:
-    """When each stream last heard a reason that names an application."""
+    """When each stream first heard that an application arrived or ended."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     times: dict[str, dict[int, float]] = field(default_factory=dict)
@@ -54,10 +57,10 @@ class Heard:
     def note(self, listener: int, share: wire.Share) -> None:
         now = time.time()
         with self.lock:
-            for word in share.reason.replace(";", " ").replace(":", " ").split():
-                if word.startswith("application_"):
-                    what = "ended" if f"{word} ended" in share.reason else "arrived"
-                    self.times.setdefault(f"{word} {what}", {}).setdefault(listener, now)
+            for happened in share.cause["causes"]["named"] if share.cause else ():
+                what = WAITED_FOR.get(happened["kind"])
+                if what:
+                    self.times.setdefault(f"{happened['app']} {what}", {}).setdefault(listener, now)
 
     def last(self, what: str, seconds: float = 20.0) -> float:
         """When the last of all listeners had heard it."""

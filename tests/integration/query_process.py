@@ -96,7 +96,7 @@ class QueryProcess:
 
 def phase_of(records):
     """The phase that the last event has left the query in; None before it has begun."""
-    return next((record["phase"] for record in reversed(records) if record["kind"] == "input"), None)
+    return next((record["phase"] for record in reversed(records) if record["kind"] == "decision"), None)
 
 
 def stage_runs_after_one_has_finished(records):
@@ -109,9 +109,9 @@ def stage_runs_after_one_has_finished(records):
 
 def fell_in(records, phase, killed_at):
     """Whether a kill at this time fell in a phase: the last event before it led there, and another came after it."""
-    inputs = [record for record in records if record["kind"] == "input"]
-    before = [record for record in inputs if record["at"] <= killed_at]
-    return bool(before) and before[-1]["phase"] == phase and len(before) < len(inputs)
+    decisions = [record for record in records if record["kind"] == "decision"]
+    before = [record for record in decisions if record["at"] <= killed_at]
+    return bool(before) and before[-1]["phase"] == phase and len(before) < len(decisions)
 
 
 def check_query_journal(records):

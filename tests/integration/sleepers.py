@@ -5,6 +5,8 @@ import time
 
 import requests
 
+from yarn_plugin.observe.queue_tree import queue_tree
+
 
 class Sleepers:
     """Submits and ends applications on one ResourceManager, as a YARN user: if not named, who runs the tests."""
@@ -59,13 +61,8 @@ class Sleepers:
 
     def weights(self, parent="root.sql"):
         """The weight of each queue directly below one, as the scheduler has it."""
-        waiting, found = [self.get("/scheduler")["scheduler"]["schedulerInfo"]], {}
-        while waiting:
-            queue = waiting.pop()
-            waiting += (queue.get("queues") or {}).get("queue") or []
-            if queue.get("queuePath", "").rpartition(".")[0] == parent:
-                found[queue["queuePath"]] = queue["weight"]
-        return found
+        tree = queue_tree(self.get("/scheduler"))
+        return {path: queue.weight for path, queue in tree.items() if queue.parent == parent}
 
 
 def eventually(holds, what, limit_s=60.0):

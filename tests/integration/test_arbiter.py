@@ -12,6 +12,8 @@ from tests.integration.arbiter_process import CONFIG, ArbiterProcess, check_jour
 from tests.integration.sleepers import Sleepers, eventually
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError, new_request_id
+from yarn_plugin.drive.rerun import rerun, rerun_records
+from yarn_plugin.journal.records import read_records
 
 pytestmark = pytest.mark.integration
 
@@ -211,6 +213,37 @@ def test_a_killed_resource_manager_loses_nothing_and_no_node_is_taken_for_lost(c
     reasons = [decision.reason for decision in arbiter.admin().decisions(1000)[seen:]]
     assert not [reason for reason in reasons if "lost" in reason or "ended" in reason]
     assert {share.apps for share in a.shares} == {1, 2, 3}
+
+
+def test_who_holds_more_than_its_share_while_another_waits_is_looked_into(arbiter, yarn, register):
+    """Its only container is its master, which is never taken away."""
+    small, large = register("small", weight=0.01), register("large", weight=10.0)
+    held = yarn.submit(small.queue, memory_mb=1024)
+    eventually(lambda: yarn.runs(held), "it runs")
+    nodes = arbiter.admin().cluster().nodes
+    for _ in nodes:
+        # As large as a node each, so that the last one waits for the node on which the small one runs.
+        yarn.submit(large.queue, memory_mb=max(node.capacity["memory-mb"] for node in nodes))
+    about_small = lambda: [one.kind for one in arbiter.admin().decisions(1000) if one.app == small.app]  # noqa: E731
+    eventually(lambda: "ListContainers" in about_small(), "it overstays")
+    assert "SignalContainers" not in about_small()
+
+
+def test_all_of_this_comes_out_the_same_in_virtual_time(arbiter):
+    """What the tests above have journaled: arrivals, an overstay, the loss of a node and of the ResourceManager."""
+    arbiter.kill()
+    journal = arbiter.state / "journal"
+    records = list(read_records(journal))
+    happened = {record["event"]["type"] for record in records if record["kind"] == "input"}
+    assert {"Registered", "ContainersListed", "ManagerLost", "TimerFired", "WeightsWritten"} <= happened
+    lost = [one for one in records if one["kind"] == "input" and one["event"]["type"] == "NodesChanged"]
+    assert any(one["event"]["gone"] for one in lost), "a node was lost"
+    again = rerun(journal)
+    assert again.first_difference() is None
+    assert again.timers == sum(one["kind"] == "input" and one["event"]["type"] == "TimerFired" for one in records)
+    altered = next(n for n, one in enumerate(records) if one.get("event", {}).get("type") == "Registered")
+    records[altered]["event"]["weight"] = 7.5
+    assert rerun_records(records).first_difference() is not None
 
 
 def test_why_tells_the_decisions_and_what_the_manager_says_of_a_waiting_one(arbiter, yarn, register, tmp_path):

@@ -17,6 +17,7 @@ from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.cluster import ClusterSpec
 from yarn_plugin.embedded.errors import ClusterInUseError, DaemonError, PortTakenError
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.observe.queue_tree import queue_tree
 
 pytestmark = pytest.mark.integration
 
@@ -52,6 +53,15 @@ class ResourceManager:
     def app(self, app_id):
         return self.get(f"/apps/{app_id}")["app"]
 
+    def has_started(self, app_id):
+        """Whether the master's node runs it: the ResourceManager counts it before it has told the node to."""
+        node = self.app(app_id).get("amHostHttpAddress")
+        if not node:
+            return False
+        found = self.session.get(f"http://{node}/ws/v1/node/containers", headers={"Accept": "application/json"})
+        running = (found.json()["containers"] or {}).get("container", [])
+        return any(app_id.removeprefix("application_") in one["id"] and one["state"] == "RUNNING" for one in running)
+
     def kill(self, app_id):
         self.session.put(f"{self.url}/apps/{app_id}/state", json={"state": "KILLED"}).raise_for_status()
 
@@ -64,13 +74,7 @@ class ResourceManager:
 
     def queue(self, path):
         """A queue as the scheduler shows it, or None."""
-        waiting = [self.get("/scheduler")["scheduler"]["schedulerInfo"]]
-        while waiting:
-            queue = waiting.pop()
-            if queue["queuePath"] == path:
-                return queue
-            waiting += (queue.get("queues") or {}).get("queue") or []
-        return None
+        return queue_tree(self.get("/scheduler")).get(path)
 
 
 def eventually(holds, limit_s=60.0):
@@ -172,11 +176,11 @@ def test_taken_ports_are_refused_with_free_ones(cluster, small):
 def test_a_new_application_gets_a_leaf_queue_of_the_least_weight(cluster, rm):
     app_id = rm.submit("root.sql.light")
     eventually(lambda: rm.queue("root.sql.light"))
-    assert rm.queue("root.sql.light")["weight"] == 1.0
+    assert rm.queue("root.sql.light").weight == 1.0
     rm.write("root.sql.light", capacity="3w")
-    assert rm.queue("root.sql.light")["weight"] == 3.0
+    assert rm.queue("root.sql.light").weight == 3.0
     rm.write("root.sql.light", capacity="")
-    assert rm.queue("root.sql.light")["weight"] == 1.0
+    assert rm.queue("root.sql.light").weight == 1.0
     rm.kill(app_id)
 
 
@@ -184,7 +188,7 @@ def test_a_weight_written_before_the_queue_exists_is_waiting_for_it(cluster, rm)
     rm.write("root.sql.early", capacity="2w")
     app_id = rm.submit("root.sql.early")
     eventually(lambda: rm.queue("root.sql.early"))
-    assert rm.queue("root.sql.early")["weight"] == 2.0
+    assert rm.queue("root.sql.early").weight == 2.0
     rm.kill(app_id)
     rm.write("root.sql.early", capacity="")
 
@@ -203,14 +207,14 @@ def test_masters_in_tiny_queues_are_not_preempted(cluster, rm):
 
 def test_a_killed_resource_manager_comes_back_with_applications_and_weights(cluster, rm):
     app_id = rm.submit("root.sql.survivor")
-    eventually(lambda: rm.app(app_id)["runningContainers"] == 1)
+    eventually(lambda: rm.has_started(app_id))
     rm.write("root.sql.survivor", capacity="5w")
     os.kill(cluster.daemons["rm"], signal.SIGKILL)
     eventually(lambda: "rm" not in cluster.daemons)
     answer = run("start", "rm", "--dir", cluster.spec.dir)
     assert answer.returncode == 0, answer.stderr
     eventually(lambda: rm.app(app_id)["runningContainers"] == 1)
-    assert rm.queue("root.sql.survivor")["weight"] == 5.0
+    assert rm.queue("root.sql.survivor").weight == 5.0
     rm.kill(app_id)
     rm.write("root.sql.survivor", capacity="")
 

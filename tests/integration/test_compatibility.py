@@ -1,4 +1,4 @@
-"""What the version of `tests/fixtures/version0` left behind is continued by this one: the whole process, over HTTP."""
+"""What the versions of `tests/fixtures` left behind is continued by this one: the whole process, over HTTP."""
 
 import contextlib
 import json
@@ -17,10 +17,11 @@ from yarn_plugin.drive import config
 from yarn_plugin.drive.replay import replay
 from yarn_plugin.journal.records import decode
 
-VERSION0 = Path(__file__).parents[1] / "fixtures" / "version0"
-FOLDERS = ("plain", "compacted", "poisoned")
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+VERSIONS = ("version0", "version1")
+FOLDERS = ("version0/plain", "version0/compacted", "version0/poisoned", "version1/plain", "version1/compacted")
 CONFIG = (
-    (VERSION0 / "configuration" / "arbiter.toml")
+    (FIXTURES / "version0" / "configuration" / "arbiter.toml")
     .read_text()
     .replace("submit_within_s = 3600.0", "submit_within_s = 86400")
 )
@@ -29,13 +30,18 @@ CONFIG = (
 pytestmark = pytest.mark.integration
 
 
+def arbiter_of(folder):
+    version, name = folder.split("/")
+    return FIXTURES / version / "arbiter" / name
+
+
 def read(folder, name):
-    return json.loads((VERSION0 / "arbiter" / folder / name).read_text())
+    return json.loads((arbiter_of(folder) / name).read_text())
 
 
 def state_of(folder, to):
     """A copy of a state folder, as private as it was."""
-    shutil.copytree(VERSION0 / "arbiter" / folder / "state", to)
+    shutil.copytree(arbiter_of(folder) / "state", to)
     to.chmod(0o700)
     for file in to.iterdir():
         file.chmod(0o600)
@@ -147,9 +153,10 @@ def test_an_arbiter_goes_on_with_the_same_applications_and_their_tokens(folder, 
             ArbiterClient(arbiter.url, token).app(made.app)
 
 
-def test_streams_resume_where_they_were(resume):
-    recorded = json.loads((VERSION0 / "transcript" / "streams.json").read_text())
-    arbiter, _ = resume("plain")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_streams_resume_where_they_were(resume, version):
+    recorded = json.loads((FIXTURES / version / "transcript" / "streams.json").read_text())
+    arbiter, _ = resume(f"{version}/plain")
     for name in ("from_far_back", "resumed", "after_the_end"):
         sent = recorded[name]["request"]
         app = sent["path"].split("/")[3]
@@ -165,8 +172,9 @@ def test_streams_resume_where_they_were(resume):
         assert [one["reason"] for one in now] == [one["reason"] for one in then]
 
 
-def test_recorded_answers_and_streams_are_read_by_this_client():
-    parsed = json.loads((VERSION0 / "transcript" / "parsed_by_client.json").read_text())
+@pytest.mark.parametrize("version", VERSIONS)
+def test_recorded_answers_and_streams_are_read_by_this_client(version):
+    parsed = json.loads((FIXTURES / version / "transcript" / "parsed_by_client.json").read_text())
     models = {"cluster": wire.Cluster, "why": wire.Why}
     for name, model in models.items():
         now = model.model_validate(parsed["answers"][name]).model_dump()
@@ -187,10 +195,11 @@ def _within(then, now):
     return then == now
 
 
-def test_requests_are_answered_as_they_were(resume):
+@pytest.mark.parametrize("version", VERSIONS)
+def test_requests_are_answered_as_they_were(resume, version):
     """Of each recorded request that reads, or is refused: the same status, and the fields that were there."""
-    exchanges = json.loads((VERSION0 / "transcript" / "http.json").read_text())
-    arbiter, _ = resume("plain")
+    exchanges = json.loads((FIXTURES / version / "transcript" / "http.json").read_text())
+    arbiter, _ = resume(f"{version}/plain")
     client = ArbiterClient(arbiter.url, "none")
     for exchange in exchanges:
         request, then = exchange["request"], exchange["answer"]
@@ -207,8 +216,9 @@ def test_requests_are_answered_as_they_were(resume):
         assert now.json()["problems"][0].keys() >= json.loads(then["body"])["problems"][0].keys()
 
 
-def test_a_configuration_with_every_setting_is_read_as_it_was():
-    folder = VERSION0 / "configuration"
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_configuration_with_every_setting_is_read_as_it_was(version):
+    folder = FIXTURES / version / "configuration"
     expected = json.loads((folder / "expected.json").read_text())
     loaded = config.load(folder / "arbiter.toml")
     for section, then in zip(loaded.pools, expected["pools"], strict=True):

@@ -19,6 +19,7 @@ from qoop.feedback import profile
 from qoop.plans.candidates import Cutting
 from qoop.plans.plan import GOAL, StageId
 from qoop.replan import machine
+from qoop.replan.causes import NewShare
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
 from qoop.replan.events import CheckpointLost, QueryCancelled, StageCancelled, StageFailed, StageFinished
@@ -103,8 +104,12 @@ def test_a_profile_makes_it_decide_anew(spark, sales, tmp_path):
     answer = qoop.collect(spark, SALES, options)
     assert rows_of(answer) == sales
     first, *others = answer.outcome.decisions
-    assert (first.slots, first.cause) == (16, "the profile begins")
-    assert [one.slots for one in others if one.cause == "the profile says 1 slots from 0.3 s on"] == [1]
+    assert (first.slots, first.cause) == (16, NewShare(None, 16, "the profile begins", ("profile",)))
+    assert [
+        one.slots
+        for one in others
+        if one.cause == NewShare(16, 1, "the profile says 1 slots from 0.3 s on", ("profile",))
+    ] == [1]
     assert others[-1].slots == 1
 
 

@@ -179,7 +179,11 @@ def test_statements_that_store_rows(tmp_path, small):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("-e", "SELECT *\nFORM item"), r"qoop: [PARSE_SYNTAX_ERROR] Syntax error at or near 'item'"),
+        pytest.param(
+            ("-e", "SELECT *\nFORM item"),
+            r"qoop: [PARSE_SYNTAX_ERROR] Syntax error at or near 'item'",
+            marks=pytest.mark.matrix,
+        ),
         (("-e", "SELECT * FROM itm"), "qoop: [TABLE_OR_VIEW_NOT_FOUND] The table or view `itm` cannot be found."),
         (
             ("--output", "parquet", "there", "-e", JOINED),
@@ -221,7 +225,14 @@ def whole(tmp_path):
     return [path.name for pattern in ("result*", "kept/*") for path in tmp_path.glob(pattern)]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.matrix),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.matrix),
+    ],
+)
 def test_a_signal_ends_it_in_order(tmp_path, slow, number, code):
     slow.wait_for("StageFinished")
     assert whole(tmp_path) != []

@@ -1,4 +1,4 @@
-"""002, section 2.3.2, Pseudocode 1, lines 8 to 13: every change of jobs or resources tells every job R / |J|."""
+"""QOOP, section 2.3.2, Pseudocode 1, lines 8 to 13: every change of jobs or resources tells every job R / |J|."""
 
 import pytest
 

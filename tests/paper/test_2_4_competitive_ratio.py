@@ -1,4 +1,4 @@
-"""002, section 2.4: greedy replanning against the best single plan in hindsight.
+"""QOOP, section 2.4: greedy replanning against the best single plan in hindsight.
 
 A plan a x b has b tasks that need a units of the resource each for one step; its work is a b. The choice at each step
 is the product's own (`best_of`), over the times that are left.

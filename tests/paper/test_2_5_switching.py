@@ -1,4 +1,4 @@
-"""002, section 2.5: the states RUNNING and SWITCHING of a query."""
+"""QOOP, section 2.5: the states RUNNING and SWITCHING of a query."""
 
 import pytest
 

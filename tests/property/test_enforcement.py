@@ -7,15 +7,19 @@ from hypothesis import given
 
 from tests.property.histories import histories
 from tests.world import SQL, STATIC, World
+from yarn_plugin.api.causes import text
 from yarn_plugin.decide import commands, events
 from yarn_plugin.decide.commands import SetTimer, SignalContainers, WriteWeights
-from yarn_plugin.decide.enforcement import LEAST_WEIGHT, binding, deadlines
+from yarn_plugin.decide.enforcement import weight_deadlines
 from yarn_plugin.decide.membership import expected_together, snapshot
-from yarn_plugin.decide.state import State
+from yarn_plugin.decide.pools.registry import STANDARD
+from yarn_plugin.decide.pools.share import MIN_WEIGHT
+from yarn_plugin.decide.pools.share_state import binding
+from yarn_plugin.drive.registry import journal_tags
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.model.resources import Resources
 
-CODEC = Codec([*events.Event.__args__, *commands.Command.__args__, State])
+CODEC = Codec(journal_tags(STANDARD))
 CLOSE = 0.002
 """YARN's weights are rounded to hundredths of a percent, and a new leaf has one before it is given any."""
 
@@ -41,7 +45,7 @@ def validate(world):
         to_come = [one.fraction for one in member.schedule if one.at > now]
         assert to_come == sorted(to_come, reverse=True), "shares only shrink later; they grow at once"
         assert member.share.seq <= world.seq
-        assert member.share.reason
+        assert text(member.share.cause)
         assert not to_come or member.share.effective_at == member.schedule[-1].at, "it binds when it was told to"
         assert member.over_since is None or member.over_since <= now
     assert set(state.yarn_apps) <= set(state.registered)
@@ -59,7 +63,9 @@ def validate(world):
         assert sum((one.share.grant.guarantee for one in counted), Resources()).fits(seen.capacity)
         assert sum((one.share.grant.entitlement for one in counted), Resources()).fits(seen.capacity)
         assert all(one.share.apps == len(counted) and one.share.capacity == seen.capacity for one in counted)
-    due = [at for at in deadlines(state) if at > now]
+    timers = [at for kept in state.pool_states.values() for at in kept.timers.values()]
+    due = [at for at in (*weight_deadlines(state), *timers) if at > now]
+    assert all(at > now for at in timers), "a timer that is due was not taken"
     assert not due or (state.timer is not None and state.timer <= min(due)), "it sleeps past a deadline"
     assert state.timer == world.due
     assert not state.enforcement.asked or world.outstanding, "it waits for an answer that nobody owes"
@@ -100,7 +106,7 @@ def test_weights_are_within_what_yarn_takes_and_are_asked_only_where_they_can_be
                 assert reached
                 assert command.weights or command.forget
                 assert not {queue for queue, _ in command.weights}.union(command.forget) & set(STATIC)
-                assert all(LEAST_WEIGHT <= weight <= 10_000 for _, weight in command.weights)
+                assert all(MIN_WEIGHT <= weight <= 10_000 for _, weight in command.weights)
                 assert not {queue for queue, _ in command.weights} & set(command.forget)
 
 
@@ -119,7 +125,7 @@ def test_once_all_graces_are_over_and_yarn_obeys_weights_are_the_shares(history)
         running = state.cluster.apps.get(state.yarn_apps.get(app, app))
         assert len(member.schedule) == 1 or member.schedule[-1].at <= world.now
         if running and running.queue not in ("root.sql.shared", "root.default", *STATIC) and total <= 1 + 1e-9:
-            wanted = max(round(100 * member.share.grant.entitlement_fraction, 2), LEAST_WEIGHT)
+            wanted = max(round(100 * member.share.grant.entitlement_fraction, 2), MIN_WEIGHT)
             assert abs(world.weights[running.queue] - wanted) <= 0.02
 
 

@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 from tests.clock import HandClock
 from tests.property.histories import histories
 from tests.world import World
-from yarn_plugin.decide import commands, events
-from yarn_plugin.decide.arbiter import step
+from yarn_plugin.decide.events import TimerFired
 from yarn_plugin.decide.state import State
-from yarn_plugin.journal.intake import Intake
+from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.journal.records import JournalDamagedError, RecordFile, find_damage
-
-TYPES = (*events.Event.__args__, *commands.Command.__args__)
 
 fewer = settings(max_examples=min(settings().max_examples, 500) // 5)
 """Every input is written to the disk before it is decided on, which takes its time."""
@@ -36,7 +33,8 @@ def trace(history):
 def opened(path, accept_loss=False):
     """An intake on this journal; its clock is set before each event."""
     clock = HandClock(0.0)
-    intake = Intake(step, State(), TYPES, RecordFile(path, accept_loss), clock)
+    file = RecordFile(path, accept_loss)
+    intake = open_intake(file, clock)
     try:
         yield intake, clock
     finally:
@@ -49,6 +47,16 @@ def feed(intake, clock, inputs):
         clock.time = at
         decided.append(intake.take(event))
     return decided
+
+
+def in_order(intake, inputs):
+    """The same with the intake's own timers: those of the history are left out."""
+    return [
+        intake.encoded(decided)
+        for at, event in inputs
+        if not isinstance(event, TimerFired)
+        for decided in intake.take_in_order(event, at, pytest.fail)
+    ]
 
 
 @contextmanager
@@ -106,7 +114,7 @@ def test_a_damaged_byte_costs_what_follows_it_and_nothing_before_and_only_where_
             assert intake.seq == (len(inputs) if damage.in_the_middle else kept)
             assert intake.state == (states[kept - 1] if kept else State())
             assert intake.different == 0
-            assert intake._journal.dropped is not None
+            assert intake._policy.records.dropped is not None
 
 
 @fewer
@@ -127,3 +135,18 @@ def test_cut_again_and_again_nothing_is_there_twice(history, first, more):
             assert numbers == list(range(1, len(inputs) + 1))
             assert list(intake.history) == decided
             assert intake.state == states[-1]
+
+
+@fewer
+@given(histories.map(lambda history: [action for action in history if action[0] != "early_timer"]))
+def test_timers_come_where_they_came_though_the_inputs_alone_are_given(history):
+    """Live and simulated: the same inputs with the same stamps, the same journal."""
+    # Time goes on to the end, in both, for a last input that says where that is.
+    inputs, _ = trace([*history, ("wait", 20.0), ("look",)])
+    with journal() as path, opened(path) as (intake, clock):
+        expected = [intake.encoded(decided) for decided in feed(intake, clock, inputs)]
+    with journal() as path, opened(path) as (intake, _):
+        found = in_order(intake, inputs)
+        assert found == expected
+        times = [decided.at for decided in intake.history]
+        assert times == sorted(times)

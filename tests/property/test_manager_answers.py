@@ -14,7 +14,7 @@ from yarn_plugin.act.ownership import owner_of
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.events import Looked, ManagerReached
 from yarn_plugin.decide.state import State
-from yarn_plugin.observe import translate
+from yarn_plugin.observe import scheduler_configuration, translate
 from yarn_plugin.observe.queue_tree import queue_tree
 from yarn_plugin.observe.resource_manager import ManagerError
 from yarn_plugin.observe.watch import Rhythm, Watch
@@ -164,8 +164,8 @@ def test_every_reader_takes_what_it_can_and_refuses_the_rest_with_a_line(one):
     if not isinstance(answer, dict):
         return
     for read in (
-        lambda: leaves_in(translate.configuration(answer), ["root.sql"]),
-        lambda: owner_of(translate.configuration(answer), "root.sql"),
+        lambda: leaves_in(scheduler_configuration.parse(answer), ["root.sql"]),
+        lambda: owner_of(scheduler_configuration.parse(answer), "root.sql"),
         lambda: translate.attempts(answer),
         lambda: translate.containers(answer, "container_1"),
         lambda: translate.apps(answer),
@@ -211,7 +211,7 @@ def test_every_recorded_answer_is_read_whole():
     nodes, queues = translate.nodes(RECORDED["/nodes"]), translate.queues(RECORDED["/scheduler"])
     assert {node.capacity["yarn.io/gpu"] for node in nodes.values()} == {4}
     assert {"root", "root.default", "root.sql", "root.sql.one_1", "root.sql.two_2"} == set(queues)
-    assert leaves_in(translate.configuration(RECORDED["/scheduler-conf"]), ["root.sql"]).weights == (
+    assert leaves_in(scheduler_configuration.parse(RECORDED["/scheduler-conf"]), ["root.sql"]).weights == (
         ("root.sql.one_1", 60.0),
         ("root.sql.two_2", 40.0),
     )

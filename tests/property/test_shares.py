@@ -1,4 +1,4 @@
-"""Max-min shares against brute force on small cases (002, section 2.3.2, Pseudocode 1; DRF, NSDI 2011, section 4.2)."""
+"""Max-min shares against brute force (QOOP, section 2.3.2, Pseudocode 1; DRF, NSDI 2011, section 4.2)."""
 
 import itertools
 from fractions import Fraction

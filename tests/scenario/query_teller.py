@@ -15,6 +15,7 @@ after its block where it is the whole of it (`v`, `result`). And `show`: the pha
 
 import shlex
 
+from qoop import words
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.planning import plan
@@ -141,16 +142,16 @@ class QueryTeller:
                 return f"hold {count} executors from {by:g} on"
             case commands.ConfirmVacated(seq):
                 return f"tell the arbiter that share {seq} is kept to"
-            case commands.RunAsWritten(reason):
-                return f"run the query as written: {reason}"
+            case commands.RunAsWritten(cause):
+                return f"run the query as written: {words.why(cause)}"
             case commands.SetTimer(at):
                 self.timer = at
                 return f"timer {at:g}"
             case commands.Note(decision):
                 stays = "" if decision.before != decision.plan else " (stays)"
-                return f"{decision.cause}: {decision.reason}{stays}"
-            case commands.Fail(error):
-                return f"fail: {error}"
+                return f"{words.why(decision.cause)}: {words.verdict(decision)}{stays}"
+            case commands.Fail(cause):
+                return f"fail: {words.error(cause)}"
             case commands.Finish():
                 return "finish"
         raise AssertionError(one)

@@ -27,6 +27,7 @@ And `show`: who may hold what, and what YARN is known to have. A core goes with 
 import shlex
 from dataclasses import dataclass, field
 
+from yarn_plugin.api.causes import text
 from yarn_plugin.decide import commands as command
 from yarn_plugin.decide import events as event
 from yarn_plugin.decide.arbiter import step
@@ -227,7 +228,7 @@ class Storyteller:
         self._feed(event.TimerFired())
 
     def _show(self):
-        for app, member in self.state.members.items():
+        for app, member in sorted(self.state.members.items(), key=lambda known: (len(known[0]), known[0])):
             steps = ", then ".join(f"{one.fraction:.1%} from {one.at:g} on" for one in member.schedule)
             self.lines.append(f"  {app} is guaranteed {member.share.grant.guarantee_fraction:.1%}, may hold {steps}")
         weights = " ".join(f"{queue}={weight:g}" for queue, weight in sorted(self.state.enforcement.written.items()))
@@ -242,16 +243,16 @@ class Storyteller:
             case command.TellShare(app, share):
                 grant = share.grant
                 when = "at once" if share.effective_at <= self.now else f"from {share.effective_at:g} on"
-                yield f"told {app} {grant.guarantee_fraction:.1%} {when} ({grant.entitlement}): {share.reason}"
-            case command.Dismiss(app, reason):
-                yield f"dismissed {app}: {reason}"
-            case command.WriteWeights(weights, forget, reason):
+                yield f"told {app} {grant.guarantee_fraction:.1%} {when} ({grant.entitlement}): {text(share.cause)}"
+            case command.Dismiss(app, cause):
+                yield f"dismissed {app}: {text(cause)}"
+            case command.WriteWeights(weights, forget, cause):
                 self.asked = one
                 shown = [*(f"{queue}={weight:g}" for queue, weight in weights), *(f"{queue}=" for queue in forget)]
-                yield f"weights {' '.join(shown)}: {reason}"
-            case command.ListContainers(_, yarn_app, reason):
-                yield f"list {yarn_app}: {reason}"
-            case command.SignalContainers(app, containers, reason):
-                yield f"signal {' '.join(containers)} of {app}: {reason}"
+                yield f"weights {' '.join(shown)}: {text(cause)}"
+            case command.ListContainers(_, yarn_app, cause):
+                yield f"list {yarn_app}: {text(cause)}"
+            case command.SignalContainers(app, containers, cause):
+                yield f"signal {' '.join(containers)} of {app}: {text(cause)}"
             case command.SetTimer(at) if at < NEVER:
                 yield f"timer {at:g}"

@@ -283,6 +283,10 @@ def test_why_tells_the_decisions_about_an_application_and_what_the_manager_says_
     assert [decision.kind for decision in why.decisions] == ["Admit", "TellShare", "TellShare"]
     assert why.decisions[-1].reason.startswith("app_")
     assert ": 2 apps now" in why.decisions[-1].reason
+    assert why.decisions[0].because == {"kind": "registered", "user": "ann", "queue": made.queue}
+    last = why.decisions[-1].because
+    assert (last["kind"], last["apps"], last["explanation"]["kind"]) == ("share", 2, "weighted-share")
+    assert why.app.share.cause == last
     assert why.manager_says == ["no node has room for application_1_0001"]
     short = service.ask(made.token, "GET", f"/v1/apps/{made.app}/why?limit=1").json()
     assert len(short["decisions"]) == 1
@@ -403,7 +407,8 @@ def test_the_last_event_of_a_stream_is_the_end_with_its_reason(service):
     made = service.register()
     service.ask(made.token, "DELETE", f"/v1/apps/{made.app}")
     (share, end) = read_stream(service, made.token, made.app, last_seen=0)
-    assert (share[1], end[1], end[2]) == ("share", "end", {"reason": f"{made.app} ended"})
+    why = {"kind": "app-ended", "app": made.app}
+    assert (share[1], end[1], end[2]) == ("share", "end", {"reason": f"{made.app} ended", "cause": why})
     assert read_stream(service, made.token, made.app)[-1] == end
     assert read_stream(service, service.user("ann"), made.app) == [end]
     assert service.ask(service.user("eve"), "GET", f"/v1/apps/{made.app}/events").status_code == 404

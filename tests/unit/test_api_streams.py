@@ -10,18 +10,25 @@ from yarn_plugin.api.limits import Limits
 from yarn_plugin.api.streams import LONGEST_QUEUE, Seen, Streams
 from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Dismiss, TellShare
-from yarn_plugin.decide.state import Member, State
+from yarn_plugin.decide.pools.kept import PoolState
+from yarn_plugin.decide.pools.share_state import Member, ShareState
+from yarn_plugin.decide.state import State
 from yarn_plugin.journal.intake import Decided
+from yarn_plugin.model.causes import Said
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Grant, Pool, Share
 
 
+def shared(members):
+    return {"sql": PoolState("share", ShareState(members))}
+
+
 class Past:
     """A past made by hand."""
 
-    def __init__(self, *decided, **state):
-        self.decided, self.state = decided, State(**state)
+    def __init__(self, *decided, members=None, **state):
+        self.decided, self.state = decided, State(pool_states=shared(members or {}), **state)
 
     def history(self):
         return self.decided
@@ -31,7 +38,7 @@ class Past:
 
 
 def share(seq):
-    return Share(seq, 1.0, 1.0, Grant(0.0, 0.5, Resources(), 0.5, Resources()), 1, Resources(), "because")
+    return Share(seq, 1.0, 1.0, Grant(0.0, 0.5, Resources(), 0.5, Resources()), 1, Resources(), Said("because"))
 
 
 def tell(seq, app="app_1"):
@@ -63,7 +70,7 @@ def read(streams, app, seen=None):
 
 def test_two_messages_of_one_decision_have_ids_of_their_own():
     """Whoever reconnects between them gets the second."""
-    past = Past(decision(7, tell(7), tell(7, "app_2"), Dismiss("app_1", "gone")))
+    past = Past(decision(7, tell(7), tell(7, "app_2"), Dismiss("app_1", Said("gone"))))
     streams = Streams(past)
     assert read(streams, "app_1", "6") == [("7.0", "share"), ("7.1", "end")]
     assert read(streams, "app_1", "7.0") == [("7.1", "end")]
@@ -78,7 +85,7 @@ def test_two_shares_of_one_decision_are_both_sent_to_whoever_has_the_first():
 
 def test_a_bare_number_is_a_share_that_was_seen_and_nothing_else():
     """A client of the first version sends the number of its last share."""
-    ended = Streams(Past(decision(7, Dismiss("app_1", "gone"), tell(7))))
+    ended = Streams(Past(decision(7, Dismiss("app_1", Said("gone")), tell(7))))
     assert read(ended, "app_1", "7")[-1] == ("7.0", "end")
     told = Streams(Past(decision(5, tell(5)), decision(7, tell(7)), members=member(7)))
     assert read(told, "app_1", "7") == []
@@ -132,9 +139,8 @@ def test_an_end_that_nobody_remembers_is_gone(service):
 
 
 def test_an_application_that_is_back_was_not_ended():
-    streams = Streams(
-        Past(decision(5, Dismiss("app_1", "gone")), decision(7, tell(7)), members=member(7), cluster=ClusterView())
-    )
+    gone = decision(5, Dismiss("app_1", Said("gone")))
+    streams = Streams(Past(gone, decision(7, tell(7)), members=member(7), cluster=ClusterView()))
     assert read(streams, "app_1", "4") == [(7, "share")]
 
 
@@ -151,7 +157,8 @@ def test_a_stream_of_what_has_vanished_ends_and_is_not_kept_alive(monkeypatch):
         return [parse(piece.decode()) async for piece in stream][-1]
 
     ((_, name, data),) = asyncio.run(asyncio.wait_for(listen(), 10))
-    assert (name, data) == ("end", {"reason": "application_1_0001 is no longer known"})
+    why = {"kind": "no-longer-known", "app": "application_1_0001"}
+    assert (name, data) == ("end", {"reason": "application_1_0001 is no longer known", "cause": why})
 
 
 # Slow readers, and many.
@@ -173,7 +180,7 @@ def test_a_reader_that_does_not_read_is_cut_off_and_misses_nothing_when_it_retur
 
     assert asyncio.run(listen()) == []
     assert (streams.cut_off, streams.open) == (1, 0)
-    past.state = State(members=member(last))
+    past.state = State(pool_states=shared(member(last)))
     assert read(streams, "app_1", "1") == [(seq, "share") for seq in range(2, last + 1)]
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from yarn_plugin.api.causes import text
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.commands import ListContainers, SignalContainers, TellShare, WriteWeights
 from yarn_plugin.decide.events import (
@@ -80,7 +81,7 @@ def test_one_application_is_told_the_whole_pool_with_the_reason(arbiter):
     arbiter(1, register("a"))
     (share,) = arbiter.told().values()
     assert share.grant.guarantee == amount(16)
-    assert share.reason.startswith("app_4 arrived: 1 app now")
+    assert text(share.cause).startswith("app_4 arrived: 1 app now")
     assert share.effective_at == 1
 
 
@@ -91,7 +92,7 @@ def test_an_arrival_halves_the_share_and_leaves_time_to_vacate(arbiter):
     assert told["app_4"].grant.guarantee == told["app_5"].grant.guarantee == amount(8)
     assert told["app_4"].effective_at == 15
     assert told["app_5"].effective_at == 5
-    assert told["app_4"].reason.startswith("app_5 arrived: 2 apps now")
+    assert text(told["app_4"].cause).startswith("app_5 arrived: 2 apps now")
 
 
 def test_weights_keep_what_is_held_until_the_grace_is_over(arbiter):
@@ -141,14 +142,14 @@ def test_a_share_grows_at_once(arbiter):
     arbiter(30, Deregistered("app_5"))
     assert arbiter.told()["app_4"].grant.guarantee == amount(16)
     assert arbiter.told()["app_4"].effective_at == 30
-    assert arbiter.told()["app_4"].reason.startswith("app_5 ended: 1 app now")
+    assert text(arbiter.told()["app_4"].cause).startswith("app_5 ended: 1 app now")
 
 
 def test_node_loss_and_return_change_the_share(arbiter):
     arbiter(1, register("a"))
     arbiter(2, NodesChanged((), ("127.0.1.2:8041",)))
     assert arbiter.told()["app_4"].grant.guarantee == amount(12)
-    assert "node 127.0.1.2 lost" in arbiter.told()["app_4"].reason
+    assert "node 127.0.1.2 lost" in text(arbiter.told()["app_4"].cause)
     arbiter(3, NodesChanged((node(2),), ()))
     assert arbiter.told()["app_4"].grant.guarantee == amount(16)
 
@@ -184,7 +185,7 @@ def test_a_registration_that_yarn_never_sees_expires(arbiter):
     arbiter(2, register("b"))
     arbiter(121, TimerFired())
     assert "app_4" not in arbiter.state.registered
-    assert arbiter.told()["app_5"].reason.startswith("app_4 ended: not submitted within 120 s")
+    assert text(arbiter.told()["app_5"].cause).startswith("app_4 ended: not submitted within 120 s")
 
 
 def test_the_same_request_registers_once(arbiter):

@@ -26,7 +26,7 @@ PURE_TOO = ("yarn_plugin.errors", "qoop.errors", "themis_agent.errors")
 """What pure rooms may use beside each other; itself without input and output."""
 
 ALLOWED = {
-    *("abc", "bisect", "collections", "dataclasses", "enum", "fractions", "functools", "graphlib", "heapq"),
+    *("abc", "bisect", "collections", "dataclasses", "enum", "fnmatch", "fractions", "functools", "graphlib", "heapq"),
     *("itertools", "math", "operator", "re", "statistics", "string", "types", "typing", "numpy"),
 }
 """Of the standard library and beyond, what neither reads nor writes, keeps no time and starts no thread."""
@@ -39,10 +39,12 @@ FORBIDDEN_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
 PUBLISHED = (
     "yarn_plugin.errors",
     "yarn_plugin.console",
+    "yarn_plugin.files",
     "yarn_plugin.api.client",
     "yarn_plugin.api.wire",
     "yarn_plugin.journal",
     "yarn_plugin.report",
+    "yarn_plugin.simulation.application",
 )
 """What applications may use of the cluster side."""
 

@@ -5,7 +5,7 @@ import pytest
 from yarn_plugin.decide.events import AppsChanged, NodesChanged, QueuesChanged
 from yarn_plugin.model.cluster import Node, Queue
 from yarn_plugin.model.resources import Resources
-from yarn_plugin.observe.changes import Doubt, confirm_gone, halves, is_mass, the_one
+from yarn_plugin.observe.changes import Broken, Doubt, confirm_gone, halves, is_mass, the_one
 from yarn_plugin.observe.refusals import AGAIN_AFTER, Refusals
 
 
@@ -60,7 +60,7 @@ def node(name):
 
 
 def test_an_observation_is_halved_until_it_is_of_one_thing():
-    waiting = [NodesChanged((node("a"), node("b"), node("c")), ("d", "e"))]
+    waiting = [NodesChanged((node("a"), node("b"), node("c")), ("d", "e"), (node("f"), node("g"), node("h")))]
     found = []
     while waiting:
         event = waiting.pop(0)
@@ -68,7 +68,8 @@ def test_an_observation_is_halved_until_it_is_of_one_thing():
         waiting += parts
         found += [] if parts else [the_one(event)]
     assert sorted(found, key=lambda one: one[0]) == [
-        ("a", node("a")), ("b", node("b")), ("c", node("c")), ("d", None), ("e", None)
+        ("a", node("a")), ("b", node("b")), ("c", node("c")), ("d", None), ("e", None),
+        ("f", Broken(node("f"))), ("g", Broken(node("g"))), ("h", Broken(node("h"))),
     ]  # fmt: skip
 
 

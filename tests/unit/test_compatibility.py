@@ -7,31 +7,35 @@ from pathlib import Path
 import pytest
 
 from tests.clock import HandClock
+from yarn_plugin.api.causes import text
 from yarn_plugin.api.tokens import Principal, Tokens
-from yarn_plugin.decide import commands, events
-from yarn_plugin.decide.arbiter import step
+from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Dismiss, WriteWeights
-from yarn_plugin.decide.state import State
 from yarn_plugin.drive.config import load
+from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.replay import replay
-from yarn_plugin.journal.intake import Intake
 from yarn_plugin.journal.records import RecordFile
 
-VERSION_0 = Path(__file__).parents[1] / "fixtures" / "version0"
-TYPES = (*events.Event.__args__, *commands.Command.__args__)
-ARBITERS = ("plain", "compacted", "poisoned")
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+VERSIONS = ("version0", "version1")
+ARBITERS = ("version0/plain", "version0/compacted", "version0/poisoned", "version1/plain", "version1/compacted")
+
+
+def folder_of(arbiter):
+    version, name = arbiter.split("/")
+    return FIXTURES / version / "arbiter" / name
 
 
 @pytest.fixture(params=ARBITERS)
 def then(request, tmp_path):
     """A state folder of that version, copied; and what it gave then."""
-    folder = VERSION_0 / "arbiter" / request.param
+    folder = folder_of(request.param)
     shutil.copytree(folder / "state", tmp_path / "state")
     return tmp_path / "state", json.loads((folder / "expected.json").read_text())
 
 
 def opened(folder):
-    return Intake(step, State(), TYPES, RecordFile(folder / "journal"), HandClock(0.0))
+    return open_intake(RecordFile(folder / "journal"), HandClock(0.0))
 
 
 def registered(state):
@@ -72,6 +76,7 @@ def test_shares_are_those_that_were_told_last(then):
         assert shares[app].grant.guarantee.as_dict() == told["guarantee"]
         assert shares[app].grant.entitlement.as_dict() == told["entitlement"]
         assert shares[app].capacity.as_dict() == told["capacity"]
+        assert text(shares[app].cause) == told["reason"]
     intake.close()
 
 
@@ -117,7 +122,7 @@ def test_a_compacted_journal_of_that_version_is_compacted_again_to_the_same(then
 
 @pytest.mark.parametrize("name", ARBITERS)
 def test_tokens_stay_good(name, tmp_path):
-    folder = VERSION_0 / "arbiter" / name
+    folder = folder_of(name)
     shutil.copytree(folder / "state", tmp_path / "state")
     issued = json.loads((folder / "tokens.json").read_text())
     tokens = Tokens(tmp_path / "state")
@@ -128,8 +133,9 @@ def test_tokens_stay_good(name, tmp_path):
         assert tokens.check(token) == Principal("app", app)
 
 
-def test_its_configuration_is_read_as_it_was():
-    folder = VERSION_0 / "configuration"
+@pytest.mark.parametrize("version", VERSIONS)
+def test_its_configuration_is_read_as_it_was(version):
+    folder = FIXTURES / version / "configuration"
     expected = json.loads((folder / "expected.json").read_text())
     config = load(folder / "arbiter.toml")
     for section, then in zip(config.pools, expected["pools"], strict=True):

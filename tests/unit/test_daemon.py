@@ -2,17 +2,24 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
+from tests.clock import HandClock
 from tests.fixtures.scripted_manager import ScriptedManager
 from tests.integration.sleepers import eventually
 from yarn_plugin.act.ownership import OwnedError
-from yarn_plugin.decide.commands import WriteWeights
+from yarn_plugin.decide.commands import SolveInWorker, WriteWeights
 from yarn_plugin.decide.events import LeavesSeen, ManagerLost, Registered, Revised, TimerFired, WeightsWritten
+from yarn_plugin.decide.pools.controller import Kind
+from yarn_plugin.decide.pools.kept import Failure
+from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive import daemon as daemon_module
+from yarn_plugin.drive import journaling
 from yarn_plugin.drive.daemon import Daemon, Stopped
 from yarn_plugin.drive.watchdog import Heartbeat, Watchdog
+from yarn_plugin.journal import past as past_module
 from yarn_plugin.journal.intake import SetAsideError
 from yarn_plugin.journal.records import JournalDamagedError, JournalUnavailableError, read_records
 from yarn_plugin.model.share import Pool
@@ -129,14 +136,14 @@ def test_a_timer_that_comes_due_while_the_disk_is_full_fires_when_there_is_room(
 @pytest.fixture
 def touchy(monkeypatch):
     """A step that fails on what a test names."""
-    step, fails = daemon_module.step, []
+    step, fails = journaling.step, []
 
-    def failing(state, seq, at, event):
+    def failing(state, seq, at, event, registry):
         if any(wrong(event) for wrong in fails):
             raise OverflowError("int too large to convert to float")
-        return step(state, seq, at, event)
+        return step(state, seq, at, event, registry)
 
-    monkeypatch.setattr(daemon_module, "step", failing)
+    monkeypatch.setattr(journaling, "step", failing)
     return fails
 
 
@@ -157,16 +164,79 @@ def test_a_request_on_which_nothing_can_be_decided_is_set_aside_and_the_next_is_
     assert failed["error"].startswith("OverflowError: int too large")
 
 
-def test_a_timer_on_which_nothing_can_be_decided_fires_again(touchy, start, monkeypatch):
-    monkeypatch.setattr(daemon_module, "TIMER_RETRY", 0.1)
+def test_a_timer_on_which_nothing_can_be_decided_fires_again(touchy, start, monkeypatch, tmp_path):
+    monkeypatch.setattr(past_module, "TIMER_RETRY", 0.1)
     fired = []
     touchy.append(lambda event: isinstance(event, TimerFired) and (fired.append(1) or len(fired) < 4))
-    arbiter = start()
-    # What follows from its start sets timers too, and would take the place of this one.
-    eventually(lambda: arbiter.state.looked and arbiter.state.enforcement.static is not None, "it has started")
-    arbiter._timer = arbiter.now() + 0.05
+    # It compares the weights often, which takes a timer each time.
+    arbiter = start(reconcile=0.5)
     eventually(lambda: len(fired) >= 4, "it fires until it is decided on", limit_s=20)
     assert arbiter.health().alive
+    assert arbiter.counters()["inputs_set_aside"] >= 3
+    assert len(journaled(tmp_path, "failed")) >= 3
+
+
+# Inputs and timers in the order of their stamps.
+
+
+def test_inputs_and_timers_come_in_the_order_of_their_stamps_though_the_loop_is_busy(start, monkeypatch, tmp_path):
+    clock, busy, go_on = HandClock(1000.0), threading.Event(), threading.Event()
+    monkeypatch.setattr(daemon_module, "JournalClock", lambda: clock)
+    arbiter = start()
+    eventually(lambda: arbiter.state.looked and arbiter.state.timer is not None, "it has a timer")
+
+    def hold_up(decided):
+        if isinstance(decided.event, Registered) and decided.event.name == "first":
+            busy.set()
+            assert go_on.wait(30)
+
+    arbiter.publish_to(hold_up)
+    arbiter.post(register("first"))
+    assert busy.wait(30)
+    due = arbiter.state.timer
+    clock.time = due - 0.25
+    before = arbiter.post(register("before", "eve"))
+    clock.time = due
+    at_once = arbiter.post(register("at once", "zoe"))
+    clock.time = due + 7.0
+    after = arbiter.post(register("after", "bob"))
+    clock.time = due + 9.0
+    go_on.set()
+    numbers = [answer.result(30).seq for answer in (before, at_once, after)]
+    records = {record["seq"]: record for record in journaled(tmp_path)}
+    timers = [seq for seq, record in records.items() if record["event"]["type"] == "TimerFired"]
+    assert [records[seq]["at"] for seq in numbers] == [due - 0.25, due, due + 7.0]
+    (timer,) = [seq for seq in timers if records[seq]["at"] == due]
+    assert numbers[0] < timer < numbers[1]
+    times = [record["at"] for record in records.values()]
+    assert times == sorted(times)
+
+
+def test_a_timer_of_an_idle_loop_is_stamped_with_its_due_time(start, monkeypatch, tmp_path):
+    clock = HandClock(1000.0)
+    monkeypatch.setattr(daemon_module, "JournalClock", lambda: clock)
+    arbiter = start()
+    eventually(lambda: arbiter.state.looked and arbiter.state.timer is not None, "it has a timer")
+    due = arbiter.state.timer
+    clock.time = due + 3.0
+    eventually(lambda: arbiter.state.timer != due, "it has fired")
+    fired = [record["at"] for record in journaled(tmp_path) if record["event"]["type"] == "TimerFired"]
+    assert fired[0] == due
+
+
+def test_a_timer_that_came_due_while_the_arbiter_was_down_is_not_fired_before_its_start(start, monkeypatch, tmp_path):
+    """Whoever registered may have submitted meanwhile: the start makes nobody late."""
+    clock = HandClock(1000.0)
+    monkeypatch.setattr(daemon_module, "JournalClock", lambda: clock)
+    arbiter = start()
+    arbiter.take(register("a"))
+    eventually(lambda: arbiter.state.looked, "it has looked")
+    start.stop()
+    inputs = len(journaled(tmp_path))
+    clock.time += 3000.0
+    start()
+    again = journaled(tmp_path)[inputs]
+    assert (again["event"]["type"], again["at"]) == ("Configured", 4000.0)
 
 
 def test_an_application_on_which_nothing_can_be_decided_does_not_hide_the_others(touchy, start, manager, tmp_path):
@@ -182,6 +252,16 @@ def test_an_application_on_which_nothing_can_be_decided_does_not_hide_the_others
     assert len(journaled(tmp_path, "failed")) == failed, "it is not journaled again at every look"
     assert arbiter.counters()["observations_refused"] >= 1
     assert names[3] not in arbiter.state.cluster.apps
+
+
+def test_health_names_a_pool_that_is_stopped_and_keeps_the_error_for_those_who_may_see_it(arbiter):
+    arbiter.stop()
+    kept = arbiter.state.pool_states["sql"]
+    failed = replace(kept, failure=Failure("ValueError: ann bids 7", 1, 0.0))
+    arbiter.state = replace(arbiter.state, pool_states={"sql": failed})
+    problems = " ".join(arbiter.health().problems)
+    assert "pool sql is stopped" in problems
+    assert "ann bids" not in problems, "no token is needed to read it"
 
 
 # A loop that ends, or stands still.
@@ -324,3 +404,15 @@ def test_weights_that_could_not_be_decided_on_are_read_again(touchy, start):
     arbiter = start()
     eventually(lambda: arbiter.state.enforcement.static is not None, "they are read again", limit_s=20)
     assert failed
+
+
+def test_no_worker_is_started_for_what_is_decided_while_the_arbiter_ends(start, monkeypatch):
+    """What is still in the queue then is decided; what it wants solved is given again after the next start."""
+    kind = Kind("solving", lambda pool, registry: None, {"problem": Pool}, solvers={"problem": str})
+    registry = replace(STANDARD, kinds={**STANDARD.kinds, "solving": kind})
+    made = []
+    monkeypatch.setattr(daemon_module, "Worker", lambda *args: made.append(args))
+    arbiter = start(registry=registry)
+    arbiter.stop()
+    arbiter._solve(SolveInWorker("gpu", "gpu#1", None))
+    assert made == []

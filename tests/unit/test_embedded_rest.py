@@ -95,3 +95,17 @@ def test_another_answer_than_json_is_no_answer(url, answers, body):
 def test_nobody_there_is_no_answer():
     with pytest.raises(rest.UnansweredError, match="does not answer"):
         rest.get("http://127.0.0.1:1/ws/v1/cluster/info")
+
+
+@pytest.mark.parametrize(
+    ("info", "active"),
+    [
+        ({"clusterInfo": {"haState": "ACTIVE"}}, True),
+        ({"clusterInfo": {"haState": "STANDBY"}}, False),
+        ({"clusterInfo": None}, False),
+        ({}, False),
+    ],
+)
+def test_a_manager_is_ready_when_it_says_that_it_is_active(url, answers, info, active):
+    answers["/ws/v1/cluster/info"] = json.dumps(info)
+    assert rest.is_active(url) is active

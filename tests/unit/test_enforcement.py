@@ -174,9 +174,7 @@ def test_nobody_is_signalled_by_an_arbiter_whose_place_another_has_taken(world):
 
 
 def test_queues_that_may_be_an_administrators_are_left_alone_until_that_is_known():
-    world = World()
-    world.feed(Configured(world.pools))
-    world.state = replace(world.state, enforcement=replace(world.state.enforcement, static=None))
+    world = World(shows_leaves=False)
     world.do(("stranger", 3))
     world.do(("use", 0, 16, 0))
     world.do(("start", 1, 0, 10))

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.clock import HandClock
-from yarn_plugin.journal import intake as intake_module
+from yarn_plugin.journal import durable, replay
 from yarn_plugin.journal.clock import JournalClock
+from yarn_plugin.journal.durable import Durable
 from yarn_plugin.journal.intake import Intake, SetAsideError
 from yarn_plugin.journal.records import (
     JournalDamagedError,
@@ -18,7 +19,7 @@ from yarn_plugin.journal.records import (
     encode,
     read_records,
 )
-from yarn_plugin.journal.upgrade import upgrade
+from yarn_plugin.journal.upgrade import VERSION, upgrade
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,9 @@ class Total:
     value: int = 0
 
 
+TAGS = {"Added": Added, "Say": Say, "Total": Total}
+
+
 def add(state, seq, at, event):
     state = Total(state.value + event.amount)
     return state, (Say(state.value),)
@@ -51,7 +55,7 @@ def open_intake():
     opened = []
 
     def open_one(path, step=add, now=1.0):
-        opened.append(Intake(step, Total(), (Added, Say), RecordFile(path), HandClock(now)))
+        opened.append(Intake(step, Total(), Durable(TAGS, RecordFile(path)), HandClock(now)))
         return opened[-1]
 
     yield open_one
@@ -90,12 +94,12 @@ def test_cut_at_every_byte_it_starts_with_what_is_whole_and_loses_no_more_than_t
         intake = open_intake(path)
         inputs = sum(1 for line in whole[:cut].splitlines(keepends=True) if b'"input"' in line and line.endswith(b"\n"))
         assert intake.state == Total(sum(range(1, inputs + 1)))
-        assert (intake._journal.dropped is None) == (cut == 0 or whole[cut - 1 : cut] == b"\n")
+        assert (intake._policy.records.dropped is None) == (cut == 0 or whole[cut - 1 : cut] == b"\n")
         intake.take(Added(100))
         intake.close()
         again = open_intake(path)
         assert again.state == Total(sum(range(1, inputs + 1)) + 100)
-        assert again._journal.dropped is None
+        assert again._policy.records.dropped is None
         again.close()
 
 
@@ -130,7 +134,7 @@ def test_accepted_loss_goes_on_with_what_precedes_it_and_uses_no_number_again(pa
     fill(path, 50)
     damage(path, 0.1)
     records = RecordFile(path, accept_loss=True)
-    intake = Intake(add, Total(), (Added, Say), records, HandClock())
+    intake = Intake(add, Total(), Durable(TAGS, records), HandClock())
     assert 0 < intake.state.value < 50
     assert max(record["seq"] for record in records.lost) == 50
     assert intake.take(Added(1)).seq == 51
@@ -268,7 +272,7 @@ def test_what_a_full_disk_refuses_is_not_decided_on_and_never_written(path, fill
     intake.close()
     assert b"1000" not in path.read_bytes()
     again = open_intake(path)
-    assert (again.state, again.different, again._journal.dropped) == (Total(16), 0, None)
+    assert (again.state, again.different, again._policy.records.dropped) == (Total(16), 0, None)
 
 
 def test_a_decision_that_finds_no_room_follows_when_there_is_some(path, fill, open_intake, room):
@@ -303,10 +307,10 @@ def test_a_snapshot_that_finds_no_room_leaves_the_journal_as_it_is(path, fill, o
 def test_a_journal_is_rewritten_when_it_has_doubled_and_what_is_written_stays_within_three_times(
     path, open_intake, monkeypatch
 ):
-    monkeypatch.setattr(intake_module, "COMPACT_AT", 20_000)
-    monkeypatch.setattr(intake_module, "REMEMBERED_BYTES", 10_000)
+    monkeypatch.setattr(durable, "COMPACT_AT", 20_000)
+    monkeypatch.setattr(replay, "REMEMBERED_BYTES", 10_000)
     intake = open_intake(path)
-    journal = intake._journal
+    journal = intake._policy.records
     appended, size, rewritten = 0, 0, 0
     for number in range(1500):
         before = journal.size
@@ -338,7 +342,7 @@ KNOWN = {"kind": "input", "seq": 1, "at": 1.0, "wall": 1.0}
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ({**KNOWN, "v": 2, "event": {}}, "version 2, this program reads up to 1"),
+        ({**KNOWN, "v": VERSION + 1, "event": {}}, f"version {VERSION + 1}, this program reads up to {VERSION}"),
         ({**KNOWN, "v": "x", "event": {}}, "version 'x'"),
         ({**KNOWN, "v": 1, "event": {"type": "Divided"}}, "type 'Divided' is not"),
         ({**KNOWN, "v": 1, "event": {"type": "Added"}}, "'Added' cannot be read"),
@@ -355,8 +359,45 @@ def test_a_record_that_is_not_known_is_one_line(path, open_intake, record, said)
 
 def test_records_without_a_version_are_those_of_version_0():
     old = {"kind": "input", "seq": 1, "at": 5.0, "event": {"type": "ManagerReached", "url": "u"}}
-    assert upgrade(old) == {**old, "v": 1, "wall": 5.0, "event": {"type": "ManagerReached", "url": "u", "looked": True}}
-    assert upgrade({**old, "v": 1}) == {**old, "v": 1}
+    looked = {"type": "ManagerReached", "url": "u", "looked": True}
+    assert upgrade(old) == {**old, "v": VERSION, "wall": 5.0, "event": looked}
+    assert upgrade({**old, "v": 1}) == {**old, "v": VERSION}
+
+
+def test_reasons_of_version_1_are_kept_as_what_was_said():
+    said = {"kind": "said", "text": "app_4 ended"}
+    commands = [
+        {"type": "Dismiss", "app": "app_4", "reason": "app_4 ended"},
+        {"type": "TellShare", "app": "app_4", "share": {"seq": 4, "reason": "app_4 ended"}},
+        {"type": "SetTimer", "at": 5.0},
+    ]
+    now = [
+        {"type": "Dismiss", "app": "app_4", "cause": said},
+        {"type": "TellShare", "app": "app_4", "share": {"seq": 4, "cause": said}},
+        {"type": "SetTimer", "at": 5.0},
+    ]
+    for kind in ("past", "decision"):
+        assert upgrade({"v": 1, "kind": kind, "commands": commands})["commands"] == now
+    state = {
+        "type": "State",
+        "pools": [{"name": "sql", "queue": "root.sql"}, {"name": "deep", "queue": "root.sql.deep"}],
+        "registered": {"app_4": {"pool": "sql"}},
+        "cluster": {"apps": {"application_1_1": {"queue": "root.sql.deep.x"}, "application_1_2": {"queue": "root.b"}}},
+        "members": {
+            name: {"app": name, "share": {"seq": 4, "reason": "app_4 ended"}}
+            for name in ("app_4", "application_1_1", "application_1_2", "application_1_3")
+        },
+        "policy_states": {"sql": None},
+        "dismissed": {"app_4": {"final": True, "reason": "app_4 ended"}},
+    }
+    state = upgrade({"v": 1, "kind": "snapshot", "state": state})["state"]
+    held = {name: {"app": name, "share": {"seq": 4, "cause": said}} for name in ("app_4", "application_1_1")}
+    assert state["dismissed"] == {"app_4": {"final": True, "cause": said}}
+    assert not {"members", "policy_states"} & state.keys()
+    assert state["pool_states"] == {
+        pool: {"controller": "share", "state": {"type": "share/1", "members": {name: held[name]}}}
+        for pool, name in (("sql", "app_4"), ("deep", "application_1_1"))
+    }
 
 
 # Time.
@@ -398,12 +439,12 @@ def test_over_a_restart_time_goes_on_by_the_downtime_within_an_hour(jump, went_o
 
 def test_an_intake_goes_on_at_the_time_of_its_last_record(path):
     machine = Machine()
-    intake = Intake(add, Total(), (Added, Say), RecordFile(path), machine.clock())
+    intake = Intake(add, Total(), Durable(TAGS, RecordFile(path)), machine.clock())
     machine.wall += 7200
     machine.pass_by(5)
     assert (intake.take(Added(1)).at, intake.history[-1].wall) == (1_800_000_005.0, 1_800_007_205.0)
     intake.close()
     machine.wall -= 7200
-    again = Intake(add, Total(), (Added, Say), RecordFile(path), machine.clock())
+    again = Intake(add, Total(), Durable(TAGS, RecordFile(path)), machine.clock())
     assert again.take(Added(1)).at == 1_800_000_005.0
     again.close()

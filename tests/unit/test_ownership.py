@@ -9,6 +9,7 @@ from tests.web import WebServer, reply
 from yarn_plugin.act.identity import identity
 from yarn_plugin.act.ownership import OwnedError, Owner, Ownership, answers_as, claim, owner_of
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerRefusedError
+from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration
 
 KEY = f"{PREFIX}.root.sql.arbiter-owner"
 POOLS = ("root.sql", "root.default")
@@ -25,7 +26,7 @@ def take(store, name, is_live=lambda url, identity: False):
 
 def test_who_comes_first_owns_all_its_pools_queues(store):
     assert take(store, "first") == Ownership(Owner("first", "http://first:1", 1), POOLS)
-    assert {owner_of(store.conf, parent) for parent in POOLS} == {Owner("first", "http://first:1", 1)}
+    assert {owner_of(store.configuration, parent) for parent in POOLS} == {Owner("first", "http://first:1", 1)}
     assert len(store.written) == 1
 
 
@@ -33,7 +34,7 @@ def test_who_starts_again_still_owns_them_whatever_answers_at_its_address(store)
     take(store, "first")
     again = take(store, "first", is_live=lambda url, identity: True)
     assert again.owner.epoch == 2
-    assert again.check(store.conf) is None
+    assert again.check(store.configuration) is None
 
 
 def test_a_live_owner_means_refusal_in_a_line(store):
@@ -51,8 +52,8 @@ def test_from_one_that_is_not_live_it_is_taken_over_and_the_older_finds_that(sto
     first = take(store, "first")
     second = take(store, "second")
     assert second.owner.epoch == 2
-    assert first.check(store.conf) == "http://second:1"
-    assert second.check(store.conf) is None
+    assert first.check(store.configuration) == "http://second:1"
+    assert second.check(store.configuration) is None
 
 
 def test_of_two_that_claim_at_once_the_one_that_reads_the_others_record_gives_way(store):
@@ -112,7 +113,7 @@ def test_a_manager_that_is_away_is_an_error(store):
 )  # fmt: skip
 def test_a_record_that_is_none_is_nobodys(store, record):
     store.conf[KEY] = record
-    assert owner_of(store.conf, "root.sql") is None
+    assert owner_of(store.configuration, "root.sql") is None
     assert take(store, "first", is_live=lambda url, identity: True).owner.epoch == 1
 
 
@@ -159,9 +160,10 @@ def test_an_identity_that_was_cut_is_made_anew(tmp_path, cut):
     ],
 )
 def test_a_record_that_is_no_address_of_an_arbiter_is_no_record(record):
-    assert owner_of({"yarn.scheduler.capacity.root.sql.arbiter-owner": record}, "root.sql") is None
+    assert owner_of(SchedulerConfiguration({KEY: record}), "root.sql") is None
 
 
 def test_a_record_of_every_kind_of_address_is_one():
     for url in ("http://127.0.0.1:8780", "https://rm-1.example.com:8780", "http://[::1]:8780"):
-        assert owner_of({"yarn.scheduler.capacity.root.sql.arbiter-owner": f"id|{url}|3"}, "root.sql").url == url
+        found = SchedulerConfiguration({KEY: f"id|{url}|3"})
+        assert owner_of(found, "root.sql").url == url

@@ -48,7 +48,7 @@ class Cluster:
     """Executors that can be set only after some failures."""
 
     def __init__(self, *failures):
-        self.failures, self.asked = list(failures), []
+        self.failures, self.asked, self.surplus, self.ended = list(failures), [], [], []
 
     def adjustable(self):
         return True
@@ -57,14 +57,19 @@ class Cluster:
         self.asked.append(target)
         if self.failures:
             raise self.failures.pop(0)
+        return self.surplus
+
+    def end(self, leaving):
+        self.ended.append(leaving)
+        raise Py4JError("gone")
 
 
 def test_a_number_of_executors_that_could_not_be_asked_for_is_asked_for_again(died):
     cluster, warned = Cluster(Py4JError("gone"), RuntimeError("gone"), AttributeError("gone")), []
     target = ExecutorTarget(cluster, "q", warned.append)
-    target.want(3)
+    target.want(3, 0.0)
     wait_for(lambda: len(cluster.asked) == 4, lambda: cluster.asked)
-    target.want(2)
+    target.want(2, 0.0)
     wait_for(lambda: cluster.asked[-1] == 2, lambda: cluster.asked)
     assert cluster.asked == [3, 3, 3, 3, 2]
     assert warned == ["3 executors could not be asked for; trying again: Py4JError: gone"]
@@ -76,13 +81,41 @@ def test_the_latest_number_of_executors_replaces_one_that_fails(died, monkeypatc
     monkeypatch.setattr(executors_module, "LONGEST_PAUSE", 3600.0)
     cluster, warned = Cluster(Py4JError("gone")), []
     target = ExecutorTarget(cluster, "q", warned.append)
-    target.want(3)
+    target.want(3, 0.0)
     wait_for(lambda: warned, lambda: warned)
-    target.want(1)
+    target.want(1, 0.0)
     wait_for(lambda: cluster.asked == [3, 1], lambda: cluster.asked)
     target.close()
     target._thread.join(20)
     assert not target._thread.is_alive()
+
+
+def test_executors_that_have_not_left_when_the_share_is_enforced_are_ended(died):
+    cluster, warned = Cluster(), []
+    cluster.surplus = ["3", "4"]
+    target = ExecutorTarget(cluster, "q", warned.append)
+    target.want(2, time.time() + 1e6)
+    wait_for(lambda: cluster.asked == [2], lambda: cluster.asked)
+    cluster.surplus = ["2"]
+    target.want(1, time.time() - 1.0)
+    wait_for(lambda: warned, lambda: cluster.ended)
+    assert cluster.ended == [["2"]], "the others have time"
+    assert warned == ["executors that leave could not be ended: Py4JError: gone"]
+    target.close()
+    for deadline in target._deadlines:
+        deadline.join(20)
+    assert cluster.ended == [["2"]], "with the query, its deadlines are over"
+
+
+def test_only_executors_that_are_still_there_are_ended():
+    killed = []
+    ids = Fake(length=lambda: 2, apply=["1", "2"].__getitem__)
+    backend = Fake(getExecutorIds=lambda: ids, killExecutors=lambda *args: killed.append(args))
+    scala, jvm = Fake(schedulerBackend=lambda: backend), Fake(PythonUtils=Fake(toSeq=list))
+    executors = Executors(Fake(_jsc=Fake(sc=lambda: scala), _jvm=jvm))
+    executors.end(["2", "3"])
+    executors.end(["3"])
+    assert killed == [(["2"], False, False, True)]
 
 
 # The engine on a Spark that fails.
@@ -206,7 +239,7 @@ def test_executors_are_wanted_without_waiting_for_them(watched, monkeypatch):
         raise Py4JError("the resource manager does not answer")
 
     monkeypatch.setattr(Executors, "set", fail)
-    watched.engine.set_executors(1)
+    watched.engine.set_executors(1, 0.0)
     wait_for(lambda: len(asked) > 2, lambda: asked)
     assert set(asked) == {1}
     assert sum("1 executors could not be asked for" in said for said in watched.warned) == 1

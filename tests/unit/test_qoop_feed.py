@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from pydantic import TypeAdapter
 
 from qoop.feedback import arbiter as feedback
 from qoop.feedback.arbiter import ArbiterFeed, Confirmer
@@ -12,6 +13,7 @@ from qoop.feedback.sizing import ExecutorSize
 from tests.raw_server import RawServer, answer
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterAwayError, ArbiterRefusedError
+from yarn_plugin.model import causes
 
 
 class Arbiter:
@@ -127,3 +129,46 @@ def test_a_profile_may_reach_further_than_python_can_wait(monkeypatch):
         if thread.name == "profile":
             thread.join(20)
     assert failed == []
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (None, ()),
+        (
+            {"kind": "share", "causes": {"named": [{"kind": "app-arrived"}, {"kind": "node-lost"}]}},
+            ("app-arrived", "node-lost"),
+        ),
+        ({"kind": "registered", "apps": 1}, ("registered",)),
+        ({"kind": "share", "causes": {"named": []}}, ("share",)),
+        ({"kind": "share", "causes": {"named": [1, {}, {"kind": 2}]}}, ()),
+        ({"kind": "share", "causes": []}, ("share",)),
+        ({}, ()),
+    ],
+)
+def test_what_happened_is_carried_by_its_kinds(cause, expected):
+    """Also of an arbiter that says nothing, or something that is not known here."""
+    assert feedback.kinds(cause) == expected
+
+
+def test_a_share_carries_why_it_changed():
+    """As the arbiter itself writes it."""
+    happened = causes.Causes.of([causes.AppArrived("app_7"), causes.AppEnded("app_2")])
+    why = causes.ShareCause(happened, 2, causes.WeightedShare(1.0, 2.0, 2, 0.5, 0.5, "guarantee"))
+    portion = wire.Portion(fraction=0.5, resources={"vcores": 4, "memory-mb": 4096})
+    share = wire.Share(
+        app="app_1",
+        seq=17,
+        told_at=1.0,
+        effective_at=2.0,
+        current=0.0,
+        guarantee=portion,
+        entitlement=portion,
+        capacity={"vcores": 8, "memory-mb": 8192},
+        apps=2,
+        reason="app_7 arrived, app_2 ended: 2 apps now",
+        cause=TypeAdapter(causes.ShareCause).dump_python(why, mode="json"),
+    )
+    told = ArbiterFeed("http://localhost:1", "t", "app_1", ExecutorSize(1024, 1, 1, 512, 1))._translate(share)
+    assert (told.why, told.reason) == (("app-arrived", "app-ended"), "app_7 arrived, app_2 ended: 2 apps now")
+    assert (told.seq, told.effective_at) == (17, 2.0)

@@ -1,17 +1,25 @@
 """A query's run where what it can do without fails: the answer comes all the same."""
 
 import errno
+import time
 
 import pytest
 
+from qoop import journal as journals
+from qoop import run as run_module
 from qoop.journal import QueryJournal
 from qoop.plans.plan import GOAL
 from qoop.progress import ProgressLines
+from qoop.replan import machine
+from qoop.replan.causes import NotPlanned
 from qoop.replan.commands import RunAsWritten
 from qoop.replan.decision import Rules
-from qoop.replan.events import ExecutorsChanged, ShareChanged, StageFinished
+from qoop.replan.events import ArbiterAway, ExecutorsChanged, ShareChanged, StageFinished, TimerFired
 from qoop.run import QueryRun
+from tests.clock import HandClock
+from tests.property.lives import TEXTS, planned
 from yarn_plugin import console
+from yarn_plugin.journal.clock import JournalClock
 
 
 class Engine:
@@ -26,7 +34,7 @@ class Engine:
     def cancel(self, stages):
         raise AssertionError("nothing is to be cancelled")
 
-    def set_executors(self, target):
+    def set_executors(self, target, by):
         self.run.tell(ExecutorsChanged(target))
         self.run.tell(StageFinished(GOAL, 1.0, 1.0, 1.0, None))
         raise self.problem
@@ -71,5 +79,172 @@ def test_progress_is_shown_as_long_as_anybody_reads(capsys):
             raise OSError(errno.EIO, "the terminal has gone")
 
     ProgressLines(console.PlainConsole(file=Gone())).warn("nobody hears this")
-    ProgressLines(console.err).watch(RunAsWritten("[/x] has one\ntable\x1b[2J"))
+    ProgressLines(console.err).watch(RunAsWritten(NotPlanned("[/x] has one\ntable\x1b[2J")))
     assert capsys.readouterr().err.partition("] ")[2] == "one stage: [/x] has one\\ntable\\x1b[2J\n"
+
+
+# The journal, and the order of time.
+
+
+class Slowly:
+    """Keeps stages until it is told to finish them; the query as written is finished at once."""
+
+    def __init__(self):
+        self.kept, self.run = [], None
+
+    def start(self, stage, query, view, attempt):
+        if view is None and query == "as the user wrote it":
+            self.run.tell(StageFinished(GOAL, 1.0, 1.0, 1.0, None))
+        else:
+            self.kept.append(stage)
+
+    def finish(self):
+        kept, self.kept = self.kept, []
+        for stage in kept:
+            self.run.tell(StageFinished(stage, 1000.0, 8000.0, 1.0, 1.0))
+
+    def cancel(self, stages):
+        pass
+
+    def set_executors(self, target, by):
+        pass
+
+
+@pytest.fixture
+def slowly(tmp_path):
+    """Makes a run whose stages wait to be finished, with its engine and its journal."""
+
+    def made(**options):
+        engine = Slowly()
+        query = planned(TEXTS[0], [1_000_000] * 6)
+        notes = QueryJournal(tmp_path / "journal", options.pop("lost", pytest.fail))
+        run = QueryRun("q", "as the user wrote it", query, None, Rules(), notes, **options)
+        engine.run = run
+        return run, engine
+
+    return made
+
+
+def noted(tmp_path, kind):
+    return [record for record in journals.read(tmp_path / "journal") if record["kind"] == kind]
+
+
+def kinds(tmp_path):
+    return [record["event"]["type"] for record in noted(tmp_path, "input")]
+
+
+def test_an_event_is_in_the_journal_before_it_is_decided_on(slowly, tmp_path, monkeypatch):
+    """A query that is killed while it decides leaves what it died of."""
+
+    def killed(state, at, event):
+        if isinstance(event, ShareChanged):
+            raise SystemExit(9)
+        return machine.step(state, at, event)
+
+    monkeypatch.setattr(run_module, "step", killed)
+    run, engine = slowly()
+    with pytest.raises(SystemExit):
+        run.run(engine, Feed())
+    assert kinds(tmp_path) == ["Planned", "ShareChanged"]
+    assert [record["seq"] for record in noted(tmp_path, "decision")] == [2]
+
+
+@pytest.mark.parametrize("part", ["step", "query_text"])
+def test_a_planner_that_fails_leaves_the_query_as_written_and_says_so_in_the_journal(
+    slowly, tmp_path, monkeypatch, part
+):
+    """Also where the stages that it wants cannot be written."""
+
+    def fails(*given):
+        if part == "step" and not isinstance(given[2], ShareChanged):
+            return machine.step(*given)
+        raise OverflowError("too wide")
+
+    monkeypatch.setattr(run_module, part, fails)
+    warned = []
+    run, engine = slowly(warn=warned.append)
+    run.run(engine, Feed())
+    (warning,) = warned
+    assert "the planner failed" in warning
+    decisions = noted(tmp_path, "decision")
+    assert [one["type"] for one in decisions[1]["commands"]] == ["RunAsWritten"]
+    assert [record["phase"] for record in decisions] == ["running", "as written", "done"]
+
+
+def test_a_planner_that_fails_on_the_query_as_written_ends_it(slowly, monkeypatch):
+    def fails(state, at, event):
+        raise OverflowError("too wide")
+
+    monkeypatch.setattr(run_module, "step", fails)
+    run, engine = slowly(warn=lambda line: None)
+    with pytest.raises(OverflowError):
+        run.run(engine, Feed())
+
+
+def test_a_journal_that_fails_ends_no_query(slowly, monkeypatch):
+    lost = []
+    run, engine = slowly(lost=lost.append, watch=lambda command: engine.finish())
+
+    def broken(value):
+        raise AttributeError("nobody thought of this")
+
+    monkeypatch.setattr(run._journal._codec, "write", broken)
+    assert run.run(engine, Feed()).tally.stages > 0
+    assert len(lost) == 1
+    assert lost[0].endswith("; the query goes on without its journal")
+
+
+@pytest.mark.parametrize("jump", [-7200.0, 7200.0])
+def test_a_wall_clock_that_jumps_neither_stalls_timers_nor_turns_time_back(slowly, tmp_path, monkeypatch, jump):
+    monkeypatch.setattr(machine, "LOOK_AGAIN", 0.02)
+    offset, fired = [0.0], []
+
+    def watch(command):
+        if type(command).__name__ == "SetTimer":
+            fired.append(command)
+            offset[0] += jump
+            if len(fired) % 3 == 0:
+                engine.finish()
+
+    monkeypatch.setattr(run_module, "JournalClock", lambda: JournalClock(lambda: time.time() + offset[0]))
+    run, engine = slowly(watch=watch)
+    run.run(engine, Feed())
+    times = [record["at"] for record in journals.read(tmp_path / "journal")]
+    assert "TimerFired" in kinds(tmp_path)
+    assert times == sorted(times)
+    assert times[-1] - times[0] < 3600.0
+
+
+def test_what_arrived_before_a_timer_was_due_precedes_it_though_it_is_taken_later(slowly, tmp_path):
+    clock = HandClock(1000.0)
+
+    def watch(command):
+        if type(command).__name__ == "SetTimer" and clock.time == 1000.0:
+            # The query is busy with this decision meanwhile.
+            clock.time = 1000.0 + machine.LOOK_AGAIN - 1.0
+            run.tell(ArbiterAway("before"))
+            clock.time = 1000.0 + machine.LOOK_AGAIN + 9.0
+            run.tell(ArbiterAway("after"))
+        elif type(command).__name__ == "SetTimer":
+            engine.finish()
+
+    run, engine = slowly(watch=watch, clock=clock, warn=lambda line: None)
+    run.run(engine, Feed())
+    found = [(record["event"]["type"], record["at"]) for record in noted(tmp_path, "input")]
+    begun = found.index(("ShareChanged", 1000.0)) + 1
+    # The look at what runs is put off by whatever is decided in between.
+    assert found[begun : begun + 2] == [("ArbiterAway", 1004.0), ("TimerFired", 1009.0)]
+    assert ("ArbiterAway", 1014.0) in found
+
+
+def test_a_query_asks_for_a_look_only_while_stages_run():
+    made = planned(TEXTS[0], [1_000_000] * 6)
+    state = machine.State(made.plans, made.estimator, made.estimator, Rules())
+    for at, event in ((1.0, machine.Planned(len(made.plans), 1)), (2.0, ShareChanged(4.0, None, "a share", 2.0))):
+        state, commands = machine.step(state, at, event)
+    assert state.wake_at == commands[-1].at == 2.0 + machine.LOOK_AGAIN
+    state, _ = machine.step(state, state.wake_at, TimerFired())
+    assert state.wake_at == 2.0 + 2 * machine.LOOK_AGAIN
+    assert machine.run_as_written(state, NotPlanned("no reason"))[0].wake_at is None
+    state, _ = machine.step(state, 9.0, StageFinished(GOAL, 1.0, 1.0, 1.0, 1.0))
+    assert state.wake_at is None

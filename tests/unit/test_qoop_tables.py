@@ -161,17 +161,17 @@ def test_a_touched_file_is_read_again(folder, monkeypatch):
     assert read == [files]
 
 
-def test_a_killed_writer_leaves_no_half_file(folder, monkeypatch):
-    """Killed after it wrote, before its file has its name: nobody reads it."""
+def test_an_interrupted_writer_leaves_no_half_file(folder, monkeypatch):
+    """Interrupted after it wrote, before its file has its name: nobody reads it."""
 
-    def killed(draft, target):
+    def interrupted(draft, target):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("pathlib.Path.replace", killed)
+        patched.setattr("pathlib.Path.replace", interrupted)
         with pytest.raises(KeyboardInterrupt):
             cache.statistics([folder / "sales.parquet"])
-    assert [path.suffix for path in kept(folder)] == [".part"]
+    assert kept(folder) == []
     assert cache.statistics([folder / "sales.parquet"]).rows == 1_000
     assert [path.suffix for path in kept(folder)].count(".json") == 1
 

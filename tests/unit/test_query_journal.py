@@ -12,9 +12,11 @@ from qoop import journal
 from qoop.errors import QoopError
 from qoop.journal import VERSION, JournalFormatError, QueryJournal
 from qoop.plans.plan import GOAL
+from qoop.replan.causes import NotPlanned
 from qoop.replan.commands import Finish, RunAsWritten
 from qoop.replan.events import CannotPlan, StageFinished
 from qoop.report import record
+from tests.query_notes import took
 from yarn_plugin.journal.records import JournalError, RecordFile, decode, encode
 
 RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
@@ -24,8 +26,8 @@ def wrote(path, warn=lambda line: None):
     """A journal of a query in one piece."""
     made = QueryJournal(path, warn)
     made.query(1.0, "q", "SELECT secret", (), "it has one table")
-    made.took(2.0, CannotPlan("it has one table"), (RunAsWritten("it has one table"),), "as written")
-    made.took(3.0, StageFinished(GOAL, 1.0, 1.0, 1.0, None), (Finish(),), "done")
+    took(made, 2.0, CannotPlan("it has one table"), (RunAsWritten(NotPlanned("it has one table")),), "as written")
+    took(made, 3.0, StageFinished(GOAL, 1.0, 1.0, 1.0, None), (Finish(),), "done")
     made.close()
     return path
 
@@ -78,7 +80,7 @@ def test_a_query_that_runs_can_be_read(tmp_path):
     assert [one["kind"] for one in journal.read(tmp_path / "journal")] == ["query"]
     with pytest.raises(QoopError, match="another query writes it; name another file"):
         QueryJournal(tmp_path / "journal")
-    running.took(2.0, CannotPlan("x"), (), "as written")
+    took(running, 2.0, CannotPlan("x"), (), "as written")
     running.close()
     assert len(journal.read(tmp_path / "journal")) == 3
 
@@ -147,10 +149,10 @@ made = QueryJournal(path, warned.append)
 made.query(1.0, "q", "x" * 1000, (), None)
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
 for number in range(30):
-    made.took(2.0, CannotPlan("y" * 300), (), "as written")
+    took(made, 2.0, CannotPlan("y" * 300), (), "as written")
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 for number in range(30):
-    made.took(2.0, CannotPlan("z" * 300), (), "as written")
+    took(made, 2.0, CannotPlan("z" * 300), (), "as written")
 made.close()
 print(warned)
 """

@@ -7,6 +7,7 @@ import pytest
 
 from qoop.journal import QueryJournal
 from qoop.plans.plan import GOAL, StageId
+from qoop.replan.causes import FailedStage, NotPlanned, Said
 from qoop.replan.commands import CancelStages, Command, Fail, Finish, Note, RunAsWritten, SetExecutors, StartStage
 from qoop.replan.decision import Decision
 from qoop.replan.events import (
@@ -37,6 +38,7 @@ from qoop.report.names import Names
 from qoop.report.plans import tree_of
 from qoop.report.shares import share_chart
 from tests.html_checks import Parsed, checked
+from tests.query_notes import took
 from yarn_plugin.report import Gantt, Page, render
 from yarn_plugin.report.tree import written
 
@@ -57,7 +59,7 @@ def record_of(tmp_path: Path, steps: Steps, reason: str | None = None) -> QueryR
     journal = QueryJournal(path)
     journal.query(100.0, "made", "SELECT '<b>' AS x", (), reason)
     for at, event, commands in steps:
-        journal.took(100.0 + at, event, commands, "running")
+        took(journal, 100.0 + at, event, commands, "running")
     journal.close()
     return read(path)
 
@@ -71,10 +73,8 @@ def finished(stage: StageId) -> StageFinished:
 
 
 def decision(before: int | None, plan: int, **more: object) -> Note:
-    base = {"cancel": (), "let_finish": (), "reused": (), "left_behind": (), "won_by": "share"}
-    return Note(
-        Decision("a cause", 4.0, before, plan, (3.0, 2.0), reason="a reason; won by: share", **{**base, **more})
-    )
+    base = {"cancel": (), "let_finish": (), "reused": (), "left_behind": (), "won_by": "share", "fastest": 1}
+    return Note(Decision(Said("a cause"), 4.0, before, plan, (3.0, 2.0), **{**base, **more}))
 
 
 def shown(record: QueryRecord) -> Parsed:
@@ -117,7 +117,7 @@ def test_stages_are_named_as_in_the_planners_reasons(recorded: QueryRecord) -> N
     assert by_event
     for made in by_event:
         assert isinstance(made.event, StageFinished)
-        assert made.decision.cause == f"stage {names.relations(made.event.stage)} finished"
+        assert made.decision.cause == Said(f"stage {names.relations(made.event.stage)} finished")
 
 
 def test_labels_say_what_a_stage_adds(recorded: QueryRecord) -> None:
@@ -204,7 +204,7 @@ def test_a_query_in_one_piece(tmp_path: Path) -> None:
     record = record_of(
         tmp_path,
         [
-            (0.0, cannot, (RunAsWritten("it has one table"),)),
+            (0.0, cannot, (RunAsWritten(NotPlanned("it has one table")),)),
             (0.1, share(4), ()),
             (0.2, ArbiterAway("connection refused"), ()),
             (3.0, finished(GOAL), (Finish(),)),
@@ -219,11 +219,12 @@ def test_a_query_in_one_piece(tmp_path: Path) -> None:
 
 
 def test_a_query_that_fails(tmp_path: Path) -> None:
+    error = "division by zero"
     record = record_of(
         tmp_path,
         [
-            (0.0, CannotPlan("x"), (RunAsWritten("x"),)),
-            (1.0, StageFailed(GOAL, "division by zero", retry=False), (Fail("division by zero"),)),
+            (0.0, CannotPlan("x"), (RunAsWritten(NotPlanned("x")),)),
+            (1.0, StageFailed(GOAL, error, retry=False), (Fail(FailedStage(GOAL, (), error)),)),
         ],
     )
     assert (record.status, record.error) == ("failed", "division by zero")
@@ -272,11 +273,20 @@ def _fields(of: Decision) -> dict[str, object]:
 
 def test_causes_keep_names_as_they_are(tmp_path: Path) -> None:
     for cause, said in (("app_17 arrived", "app_17 arrived: begin with"), ("node lost", "Node lost: begin with")):
-        begin = Note(Decision(**{**_fields(decision(None, 0, won_by="first").decision), "cause": cause}))
+        begin = Note(Decision(**{**_fields(decision(None, 0, won_by="first").decision), "cause": Said(cause)}))
         record = record_of(tmp_path, [(0.0, share(4), (begin,))])
         (entry,) = decision_list(record).entries
         assert entry.what == f"{said} plan 0"
         (tmp_path / "made.journal").unlink()
+
+
+def test_changes_of_the_share_are_counted_by_what_happened(tmp_path: Path) -> None:
+    told = [(4.0, ("arbiter-started",)), (2.0, ("app-arrived", "node-lost")), (2.0, ("grace-over",)), (1.0, ())]
+    told += [(0.5, ("app-arrived",))]
+    steps: Steps = [
+        (float(at), ShareChanged(slots, None, "as told", 100.0, why=why), ()) for at, (slots, why) in enumerate(told)
+    ]
+    assert "Share changes 3 app arrived 2×, node lost" in shown(record_of(tmp_path, steps)).text
 
 
 def test_several_queries_on_a_page(recorded: QueryRecord) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.observe import translate
+from yarn_plugin.observe.broken import BROKEN_FOR, MAX_BROKEN
 
 NODE = {"id": "127.0.1.1:8041", "rack": "/r1", "state": "RUNNING"}
 TOTAL = {"resourceInformations": {"resourceInformation": [{"name": "memory-mb", "value": 4096},
@@ -41,6 +42,65 @@ def test_a_nodes_capacity_with_and_without_resource_types():
 
 def test_nodes_that_take_no_containers_are_left_out():
     assert translate.nodes({"nodes": {"node": [{**NODE, "state": "LOST"}, {**NODE, "state": "DECOMMISSIONING"}]}}) == {}
+
+
+def listed(*nodes):
+    """What is read of nodes, each (id, state) and what else is said of it."""
+    told = [{"id": name, "state": state, "rack": "/r1", **dict(*more)} for name, state, *more in nodes]
+    return translate.nodes({"nodes": {"node": told}})
+
+
+@pytest.mark.parametrize("state", ["UNHEALTHY", "LOST", "DECOMMISSIONED", "DECOMMISSIONING", "SHUTDOWN", "REBOOTED"])
+def test_a_node_that_is_listed_and_takes_no_containers_is_broken(state):
+    reading = listed(("a:1", "RUNNING"), ("b:1", state, {"totalResource": TOTAL}))
+    assert set(reading) == {"a:1"}
+    (broken,) = reading.broken.values()
+    assert (broken.id, broken.rack, broken.capacity) == (
+        "b:1", "/r1", Resources.of({"memory-mb": 4096, "yarn.io/gpu": 4})
+    )  # fmt: skip
+
+
+def test_a_node_that_is_only_being_added_is_neither_well_nor_broken():
+    reading = listed(("a:1", "NEW"))
+    assert (reading, reading.broken, reading.unreadable) == ({}, {}, {})
+
+
+def test_a_broken_node_of_which_not_all_can_be_read_is_broken():
+    reading = listed(("a:1", "LOST", {"rack": None, "totalResource": [], "lastHealthUpdate": "never"}))
+    assert set(reading.broken) == {"a:1"}
+    assert reading.unreadable == {}
+
+
+def test_a_node_that_runs_again_under_another_port_is_not_lost():
+    reading = listed(("a:1", "LOST"), ("a:2", "RUNNING"), ("b:1", "LOST"), ("b:2", "UNHEALTHY"))
+    assert (set(reading), set(reading.broken)) == ({"a:2"}, {"b:2"})
+
+
+def test_of_a_host_that_was_lost_often_the_last_one_counts():
+    reading = listed(*((f"a:{port}", "LOST", {"lastHealthUpdate": at}) for port, at in ((1, 5), (2, 9), (3, 7))))
+    assert set(reading.broken) == {"a:2"}
+
+
+def test_two_nodes_of_a_host_that_report_are_both_broken():
+    assert set(listed(("a:1", "UNHEALTHY"), ("a:2", "DECOMMISSIONING")).broken) == {"a:1", "a:2"}
+
+
+def test_a_node_that_has_been_silent_for_a_day_does_not_count_any_more():
+    now = 1_700_000_000_000
+    reading = listed(
+        ("a:1", "RUNNING", {"lastHealthUpdate": now}),
+        ("b:1", "DECOMMISSIONED", {"lastHealthUpdate": now - BROKEN_FOR}),
+        ("c:1", "LOST", {"lastHealthUpdate": now - BROKEN_FOR - 1}),
+        ("d:-1", "DECOMMISSIONED", {"lastHealthUpdate": 0}),
+        ("e:1", "UNHEALTHY", {"lastHealthUpdate": 0}),
+    )
+    assert set(reading.broken) == {"b:1", "e:1"}
+
+
+def test_of_very_many_silent_nodes_the_last_ones_count():
+    reading = listed(*((f"n{n}:1", "LOST", {"lastHealthUpdate": n}) for n in range(MAX_BROKEN + 5)))
+    assert len(reading.broken) == MAX_BROKEN
+    assert "n4:1" not in reading.broken
 
 
 def test_an_application_with_what_it_uses_and_still_wants():

@@ -19,7 +19,7 @@ class Manager:
 
     def __init__(self):
         self.state, self.started, self.nodes, self.apps = "ACTIVE", 1000, ["127.0.1.1", "127.0.1.2"], []
-        self.nonsense, self.said, self.asked = None, {}, []
+        self.nonsense, self.said, self.asked, self.states = None, {}, [], {}
 
     def __call__(self, asked):
         path = asked.path.removeprefix("/ws/v1/cluster")
@@ -40,11 +40,18 @@ class Manager:
         return {"property": []}
 
     def _metrics(self):
-        return {"clusterMetrics": {"activeNodes": len(self.nodes), "appsRunning": len(self.apps)}}
+        lost = sum(state == "LOST" for state in self.states.values())
+        return {"clusterMetrics": {"activeNodes": len(self.nodes), "lostNodes": lost, "appsRunning": len(self.apps)}}
 
     def _nodes(self):
         nodes = [
-            {"id": f"{host}:1", "state": "RUNNING", "rack": "/r", "availMemoryMB": 1024, "availableVirtualCores": 4}
+            {
+                "id": f"{host}:1",
+                "state": self.states.get(host, "RUNNING"),
+                "rack": "/r",
+                "availMemoryMB": 1024,
+                "availableVirtualCores": 4,
+            }
             for host in self.nodes
         ]
         return {"nodes": {"node": nodes} if nodes else {}}
@@ -135,6 +142,69 @@ def test_changes_are_told(watch):
     manager.nodes = ["127.0.1.1"]
     looking.look()
     assert taker.events == [NodesChanged((), ("127.0.1.2:1",))]
+
+
+def test_a_node_that_breaks_is_told_as_gone_and_as_broken_at_once_and_when_it_is_well_again(watch):
+    manager = Manager()
+    looking, taker = watch(manager)
+    taker.kinds()
+    manager.states = {"127.0.1.2": "UNHEALTHY"}
+    looking.look()
+    (broken,) = taker.events
+    assert broken == NodesChanged((), ("127.0.1.2:1",), broken.broken)
+    assert [node.id for node in broken.broken] == ["127.0.1.2:1"]
+    assert (set(taker.known().nodes), set(taker.known().broken)) == ({"127.0.1.1:1"}, {"127.0.1.2:1"})
+    assert taker.known().capacity() == taker.known().nodes["127.0.1.1:1"].capacity
+    taker.kinds()
+    looking.look()
+    assert taker.events == [], "it is told once"
+    manager.states = {}
+    looking.look()
+    assert taker.events == [NodesChanged(broken.broken, ())]
+    assert (len(taker.known().nodes), taker.known().broken) == (2, {})
+
+
+def test_a_broken_node_that_is_not_listed_any_more_is_forgotten(watch):
+    manager = Manager()
+    manager.states = {"127.0.1.2": "LOST"}
+    looking, taker = watch(manager)
+    assert set(taker.known().broken) == {"127.0.1.2:1"}
+    taker.kinds()
+    manager.nodes = ["127.0.1.1"]
+    looking.look()
+    assert taker.events == [NodesChanged((), ("127.0.1.2:1",))]
+    assert taker.known().broken == {}
+
+
+def test_nodes_that_break_all_at_once_are_looked_at_again_before_that_is_believed(watch):
+    manager = Manager()
+    (patient, waiting), (hasty, taker) = watch(manager, confirmed=1000.0), watch(manager)
+    manager.states = dict.fromkeys(manager.nodes, "LOST")
+    patient.look()
+    assert (len(waiting.known().nodes), waiting.known().broken) == (2, {})
+    hasty.look()
+    hasty.look()
+    assert (taker.known().nodes, len(taker.known().broken)) == ({}, 2)
+    assert (patient.counters["mass_disappearances"], hasty.counters["mass_disappearances"]) == (1, 1)
+
+
+def test_a_broken_node_that_cannot_be_decided_on_does_not_hold_up_the_others(watch):
+    manager = Manager()
+    manager.nodes = [f"127.0.1.{n}" for n in range(1, 7)]
+    looking, taker = watch(manager)
+
+    def fails(event):
+        if isinstance(event, NodesChanged) and any(node.id == "127.0.1.5:1" for node in event.broken):
+            raise SetAsideError(1, "why not")
+
+    taker.fails = fails
+    manager.states = {"127.0.1.5": "LOST", "127.0.1.6": "LOST"}
+    looking.look()
+    assert set(taker.known().broken) == {"127.0.1.6:1"}
+    assert looking.counters["observations_refused"] == 1
+    taker.kinds()
+    looking.look()
+    assert taker.events == []
 
 
 def test_a_manager_that_goes_and_comes_is_told_once_each(watch):

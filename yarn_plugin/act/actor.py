@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
 from yarn_plugin.act.containers import end_containers, list_containers
-from yarn_plugin.act.leaves import leaves_in, read_configuration
+from yarn_plugin.act.leaves import leaves_in
 from yarn_plugin.act.ownership import OwnedError, Ownership, SupersededError
 from yarn_plugin.act.weights import write_weights
 from yarn_plugin.decide.commands import Command, ListContainers, ReadLeaves, SignalContainers, WriteWeights
@@ -19,6 +19,7 @@ from yarn_plugin.decide.events import (
     Superseded,
     WeightsRefused,
 )
+from yarn_plugin.observe import scheduler_configuration
 from yarn_plugin.observe.capabilities import says_read_only
 from yarn_plugin.observe.delivery import Stopped
 from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
@@ -117,7 +118,7 @@ class Actor:
                     log.warning("the weight of %s is not written: %s", name, said)
                 yield written
             case ReadLeaves(parents):
-                configuration = read_configuration(self._manager)
+                configuration = scheduler_configuration.read(self._manager)
                 by = self._ownership.check(configuration) if self._ownership is not None else None
                 if by is not None:
                     yield from self._give_up(by)

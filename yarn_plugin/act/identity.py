@@ -4,7 +4,7 @@ import re
 import uuid
 from pathlib import Path
 
-from yarn_plugin.api.tokens import write_private
+from yarn_plugin.files import write_private
 
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 

@@ -19,17 +19,17 @@ import logging
 import re
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import requests
 from urllib3.exceptions import InsecureRequestWarning
 
-from yarn_plugin.act.leaves import CONF, property_name, read_configuration
 from yarn_plugin.errors import ReportedError
-from yarn_plugin.observe import bounded
+from yarn_plugin.observe import bounded, scheduler_configuration
 from yarn_plugin.observe.capabilities import says_read_only
 from yarn_plugin.observe.resource_manager import ManagerError, ManagerRefusedError, ResourceManager
+from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration, Settings
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
@@ -78,7 +78,7 @@ class Ownership:
     owner: Owner
     parents: tuple[str, ...]
 
-    def check(self, configuration: Mapping[str, str]) -> str | None:
+    def check(self, configuration: SchedulerConfiguration) -> str | None:
         """The address of who has taken over; None as long as nobody has."""
         for parent in self.parents:
             found = owner_of(configuration, parent)
@@ -86,7 +86,7 @@ class Ownership:
                 return found.url
         return None
 
-    def require(self, configuration: Mapping[str, str]) -> None:
+    def require(self, configuration: SchedulerConfiguration) -> None:
         """Check.
 
         Raises:
@@ -96,7 +96,7 @@ class Ownership:
         if by is not None:
             raise SupersededError(by)
 
-    def renew(self, manager: ResourceManager, configuration: Mapping[str, str]) -> None:
+    def renew(self, manager: ResourceManager, configuration: SchedulerConfiguration) -> None:
         """Put the record back where somebody took it away.
 
         Raises:
@@ -104,12 +104,12 @@ class Ownership:
         """
         missing = [parent for parent in self.parents if owner_of(configuration, parent) != self.owner]
         if missing:
-            manager.put(CONF, _record(missing, self.owner))
+            scheduler_configuration.write(manager, _record(missing, self.owner))
 
 
-def owner_of(configuration: Mapping[str, str], parent: str) -> Owner | None:
+def owner_of(configuration: SchedulerConfiguration, parent: str) -> Owner | None:
     """Who owns a pool's queue; None where there is no record, or none that can be read."""
-    found = _RECORD.fullmatch(configuration.get(property_name(parent, OWNER), ""))
+    found = _RECORD.fullmatch(configuration.get(parent, OWNER) or "")
     return Owner(found[1], found[2], int(found[3])) if found else None
 
 
@@ -130,7 +130,7 @@ def claim(
         ManagerError: no ResourceManager answers.
     """
     try:
-        found = read_configuration(manager)
+        found = scheduler_configuration.read(manager)
     except ManagerRefusedError as refusal:
         if says_read_only(refusal):
             return None
@@ -142,14 +142,14 @@ def claim(
             raise OwnedError(parent, owner.url)
     mine = Owner(identity, url, 1 + max((owner.epoch for owner in owners), default=0))
     try:
-        manager.put(CONF, _record(parents, mine))
+        scheduler_configuration.write(manager, _record(parents, mine))
     except ManagerRefusedError as refusal:
         said = "pool queues %s could not be marked with their owner, so that a second arbiter would go unnoticed: %s"
         log.warning(said, ", ".join(parents), refusal)
         return None
     for wait in (0.0, pause):
         time.sleep(wait)
-        kept = read_configuration(manager)
+        kept = scheduler_configuration.read(manager)
         for parent in parents:
             owner = owner_of(kept, parent)
             if owner is not None and owner.id != identity and owner.epoch >= mine.epoch:
@@ -177,6 +177,5 @@ def answers_as(url: str, identity: str) -> bool:
     return isinstance(said, dict) and said.get("id") == identity
 
 
-def _record(parents: Sequence[str], owner: Owner) -> dict[str, object]:
-    entry = {"key": OWNER, "value": str(owner)}
-    return {"update-queue": [{"queue-name": parent, "params": {"entry": [entry]}} for parent in parents]}
+def _record(parents: Sequence[str], owner: Owner) -> dict[str, Settings]:
+    return {parent: {OWNER: str(owner)} for parent in parents}

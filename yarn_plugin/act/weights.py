@@ -3,11 +3,13 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from yarn_plugin.act.leaves import CAPACITY, CONF, property_name, read_configuration, static_queues, weight_of
+from yarn_plugin.act.leaves import static_queues
 from yarn_plugin.act.ownership import Ownership
 from yarn_plugin.decide.events import WeightsWritten
+from yarn_plugin.observe import scheduler_configuration
 from yarn_plugin.observe.capabilities import says_read_only
 from yarn_plugin.observe.resource_manager import ManagerError, ManagerRefusedError, ResourceManager
+from yarn_plugin.observe.scheduler_configuration import CAPACITY, SchedulerConfiguration
 
 
 class WeightsIgnoredError(ManagerError):
@@ -23,9 +25,8 @@ def write_weights(
 ) -> WeightsWritten:
     """Give dynamic leaf queues their weights, take back those of queues that are gone, and check.
 
-    The JSON body is bare: wrapped in "sched-conf" the RM answers 200 and changes nothing. Writing an empty value takes
-    a property back. Of a request that is refused nothing is done, and the answer does not always name the culprit: it
-    is halved until single queues are refused, and the others are written.
+    Of a request that is refused nothing is done, and the answer does not always name the culprit: it is halved until
+    single queues are refused, and the others are written.
 
     `parents`: the only queues directly below which anything is written, unless the configuration itself defines it.
     `ownership`: checked before and after.
@@ -37,7 +38,7 @@ def write_weights(
     wanted = {queue: f"{weight:g}w" for queue, weight in weights} | dict.fromkeys(forget, "")
     barred: dict[str, str] = {}
     if parents is not None or ownership is not None:
-        found = read_configuration(manager)
+        found = scheduler_configuration.read(manager)
         if ownership is not None:
             ownership.require(found)
             ownership.renew(manager, found)
@@ -47,7 +48,7 @@ def write_weights(
     if not wanted:
         return _written(weights, forget, barred)
     refused = _Writing(manager, len(wanted)).write(wanted)
-    found = read_configuration(manager)
+    found = scheduler_configuration.read(manager)
     if ownership is not None:
         ownership.require(found)
     accepted = {queue: value for queue, value in wanted.items() if queue not in refused}
@@ -60,7 +61,9 @@ def write_weights(
     return _written(weights, forget, barred | failed)
 
 
-def _barred(wanted: Mapping[str, str], configuration: Mapping[str, str], parents: Collection[str]) -> dict[str, str]:
+def _barred(
+    wanted: Mapping[str, str], configuration: SchedulerConfiguration, parents: Collection[str]
+) -> dict[str, str]:
     """The queues that are not ours to write, and why."""
     static = static_queues(configuration, parents)
     barred = {queue: "the configuration defines it" for queue in wanted if queue in static}
@@ -68,13 +71,12 @@ def _barred(wanted: Mapping[str, str], configuration: Mapping[str, str], parents
     return barred | dict.fromkeys(elsewhere, "it is not directly below the queue of a pool")
 
 
-def _ignored(wanted: Mapping[str, str], configuration: Mapping[str, str]) -> dict[str, str]:
+def _ignored(wanted: Mapping[str, str], configuration: SchedulerConfiguration) -> dict[str, str]:
     """The queues that do not have what was written, and what they have."""
     ignored: dict[str, str] = {}
     for queue, value in wanted.items():
-        found = configuration.get(property_name(queue, CAPACITY), "")
-        kept = found == value or (bool(value) and weight_of(found) == weight_of(value))
-        if not kept:
+        if not configuration.has(queue, CAPACITY, value):
+            found = configuration.get(queue, CAPACITY) or ""
             ignored[queue] = f"capacity {value!r} was written, the RM has {found[:100]!r}"
     return ignored
 
@@ -102,7 +104,8 @@ class _Writing:
             ManagerError: it is not about the queues: the RM is away, or its configuration cannot be changed.
         """
         try:
-            self._manager.put(CONF, {"update-queue": [_update(queue, value) for queue, value in wanted.items()]})
+            update = {queue: {CAPACITY: value} for queue, value in wanted.items()}
+            scheduler_configuration.write(self._manager, update)
         except ManagerRefusedError as refusal:
             if says_read_only(refusal) or refusal.status >= 500:
                 raise
@@ -115,7 +118,3 @@ class _Writing:
         first, second = queues[: len(queues) // 2], queues[len(queues) // 2 :]
         refused = self.write({queue: wanted[queue] for queue in first})
         return refused | self.write({queue: wanted[queue] for queue in second})
-
-
-def _update(queue: str, value: str) -> dict[str, object]:
-    return {"queue-name": queue, "params": {"entry": [{"key": CAPACITY, "value": value}]}}

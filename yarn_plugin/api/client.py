@@ -6,6 +6,7 @@ for share in arbiter.follow(me):
     resize(share.guarantee.resources)
 """
 
+import json
 import os
 import ssl
 import threading
@@ -13,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import requests
@@ -146,6 +147,16 @@ class ArbiterClient:
             if refused.status not in GONE:
                 raise
 
+    def say(self, app: str, kind: str, **fields: Any) -> None:
+        """Say something to the controller of the application's pool: a message of a type that it declares.
+
+        Raises:
+            ArbiterAwayError: the arbiter does not answer.
+            ArbiterRefusedError: it does not take the message.
+        """
+        message = wire.Message.model_validate({"type": kind, **fields})
+        self._call("POST", f"/v1/apps/{_part(app)}/messages", message)
+
     def vacated(self, app: str, seq: int) -> None:
         """The application holds no more than share number `seq` gives it."""
         self._call("POST", f"/v1/apps/{_part(app)}/vacated", wire.Vacated(seq=seq))
@@ -181,6 +192,7 @@ class ArbiterClient:
         away: Callable[[str], None] = lambda reason: None,
         stopped: Callable[[], bool] = lambda: False,
         ended: Callable[[str], None] = lambda reason: None,
+        heard: Callable[[str, dict[str, Any]], None] = lambda name, message: None,
     ) -> Iterator[wire.Share]:
         """The application's shares: the present one, then every change, once each, in order.
 
@@ -194,6 +206,8 @@ class ArbiterClient:
             away: called once each time the arbiter is lost, with the reason.
             stopped: asked between events; True ends the stream.
             ended: called with the reason before the stream ends because the application is no longer followed.
+            heard: called with what the controller of the pool says: its name (`ask`, `grant`, ...) and its fields. The
+                same may come again after a connection was lost; its `id` tells.
 
         Raises:
             ArbiterRefusedError: the arbiter itself refuses, and will again. What a proxy answers, and an arbiter that
@@ -211,6 +225,9 @@ class ArbiterClient:
                     if event.name == "end":
                         ended(_end_of(event))
                         return
+                    message = _message_of(event)
+                    if message is not None and not repeated:
+                        heard(event.name, message)
                     share = _share_of(event)
                     if share is None or repeated or _is_older(share, event, last_seen):
                         continue
@@ -393,6 +410,17 @@ def _share_of(event: ServerSent) -> wire.Share | None:
         return wire.Share.model_validate_json(event.data)
     except ValidationError:
         return None
+
+
+def _message_of(event: ServerSent) -> dict[str, Any] | None:
+    """What a pool's controller says; None of an event of another kind, and of one that cannot be read."""
+    if event.name in ("share", "end"):
+        return None
+    try:
+        message = json.loads(event.data)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) and "id" in message else None
 
 
 def _end_of(event: ServerSent) -> str:

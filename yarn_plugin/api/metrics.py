@@ -11,7 +11,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from yarn_plugin.api import translate
 from yarn_plugin.decide.membership import snapshot
-from yarn_plugin.decide.state import Member, State
+from yarn_plugin.decide.pools.share_state import Member
+from yarn_plugin.decide.state import State
 
 TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -95,13 +96,19 @@ class _Reading:
         amounts = GaugeMetricFamily(
             "yarn_arbiter_pool_capacity", "What the pool divides, in YARN's units", labels=["pool", "resource"]
         )
+        stopped = GaugeMetricFamily(
+            "yarn_arbiter_pool_stopped", "1 while the pool's controller has failed and is not called", labels=["pool"]
+        )
         for pool in self._figures.state.pools:
             seen = snapshot(self._figures.state, pool, self._figures.now)
             apps.add_metric([pool.name], len(seen.claims))
             for name, amount in seen.capacity:
                 amounts.add_metric([pool.name, name], amount)
+            kept = self._figures.state.pool_states.get(pool.name)
+            stopped.add_metric([pool.name], float(kept is not None and kept.failure is not None))
         yield apps
         yield amounts
+        yield stopped
 
     def _shares(self) -> Metric:
         shares = GaugeMetricFamily(

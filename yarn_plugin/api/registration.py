@@ -7,7 +7,7 @@ from yarn_plugin.api import wire
 from yarn_plugin.api.problems import Refused
 from yarn_plugin.api.tokens import ADMIN, Principal
 from yarn_plugin.decide.events import Registered
-from yarn_plugin.decide.membership import pool_of
+from yarn_plugin.decide.membership import home_of
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.resources import Resources
@@ -115,7 +115,7 @@ def _pool(state: State, name: str | None) -> Pool:
 
 
 def _check_running(state: State, running: YarnApp, pool: Pool) -> None:
-    home = pool_of(state, running.queue)
+    home = home_of(state, running.id)
     if home is None or home.name != pool.name:
         expected = f"it runs in queue {running.queue}, which is not in pool {pool.name} ({pool.queue})"
         raise Refused(422, "yarn_app", running.id, expected)

@@ -24,13 +24,16 @@ from yarn_plugin.api.bodies import StrictRoute
 from yarn_plugin.api.gate import Gate
 from yarn_plugin.api.limits import Limits, Refusals
 from yarn_plugin.api.looks import Looks
+from yarn_plugin.api.messages import Messages
 from yarn_plugin.api.problems import Refused, answer_problems
 from yarn_plugin.api.registration import Users
 from yarn_plugin.api.streams import EVENT_ID, CrowdedError, Seat, Seen, Streams
 from yarn_plugin.api.tokens import ADMIN, SCRAPE, Principal, Tokens
 from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Command
-from yarn_plugin.decide.membership import pool_of
+from yarn_plugin.decide.membership import home_of
+from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.intake import Decided, SetAsideError
 from yarn_plugin.journal.records import JournalUnavailableError
@@ -129,6 +132,7 @@ def create(
     users: Users | None = None,
     connections: Callable[[], int] = lambda: 0,
     ended: type[Exception] = Ended,
+    registry: Registry = STANDARD,
 ) -> FastAPI:
     """The service.
 
@@ -142,7 +146,9 @@ def create(
         users: see `Users`.
         connections: how many connections are open.
         ended: raised by the arbiter when it decides nothing more.
+        registry: the controllers that there are, and what may be said to them.
     """
+    messages = Messages(registry)
     limits, refusals, users = limits or Limits(), refusals or Refusals(), users or {}
     service = FastAPI(title="YARN share arbiter", version="1", docs_url=None, redoc_url=None, redirect_slashes=False)
     service.router.route_class = StrictRoute
@@ -343,6 +349,13 @@ def create(
         known = registered(arbiter.state, app, asking)
         await decide(events.Vacated(known.id, request.seq), known.user)
 
+    @service.post("/v1/apps/{app}/messages", status_code=204)
+    async def say(app: named, request: wire.Message, asking: who) -> None:
+        """The application says something to the controller of its pool: an answer, a bid."""
+        state = arbiter.state
+        known = registered(state, app, asking)
+        await decide(events.AppSaid(known.id, messages.read(home_of(state, known.id), request)), known.user)
+
     def was_own(state: State, app: str, asking: Principal) -> bool:
         """Whether the asker may be told of an application that is no longer known."""
         gone = state.dismissed.get(app)
@@ -447,11 +460,8 @@ class EventStream(StreamingResponse):
 
 def _seat(streams: Streams, state: State, known: Registration | YarnApp | None, asking: Principal) -> Seat:
     """A place for a stream: the application's user's, in its pool."""
-    pool, owner = None, f"{asking.kind}/{asking.name}"
-    if isinstance(known, Registration):
-        pool, owner = next((pool for pool in state.pools if pool.name == known.pool), None), f"user/{known.user}"
-    elif known is not None:
-        pool, owner = pool_of(state, known.queue), f"user/{known.user}"
+    pool = home_of(state, known.id) if known else None
+    owner = f"user/{known.user}" if known else f"{asking.kind}/{asking.name}"
     most = pool.max_streams_per_user if pool and asking != ADMIN else None
     if asking == ADMIN:
         owner = "admin/admin"

@@ -7,11 +7,14 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from yarn_plugin.api import translate, wire
-from yarn_plugin.decide.commands import Command, Dismiss, TellShare
+from yarn_plugin.api import causes, translate, wire
+from yarn_plugin.decide.commands import Command, Dismiss, SendToApp, TellShare
 from yarn_plugin.decide.events import Event
+from yarn_plugin.decide.pools.commands import TO_APP
 from yarn_plugin.decide.state import State
+from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided
+from yarn_plugin.model.causes import NoLongerKnown
 
 KEEP_ALIVE = 5.0
 """Seconds between comments on a silent stream, so that both ends notice when the other is gone."""
@@ -66,7 +69,7 @@ class Message:
     seq: int
     index: int
     count: int
-    command: TellShare | Dismiss
+    command: TellShare | SendToApp | Dismiss
 
     @property
     def id(self) -> str:
@@ -91,13 +94,19 @@ class Message:
             return self.seq > seen.seq or (self.seq == seen.seq and self.is_end)
         return (self.seq, self.index) > (seen.seq, seen.index)
 
-    def encode(self, offset: float) -> bytes:
-        """The event as it is sent."""
+    def encode(self, offset: float, codec: Codec) -> bytes:
+        """The event as it is sent. A controller's message is an event of its own type (`ask`, `grant`, ...)."""
         if isinstance(self.command, TellShare):
             name, data = "share", translate.share(self.command.app, self.command.share, offset).model_dump_json()
+        elif isinstance(self.command, SendToApp):
+            name, data = translate.message(self.command, offset, codec)
         else:
-            name, data = "end", wire.End(reason=self.command.reason).model_dump_json()
+            name, data = "end", _end(self.command).model_dump_json()
         return f"id: {self.id}\nevent: {name}\ndata: {data}\n\n".encode()
+
+
+def _end(command: Dismiss) -> wire.End:
+    return wire.End(reason=causes.text(command.cause), cause=causes.as_json(command.cause))
 
 
 class CrowdedError(Exception):
@@ -130,8 +139,9 @@ class Streams:
     listeners were too slow.
     """
 
-    def __init__(self, past: Past, most: int | None = None) -> None:
+    def __init__(self, past: Past, most: int | None = None, codec: Codec | None = None) -> None:
         self._past, self._most = past, most
+        self._codec = codec or Codec(TO_APP)
         self._listeners: dict[str, set[_Listener]] = defaultdict(set)
         self._seats: Counter[str] = Counter()
         self._numbers: list[int] = []
@@ -194,7 +204,7 @@ class Streams:
             if end is not None:
                 return end
         dismissed = self._past.state.dismissed.get(app)
-        return Message(self.last, 0, 1, Dismiss(app, dismissed.reason)) if dismissed else None
+        return Message(self.last, 0, 1, Dismiss(app, dismissed.cause)) if dismissed else None
 
     async def follow(self, app: str, seen: Seen | None) -> AsyncGenerator[bytes, None]:
         """The stream of one application: what it missed (or its present share), then what comes, then its end."""
@@ -204,7 +214,7 @@ class Streams:
         try:
             for message in self._missed(app, seen):
                 seen = message.seen
-                yield message.encode(self._past.wall_offset())
+                yield message.encode(self._past.wall_offset(), self._codec)
                 if message.is_end:
                     return
             while not self.stopped and not listener.cut:
@@ -214,13 +224,13 @@ class Streams:
                         new = await listener.queue.get()
                 except TimeoutError:
                     if not self.is_known(app):
-                        yield self._ended(app).encode(0.0)
+                        yield self._ended(app).encode(0.0, self._codec)
                         return
                     yield b": still here\n\n"
                     continue
                 if new is not None and new.is_new_to(seen):
                     seen = new.seen
-                    yield new.encode(self._past.wall_offset())
+                    yield new.encode(self._past.wall_offset(), self._codec)
                     if new.is_end:
                         return
         finally:
@@ -235,27 +245,34 @@ class Streams:
         if seen is not None and seen.seq > max(self.last, present.seq if present else 0):
             # Numbered by an arbiter whose journal is not this one: it says nothing about what is known.
             seen = None
-        told = [] if seen is None else self._told_since(app, seen)
+        told = self._messages_since_ever(app) if seen is None else self._told_since(app, seen)
         if not known:
             yield from (message for message in told if not message.is_end)
             yield self._ended(app)
             return
         # An application that was given up in error, and is back: its end was none.
         told = [message for message in told if not message.is_end]
-        if not told and present is not None and present.is_new_to(seen):
-            told = [present]
+        has_share = any(isinstance(message.command, TellShare) for message in told)
+        if not has_share and present is not None and present.is_new_to(seen):
+            told = sorted([*told, present], key=lambda message: message.seq)
         yield from told
 
     def _told_since(self, app: str, seen: Seen) -> list[Message]:
         since = self._recent[bisect_left(self._numbers, seen.seq) :]
         return [message for messages in since for message in messages.get(app, ()) if message.is_new_to(seen)]
 
+    def _messages_since_ever(self, app: str) -> list[Message]:
+        """What the controller of its pool has told an application that connects for the first time: it may have been
+        asked something as it was registered."""
+        told = (message for messages in self._recent for message in messages.get(app, ()))
+        return [message for message in told if isinstance(message.command, SendToApp)]
+
     def _present(self, app: str) -> Message | None:
         member = self._past.state.members.get(app)
         return Message(member.share.seq, 0, 1, TellShare(app, member.share)) if member else None
 
     def _ended(self, app: str) -> Message:
-        gone = Dismiss(app, f"{app} is no longer known")
+        gone = Dismiss(app, NoLongerKnown(app))
         return self.end_of(app) or Message(self.last, 0, 1, gone)
 
     def _keep(self, seq: int, messages: dict[str, list[Message]]) -> None:
@@ -288,9 +305,9 @@ class Seat:
 
 def _messages(decided: Decided[Event, Command]) -> dict[str, list[Message]]:
     """What a decision says, by application, in its order."""
-    told: dict[str, list[TellShare | Dismiss]] = defaultdict(list)
+    told: dict[str, list[TellShare | SendToApp | Dismiss]] = defaultdict(list)
     for command in decided.commands:
-        if isinstance(command, TellShare | Dismiss):
+        if isinstance(command, TellShare | SendToApp | Dismiss):
             told[command.app].append(command)
     return {
         app: [Message(decided.seq, index, len(commands), command) for index, command in enumerate(commands)]

@@ -6,7 +6,6 @@ No kind has a dot in it, so the first dot of what is signed ends the kind: no na
 """
 
 import hmac
-import os
 import secrets
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.files import PRIVATE, write_private
 
 Kind = Literal["admin", "scrape", "user", "app"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -77,28 +77,10 @@ class Tokens:
         return hmac.new(self._secret, message, sha256).hexdigest()
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, never readable by others in between.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_name(path.name + ".part")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        # A name that survives the loss of power and content that does not would be an empty secret.
-        os.fsync(file.fileno())
-    draft.replace(path)
-
-
 def _keep(path: Path, text: str) -> None:
     """Have a private file hold this; one that does is left as it is, so that a full disk is no reason not to start."""
     if path.is_file() and path.read_bytes() == text.encode():
-        path.chmod(0o600)
+        path.chmod(PRIVATE)
     else:
         write_private(path, text)
 
@@ -106,7 +88,7 @@ def _keep(path: Path, text: str) -> None:
 def _secret(path: Path) -> bytes:
     if not path.exists():
         write_private(path, secrets.token_hex(32))
-    path.chmod(0o600)
+    path.chmod(PRIVATE)
     secret = path.read_bytes().strip()
     if len(secret) < SHORTEST_SECRET:
         raise SecretError(

@@ -3,24 +3,31 @@
 The arbiter's times are its own; `offset`, in seconds, makes wall times of them for those who read.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
-from yarn_plugin.api import wire
+from yarn_plugin.api import causes, wire
 from yarn_plugin.decide.commands import (
     Admit,
     Command,
     Dismiss,
     ListContainers,
+    PoolResumed,
+    PoolStopped,
+    SendToApp,
     SignalContainers,
     TellShare,
     WriteWeights,
 )
 from yarn_plugin.decide.events import Event
-from yarn_plugin.decide.membership import pool_of, snapshot
+from yarn_plugin.decide.membership import home_of, snapshot
+from yarn_plugin.decide.pools.commands import TO_APP
 from yarn_plugin.decide.state import State
+from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided
+from yarn_plugin.model.causes import Cause, ControllerFailed, ControllerResumed, ControllerSays, RegisteredBy
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Registration, Share
@@ -49,8 +56,27 @@ def share(app: str, told: Share, offset: float = 0.0) -> wire.Share:
         entitlement=wire.Portion(fraction=grant.entitlement_fraction, resources=grant.entitlement.as_dict()),
         capacity=told.capacity.as_dict(),
         apps=told.apps,
-        reason=told.reason,
+        reason=causes.text(told.cause),
+        cause=causes.as_json(told.cause),
     )
+
+
+_TO_APP = {kind: tag for tag, kind in TO_APP.items()}
+_TIMES = frozenset({"answer_by", "bid_by", "by", "until"})
+
+
+def message(command: SendToApp, offset: float, codec: Codec) -> tuple[str, str]:
+    """What a controller tells an application: the name of its event, and its data. Times are made wall times, also
+    those of the leases in it."""
+    written = codec.write(command.message)
+    name = written.pop("type")
+    leases = [{**lease, **_on_the_wall(lease, offset)} for lease in written.get("leases", ())]
+    written |= _on_the_wall(written, offset) | ({"leases": leases} if leases else {})
+    return name, json.dumps({**written, "pool": command.pool}, ensure_ascii=False)
+
+
+def _on_the_wall(written: dict[str, Any], offset: float) -> dict[str, float]:
+    return {name: written[name] + offset for name in _TIMES & written.keys() if written[name] is not None}
 
 
 def known_apps(state: State) -> Iterator[Registration | YarnApp]:
@@ -58,7 +84,7 @@ def known_apps(state: State) -> Iterator[Registration | YarnApp]:
     yield from state.registered.values()
     taken = set(state.yarn_apps.values())
     for running in state.cluster.apps.values():
-        if running.id not in taken and pool_of(state, running.queue):
+        if running.id not in taken and home_of(state, running.id):
             yield running
 
 
@@ -70,7 +96,7 @@ def find_known(state: State, name: str) -> Registration | YarnApp | None:
     if registered is not None:
         return state.registered.get(registered)
     running = state.cluster.apps.get(name)
-    return running if running is not None and pool_of(state, running.queue) else None
+    return running if home_of(state, name) else None
 
 
 def app(state: State, known: Registration | YarnApp, offset: float = 0.0) -> wire.App:
@@ -140,7 +166,17 @@ def last_decisions(
     return found[::-1]
 
 
-_Shown = TellShare | Admit | Dismiss | WriteWeights | ListContainers | SignalContainers
+_Shown = (
+    TellShare
+    | Admit
+    | Dismiss
+    | WriteWeights
+    | ListContainers
+    | SignalContainers
+    | SendToApp
+    | PoolStopped
+    | PoolResumed
+)
 _SHOWN = get_args(_Shown)
 
 
@@ -148,33 +184,41 @@ def _about(command: _Shown) -> str | None:
     match command:
         case Admit(registration):
             return registration.id
-        case WriteWeights():
+        case WriteWeights() | PoolStopped() | PoolResumed():
             return None
         case _:
             return command.app
 
 
 def _decision(decided: Decided[Event, Command], command: _Shown) -> wire.Decision:
+    why: Cause
     detail: dict[str, Any] = {}
     match command:
         case TellShare(app, told):
             told_then = share(app, told, decided.wall - decided.at)
-            reason, detail = told.reason, told_then.model_dump(exclude={"reason", "app"})
+            why, detail = told.cause, told_then.model_dump(exclude={"reason", "cause", "app"})
         case Admit(registration):
-            reason = f"registered by {registration.user} in queue {registration.queue}"
-        case WriteWeights(weights, forget, reason):
+            why = RegisteredBy(registration.user, registration.queue)
+        case WriteWeights(weights, forget, why):
             detail = {"weights": dict(weights), "forget": list(forget)}
-        case SignalContainers(_, containers, reason):
+        case SignalContainers(_, containers, why):
             detail = {"containers": list(containers)}
-        case Dismiss(_, reason) | ListContainers(_, _, reason):
+        case Dismiss(_, why) | ListContainers(_, _, why):
             pass
+        case SendToApp(pool, _, said):
+            why = ControllerSays(pool, _TO_APP[type(said)])
+        case PoolStopped(pool, error, _):
+            why = ControllerFailed(pool, error)
+        case PoolResumed(pool):
+            why = ControllerResumed(pool)
     return wire.Decision(
         seq=decided.seq,
         at=decided.wall,
         cause=type(decided.event).__name__,
         kind=type(command).__name__,
         app=_about(command),
-        reason=reason,
+        reason=causes.text(why),
+        because=causes.as_json(why),
         detail=detail,
     )
 
@@ -211,7 +255,7 @@ def _registered(state: State, registration: Registration, offset: float) -> wire
 
 
 def _unregistered(state: State, running: YarnApp, offset: float) -> wire.App:
-    pool = pool_of(state, running.queue)
+    pool = home_of(state, running.id)
     member = state.members.get(running.id)
     return wire.App(
         app=running.id,

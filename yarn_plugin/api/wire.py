@@ -44,6 +44,11 @@ Demanded = Annotated[
 Alternatives = Annotated[list[Demanded], Field(min_length=1, max_length=16)]
 
 
+Cause = dict[str, Any]
+"""Why, as a value: its `kind` ("share", "causes", "app-arrived", "node-lost", ...) and the fields of that kind, such as
+`app` or `host`. A later arbiter may send other kinds: `reason` says them in words. None from an earlier arbiter."""
+
+
 class Wire(BaseModel):
     """A wire type. As an answer, it may hold fields that the reader does not know."""
 
@@ -87,6 +92,14 @@ class Vacated(Request):
     seq: int = Field(ge=0, le=10**15)
 
 
+class Message(Wire):
+    """What an application says to the controller of its pool: `type`, and the fields that this type has there."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
+
+    type: Annotated[str, Field(min_length=1, max_length=100)]
+
+
 class Portion(Wire):
     """A part of a pool: as fraction of its largest resource, and as amounts."""
 
@@ -99,8 +112,8 @@ class Share(Wire):
 
     `guarantee`: its own whatever the others want; plan with this. `entitlement`: what it may hold from `effective_at`
     on; more than that is taken back. `current`: the largest fraction of any resource that it uses now. `apps`: how many
-    share the pool. `seq` grows. The id of the server-sent event is `seq` too or, where one decision tells an
-    application several things, `seq.index`.
+    share the pool. `reason`: why it changed, in words; `cause`: the same as a value, to decide on. `seq` grows. The id
+    of the server-sent event is `seq` too or, where one decision tells an application several things, `seq.index`.
     """
 
     app: str
@@ -113,12 +126,14 @@ class Share(Wire):
     capacity: Amounts
     apps: int
     reason: str
+    cause: Cause | None = None
 
 
 class End(Wire):
-    """The last event of a stream: the application is no longer followed, and why."""
+    """The last event of a stream: the application is no longer followed, and why (`cause`: as a value)."""
 
     reason: str
+    cause: Cause | None = None
 
 
 class Registered(Wire):
@@ -190,7 +205,10 @@ class Cluster(Wire):
 
 
 class Decision(Wire):
-    """One decision: on which input (`seq`, `cause`) what was commanded, and why."""
+    """One decision: on which input (`seq`, `cause`) what was commanded, and why.
+
+    `reason`: why, in words; `because`: the same as a value.
+    """
 
     seq: int
     at: float
@@ -199,6 +217,7 @@ class Decision(Wire):
     app: str | None
     reason: str
     detail: dict[str, Any]
+    because: Cause | None = None
 
 
 class Why(Wire):

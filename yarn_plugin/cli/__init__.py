@@ -17,6 +17,7 @@ cli = LazyGroup(
         "apps": ("yarn_plugin.cli.apps:apps", "The applications and their shares."),
         "why": ("yarn_plugin.cli.apps:why", "Why an application has what it has."),
         "replay": ("yarn_plugin.cli.replay:replay", "What an arbiter decided, from its journal alone."),
+        "simulate": ("yarn_plugin.cli.simulate:simulate", "What an arbiter would do with a workload, in virtual time."),
         "token": ("yarn_plugin.cli.apps:token", "A token for a user (administrators)."),
     },
 )

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from yarn_plugin import console
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, ArbiterClient, find_token
-from yarn_plugin.api.tokens import write_private
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.files import write_private
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -10,6 +10,7 @@ import platformdirs
 
 from yarn_plugin import console
 from yarn_plugin.drive import config as configuration
+from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.serve import parse_listen, serve
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.observe.resource_manager import addresses
@@ -54,10 +55,11 @@ def arbiter(
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING if quiet else logging.INFO, handlers=[handler])
     urls = addresses(rm)
-    loaded = configuration.load(config)
+    registry = installed()
+    loaded = configuration.load(config, registry)
     where = parse_listen(listen, tls_cert, tls_key)
     folder = state or default_state(urls, Path(platformdirs.user_state_dir("yarn-plugin")) / "arbiter")
-    serve(urls, loaded, where, folder, _say_ready, verify=verify, accept_loss=accept_loss)
+    serve(urls, loaded, where, folder, _say_ready, verify=verify, accept_loss=accept_loss, registry=registry)
 
 
 class _OneLine(logging.Formatter):

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from yarn_plugin import console
 from yarn_plugin.drive import config as configuration
+from yarn_plugin.drive.registry import installed
 from yarn_plugin.observe.capabilities import ManagerFacts, find_out
 from yarn_plugin.observe.findings import Finding, can_run, diagnose
 from yarn_plugin.observe.queue_tree import queue_tree
@@ -29,7 +30,7 @@ def doctor(rm: str, config: Path | None, verify: str | bool, json_file: Path | N
 
     Ends with 0 when the arbiter can run there, if only to tell shares; with 1 when it cannot.
     """
-    pools = [section.pool() for section in configuration.load(config).pools]
+    pools = [section.pool() for section in configuration.load(config, installed()).pools]
     manager = ResourceManager(addresses(rm), getpass.getuser(), verify=verify)
     facts = find_out(manager)
     found = diagnose(facts, queue_tree(manager.get("/scheduler")), pools)

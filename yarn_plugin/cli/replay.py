@@ -7,6 +7,7 @@ import click
 
 from yarn_plugin import console
 from yarn_plugin.api import translate
+from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.replay import replay as run
 
 
@@ -21,7 +22,7 @@ def replay(journal: Path, app: str | None, limit: int, json_file: Path | None) -
     Decides again on every input in the order of then, and says how many decisions this version would take otherwise.
     Reads only: the arbiter may be running.
     """
-    done = run(journal)
+    done = run(journal, installed())
     decisions = translate.decisions(done.history, app)[-limit:]
     rows = [(one.seq, datetime.fromtimestamp(one.at), one.cause, one.kind, one.app, one.reason) for one in decisions]
     console.out.print(console.table(None, ("#seq", "at", "on", "did", "app", "why"), rows))

@@ -4,75 +4,142 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, SetTimer, TellShare
-from yarn_plugin.decide.enforcement import (
-    binding,
-    choose_victims,
-    deadlines,
-    find_overstays,
-    read_leaves,
-    write_weights,
-)
+from yarn_plugin.decide.enforcement import read_leaves, weight_deadlines, write_weights
 from yarn_plugin.decide.events import (
+    AppSaid,
+    Configured,
     ContainersListed,
     Event,
     LeavesSeen,
     Looked,
     ManagerReached,
+    Registered,
+    Revised,
+    Solved,
     TimerFired,
+    Vacated,
     WeightsRefused,
     WeightsWritten,
 )
-from yarn_plugin.decide.membership import expected_together, is_quiet, pool_of, snapshot
+from yarn_plugin.decide.membership import home_of, is_quiet, pool_of, view_of
 from yarn_plugin.decide.observations import forget, learn
-from yarn_plugin.decide.policies import Decision, Snapshot, find
-from yarn_plugin.decide.state import Member, State, Step
-from yarn_plugin.model.share import Grant, Pool, Share
+from yarn_plugin.decide.pools import advance
+from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Reconfigured, Restarted
+from yarn_plugin.decide.pools.registry import STANDARD
+from yarn_plugin.decide.state import State
+from yarn_plugin.decide.topology import with_cells
+from yarn_plugin.decide.use import ask_for_use, learn_use
+from yarn_plugin.model.causes import (
+    AppEnded,
+    AppQuiet,
+    Causes,
+    DemandsChanged,
+    GraceOver,
+    Happening,
+    ManagerAnswers,
+    ManagerPolled,
+    NotSubmitted,
+    PoolGone,
+    WeightsApplied,
+    WeightsRead,
+    WeightsRejected,
+)
+from yarn_plugin.model.share import Pool
 
 
-def step(state: State, seq: int, at: float, event: Event) -> tuple[State, tuple[Command, ...]]:
-    """One cycle. `seq` and `at` (epoch seconds) are the event's number and time in the journal."""
+def step(
+    state: State, seq: int, at: float, event: Event, registry: Registry = STANDARD
+) -> tuple[State, tuple[Command, ...]]:
+    """One cycle. `seq` and `at` (seconds) are the event's number and time in the journal; `registry`: the controllers
+    and policies that there are."""
     # 1. Learn what the event says.
     before = state
-    state, causes = learn(state, seq, at, event)
+    state, happened = learn(state, seq, at, event)
     commands: list[Command] = [Admit(state.registered[app]) for app in state.registered if app not in before.registered]
     # 2. Let go of registrations that YARN never saw.
     state, expired = _expire(state, at)
-    causes = [*causes, *expired, *_settled(state, at)] or [_UNNAMED.get(type(event), "demands changed")]
+    happened = [*happened, *expired, *_settled(state, at)] or [_UNNAMED.get(type(event), DemandsChanged())]
+    causes = Causes.of(happened)
     commands += _dismissals(before, state)
-    # 3. Divide each pool among those that count in it, and tell whose share changed.
-    seen = {pool.name: snapshot(state, pool, at) for pool in state.pools}
-    for pool in state.pools:
-        state, told = _divide(state, pool, seen[pool.name], seq, at, causes)
-        commands += told
-    # 4. Steer YARN: queue weights, then signals for what still overstays.
-    for pool in state.pools:
-        capacity = seen[pool.name].capacity
-        state, found = find_overstays(state, pool, capacity, at)
-        commands += found
-        if isinstance(event, ContainersListed) and _home_name(state, event.app) == pool.name:
-            commands += choose_victims(state, event, pool, capacity, at)
+    # 3. Have each pool's controller decide on what concerns it.
+    state, given = _advance_pools(before, state, registry, seq, at, event, causes)
+    commands += given
+    # 4. Steer YARN: read what it has, write the weights that are wanted.
     state, read = read_leaves(state, at)
-    state, written = write_weights(state, at, _listed(causes))
+    state, written = write_weights(state, at, causes)
     commands += [*read, *written]
     # 5. Wake up when the next thing is due.
     state, timer = _set_timer(state, at)
     return state, (*commands, *timer)
 
 
-def _expire(state: State, now: float) -> tuple[State, list[str]]:
+def _advance_pools(
+    before: State, state: State, registry: Registry, seq: int, at: float, event: Event, causes: Causes
+) -> tuple[State, list[Command]]:
+    """All pools after this event, and what their controllers want done: what applications are told comes first."""
+    reads = {pool.name: registry.controller(pool).reads for pool in state.pools}
+    if any("topology" in read for read in reads.values()):
+        state = with_cells(before, state)
+    elif state.cells is not None:
+        # Who keeps no eye on the nodes must not take it for theirs once somebody reads it again.
+        state = replace(state, cells=None)
+    by_use = [pool for pool in state.pools if "use" in reads[pool.name]]
+    state = learn_use(state, by_use, event)
+    views = {pool.name: view_of(state, pool, at, seq, causes) for pool in state.pools}
+    kept, commands = {}, list[Command]()
+    for pool in state.pools:
+        inputs = tuple(_inputs(before, state, pool, event))
+        refusable = _pool_asked(state, event) == pool.name
+        known = before.pool_states.get(pool.name)
+        kept[pool.name], given = advance.advance(pool, registry, known, views[pool.name], at, inputs, refusable)
+        commands += given
+    commands.sort(key=lambda command: not isinstance(command, TellShare))
+    state, asked = ask_for_use(state, [claim for pool in by_use for claim in views[pool.name].claims])
+    return replace(state, pool_states=kept), [*commands, *asked]
+
+
+def _pool_asked(state: State, event: Event) -> str | None:
+    """The pool that an application asks something of: only that one's controller may have it refused."""
+    match event:
+        case Registered():
+            return event.pool
+        case Revised(app) | Vacated(app) | AppSaid(app):
+            home = home_of(state, app)
+            return home.name if home is not None else None
+    return None
+
+
+def _inputs(before: State, state: State, pool: Pool, event: Event) -> Iterator[Input]:
+    """What an event is to the controller of a pool."""
+    match event:
+        case Configured():
+            if any(known.name == pool.name and known != pool for known in before.pools):
+                yield Reconfigured()
+            if pool.name in before.pool_states:
+                yield Restarted()
+        case Vacated(app, _) | ContainersListed(app, _) if home_of(state, app) == pool:
+            yield Outcome(app, "done", event) if isinstance(event, ContainersListed) else FromApp(app, event)
+        case AppSaid(app, message) if app in state.registered and home_of(state, app) == pool:
+            yield FromApp(app, message)
+        case Solved(name, command, kind, result, error) if name == pool.name:
+            yield Outcome(command, kind, result, error)
+
+
+def _expire(state: State, now: float) -> tuple[State, list[Happening]]:
     """A registered application that YARN does not see in time is no longer counted.
 
     While YARN was not looked at, nothing is late: it may have been submitted meanwhile.
     """
     pools = {pool.name: pool for pool in state.pools}
-    homeless: dict[str, str] = {}
-    late: dict[str, str] = {}
+    homeless: dict[str, PoolGone] = {}
+    late: dict[str, NotSubmitted] = {}
     for app, registration in state.registered.items():
         pool = pools.get(registration.pool)
         if pool is None:
-            homeless[app] = f"{app} ended: its pool {registration.pool} is gone"
+            homeless[app] = PoolGone(app, registration.pool)
         elif state.looked and app not in state.yarn_apps and now >= registration.registered_at + pool.submit_within:
-            late[app] = f"{app} ended: not submitted within {pool.submit_within:g} s"
+            late[app] = NotSubmitted(app, pool.submit_within)
     if homeless:
         state = forget(state, homeless, now, final=True)
     if late:
@@ -82,97 +149,35 @@ def _expire(state: State, now: float) -> tuple[State, list[str]]:
 
 def _dismissals(before: State, state: State) -> list[Command]:
     gone = [app for app in before.registered if app not in state.registered]
-    return [Dismiss(app, state.dismissed[app].reason if app in state.dismissed else f"{app} ended") for app in gone]
+    return [Dismiss(app, state.dismissed[app].cause if app in state.dismissed else AppEnded(app)) for app in gone]
 
 
-def _settled(state: State, now: float) -> list[str]:
+def _settled(state: State, now: float) -> list[Happening]:
     """The unregistered applications that have counted until now, and want nothing any more."""
-    quiet = [(app, state.quiet_since[app]) for app in state.members if app in state.quiet_since]
+    members = state.members
+    quiet = [(app, since) for app, since in state.quiet_since.items() if app in members]
     homes = {app: pool_of(state, state.cluster.apps[app].queue) for app, _ in quiet}
-    return [f"{app} wants nothing now" for app, since in quiet if (pool := homes[app]) and now >= since + pool.settle]
+    return [AppQuiet(app) for app, since in quiet if (pool := homes[app]) and now >= since + pool.settle]
 
 
-def _divide(
-    state: State, pool: Pool, seen: Snapshot, seq: int, now: float, causes: list[str]
-) -> tuple[State, list[Command]]:
-    policy_states = state.policy_states
-    decision = find(pool.policy).decide(seen, policy_states.get(pool.name))
-    granted = dict(_granted(decision, expected_together(state, pool)))
-    members = {
-        app: member
-        for app, member in state.members.items()
-        if app in granted or _home_name(state, app) not in (pool.name, None)
-    }
-    commands: list[Command] = []
-    said = _causes(causes, len(seen.claims))
-    for app, (grant, reason) in granted.items():
-        member = members.get(app)
-        if member is not None and member.share.grant.same_share(grant) and member.share.capacity == seen.capacity:
-            if member.share.grant != grant or member.share.apps != len(seen.claims):
-                members[app] = replace(member, share=replace(member.share, grant=grant, apps=len(seen.claims)))
-            continue
-        schedule = _schedule(state, app, member, grant, now)
-        share = Share(seq, now, schedule[-1].at, grant, len(seen.claims), seen.capacity, f"{said} ({reason})")
-        members[app] = Member(app, share, schedule, member.over_since if member else None)
-        commands.append(TellShare(app, share))
-    policy_states = {**policy_states, pool.name: decision.policy_state}
-    return replace(state, members=members, policy_states=policy_states), commands
-
-
-def _granted(decision: Decision, expected: dict[str, tuple[str, ...]]) -> Iterator[tuple[str, tuple[Grant, str]]]:
-    """What each application is granted, with the reason: those that count together, the same."""
-    for claim, grant in decision.grants.items():
-        for app in expected.get(claim, (claim,)):
-            yield app, (grant, decision.reasons[claim])
-
-
-def _home_name(state: State, app: str) -> str | None:
-    """The pool that an application belongs to, registered or not; None once it is gone."""
-    if app in state.registered:
-        return state.registered[app].pool
-    running = state.cluster.apps.get(app)
-    home = pool_of(state, running.queue) if running else None
-    return home.name if home else None
-
-
-def _schedule(state: State, app: str, member: Member | None, grant: Grant, now: float) -> tuple[Step, ...]:
-    """The steps of what is enforced from now on: more at once, less after its grace (nobody to tell: at once)."""
-    target = grant.entitlement_fraction
-    if member is None:
-        return (Step(now, target),)
-    held = binding(member, now)
-    if target >= held:
-        return (Step(now, target),)
-    grace = state.registered[app].grace if app in state.registered else 0.0
-    to_come = [step for step in member.schedule if step.at > now]
-    above = [step for step in to_come if step.fraction > target]
-    # Told earlier to be as small by then: being told again does not lengthen the grace.
-    by = min([now + grace, *(step.at for step in to_come if step.fraction <= target)])
-    return (Step(now, held), *above, Step(by, target))
-
-
-def _causes(causes: list[str], count: int) -> str:
-    """ "app_17 arrived: 3 apps now"."""
-    return f"{_listed(causes)}: {count} app{'' if count == 1 else 's'} now"
-
-
-_UNNAMED = {
-    TimerFired: "a grace is over",
-    ManagerReached: "the ResourceManager answers",
-    Looked: "the ResourceManager was read again",
-    LeavesSeen: "queue weights were read",
-    WeightsWritten: "weights written",
-    WeightsRefused: "weights refused",
+_UNNAMED: dict[type, Happening] = {
+    TimerFired: GraceOver(),
+    ManagerReached: ManagerAnswers(),
+    Looked: ManagerPolled(),
+    LeavesSeen: WeightsRead(),
+    WeightsWritten: WeightsApplied(),
+    WeightsRefused: WeightsRejected(),
 }
-
-
-def _listed(causes: list[str]) -> str:
-    shown = causes if len(causes) <= 3 else [*causes[:2], f"{len(causes) - 2} more"]
-    return "; ".join(shown)
+"""What happened where an event changes nothing that has a name of its own."""
 
 
 def _set_timer(state: State, now: float) -> tuple[State, tuple[Command, ...]]:
-    due = [at for at in (*deadlines(state), *_membership_deadlines(state)) if at > now]
+    times = (
+        *weight_deadlines(state),
+        *_membership_deadlines(state),
+        *map(advance.deadline, state.pool_states.values()),
+    )
+    due = [at for at in times if now < at < float("inf")]
     earliest = min(due, default=None)
     if earliest is None or earliest == state.timer:
         return replace(state, timer=earliest), ()

@@ -1,8 +1,11 @@
 """What the arbiter wants done. A command may fail or be lost: its outcome comes back as an event."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from yarn_plugin.model.causes import Causes, Ending, Overstayed, Overstays, Said, UseAsked
 from yarn_plugin.model.share import Registration, Share
+from yarn_plugin.model.tagged import Tagged
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,7 @@ class Dismiss:
     """An application is no longer followed."""
 
     app: str
-    reason: str
+    cause: Ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class WriteWeights:
 
     weights: tuple[tuple[str, float], ...]
     forget: tuple[str, ...]
-    reason: str
+    cause: Causes | Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +49,11 @@ class ReadLeaves:
 
 @dataclass(frozen=True, slots=True)
 class ListContainers:
-    """Ask for the containers of an application that overstays its share."""
+    """Ask for the containers of an application: it overstays its share, or its pool's controller reads its use."""
 
     app: str
     yarn_app: str
-    reason: str
+    cause: Overstays | UseAsked | Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class SignalContainers:
 
     app: str
     containers: tuple[str, ...]
-    reason: str
+    cause: Overstayed | Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +72,67 @@ class SetTimer:
     at: float
 
 
-Command = Admit | Dismiss | TellShare | WriteWeights | ReadLeaves | ListContainers | SignalContainers | SetTimer
+@dataclass(frozen=True, slots=True)
+class SolveInWorker:
+    """Have a problem of a pool's controller solved (answer: Solved); the same `id` again is the same problem."""
+
+    pool: str
+    id: str
+    problem: Annotated[object, Tagged()]
+
+
+@dataclass(frozen=True, slots=True)
+class SendToApp:
+    """Tell an application, on its stream, what the controller of its pool has for it: one of `pools.commands.ToApp`."""
+
+    pool: str
+    app: str
+    message: Annotated[object, Tagged()]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStopped:
+    """A pool's controller has raised, and is called again at `retry_at`; its pool stays as it was until then."""
+
+    pool: str
+    error: str
+    retry_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PoolResumed:
+    """A pool's controller decides again."""
+
+    pool: str
+
+
+Command = (
+    Admit
+    | Dismiss
+    | TellShare
+    | WriteWeights
+    | ReadLeaves
+    | ListContainers
+    | SignalContainers
+    | SetTimer
+    | SolveInWorker
+    | SendToApp
+    | PoolStopped
+    | PoolResumed
+)
+
+TAGS: dict[str, type] = {
+    "Admit": Admit,
+    "Dismiss": Dismiss,
+    "TellShare": TellShare,
+    "WriteWeights": WriteWeights,
+    "ReadLeaves": ReadLeaves,
+    "ListContainers": ListContainers,
+    "SignalContainers": SignalContainers,
+    "SetTimer": SetTimer,
+    "SolveInWorker": SolveInWorker,
+    "SendToApp": SendToApp,
+    "PoolStopped": PoolStopped,
+    "PoolResumed": PoolResumed,
+}
+"""Their tags in journals, which stay what they are whatever a class is called."""

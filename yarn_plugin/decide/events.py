@@ -1,20 +1,25 @@
 """What the arbiter is told. Each is journaled, with its number and time, before it is decided on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 from yarn_plugin.model.cluster import Capabilities, Container, Node, Queue, YarnApp
+from yarn_plugin.model.described import TopologyDescription
 from yarn_plugin.model.share import Demand, Pool
+from yarn_plugin.model.tagged import Tagged
 
 
 @dataclass(frozen=True, slots=True)
 class Configured:
     """The arbiter started with these pools; what an earlier run had asked of YARN and not heard of is asked again.
 
-    `reconcile`: seconds between two comparisons of what YARN is known to have with what it has.
+    `reconcile`: seconds between two comparisons of what YARN is known to have with what it has. `topology`: what the
+    configuration says of the cluster beyond racks and nodes.
     """
 
     pools: tuple[Pool, ...]
     reconcile: float = 60.0
+    topology: TopologyDescription = field(default_factory=TopologyDescription)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +48,14 @@ class ManagerLost:
 
 @dataclass(frozen=True, slots=True)
 class NodesChanged:
-    """Nodes that came or changed, and the ids of those that went."""
+    """Nodes that came or changed, and the ids of those that went.
+
+    `broken`: those that are listed and take no containers now, as they came or changed; in `gone` too if they did.
+    """
 
     present: tuple[Node, ...]
     gone: tuple[str, ...]
+    broken: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +188,25 @@ class TimerFired:
     """The time asked for has come."""
 
 
+@dataclass(frozen=True, slots=True)
+class AppSaid:
+    """A registered application says something to the controller of its pool."""
+
+    app: str
+    message: Annotated[object, Tagged()]
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """What became of a problem that a pool's controller wanted solved: see `pools.inputs.Outcome`."""
+
+    pool: str
+    id: str
+    kind: Literal["done", "failed", "lost"]
+    result: Annotated[object, Tagged()] = None
+    error: str | None = None
+
+
 Event = (
     Configured
     | ManagerReached
@@ -200,4 +228,32 @@ Event = (
     | ContainersListed
     | ContainersSignalled
     | TimerFired
+    | AppSaid
+    | Solved
 )
+
+TAGS: dict[str, type] = {
+    "Configured": Configured,
+    "ManagerReached": ManagerReached,
+    "Looked": Looked,
+    "ManagerLost": ManagerLost,
+    "NodesChanged": NodesChanged,
+    "AppsChanged": AppsChanged,
+    "QueuesChanged": QueuesChanged,
+    "Registered": Registered,
+    "Revised": Revised,
+    "Vacated": Vacated,
+    "Deregistered": Deregistered,
+    "WeightsWritten": WeightsWritten,
+    "WeightsRefused": WeightsRefused,
+    "LeavesSeen": LeavesSeen,
+    "LeavesUnread": LeavesUnread,
+    "Superseded": Superseded,
+    "EpochBegan": EpochBegan,
+    "ContainersListed": ContainersListed,
+    "ContainersSignalled": ContainersSignalled,
+    "TimerFired": TimerFired,
+    "AppSaid": AppSaid,
+    "Solved": Solved,
+}
+"""Their tags in journals, which stay what they are whatever a class is called."""

@@ -2,12 +2,29 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from yarn_plugin.decide.policies import Snapshot
+from yarn_plugin.decide.pools.view import View
 from yarn_plugin.decide.state import State
+from yarn_plugin.model.causes import Causes
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.resources import Resources, total_of
 from yarn_plugin.model.share import Claim, Demand, Pool, Registration
+from yarn_plugin.model.topology import Topology
+
+
+def home_of(state: State, app: str) -> Pool | None:
+    """The pool that an application belongs to, by the id that members go by: the arbiter's, or YARN's if unregistered.
+
+    A registered one belongs to the pool that it registered in, wherever YARN runs it; another one to the deepest pool
+    whose subtree holds its queue. None once it is gone, or its pool, and where it lies outside every pool.
+    """
+    registration = state.registered.get(app)
+    if registration is not None:
+        return next((pool for pool in state.pools if pool.name == registration.pool), None)
+    running = state.cluster.apps.get(app)
+    return pool_of(state, running.queue) if running is not None else None
 
 
 def pool_of(state: State, queue: str) -> Pool | None:
@@ -24,6 +41,41 @@ def snapshot(state: State, pool: Pool, now: float) -> Snapshot:
     claims = sorted(_claims(state, pool, now), key=lambda arrived: arrived[0])
     capacity = _capacity(state, pool, {claim.app for _, claim in claims})
     return Snapshot(capacity, tuple(claim for _, claim in claims))
+
+
+def view_of(state: State, pool: Pool, now: float, seq: int, causes: Causes) -> View:
+    """The pool as its controller sees it, on input number `seq`; all parts, whichever it reads."""
+    seen = snapshot(state, pool, now)
+    known = state.enforcement
+    below = pool.queue + "."
+    return View(
+        seq=seq,
+        causes=causes,
+        capacity=seen.capacity,
+        topology=state.cells or Topology(),
+        claims=seen.claims,
+        use=tuple(one for claim in seen.claims for one in state.cluster.use.get(claim.app, ())),
+        waiting=_waiting(state, pool),
+        weights={queue: weight for queue, weight in known.written.items() if queue.startswith(below)},
+        static=known.static,
+        steering=is_steering(state),
+    )
+
+
+def is_steering(state: State) -> bool:
+    """Whether this arbiter may act on YARN: the manager answers, and no other arbiter owns the queues."""
+    return state.manager_error is None and state.enforcement.superseded is None
+
+
+def _waiting(state: State, pool: Pool) -> tuple[str, ...]:
+    """Two of the YARN applications in a pool that wait for containers, if there are so many: whoever asks whether
+    another one waits needs no more."""
+    found = (
+        other.id
+        for other in state.cluster.apps.values()
+        if (other.waiting or other.pending) and pool.contains(other.queue)
+    )
+    return tuple(islice(found, 2))
 
 
 def expected_together(state: State, pool: Pool) -> dict[str, tuple[str, ...]]:
@@ -51,20 +103,68 @@ def is_quiet(app: YarnApp) -> bool:
 def _claims(state: State, pool: Pool, now: float) -> Iterator[tuple[tuple[float, str], Claim]]:
     names = frozenset(pool.resources)
     for expected in _expected(state, pool):
-        first, weight = expected[0], max(one.weight for one in expected)
-        yield (first.registered_at, first.id), Claim(first.id, weight, _largest_demand(expected), Resources())
+        yield (expected[0].registered_at, expected[0].id), _expected_claim(expected)
     for app, known in state.yarn_apps.items():
         registration = state.registered[app]
         if registration.pool == pool.name:
-            running = state.cluster.apps.get(known)
-            used = running.used.only(names) if running else Resources()
-            yield (registration.registered_at, app), Claim(app, registration.weight, registration.demand, used)
+            claim = _registered_claim(registration, state.cluster.apps.get(known), pool, names)
+            yield (registration.registered_at, app), claim
     taken = set(state.yarn_apps.values())
     for running in state.cluster.apps.values():
         if running.id not in taken and pool_of(state, running.queue) == pool and _counts(state, pool, running, now):
-            # A waiting application's own size is not known yet: it is not limited to what it has asked so far.
-            demand = None if running.waiting else Demand(((running.used + running.pending).only(names),))
-            yield (running.started_at, running.id), Claim(running.id, 1.0, demand, running.used.only(names))
+            yield (running.started_at, running.id), _unregistered_claim(running, pool, names)
+
+
+def _expected_claim(expected: Sequence[Registration]) -> Claim:
+    first = expected[0]
+    return Claim(
+        first.id,
+        max(one.weight for one in expected),
+        _largest_demand(expected),
+        Resources(),
+        tenant=first.user,
+        arrived_at=first.registered_at,
+        grace=first.grace,
+        together=tuple((one.id, one.grace) for one in expected) if len(expected) > 1 else (),
+    )
+
+
+def _registered_claim(known: Registration, running: YarnApp | None, pool: Pool, names: frozenset[str]) -> Claim:
+    used = running.used.only(names) if running else Resources()
+    return Claim(
+        known.id,
+        known.weight,
+        known.demand,
+        used,
+        tenant=known.user,
+        arrived_at=known.registered_at,
+        grace=known.grace,
+        yarn_app=running.id if running else None,
+        queue=_leaf_of(running, pool) if running else None,
+        held=running.used if running else used,
+    )
+
+
+def _unregistered_claim(running: YarnApp, pool: Pool, names: frozenset[str]) -> Claim:
+    used = running.used.only(names)
+    # A waiting application's own size is not known yet: it is not limited to what it has asked so far.
+    demand = None if running.waiting else Demand(((running.used + running.pending).only(names),))
+    return Claim(
+        running.id,
+        1.0,
+        demand,
+        used,
+        tenant=running.user,
+        arrived_at=running.started_at,
+        yarn_app=running.id,
+        queue=_leaf_of(running, pool),
+        held=running.used,
+    )
+
+
+def _leaf_of(running: YarnApp, pool: Pool) -> str | None:
+    """The leaf queue, directly under the pool's, that YARN runs an application in."""
+    return running.queue if running.queue.rpartition(".")[0] == pool.queue else None
 
 
 def _largest_demand(expected: Sequence[Registration]) -> Demand | None:

@@ -1,9 +1,10 @@
 """What each event changes of what is known, and the causes to name when shares change."""
 
-import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from yarn_plugin.decide.events import (
+    AppSaid,
     AppsChanged,
     Configured,
     ContainersListed,
@@ -20,14 +21,18 @@ from yarn_plugin.decide.events import (
     QueuesChanged,
     Registered,
     Revised,
+    Solved,
     Superseded,
     TimerFired,
     Vacated,
     WeightsRefused,
     WeightsWritten,
 )
+from yarn_plugin.decide.leaf_queues import is_own_leaf, leaf_name
 from yarn_plugin.decide.membership import is_quiet
-from yarn_plugin.decide.state import Dismissed, Enforcement, State, Step
+from yarn_plugin.decide.state import Dismissed, Enforcement, State
+from yarn_plugin.model import causes as cause
+from yarn_plugin.model.causes import Ending, Happening
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.resources import total_of
 from yarn_plugin.model.share import Pool, Registration
@@ -42,21 +47,20 @@ DISMISSED_FOR = 3600.0
 """Seconds for which a registration that was let go of is remembered, and how many are."""
 MOST_DISMISSED = 1000
 
-_OWN_LEAF = re.compile(r"_\d+_[0-9a-f]{8,}$")
 
-
-def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[str]]:
-    """The state after this event, and what happened in words ("node 127.0.1.2 lost")."""
+def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[Happening]]:
+    """The state after this event, and what happened that has a name ("node 127.0.1.2 lost")."""
     match event:
-        case Configured(pools, reconcile):
+        case Configured(pools, reconcile, described):
             now_known = state.enforcement
             parents = {pool.queue for pool in pools}
             # What lies elsewhere now is no longer this arbiter's to compare, write or take back.
             written = {queue: one for queue, one in now_known.written.items() if queue.rpartition(".")[0] in parents}
             kept = replace(now_known, written=written, asked=False, reading=False, retry_at=None, read_at=None,
                            superseded=None)  # fmt: skip
-            state = replace(state, pools=pools, enforcement=kept, timer=None, looked=False, reconcile=reconcile)
-            return state, ["the arbiter started"]
+            state = replace(state, pools=pools, enforcement=kept, timer=None, looked=False, reconcile=reconcile,
+                            topology=described)  # fmt: skip
+            return state, [cause.ArbiterStarted()]
         case ManagerReached(url, capabilities, looked):
             # It may have restarted without the weights: what it has is to be seen before anything is written.
             kept = replace(state.enforcement, unsure=bool(state.enforcement.written), retry_at=None, read_at=at)
@@ -73,39 +77,41 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
         case QueuesChanged(present, gone):
             queues = {path: queue for path, queue in state.cluster.queues.items() if path not in set(gone)}
             queues |= {queue.path: queue for queue in present}
-            return replace(state, cluster=replace(state.cluster, queues=queues)), ["queues changed"]
+            return replace(state, cluster=replace(state.cluster, queues=queues)), [cause.QueueTreeChanged()]
         case Registered():
             return _register(state, event, seq, at)
         case Revised(app, weight, demand):
             if app not in state.registered:
                 return state, []
             revised = replace(state.registered[app], weight=weight, demand=demand)
-            return replace(state, registered={**state.registered, app: revised}), [f"{app} changed what it asks"]
-        case Vacated(app, told):
-            return _vacate(state, app, told, at), [f"{app} has vacated"]
+            return replace(state, registered={**state.registered, app: revised}), [cause.AppRevised(app)]
+        case Vacated(app, _):
+            return state, [cause.AppVacated(app)]
         case Deregistered(app):
             if app not in state.registered:
                 return state, []
-            return forget(state, {app: f"{app} ended"}, at, final=True), [f"{app} ended"]
+            ended = cause.AppEnded(app)
+            return forget(state, {app: ended}, at, final=True), [ended]
         case WeightsWritten() | WeightsRefused() | LeavesSeen() | LeavesUnread() | Superseded():
             return _enforcement(state, event, at)
         case EpochBegan(epoch):
-            return replace(state, epoch=epoch), []
-        case ContainersListed() | ContainersSignalled():
+            # Nobody is late before YARN has been looked at again.
+            return replace(state, epoch=epoch, looked=False), []
+        case ContainersListed() | ContainersSignalled() | AppSaid() | Solved():
             return state, []
         case TimerFired():
             # It is set no more, also where a clock that was put back made it fire too early.
             return replace(state, timer=None), []
 
 
-def forget(state: State, reasons: dict[str, str], at: float, final: bool) -> State:
+def forget(state: State, causes: Mapping[str, Ending], at: float, final: bool) -> State:
     """The state without these registered applications; what they still use is no longer anybody's share.
 
-    `reasons`: for each, why. `final`: none of them is followed again, should YARN show it again.
+    `causes`: for each, why. `final`: none of them is followed again, should YARN show it again.
     """
     gone = {
         app: Dismissed(state.registered[app], state.yarn_apps.get(app), why, at, final)
-        for app, why in reasons.items()
+        for app, why in causes.items()
         if app in state.registered
     }
     return replace(
@@ -116,41 +122,41 @@ def forget(state: State, reasons: dict[str, str], at: float, final: bool) -> Sta
     )
 
 
-def is_own_leaf(queue: str) -> bool:
-    """Whether a queue's name is one that the arbiter gives (see `_leaf`)."""
-    return _OWN_LEAF.search(queue) is not None
-
-
 def _recent(dismissed: dict[str, Dismissed], at: float) -> dict[str, Dismissed]:
     kept = [(app, one) for app, one in dismissed.items() if one.at > at - DISMISSED_FOR]
     return dict(kept[-MOST_DISMISSED:])
 
 
-def _nodes(state: State, event: NodesChanged) -> tuple[State, list[str]]:
+def _nodes(state: State, event: NodesChanged) -> tuple[State, list[Happening]]:
     before, gone = state.cluster.nodes, set(event.gone)
     nodes = {node: kept for node, kept in before.items() if node not in gone}
     nodes |= {node.id: node for node in event.present}
-    causes = [f"node {before[node].host} lost" for node in event.gone if node in before]
-    causes += [f"node {node.host} {'changed' if node.id in before else 'joined'}" for node in event.present]
+    happened: list[Happening] = [cause.NodeLost(before[node].host) for node in event.gone if node in before]
+    happened += [
+        cause.NodeChanged(node.host) if node.id in before else cause.NodeJoined(node.host) for node in event.present
+    ]
+    well = gone | {node.id for node in event.present}
+    broken = {node: kept for node, kept in state.cluster.broken.items() if node not in well}
+    broken |= {node.id: node for node in event.broken}
     total = total_of(node.capacity for node in nodes.values())
-    return replace(state, cluster=replace(state.cluster, nodes=nodes, total=total)), causes
+    return replace(state, cluster=replace(state.cluster, nodes=nodes, total=total, broken=broken)), happened
 
 
-def _apps(state: State, event: AppsChanged, at: float) -> tuple[State, list[str]]:
+def _apps(state: State, event: AppsChanged, at: float) -> tuple[State, list[Happening]]:
     before, gone = state.cluster.apps, set(event.gone)
     apps = {app: kept for app, kept in before.items() if app not in gone}
     apps |= {app.id: app for app in event.present}
     quiet = _quiet_since(state, event, gone, at)
     names = {known: app for app, known in state.yarn_apps.items()}
-    causes = [f"{names.get(app, app)} ended" for app in event.gone]
+    happened: list[Happening] = [cause.AppEnded(names.get(app, app)) for app in event.gone]
     state = replace(state, cluster=replace(state.cluster, apps=apps), quiet_since=quiet)
     state, refused = _match(_return(state, event.present), event.present)
     matched = set(state.yarn_apps.values())
-    causes += [f"{app} runs as {known}" for app, known in state.yarn_apps.items() if known not in names]
-    causes += [f"{app.id} arrived" for app in event.present if app.id not in before and app.id not in matched]
-    causes += refused
-    ended = {names[app]: f"{names[app]} ended" for app in event.gone if app in names}
-    return forget(state, ended, at, final=False) if ended else state, causes
+    happened += [cause.AppMatched(app, known) for app, known in state.yarn_apps.items() if known not in names]
+    happened += [cause.AppArrived(app.id) for app in event.present if app.id not in before and app.id not in matched]
+    happened += refused
+    ended = {names[app]: cause.AppEnded(names[app]) for app in event.gone if app in names}
+    return forget(state, ended, at, final=False) if ended else state, happened
 
 
 def _quiet_since(state: State, event: AppsChanged, gone: set[str], at: float) -> dict[str, float]:
@@ -192,19 +198,19 @@ def _may_register(pools: tuple[Pool, ...], registered: dict[str, Registration], 
     return most is None or sum(known.pool == new.pool for known in owned) < most
 
 
-def _match(state: State, present: tuple[YarnApp, ...]) -> tuple[State, list[str]]:
+def _match(state: State, present: tuple[YarnApp, ...]) -> tuple[State, list[Happening]]:
     """A YARN application in the queue that a registered one was given is that one, if it runs as its owner's."""
     waiting = {one.queue: app for app, one in state.registered.items() if app not in state.yarn_apps}
     taken = set(state.yarn_apps.values())
     matched = dict(state.yarn_apps)
-    refused: list[str] = []
+    refused: list[Happening] = []
     for running in present:
         app = waiting.get(running.queue)
         if app is None or running.id in taken:
             continue
         if not _is_owners(state.registered[app], running):
             # Without names: every application of the pool is told.
-            refused.append(f"{running.id} runs in the queue of {app} as another user")
+            refused.append(cause.OtherUser(app, running.id))
             continue
         matched[app] = running.id
         del waiting[running.queue]
@@ -215,7 +221,7 @@ def _is_owners(registration: Registration, running: YarnApp) -> bool:
     return registration.yarn_users is None or running.user in registration.yarn_users
 
 
-def _register(state: State, event: Registered, seq: int, at: float) -> tuple[State, list[str]]:
+def _register(state: State, event: Registered, seq: int, at: float) -> tuple[State, list[Happening]]:
     pool = next((pool for pool in state.pools if pool.name == event.pool), None)
     if pool is None or not _may_register(state.pools, state.registered, event):
         return state, []
@@ -230,7 +236,7 @@ def _register(state: State, event: Registered, seq: int, at: float) -> tuple[Sta
         name=event.name,
         user=event.user,
         pool=pool.name,
-        queue=running.queue if running else f"{pool.queue}.{_leaf(event.name, seq, at)}",
+        queue=running.queue if running else f"{pool.queue}.{leaf_name(event.name, seq, at)}",
         weight=event.weight,
         demand=event.demand,
         grace=pool.grace if event.grace is None else event.grace,
@@ -241,27 +247,13 @@ def _register(state: State, event: Registered, seq: int, at: float) -> tuple[Sta
     state = replace(state, registered={**state.registered, app: registration})
     if running:
         state = replace(state, yarn_apps={**state.yarn_apps, app: running.id})
-    return state, [f"{app} arrived"]
-
-
-def _leaf(name: str, seq: int, at: float) -> str:
-    """A queue name never used before: a weight written for a leaf outlives it and a namesake would inherit it."""
-    slug = "".join(letter if letter.isalnum() else "-" for letter in name.lower())[:24].strip("-") or "app"
-    return f"{slug}_{seq}_{int(at):x}"
-
-
-def _vacate(state: State, app: str, told: int, at: float) -> State:
-    member = state.members.get(app)
-    if member is None or member.share.seq != told:
-        return state
-    settled = replace(member, schedule=(Step(at, member.schedule[-1].fraction),))
-    return replace(state, members={**state.members, app: settled})
+    return state, [cause.AppArrived(app)]
 
 
 def _enforcement(
     state: State, event: WeightsWritten | WeightsRefused | LeavesSeen | LeavesUnread | Superseded, at: float
-) -> tuple[State, list[str]]:
-    known, causes = state.enforcement, list[str]()
+) -> tuple[State, list[Happening]]:
+    known, happened = state.enforcement, list[Happening]()
     match event:
         case WeightsWritten(weights, forgotten, refused):
             written = {queue: weight for queue, weight in known.written.items() if queue not in set(forgotten)}
@@ -275,7 +267,7 @@ def _enforcement(
             known = replace(known, asked=False, retry_at=at + RETRY_AFTER, error=error)
         case LeavesSeen(static, weights):
             again = known.read_at  # the manager was reached anew since this was asked: it may have restarted
-            known, causes = _reconciled(known, static, dict(weights))
+            known, happened = _reconciled(known, static, dict(weights))
             known = replace(known, reading=False, unsure=known.unsure or again is not None,
                             read_at=at + state.reconcile if again is None else again)  # fmt: skip
             state = _writable(state, True)
@@ -284,17 +276,19 @@ def _enforcement(
             state = _writable(state, False) if refused else state
         case Superseded(by):
             known = replace(known, asked=False, reading=False, superseded=by)
-    return replace(state, enforcement=known), causes
+    return replace(state, enforcement=known), happened
 
 
-def _reconciled(known: Enforcement, static: tuple[str, ...], seen: dict[str, float]) -> tuple[Enforcement, list[str]]:
+def _reconciled(
+    known: Enforcement, static: tuple[str, ...], seen: dict[str, float]
+) -> tuple[Enforcement, list[Happening]]:
     """What YARN has, compared with what this arbiter has written; with that, what an earlier one left behind for queues
     that it had named itself. Where YARN has something else, all is to be written again."""
     written = {queue: weight for queue, weight in known.written.items() if queue not in set(static)}
     changed = sum(seen.get(queue) != weight for queue, weight in written.items())
     left_behind = {queue: weight for queue, weight in seen.items() if queue not in written and is_own_leaf(queue)}
     known = replace(known, written=written | left_behind, static=static, unsure=bool(changed))
-    return known, [f"{changed} queue weight(s) were changed by somebody else"] if changed else []
+    return known, [cause.ForeignWeights(changed)] if changed else []
 
 
 def _writable(state: State, writable: bool) -> State:

@@ -1,32 +1,16 @@
 """What the arbiter knows between two events. Immutable: every change makes a new value."""
 
+from collections import ChainMap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from yarn_plugin.decide.pools.kept import PoolState
+from yarn_plugin.decide.pools.share_state import Member, ShareState
+from yarn_plugin.model.causes import Ending
 from yarn_plugin.model.cluster import Capabilities, ClusterView
-from yarn_plugin.model.share import Pool, Registration, Share
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of an application's enforced share: this dominant fraction of its pool binds from `at` on."""
-
-    at: float
-    fraction: float
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """An application of a pool that counts or has counted.
-
-    `schedule`: the steps of what is enforced; the last one is its present share, earlier ones are kept while an
-    application has time to vacate. `over_since`: since when it holds more than is enforced while others wait.
-    """
-
-    app: str
-    share: Share
-    schedule: tuple[Step, ...]
-    over_since: float | None = None
+from yarn_plugin.model.described import TopologyDescription
+from yarn_plugin.model.share import Pool, Registration
+from yarn_plugin.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +46,21 @@ class Dismissed:
 
     registration: Registration
     yarn_app: str | None
-    reason: str
+    cause: Ending
     at: float
     final: bool
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything. `registered` by the arbiter's id; `members` by the arbiter's id, or YARN's where unregistered.
+    """Everything. `registered` by the arbiter's id; `pool_states` by the pool's name.
 
     `quiet_since`: when each unregistered application last stopped wanting anything. `looked`: YARN's applications have
     been seen since the arbiter started or lost the manager. `dismissed`: the registrations that were let go of last.
     `epoch`: part of every new id, when it is not 0. `reconcile`: seconds between comparisons of the weights.
+    `topology`: what the configuration says of the cluster. `cells`: what it and YARN's nodes come to, where a
+    controller reads that. `listed`: for applications in pools that lease nodes, how many containers each had when they
+    were last asked for.
     """
 
     pools: tuple[Pool, ...] = ()
@@ -84,11 +71,19 @@ class State:
     registered: dict[str, Registration] = field(default_factory=dict)
     yarn_apps: dict[str, str] = field(default_factory=dict)
     quiet_since: dict[str, float] = field(default_factory=dict)
-    members: dict[str, Member] = field(default_factory=dict)
     enforcement: Enforcement = field(default_factory=Enforcement)
-    policy_states: dict[str, Any] = field(default_factory=dict)
+    pool_states: dict[str, PoolState] = field(default_factory=dict)
     timer: float | None = None
     looked: bool = False
     dismissed: dict[str, Dismissed] = field(default_factory=dict)
     epoch: int = 0
     reconcile: float = 60.0
+    topology: TopologyDescription = field(default_factory=TopologyDescription)
+    cells: Topology | None = None
+    listed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """Who counts in the pools that are divided by shares, by the arbiter's id, or YARN's where unregistered."""
+        shared = [kept.state.members for kept in self.pool_states.values() if isinstance(kept.state, ShareState)]
+        return shared[0] if len(shared) == 1 else ChainMap(*shared)

@@ -1,17 +1,23 @@
 """The arbiter's configuration file (TOML)."""
 
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from yarn_plugin.decide.policies import POLICIES
+from yarn_plugin.decide.pools.controller import Kind, Registry
+from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.watch import Rhythm
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
+
+MAX_PROBLEMS, MAX_SHOWN = 10, 200
+"""How many problems of a file are listed, and how many characters of a wrong value are shown."""
 
 
 class ConfigError(ReportedError):
@@ -24,8 +30,42 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def _registry(info: ValidationInfo) -> Registry:
+    registry: Registry = (info.context or {}).get("registry", STANDARD)
+    return registry
+
+
+def _named(name: str, known: Collection[str]) -> str:
+    if name not in known:
+        raise ValueError(f"choose one of {', '.join(sorted(known))}")
+    return name
+
+
+def _settings(kind: Kind, registry: Registry, given: object) -> object:
+    """A controller's own settings, as they can be journaled: every field known, every number finite."""
+    tag = next((tag for tag, one in registry.tags().items() if one is kind.parameters), None)
+    if tag is None:
+        raise ValueError(f"controller {kind.name!r} declares no tag for its settings; report this to who wrote it")
+    if not isinstance(given, dict):
+        raise ValueError(f"write a table of the settings of controller {kind.name!r}")
+    if "type" in given:
+        raise ValueError(f"type: controller {kind.name!r} has no such setting; leave it out")
+    codec = Codec(registry.tags(), unknown_fields="forbid")
+    try:
+        settings = codec.read({**given, "type": tag})
+    except UnknownRecordError as problem:
+        raise ValueError(f"{problem.field}: {problem.problem}" if problem.field else problem.problem) from None
+    try:
+        codec.check(settings)
+    except ValueError:
+        raise ValueError("write finite numbers (no inf, no nan): the journal holds these settings") from None
+    return settings
+
+
 class PoolSection(_Section):
-    """A pool: `queue` is the root of its subtree."""
+    """A pool: `queue` is the root of its subtree; `parameters` are its controller's own settings."""
+
+    model_config = ConfigDict(extra="forbid", validate_default=True)
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     queue: str = Field(pattern=r"^root\.[^\s]+$")
@@ -40,12 +80,30 @@ class PoolSection(_Section):
     max_apps_per_user: int = Field(default=100, ge=1, le=100_000)
     max_streams_per_user: int = Field(default=200, ge=1, le=100_000)
 
+    controller: str = "share"
+    parameters: Any = None
+
     @field_validator("policy")
     @classmethod
-    def _known(cls, policy: str) -> str:
-        if policy not in POLICIES:
-            raise ValueError(f"choose one of {', '.join(POLICIES)}")
-        return policy
+    def _known_policy(cls, policy: str, info: ValidationInfo) -> str:
+        return _named(policy, _registry(info).policies)
+
+    @field_validator("controller")
+    @classmethod
+    def _known_controller(cls, controller: str, info: ValidationInfo) -> str:
+        return _named(controller, _registry(info).kinds)
+
+    @field_validator("parameters")
+    @classmethod
+    def _of_the_controller(cls, parameters: Any, info: ValidationInfo) -> Any:
+        """The controller's own settings, as the type that it declares."""
+        registry = _registry(info)
+        kind = registry.kinds.get(info.data.get("controller", ""))
+        if kind is None or (kind.parameters is None and parameters is None):
+            return None
+        if kind.parameters is None:
+            raise ValueError(f"controller {kind.name!r} has no settings of its own; leave them out")
+        return _settings(kind, registry, {} if parameters is None else parameters)
 
     def pool(self) -> Pool:
         """The pool as a noun."""
@@ -62,6 +120,8 @@ class PoolSection(_Section):
             max_grace=self.max_grace_s,
             max_apps_per_user=self.max_apps_per_user,
             max_streams_per_user=self.max_streams_per_user,
+            controller=self.controller,
+            parameters=self.parameters,
         )
 
 
@@ -87,7 +147,8 @@ class WatchSection(_Section):
 class LimitsSection(_Section):
     """What the service takes on at a time, whoever asks.
 
-    `metrics_apps`: applications with figures of their own in /metrics; those with the largest shares.
+    `metrics_apps`: applications with figures of their own in /metrics; those with the largest shares. `solve_s`: for
+    one problem that a pool's controller has solved in the worker process.
     """
 
     max_connections: int = Field(default=4096, ge=16, le=1_000_000)
@@ -95,6 +156,19 @@ class LimitsSection(_Section):
     max_body_kb: int = Field(default=256, ge=1, le=65_536)
     header_timeout_s: Annotated[float, Field(ge=0.1, le=600)] = 10.0
     metrics_apps: int = Field(default=200, ge=0, le=100_000)
+    solve_s: Annotated[float, Field(ge=0.1, le=86_400)] = 60.0
+
+
+class TopologySection(_Section):
+    """`file`: what lies where beyond the racks and nodes that YARN knows (see `drive.topology`); a path relative to
+    the configuration file's folder."""
+
+    file: Path | None = None
+
+    @field_validator("file")
+    @classmethod
+    def _beside_this_file(cls, file: Path | None, info: ValidationInfo) -> Path | None:
+        return None if file is None else (info.context or {}).get("folder", Path()) / file
 
 
 class ArbiterConfig(_Section):
@@ -107,6 +181,7 @@ class ArbiterConfig(_Section):
     pools: list[PoolSection] = Field(default=[PoolSection(name="sql", queue="root.sql")], min_length=1)
     watch: WatchSection = WatchSection()
     limits: LimitsSection = LimitsSection()
+    topology: TopologySection = TopologySection()
     users: dict[str, list[str]] = {}
     watchdog_s: Annotated[float, Field(ge=1, le=3600)] = 30.0
 
@@ -119,7 +194,7 @@ class ArbiterConfig(_Section):
         return pools
 
 
-def load(path: Path | None) -> ArbiterConfig:
+def load(path: Path | None, registry: Registry = STANDARD) -> ArbiterConfig:
     """Read a configuration file; without one, a single pool `sql` over the queues under root.sql.
 
     Raises:
@@ -127,22 +202,33 @@ def load(path: Path | None) -> ArbiterConfig:
     """
     if path is None:
         return ArbiterConfig()
+    context = {"registry": registry, "folder": path.parent}
     try:
-        return ArbiterConfig.model_validate(tomllib.loads(path.read_text()))
+        return ArbiterConfig.model_validate(tomllib.loads(path.read_text()), context=context)
     except OSError as problem:
         raise ConfigError(f"--config {str(path)!r}: {problem.strerror}") from None
-    except tomllib.TOMLDecodeError as problem:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise ConfigError(f"--config {str(path)!r}: not TOML: {problem}") from None
+    except RecursionError:
+        raise ConfigError(f"--config {str(path)!r}: nest fewer lists and tables") from None
     except ValidationError as problem:
         raise ConfigError(f"--config {str(path)!r}: {said(problem)}") from None
 
 
 def said(problem: ValidationError) -> str:
-    """What pydantic found wrong, as field, value and what is right."""
+    """What pydantic found wrong, as field, value and what is right; of many problems, the first ones."""
     parts: list[str] = []
-    for error in problem.errors():
+    found = problem.errors()
+    for error in found[:MAX_PROBLEMS]:
         field = ".".join(str(step) for step in error["loc"])
         value: Any = error.get("input")
-        shown = f" {value!r}" if isinstance(value, str | int | float | bool) else ""
+        shown = f" {_shortened(value)}" if isinstance(value, str | int | float | bool) else ""
         parts.append(f"{field}{shown}: {error['msg'].removeprefix('Value error, ')}")
+    if len(found) > MAX_PROBLEMS:
+        parts.append(f"and {len(found) - MAX_PROBLEMS} more")
     return "; ".join(parts)
+
+
+def _shortened(value: str | int | float | bool) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

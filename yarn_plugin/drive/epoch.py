@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from yarn_plugin.api.tokens import write_private
+from yarn_plugin.files import write_private
 from yarn_plugin.journal.records import Record
 
 

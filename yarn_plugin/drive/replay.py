@@ -3,17 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from yarn_plugin.decide import commands, events
-from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Event
+from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.state import State
+from yarn_plugin.drive.journaling import past as past_of
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.journal.intake import Decided
-from yarn_plugin.journal.intake import Replay as Past
 from yarn_plugin.journal.records import find_damage, read_records
-
-TYPES = (*events.Event.__args__, *commands.Command.__args__)
 
 
 class ReplayError(ReportedError):
@@ -35,7 +33,7 @@ class Replayed:
     history: tuple[Decided[Event, Command], ...]
 
 
-def replay(journal: Path) -> Replayed:
+def replay(journal: Path, registry: Registry = STANDARD) -> Replayed:
     """Decide again on every input of a journal. Writes nothing, so an arbiter may be using it.
 
     Raises:
@@ -45,7 +43,7 @@ def replay(journal: Path) -> Replayed:
     expected = "an arbiter's is `journal` in its --state folder"
     try:
         damage = find_damage(journal)
-        past: Past[State, Event, Command] = Past(step, State(), TYPES)
+        past = past_of(registry)
         past.take_all(read_records(journal))
     except OSError as problem:
         raise ReplayError(f"journal {str(journal)!r}: {problem.strerror}; {expected}") from None

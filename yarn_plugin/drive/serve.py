@@ -26,14 +26,20 @@ from yarn_plugin.api.connections import LONGEST_HEAD, Connections, CountingListe
 from yarn_plugin.api.limits import Limits, Refusals
 from yarn_plugin.api.service import create
 from yarn_plugin.api.streams import Streams
-from yarn_plugin.api.tokens import Tokens, write_private
+from yarn_plugin.api.tokens import Tokens
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Event
+from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.config import ArbiterConfig, LimitsSection
 from yarn_plugin.drive.daemon import Daemon, Stopped
 from yarn_plugin.drive.diagnostics import Diagnostics
+from yarn_plugin.drive.registry import INSTALLED, journal_tags
+from yarn_plugin.drive.topology import load_topology
 from yarn_plugin.drive.watchdog import Watchdog
 from yarn_plugin.errors import BadInputError, ReportedError
+from yarn_plugin.files import write_private
+from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided
 from yarn_plugin.observe.capabilities import find_out
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
@@ -128,13 +134,17 @@ def serve(
     ready: Callable[[str, Path], None],
     verify: str | bool = True,
     accept_loss: bool = False,
+    registry: Registry = STANDARD,
+    registry_at: str = INSTALLED,
 ) -> None:
     """Run the arbiter until SIGTERM or Ctrl-C. `ready` is told its address and the admin token file.
 
     `verify`: for a ResourceManager over HTTPS, a file of certificates to trust, or True for the system's.
-    `accept_loss`: go on without what follows damage in the journal.
+    `accept_loss`: go on without what follows damage in the journal. `registry`: the controllers that there are;
+    `registry_at`: where the worker process finds them, as `module:attribute`.
 
     Raises:
+        ConfigError: the topology file cannot be used.
         ListenError: the address is taken or not this machine's.
         ManagerError: there is no ResourceManager.
         MissingQueueError: it does not have a pool's queue.
@@ -145,6 +155,7 @@ def serve(
     """
     user = getpass.getuser()
     pools = tuple(section.pool() for section in config.pools)
+    topology = load_topology(config.topology.file) if config.topology.file is not None else None
 
     def managers() -> ResourceManager:
         return ResourceManager(urls, user, verify)
@@ -168,6 +179,10 @@ def serve(
             me,
             claim_queues,
             config.watchdog_s,
+            registry,
+            registry_at,
+            config.limits.solve_s,
+            topology=topology,
         )
         spare_the_collector()
         watchdog = Watchdog(daemon.is_alive, lambda: daemon.heartbeat.count, config.watchdog_s)
@@ -178,7 +193,8 @@ def serve(
             watchdog.start()
             refusals = Refusals()
             connections = Connections(limits.max_connections, refusals)
-            server = _server(daemon, tokens, listen, limits, refusals, connections, Diagnostics(managers), config.users)
+            asking = Diagnostics(managers)
+            server = _server(daemon, tokens, listen, limits, refusals, connections, asking, config.users, registry)
             _write_address(state_dir, listen)
             ready(listen.url, tokens.admin_file)
             log.info("listening on %s, resumed from %d journaled inputs", listen.url, daemon.resumed)
@@ -307,8 +323,9 @@ def _server(
     connections: Connections,
     diagnostics: Diagnostics,
     users: dict[str, list[str]],
+    registry: Registry,
 ) -> uvicorn.Server:
-    streams = Streams(daemon, limits.max_streams)
+    streams = Streams(daemon, limits.max_streams, Codec(journal_tags(registry)))
     service = create(
         daemon,
         tokens,
@@ -319,6 +336,7 @@ def _server(
         users=users,
         connections=lambda: connections.open,
         ended=Stopped,
+        registry=registry,
     )
     service.router.lifespan_context = _publishing(daemon, streams)
     config = uvicorn.Config(

@@ -47,7 +47,7 @@ def wait(record: ClusterRecord, names: Iterable[str], since_ms: int = 0, limit_s
 def _is_ready(record: ClusterRecord, name: str, since_ms: int) -> bool:
     kind, _, host = name.partition("-")
     checks: dict[str, Callable[[], bool]] = {
-        "rm": lambda: _is_active(rm_url(record)),
+        "rm": lambda: rest.is_active(rm_url(record)),
         "nm": lambda: _node_is_ready(record, host, since_ms),
         "nn": lambda: _name_node(record, "NameNodeStatus")["State"] == "active",
         "dn": lambda: _data_node_is_ready(record),
@@ -56,11 +56,6 @@ def _is_ready(record: ClusterRecord, name: str, since_ms: int) -> bool:
         return checks[kind]()
     except rest.UnansweredError:
         return False
-
-
-def _is_active(url: str) -> bool:
-    """A ResourceManager answers some moments before it has read its state, as if there were no applications."""
-    return bool(rest.get(f"{url}/ws/v1/cluster/info")["clusterInfo"]["haState"] == "ACTIVE")
 
 
 def _node_is_ready(record: ClusterRecord, host: str, since_ms: int) -> bool:

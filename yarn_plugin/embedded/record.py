@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from yarn_plugin import files
 from yarn_plugin.embedded.errors import ClusterError, NoClusterError
 from yarn_plugin.embedded.layout import Layout
 from yarn_plugin.embedded.spec import ClusterSpec
@@ -29,10 +30,7 @@ class ClusterRecord(BaseModel):
 
     def save(self) -> None:
         """Write the record, whole or not at all."""
-        path = Layout(self.spec.dir).record
-        draft = path.with_name(path.name + ".part")
-        draft.write_text(self.model_dump_json(indent=2) + "\n")
-        draft.replace(path)
+        files.write(Layout(self.spec.dir).record, self.model_dump_json(indent=2) + "\n")
 
 
 def read(directory: Path) -> ClusterRecord:

@@ -1,12 +1,16 @@
 """Reading REST answers of the ResourceManager, the NodeManagers and the NameNode, as far as this room needs them."""
 
+import getpass
 from dataclasses import dataclass
 from typing import Any
 
 import requests
 
 from yarn_plugin.embedded.errors import ClusterError
-from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.resources import Resources, total_of
+from yarn_plugin.observe import amounts, answers
+from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
+from yarn_plugin.observe.subjects import LEFT_OUT
 
 _LIMIT_S = 10
 
@@ -47,7 +51,7 @@ class AppReport:
 
 
 def get(url: str) -> Any:
-    """The JSON at a loopback address. Raises `UnansweredError`."""
+    """The JSON at a loopback address other than a ResourceManager's. Raises `UnansweredError`."""
     with requests.Session() as session:
         session.trust_env = False  # A proxy for the outside world must not be asked for our own machine.
         try:
@@ -58,24 +62,35 @@ def get(url: str) -> Any:
             raise UnansweredError(f"{url} does not answer: {type(failed).__name__}") from failed
 
 
+def is_active(rm_url: str) -> bool:
+    """Whether a ResourceManager says that it is the active one. Raises `UnansweredError`.
+
+    It answers some moments before it has read its state, as if there were no applications.
+    """
+    return answers.unwrapped(_ask(rm_url, "/info"), "clusterInfo").get("haState") == "ACTIVE"
+
+
 def nodes(rm_url: str) -> list[NodeReport]:
     """All nodes that have registered, lost ones too."""
-    return sorted(
-        (_node(row) for row in _rows(get(f"{rm_url}/ws/v1/cluster/nodes"), "nodes", "node")), key=lambda row: row.host
-    )
+    return sorted((_node(row) for row in _rows(rm_url, "/nodes", "nodes", "node")), key=lambda row: row.host)
 
 
 def apps(rm_url: str) -> list[AppReport]:
     """The applications the ResourceManager remembers, the newest first."""
-    hidden = "resourceRequests,timeouts,appNodeLabelExpression,amNodeLabelExpression"
-    rows = _rows(get(f"{rm_url}/ws/v1/cluster/apps?deSelects={hidden}"), "apps", "app")
+    rows = _rows(rm_url, "/apps", "apps", "app", deSelects=LEFT_OUT)
     return [_app(row) for row in sorted(rows, key=lambda row: -int(row["startedTime"]))]
 
 
-def _rows(answer: Any, outer: str, inner: str) -> list[dict[str, Any]]:
-    """The rows of a list; an empty one loses its inner key, or is null."""
-    rows = (answer.get(outer) or {}).get(inner) or []
-    return rows if isinstance(rows, list) else [rows]
+def _rows(rm_url: str, path: str, outer: str, inner: str, **params: str) -> list[dict[str, Any]]:
+    """The rows of a list of the ResourceManager; an empty one loses its inner key, or is null."""
+    return answers.objects(answers.unwrapped(_ask(rm_url, path, **params), outer).get(inner))
+
+
+def _ask(rm_url: str, path: str, **params: str) -> Any:
+    try:
+        return ResourceManager([rm_url], getpass.getuser()).get(path, **params)
+    except ManagerError as problem:
+        raise UnansweredError(f"{rm_url} does not answer: {problem}") from problem
 
 
 def _node(row: dict[str, Any]) -> NodeReport:
@@ -106,10 +121,9 @@ def _app(row: dict[str, Any]) -> AppReport:
 
 def _used(app: dict[str, Any]) -> Resources:
     """What an application holds; one that has ended has no such record, or holds nothing in it."""
-    parts = (app.get("resourceInfo") or {}).get("resourceUsagesByPartition") or []
-    return sum((_resources(part.get("used")) for part in parts), Resources())
+    parts = answers.objects(answers.unwrapped(app, "resourceInfo").get("resourceUsagesByPartition"))
+    return total_of(_resources(part.get("used")) for part in parts)
 
 
-def _resources(resource: dict[str, Any] | None) -> Resources:
-    amounts = ((resource or {}).get("resourceInformations") or {}).get("resourceInformation") or []
-    return Resources.of({amount["name"]: int(amount["value"]) for amount in amounts})
+def _resources(written: Any) -> Resources:
+    return amounts.resources(written) if written else Resources()

@@ -1,35 +1,82 @@
-"""Dataclasses to JSON and back, by the name of their type."""
+"""Dataclasses to JSON and back, by tags: strings that stay what they are whatever a class is called."""
 
-from collections.abc import Iterable
-from typing import Any, TypeVar, cast
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, cast
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import core_schema
 
 from yarn_plugin.journal.records import JournalError
-
-Value = TypeVar("Value")
+from yarn_plugin.model.mutable import Mutable
+from yarn_plugin.model.tagged import Tagged
 
 
 class UnknownRecordError(JournalError):
-    """A record holds a type or a value that this program does not know."""
+    """A record holds a type or a value that this program does not know.
+
+    `field`: where in the record, by its path; `problem`: what is wrong there.
+    """
+
+    def __init__(self, message: str, field: str = "type", problem: str = "") -> None:
+        super().__init__(f"journal: {message}")
+        self.field, self.problem = field, problem or message
 
 
 class Codec:
-    """Writes values of the given dataclasses as {"type": name, **fields} and reads them back, validated."""
+    """Writes values of the tagged types as {"type": tag, **fields} and reads them back, validated.
 
-    def __init__(self, types: Iterable[type]) -> None:
-        self._adapters: dict[str, TypeAdapter[Any]] = {kind.__name__: TypeAdapter(kind) for kind in types}
+    Fields that are `Tagged` hold values of these types too, and are written in the same way. A type that is changed in
+    place (see `Mutable`) is written as {"type": tag, "data": dump()}.
+
+    `unknown_fields`: of what is read. A journal's reader passes over those that a later program wrote; whoever reads
+    what somebody else sends refuses them, at any depth.
+    """
+
+    def __init__(self, tags: Mapping[str, type], unknown_fields: Literal["ignore", "forbid"] = "ignore") -> None:
+        self._types = dict(tags)
+        self._tags = {kind: tag for tag, kind in tags.items()}
+        if len(self._tags) < len(self._types):
+            raise ValueError("a type has two tags")
+        for kind in self._types.values():
+            if is_dataclass(kind) and any(field.name == "type" for field in fields(kind)):
+                raise ValueError(f"{kind.__name__} has a field `type`, which is where its tag is written")
+        self._adapters: dict[type, TypeAdapter[Any]] = {
+            kind: _adapter(kind) for kind in self._types.values() if not _is_mutable(kind)
+        }
+        self._context = {"codec": self}
+        self._unknown_fields = unknown_fields
 
     def write(self, value: object) -> dict[str, Any]:
         """The value as plain JSON types."""
-        name = type(value).__name__
-        return {"type": name, **self._adapters[name].dump_python(value, mode="json")}
+        tag, adapter = self._tag(value), self._adapters.get(type(value))
+        if adapter is None:
+            return {"type": tag, "data": cast(Mutable, value).dump()}
+        return {"type": tag, **adapter.dump_python(value, mode="json", context=self._context)}
 
     def dump(self, value: object) -> bytes:
         """The value as JSON."""
-        name = type(value).__name__
-        fields = self._adapters[name].dump_json(value)
-        return b'{"type":"%s"%s%s' % (name.encode(), b"" if fields == b"{}" else b",", fields[1:])
+        tag, adapter = self._tag(value).encode(), self._adapters.get(type(value))
+        if adapter is None:
+            return b'{"type":"%s","data":%s}' % (tag, _ANY.dump_json(cast(Mutable, value).dump()))
+        held = adapter.dump_json(value, context=self._context)
+        return b'{"type":"%s"%s%s' % (tag, b"" if held == b"{}" else b",", held[1:])
+
+    def check(self, value: object) -> None:
+        """Make sure that a value comes back as it is written. JSON has no infinity, for one.
+
+        Raises:
+            ValueError: it does not, or cannot be written.
+        """
+        written = self.dump(value)
+        try:
+            same = self.read(json.loads(written)) == value
+        except UnknownRecordError as problem:
+            raise ValueError(f"{type(value).__name__} cannot be read again: {problem}") from None
+        if not same:
+            raise ValueError(f"{type(value).__name__} is not read again as what it was")
 
     def read(self, written: dict[str, Any]) -> Any:
         """The value that was written.
@@ -37,15 +84,74 @@ class Codec:
         Raises:
             UnknownRecordError: its type is not known, or its fields are not that type's.
         """
-        fields = {name: field for name, field in written.items() if name != "type"}
-        adapter = self._adapters.get(cast(str, written.get("type")))
-        if adapter is None:
-            raise UnknownRecordError(f"journal: a record of type {written.get('type')!r} is not known to this program")
+        tag = written.get("type")
+        kind = self._types.get(tag) if isinstance(tag, str) else None
+        if kind is None:
+            raise UnknownRecordError(f"a record of type {tag!r} is not known to this program")
         try:
-            return adapter.validate_python(fields)
+            adapter = self._adapters.get(kind)
+            if adapter is None:
+                return cast(type[Mutable], kind).load(written["data"])
+            held = {name: one for name, one in written.items() if name != "type"}
+            return adapter.validate_python(held, context=self._context, extra=self._unknown_fields)
         except ValidationError as problem:
             first = problem.errors()[0]
             field = ".".join(str(part) for part in first["loc"])
+            problem_there = first["msg"].removeprefix("Value error, ")
             raise UnknownRecordError(
-                f"journal: a record of type {written['type']!r} cannot be read: {field}: {first['msg']}"
+                f"a record of type {tag!r} cannot be read: {field}: {problem_there}", field, problem_there
             ) from None
+
+    def is_tagged(self, value: object) -> bool:
+        """Whether a value is of one of the tagged types."""
+        return type(value) in self._tags
+
+    def _tag(self, value: object) -> str:
+        tag = self._tags.get(type(value))
+        if tag is None:
+            raise ValueError(f"{type(value).__name__} has no tag, so no journal can hold it")
+        return tag
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    """The adapter of a type: made once, since that takes milliseconds for each."""
+    return TypeAdapter(kind)
+
+
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+def _is_mutable(kind: type) -> bool:
+    return all(hasattr(kind, method) for method in ("mark", "rollback", "settle", "dump", "load"))
+
+
+def _read_tagged(written: Any, info: core_schema.ValidationInfo) -> Any:
+    codec: Codec = (info.context or {})["codec"]
+    if written is None or codec.is_tagged(written):
+        return written
+    if not isinstance(written, dict):
+        raise ValueError(f"give an object with `type`, not {type(written).__name__}")
+    try:
+        return codec.read(written)
+    except UnknownRecordError as problem:
+        raise ValueError(f"{problem.field}: {problem.problem}") from None
+
+
+def _write_tagged(value: Any, info: core_schema.SerializationInfo) -> Any:
+    if value is None:
+        return None
+    codec: Codec = (info.context or {})["codec"]
+    written = codec.write(value)
+    # pydantic would write null for infinity, which is not read again where a number is due: better no record at all.
+    json.dumps(written, allow_nan=False)
+    return written
+
+
+def _tagged_schema(source: Any, handler: Any) -> core_schema.CoreSchema:
+    return core_schema.with_info_plain_validator_function(
+        _read_tagged, serialization=core_schema.plain_serializer_function_ser_schema(_write_tagged, info_arg=True)
+    )
+
+
+Tagged.schema = staticmethod(_tagged_schema)

@@ -2,27 +2,29 @@
 
 Why not SQLite: recovery reads everything once, in order, and nothing is ever changed; a cut file loses its last
 record and no other; and a line is readable with `less` and `jq` on the day it matters.
+
+All files are their owner's alone: journals hold names, queues and SQL of their users.
 """
 
 import contextlib
 import json
 import os
 import re
+import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 from zlib import crc32
 
 from filelock import FileLock, Timeout
 
+from yarn_plugin import files
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.files import PRIVATE
 
 Record = dict[str, Any]
-
-PRIVATE = 0o600
-"""The mode of every file that is written here: journals hold names, queues and SQL of their users."""
 
 _BEGINS_LIKE_A_RECORD = re.compile(rb"[0-9a-f]{8} \{")
 
@@ -61,6 +63,50 @@ class Damage:
     def __str__(self) -> str:
         more = f" and {self.lines} line(s) after it" if self.lines > 1 else ""
         return f"a record cut or damaged at byte {self.at}{more}, {self.size} bytes in all"
+
+
+class Records(Protocol):
+    """Where a journal's records are: a `RecordFile`, or memory.
+
+    `size`: bytes now. `rewritten_size`: bytes when it was last rewritten.
+    """
+
+    dropped: str | None
+    lost: tuple[Record, ...]
+    size: int
+    rewritten_size: int
+
+    def read(self) -> Iterator[Record]:
+        """Every whole record, oldest first."""
+        ...
+
+    def append(self, *records: Record | bytes, durable: bool = True) -> None:
+        """Add records; when this returns and `durable`, they survive the loss of power.
+
+        Raises:
+            JournalUnavailableError: they could not be written; nothing of them is kept.
+        """
+        ...
+
+    def probe(self) -> None:
+        """Find out whether records can be written, without adding one.
+
+        Raises:
+            JournalUnavailableError: they cannot.
+        """
+        ...
+
+    def rewrite(self, *records: Record | bytes) -> None:
+        """Replace all by these records, or nothing.
+
+        Raises:
+            JournalUnavailableError: they could not be written; all is as it was before.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let another process use them."""
+        ...
 
 
 class RecordFile:
@@ -153,21 +199,20 @@ class RecordFile:
         Raises:
             JournalUnavailableError: they could not be written; the file is as it was before.
         """
-        draft = self.path.with_name(self.path.name + ".part")
+        opened = -1
         try:
-            size = _write_file(draft, (encode(record) for record in records))
-            opened = os.open(draft, os.O_RDWR | os.O_APPEND)
-            draft.replace(self.path)
+            with files.draft(self.path, PRIVATE, durable=True, sole_writer=True) as file:
+                size = sum(file.write(encode(record)) for record in records)
+                # Before it has its name: afterwards nothing may fail.
+                opened = os.dup(file.fileno())
         except OSError as problem:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
+            if opened >= 0:
+                os.close(opened)
             raise JournalUnavailableError(f"journal {str(self.path)!r}: {problem.strerror}") from None
         os.close(self._file)
         self._file = opened
         self.size = self.rewritten_size = size
         self.written += size
-        with contextlib.suppress(OSError):
-            _sync_folder(self.path.parent)
 
     def close(self) -> None:
         """Let another process use the journal."""
@@ -191,9 +236,9 @@ class RecordFile:
             self.lost = tuple(_whole_after(self.path, damage.at))
             before_loss(self.lost)
         aside = self.path.with_name(f"{self.path.name}.dropped-{int(time.time())}")
-        with self.path.open("rb") as file:
+        with self.path.open("rb") as file, files.draft(aside, PRIVATE, durable=True, sole_writer=True) as copy:
             file.seek(damage.at)
-            _write_file(aside, iter(lambda: file.read(1 << 20), b""))
+            shutil.copyfileobj(file, copy)
         os.ftruncate(self._file, damage.at)
         os.fsync(self._file)
         self.dropped = f"{damage}; kept in {aside.name}"
@@ -273,26 +318,3 @@ def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-def _write_file(path: Path, parts: Iterable[bytes]) -> int:
-    """A durable private file of these parts; its size."""
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-    with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, with the mode given
-        size = _copy(file, parts)
-        file.flush()
-        os.fsync(descriptor)
-    return size
-
-
-def _copy(file: BinaryIO, parts: Iterable[bytes]) -> int:
-    return sum(file.write(part) for part in parts)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,14 +1,14 @@
 """Records of earlier versions as this version would have written them: dicts in, dicts out.
 
-Version 0: records without `v`. What decides knows the present version alone.
+Version 0: records without `v`. Version 1: reasons were sentences. What decides knows the present version alone.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from yarn_plugin.journal.records import JournalError, Record
 
-VERSION = 1
+VERSION = 2
 
 
 class JournalVersionError(JournalError):
@@ -53,4 +53,54 @@ def _from_0(record: Record) -> Record:
     return record
 
 
-_STEPS: tuple[Callable[[Record], Record], ...] = (_from_0,)
+_REASONED = ("Dismiss", "WriteWeights", "ListContainers", "SignalContainers")
+"""The commands of version 1 that held a sentence themselves; TellShare's is in its share."""
+
+
+def _from_1(record: Record) -> Record:
+    """Reasons were sentences, and members were not kept pool by pool."""
+    record = {**record, "v": 2}
+    if "commands" in record:
+        record["commands"] = [_command_from_1(command) for command in record["commands"]]
+    state: dict[str, Any] | None = record.get("state")
+    if state is not None:
+        state = record["state"] = dict(state)
+        if "members" in state:
+            state["pool_states"] = _pool_states(state, state.pop("members"))
+            state.pop("policy_states", None)
+        if "dismissed" in state:
+            state["dismissed"] = {app: _with_cause(one) for app, one in state["dismissed"].items()}
+    return record
+
+
+def _pool_states(state: dict[str, Any], members: dict[str, Any]) -> dict[str, Any]:
+    """What the arbiter knew of everybody was not kept pool by pool; there was one kind of controller."""
+    held: dict[str, dict[str, Any]] = {pool["name"]: {} for pool in state.get("pools", [])}
+    for app, member in members.items():
+        home = _home(state, app)
+        if home in held:
+            held[home][app] = {**member, "share": _with_cause(member["share"])}
+    return {name: {"controller": "share", "state": {"type": "share/1", "members": mine}} for name, mine in held.items()}
+
+
+def _home(state: dict[str, Any], app: str) -> str | None:
+    """The pool of an application: that which it registered in, or the deepest one over the queue that it runs in."""
+    if app in state.get("registered", {}):
+        return cast(str, state["registered"][app]["pool"])
+    queue = state.get("cluster", {}).get("apps", {}).get(app, {}).get("queue", "")
+    over = [pool for pool in state.get("pools", []) if f"{queue}.".startswith(f"{pool['queue']}.")]
+    return max(over, key=lambda pool: len(pool["queue"]))["name"] if over else None
+
+
+def _command_from_1(command: dict[str, Any]) -> dict[str, Any]:
+    if command.get("type") == "TellShare":
+        return {**command, "share": _with_cause(command["share"])}
+    return _with_cause(command) if command.get("type") in _REASONED else command
+
+
+def _with_cause(written: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: field for name, field in written.items() if name != "reason"}
+    return {**kept, "cause": {"kind": "said", "text": written["reason"]}}
+
+
+_STEPS: tuple[Callable[[Record], Record], ...] = (_from_0, _from_1)

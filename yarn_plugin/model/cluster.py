@@ -58,6 +58,16 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """What an application (by the id that claims go by) holds on a node, and in which containers."""
+
+    app: str
+    node: str
+    held: Resources
+    containers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Capabilities:
     """What the ResourceManager allows: `writable` a queue's weight can be written, `preempts` YARN preempts itself.
 
@@ -74,13 +84,17 @@ class Capabilities:
 class ClusterView:
     """Everything observed, by id. Mappings are never changed in place.
 
-    `total`: what all nodes have together; None where that was not added up yet (see `capacity`).
+    `nodes`: those that take containers; `broken`: others that the ResourceManager lists, which take none. `total`: what
+    all nodes have together; None where that was not added up yet (see `capacity`). `use`: what each application whose
+    containers were listed holds on each node.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
     apps: dict[str, YarnApp] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
     total: Resources | None = None
+    broken: dict[str, Node] = field(default_factory=dict)
+    use: dict[str, tuple[Use, ...]] = field(default_factory=dict)
 
     def capacity(self) -> Resources:
         """What all nodes have together."""

@@ -76,7 +76,7 @@ class Resources:
         return all(amount <= capacity[name] for name, amount in self.amounts)
 
     def dominant_fraction(self, capacity: "Resources") -> float:
-        """The largest fraction of any resource of `capacity` (002, section 2.3.2: the current share of a job).
+        """The largest fraction of any resource of `capacity` (QOOP, section 2.3.2: the current share of a job).
 
         A resource that `capacity` does not have does not count.
         """

@@ -1,8 +1,11 @@
 """Pools, what applications ask of them, and the shares that they are told."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
+from yarn_plugin.model.causes import Said, ShareCause
 from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.tagged import Tagged
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,8 @@ class Pool:
     Limits, each None where there is none: `max_weight` and `max_grace` (seconds) of one application,
     `max_apps_per_user` registered at a time, `max_streams_per_user` followed at a time. The service checks the first
     two and the last one; the number of applications is checked where it is decided.
+
+    `controller`: the kind of what decides in it; `parameters`: that kind's own settings, None where it has none.
     """
 
     name: str
@@ -31,6 +36,8 @@ class Pool:
     max_grace: float | None = None
     max_apps_per_user: int | None = None
     max_streams_per_user: int | None = None
+    controller: str = "share"
+    parameters: Annotated[object, Tagged()] = None
 
     def contains(self, queue: str) -> bool:
         """Whether a queue (its full path) lies in this pool's subtree."""
@@ -65,13 +72,47 @@ class Registration:
 
 
 @dataclass(frozen=True, slots=True)
+class Gang:
+    """Pods that are of use only together, each with so many cells."""
+
+    pods: int
+    cells_each: int
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """One active application before the policy: what it weighs, could use, and uses now."""
+    """One that is to be given a part of a pool: an application, or one of its jobs (key: `app` and `job`).
+
+    `demand` None: it can use whatever it gets; a policy of shares reads the first alternative only. `used`: of the
+    pool's resources, now; `held`: of all. `tenant`: whose it is. `priority`: the larger, the sooner. `pinned`: the cell
+    that it must lie in; `suggested`: nodes that it would rather have. `profile`: what it declares of its own speed.
+    `grace`: seconds that it needs to vacate. `together`: the applications that count as this one claim, each with its
+    grace; none where it is this application alone. `yarn_app`: what it runs as. `queue`: the leaf queue directly below
+    the pool's that it runs in; None where it runs in none.
+    """
 
     app: str
     weight: float
     demand: Demand | None
     used: Resources
+    job: str = ""
+    tenant: str = ""
+    priority: int = 0
+    gang: Gang | None = None
+    pinned: str | None = None
+    suggested: tuple[str, ...] = ()
+    arrived_at: float = 0.0
+    profile: Annotated[object, Tagged()] = None
+    grace: float = 0.0
+    together: tuple[tuple[str, float], ...] = ()
+    yarn_app: str | None = None
+    queue: str | None = None
+    held: Resources = field(default_factory=Resources)
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it can be told and asked something: YARN's applications that never registered cannot."""
+        return self.app != self.yarn_app
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +144,4 @@ class Share:
     grant: Grant
     apps: int
     capacity: Resources
-    reason: str
+    cause: ShareCause | Said

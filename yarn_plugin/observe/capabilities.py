@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from yarn_plugin.model.cluster import Capabilities
 from yarn_plugin.model.resources import MEMORY, VCORES, Resources
-from yarn_plugin.observe import translate
+from yarn_plugin.observe import scheduler_configuration, translate
 from yarn_plugin.observe.resource_manager import (
     NO_MANAGER,
     ManagerError,
@@ -14,6 +14,7 @@ from yarn_plugin.observe.resource_manager import (
     NotAManagerError,
     ResourceManager,
 )
+from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration
 
 STORE = "yarn.scheduler.configuration.store.class"
 MONITOR = "yarn.resourcemanager.scheduler.monitor.enable"
@@ -24,7 +25,7 @@ SECURITY = "hadoop.security.authentication"
 RESOURCE_TYPES = "yarn.resource-types"
 LEAST_MEMORY = "yarn.scheduler.minimum-allocation-mb"
 RECOVERY = "yarn.resourcemanager.recovery.enabled"
-CALCULATOR = "yarn.scheduler.capacity.resource-calculator"
+CALCULATOR = "resource-calculator"
 FILE_STORE = "file"
 MUTABLE_STORES = ("memory", "fs", "leveldb", "zk")
 PREEMPTS = "ProportionalCapacityPreemptionPolicy"
@@ -114,7 +115,9 @@ def find_out(manager: ResourceManager) -> ManagerFacts:
         security=conf.get(SECURITY, "simple"),
         resources=(MEMORY, VCORES, *_split(conf.get(RESOURCE_TYPES, ""))),
         least_memory_mb=_whole(conf.get(LEAST_MEMORY)),
-        calculator=None if queues is None else _last_part(queues.get(CALCULATOR, "DefaultResourceCalculator")),
+        calculator=None
+        if queues is None
+        else _last_part(queues.of_scheduler(CALCULATOR) or "DefaultResourceCalculator"),
         recovers=conf.get(RECOVERY, "false") == "true",
         unread=unread,
         age=age,
@@ -138,12 +141,14 @@ def _info(manager: ResourceManager) -> dict[str, Any]:
     raise NotAManagerError(f"--rm {manager.url}: {NO_MANAGER}")
 
 
-def _scheduler_configuration(manager: ResourceManager, store: str | None) -> tuple[dict[str, str] | None, str | None]:
+def _scheduler_configuration(
+    manager: ResourceManager, store: str | None
+) -> tuple[SchedulerConfiguration | None, str | None]:
     """The scheduler's configuration, shown where it can be written, or else why it could not be read now."""
     if store == FILE_STORE:
         return None, None
     try:
-        return translate.configuration(manager.get("/scheduler-conf")), None
+        return scheduler_configuration.read(manager), None
     except ManagerError as problem:
         return None, None if says_read_only(problem) else str(problem)
 

@@ -5,10 +5,17 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from yarn_plugin.decide.events import AppsChanged, NodesChanged, QueuesChanged
-from yarn_plugin.model.cluster import ClusterView, Queue, YarnApp
+from yarn_plugin.model.cluster import ClusterView, Node, Queue, YarnApp
 
 Item = TypeVar("Item")
 Observation = NodesChanged | AppsChanged | QueuesChanged
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A node that is seen, and takes no containers."""
+
+    node: Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +64,32 @@ def is_out_of_sight(known: ClusterView, seen: YarnApp) -> bool:
     return before is not None and before.containers > 0 and seen.containers == 0
 
 
+def nodes_changed(present: tuple[Node | Broken, ...], gone: tuple[str, ...]) -> NodesChanged:
+    """The event that nodes came, changed, broke, or went."""
+    well = tuple(one for one in present if isinstance(one, Node))
+    return NodesChanged(well, gone, tuple(one.node for one in present if isinstance(one, Broken)))
+
+
+def newly_broken(known: ClusterView, seen: Mapping[str, Node], gone: Collection[str]) -> dict[str, Broken]:
+    """The broken nodes that came or changed. One that takes containers as far as is known, and is not believed to be
+    `gone`, is not among them."""
+    believed = {name: node for name, node in seen.items() if name not in known.nodes or name in gone}
+    return {name: Broken(node) for name, node in differing(known.broken, believed).items()}
+
+
+def is_of_something(event: Observation) -> bool:
+    """Whether an observation is of anything at all."""
+    return bool(event.present or event.gone or (isinstance(event, NodesChanged) and event.broken))
+
+
 def halves(event: Observation) -> tuple[Observation, ...]:
     """An observation in two parts; none where it is of a single thing."""
     part: Callable[[Any, Any], Observation] = type(event)
     present, gone = event.present, event.gone
+    if isinstance(event, NodesChanged) and event.broken:
+        if present or gone:
+            return part(present, gone), NodesChanged((), (), event.broken)
+        part, present = lambda some, _: NodesChanged((), (), some), event.broken
     if len(present) + len(gone) < 2:
         return ()
     if present and gone:
@@ -73,5 +102,7 @@ def the_one(event: Observation) -> tuple[str, object]:
     """The id of the only thing that an observation is of, and what was seen of it; None where it is gone."""
     if event.gone:
         return event.gone[0], None
+    if isinstance(event, NodesChanged) and event.broken:
+        return event.broken[0].id, Broken(event.broken[0])
     (item,) = event.present
     return item.path if isinstance(item, Queue) else item.id, item

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from yarn_plugin.decide.events import Event
 from yarn_plugin.journal.intake import SetAsideError
 from yarn_plugin.model.cluster import ClusterView
-from yarn_plugin.observe.changes import Observation, halves, the_one
+from yarn_plugin.observe.changes import Observation, halves, is_of_something, the_one
 from yarn_plugin.observe.refusals import Refusals
 from yarn_plugin.observe.subjects import Subject
 
@@ -63,7 +63,7 @@ class Delivery:
             tuple(item for name, item in present.items() if self._refusals.allows(subject.name, name, item, now)),
             tuple(name for name in gone if self._refusals.allows(subject.name, name, None, now)),
         )
-        if event.present or event.gone:
+        if is_of_something(event):
             self._hand_on_in_parts(subject.name, event)
 
     def forget_all_but(self, subject: Subject, names: Iterable[str]) -> None:

@@ -58,15 +58,18 @@ def whole(item: dict[str, Json], field: str) -> int:
     return value
 
 
-def amount(item: dict[str, Json], field: str, required: bool = False) -> int:
-    """A number of 0 or more; 0 where it is missing or -1, which is how YARN says that there is none yet."""
+def amount(item: dict[str, Json], field: str, required: bool = False, clamped: bool = False) -> int:
+    """A number of 0 or more; 0 where it is missing or -1, which is how YARN says that there is none yet.
+
+    `clamped`: 0 for any number below 0.
+    """
     given = item.get(field)
     if type(given) is int and 0 <= given <= MAX_AMOUNT:
         return given
     if required and given is None:
         raise wrong(item, field)
     value = whole(item, field)
-    if value < -1:
+    if value < -1 and not clamped:
         raise wrong(item, field)
     return max(value, 0)
 

@@ -8,6 +8,7 @@ from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.capabilities import DELETES_QUEUES, ManagerFacts
 from yarn_plugin.observe.queue_tree import PERCENT, QueueReport
+from yarn_plugin.observe.scheduler_configuration import weight_of
 
 Verdict = Literal["good", "limited", "stops"]
 
@@ -195,7 +196,8 @@ def _leaves(topic: str, queue: QueueReport) -> Finding:
         return Finding(topic, "no dynamic leaves", "limited", follows)
     template = dict(queue.leaf_template)
     weight = template.get("capacity", "1w")
-    if weight.endswith("w") and not _LEAST <= _number(weight.removesuffix("w")) <= _MOST:
+    has = weight_of(weight)
+    if has is not None and not _LEAST <= has <= _MOST:
         follows = (
             f"above {_MOST:g}w one that has just arrived takes that from those that still vacate, below {_LEAST:g}w "
             "YARN may refuse it; set weight = 1 in the leaf_template"

@@ -1,12 +1,20 @@
-"""The ResourceManager's queues as /scheduler shows them: how each is set up, and its use."""
+"""The ResourceManager's queues as /scheduler shows them: how each is set up, and its use.
 
-from collections.abc import Iterator, Mapping
+`walk` is for whoever needs less of them (`translate.queues`: the watch, every minute, of thousands).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from yarn_plugin.model.resources import MEMORY, VCORES, Resources
-from yarn_plugin.observe.resource_manager import EXPECTED, NotAManagerError
+from yarn_plugin.model.resources import Resources
+from yarn_plugin.observe import amounts, fields
+from yarn_plugin.observe.answers import MAX_DEPTH, as_object, each, not_an_answer
+from yarn_plugin.observe.fields import UnreadableItemError
 
+Json = Any
+
+PATH = "/scheduler"
 WEIGHT, PERCENT, ABSOLUTE = "weight", "percentage", "absolute"
 
 
@@ -41,35 +49,63 @@ class QueueReport:
         return self.path.rpartition(".")[0]
 
 
-def queue_tree(answer: Any) -> dict[str, QueueReport]:
-    """All queues by path, each parent before its children; empty where it is not the CapacityScheduler that answers.
+def walk(answer: Json, refuse: Callable[[str], object]) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Every queue of /scheduler with its path, each parent before its children; none of another scheduler.
+
+    `refuse` is told why a queue has no path; what lies in that one is not seen either.
 
     Raises:
-        NotAManagerError: what answers is no scheduler, or says what cannot be read.
+        NotAManagerError: it is not such an answer.
+    """
+    scheduler = as_object(as_object(answer.get("scheduler", answer), PATH).get("schedulerInfo"), PATH)
+    if not isinstance(scheduler.get("type"), str):
+        raise not_an_answer(PATH)
+    waiting: list[tuple[Json, str, int]] = [(scheduler, "", 0)] if scheduler["type"] == "capacityScheduler" else []
+    while waiting:
+        queue, parent, depth = waiting.pop()
+        if not isinstance(queue, dict) or depth > MAX_DEPTH:
+            refuse(f"{fields.shown(queue)} is not a queue")
+            continue
+        try:
+            path = _path(queue, parent)
+        except UnreadableItemError as problem:
+            refuse(str(problem))
+            continue
+        yield path, queue
+        if inner := queue.get("queues"):
+            children = each(inner.get("queue")) if isinstance(inner, dict) else each(inner)
+            waiting += [(child, path, depth + 1) for child in reversed(children)]
+
+
+def _path(queue: dict[str, Json], parent: str) -> str:
+    if queue.get("queuePath"):
+        return fields.identifier(queue, "queuePath")
+    name = fields.identifier(queue, "queueName") if parent or "queueName" in queue else "root"
+    return f"{parent}.{name}" if parent else name
+
+
+def queue_tree(answer: Json) -> dict[str, QueueReport]:
+    """All queues of /scheduler in full, by path, each parent before its children; empty for another scheduler.
+
+    Raises:
+        NotAManagerError: it is not such an answer, or one of its queues cannot be read.
     """
     try:
-        scheduler = answer.get("scheduler", answer)["schedulerInfo"]
-        if scheduler["type"] != "capacityScheduler":
-            return {}
-        return {report.path: report for report in _reports(scheduler, "")}
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        raise NotAManagerError(f"the answer to /scheduler is not a ResourceManager's; {EXPECTED}") from None
+        return {path: _report(path, queue) for path, queue in walk(answer, _refuse)}
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        raise not_an_answer(PATH) from None
 
 
-def _reports(queue: Mapping[str, Any], parent: str) -> Iterator[QueueReport]:
-    report = _report(queue, parent)
-    yield report
-    for child in _each((queue.get("queues") or {}).get("queue")):
-        yield from _reports(child, report.path)
+def _refuse(problem: str) -> None:
+    raise UnreadableItemError(problem)
 
 
-def _report(queue: Mapping[str, Any], parent: str) -> QueueReport:
-    name = queue.get("queueName", "root")
-    is_root = not parent
+def _report(path: str, queue: Mapping[str, Json]) -> QueueReport:
+    held = queue.get("resourcesUsed")
     weight = float(queue.get("weight", -1.0))
     return QueueReport(
-        path=queue.get("queuePath") or (f"{parent}.{name}" if parent else name),
-        state=queue.get("state", "RUNNING" if is_root else ""),
+        path=path,
+        state=queue.get("state", "" if "." in path else "RUNNING"),
         mode=queue.get("mode") or (WEIGHT if weight >= 0 else PERCENT),
         weight=max(weight, 0.0),
         percent=float(queue.get("capacity", 0.0)),
@@ -77,7 +113,7 @@ def _report(queue: Mapping[str, Any], parent: str) -> QueueReport:
         guaranteed=float(queue.get("absoluteCapacity", 100.0)) / 100.0,
         maximum=float(queue.get("absoluteMaxCapacity", 100.0)) / 100.0,
         used=float(queue.get("absoluteUsedCapacity", queue.get("usedCapacity", 0.0))) / 100.0,
-        held=_held(queue.get("resourcesUsed")),
+        held=amounts.resources(held, clamped=True) if held else Resources(),
         apps=int(queue.get("numApplications", 0)),
         pending=int(queue.get("pendingContainers", 0)),
         dynamic=str(queue.get("creationMethod", "static")).startswith("dynamic"),
@@ -87,17 +123,5 @@ def _report(queue: Mapping[str, Any], parent: str) -> QueueReport:
     )
 
 
-def _held(written: Mapping[str, Any] | None) -> Resources:
-    entries = _each(((written or {}).get("resourceInformations") or {}).get("resourceInformation"))
-    if entries:
-        return Resources.of({entry["name"]: max(int(entry["value"]), 0) for entry in entries})
-    return Resources.of({MEMORY: int((written or {}).get("memory", 0)), VCORES: int((written or {}).get("vCores", 0))})
-
-
-def _properties(written: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((entry["name"], entry["value"]) for entry in _each((written or {}).get("property"))))
-
-
-def _each(value: Any) -> list[Any]:
-    """A list; one object where the ResourceManager writes a list of one without brackets."""
-    return value if isinstance(value, list) else [] if value is None else [value]
+def _properties(written: Mapping[str, Json] | None) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((entry["name"], entry["value"]) for entry in each((written or {}).get("property"))))

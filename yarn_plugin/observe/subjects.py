@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from yarn_plugin.decide.events import AppsChanged, NodesChanged, QueuesChanged
+from yarn_plugin.decide.events import AppsChanged, QueuesChanged
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.observe import translate
-from yarn_plugin.observe.changes import Observation
-from yarn_plugin.observe.translate import Reading
+from yarn_plugin.observe.answers import Reading
+from yarn_plugin.observe.broken import BROKEN_STATES
+from yarn_plugin.observe.changes import Observation, nodes_changed
 
 UNFINISHED = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 LEFT_OUT = "resourceRequests,timeouts,appNodeLabelExpression,amNodeLabelExpression"
@@ -49,10 +50,10 @@ SUBJECTS = (
     Subject(
         "nodes",
         "/nodes",
-        {"states": "RUNNING"},
+        {"states": ",".join(("RUNNING", *BROKEN_STATES))},
         translate.nodes,
         lambda cluster: cluster.nodes,
-        NodesChanged,
+        nodes_changed,
         NODE_FIGURES,
         lambda rhythm: rhythm.nodes,
     ),

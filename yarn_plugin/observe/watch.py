@@ -12,12 +12,13 @@ from yarn_plugin.decide.events import Looked, ManagerLost, ManagerReached
 from yarn_plugin.journal.records import JournalUnavailableError
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.observe import translate
+from yarn_plugin.observe.answers import Reading
 from yarn_plugin.observe.capabilities import ManagerFacts, find_out
-from yarn_plugin.observe.changes import Doubt, confirm_gone, differing, is_out_of_sight
+from yarn_plugin.observe.changes import Doubt, confirm_gone, differing, is_out_of_sight, newly_broken
 from yarn_plugin.observe.delivery import Delivery, Stopped, Taker
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 from yarn_plugin.observe.subjects import SUBJECTS, Rhythm, Subject
-from yarn_plugin.observe.translate import Reading
+from yarn_plugin.observe.translate import NodeReading
 
 __all__ = ["Rhythm", "Stopped", "Taker", "Watch"]
 
@@ -252,8 +253,14 @@ class Watch:
         known = subject.known(cluster)
         gone = self._gone(subject, known, reading)
         present = differing(known, self._worth_knowing(subject, reading, cluster))
-        self._delivery.forget_all_but(subject, known.keys() | reading.keys() | reading.unreadable.keys())
-        self._delivery.hand_on_changes(subject, present, [name for name in known if name in gone])
+        named = known.keys() | reading.keys() | reading.unreadable.keys()
+        went = [name for name in known if name in gone]
+        if isinstance(reading, NodeReading):
+            named |= cluster.broken.keys() | reading.broken.keys()
+            present |= newly_broken(cluster, reading.broken, gone)
+            went += _listed_no_more(cluster, reading)
+        self._delivery.forget_all_but(subject, named)
+        self._delivery.hand_on_changes(subject, present, went)
         self._seen_at[subject.name] = time.monotonic()
 
     def _worth_knowing(self, subject: Subject, reading: Reading[Any], cluster: ClusterView) -> Mapping[str, Any]:
@@ -291,6 +298,14 @@ class Watch:
         self.counters["items_unreadable"] += len(new)
         for name, reason in new[:20]:
             log.warning("%s of %s cannot be read: %s", name or "an item without an id", subject.path, reason)
+
+
+def _listed_no_more(known: ClusterView, reading: NodeReading) -> list[str]:
+    """The broken nodes that are not listed any more, also not as well."""
+    if reading.nameless:
+        return []
+    listed = reading.keys() | reading.broken.keys() | reading.unreadable.keys()
+    return [name for name in known.broken if name not in listed]
 
 
 def _require_active(url: str, state: str) -> None:

@@ -1,15 +1,16 @@
 """Writing a plan: one request, read back, compared."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from yarn_plugin.observe import scheduler_configuration
 from yarn_plugin.observe.resource_manager import ResourceManager
+from yarn_plugin.observe.scheduler_configuration import Settings
 from yarn_plugin.queues import live
 from yarn_plugin.queues.check import find_problems
 from yarn_plugin.queues.errors import QueueFileError, QueuesIgnoredError
 from yarn_plugin.queues.live import LiveQueues
 from yarn_plugin.queues.plan import Change, Plan, make_plan
-from yarn_plugin.queues.specification import STATE, QueueSpec, same
+from yarn_plugin.queues.specification import STATE, QueueSpec
 
 
 def compare(manager: ResourceManager, specs: Sequence[QueueSpec]) -> Plan:
@@ -36,26 +37,20 @@ def apply(manager: ResourceManager, specs: Sequence[QueueSpec]) -> Plan:
     """
     plan = compare(manager, specs)
     if plan.changes:
-        manager.put(live.CONF, request(plan))
+        _write(manager, plan)
         missing = list(_missing(plan, live.read(manager)))
         if missing:
             raise QueuesIgnoredError(missing)
     return plan
 
 
-def request(plan: Plan) -> dict[str, Any]:
-    """The body of the request. Bare: wrapped in "sched-conf" the ResourceManager answers 200 and changes nothing."""
-    parts: dict[str, list[Any]] = {
-        "add-queue": [_settings(change) for change in plan.of("add")],
-        "update-queue": [_settings(change) for change in plan.of("update")],
-        "remove-queue": [change.path for change in plan.of("remove")],
-    }
-    return {name: part for name, part in parts.items() if part}
+def _write(manager: ResourceManager, plan: Plan) -> None:
+    removed = [change.path for change in plan.of("remove")]
+    scheduler_configuration.write(manager, _settings(plan.of("update")), _settings(plan.of("add")), removed)
 
 
-def _settings(change: Change) -> dict[str, Any]:
-    entries = [{"key": difference.name, "value": difference.then} for difference in change.differences]
-    return {"queue-name": change.path, "params": {"entry": entries}}
+def _settings(changes: Sequence[Change]) -> dict[str, Settings]:
+    return {change.path: {one.name: one.then for one in change.differences} for change in changes}
 
 
 def _missing(plan: Plan, have: LiveQueues) -> Iterator[str]:
@@ -68,8 +63,8 @@ def _missing(plan: Plan, have: LiveQueues) -> Iterator[str]:
             yield f"there is no queue {change.path}"
             continue
         for wanted in change.differences:
-            found = have.get(change.path, wanted.name)
-            if not same(found, wanted.then):
+            if not have.configuration.has(change.path, wanted.name, wanted.then):
+                found = have.get(change.path, wanted.name)
                 yield f"{change.path} {wanted.name}: {wanted.then!r} was written, it has {found!r}"
             elif wanted.name == STATE and (have.tree[change.path].state == "RUNNING") != (wanted.then == "RUNNING"):
                 yield f"{change.path} is {have.tree[change.path].state}, not {wanted.then}"

@@ -23,9 +23,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from yarn_plugin.observe.scheduler_configuration import CAPACITY
 from yarn_plugin.queues.errors import Problem, QueueFileError
 from yarn_plugin.queues.specification import (
-    CAPACITY,
     DYNAMIC_LEAVES,
     LEAF_TEMPLATE,
     MAXIMUM_CAPACITY,

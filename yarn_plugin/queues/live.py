@@ -2,35 +2,32 @@
 
 from dataclasses import dataclass
 
-from yarn_plugin.observe import translate
+from yarn_plugin.observe import scheduler_configuration
 from yarn_plugin.observe.queue_tree import QueueReport, queue_tree
 from yarn_plugin.observe.resource_manager import ManagerError, ManagerRefusedError, ResourceManager
+from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration
 from yarn_plugin.queues.errors import ReadOnlyStoreError
-from yarn_plugin.queues.specification import PREFIX
-
-CONF = "/scheduler-conf"
 
 
 @dataclass(frozen=True, slots=True)
 class LiveQueues:
-    """Queues as configured (by property, whole names) and as the scheduler runs them (by path)."""
+    """Queues as configured and as the scheduler runs them (by path)."""
 
-    configuration: dict[str, str]
+    configuration: SchedulerConfiguration
     tree: dict[str, QueueReport]
 
     @property
     def is_legacy(self) -> bool:
         """Whether siblings must all be given in the same way, and percents must add up to 100."""
-        return self.configuration.get(f"{PREFIX}.legacy-queue-mode.enabled", "true").lower() == "true"
+        return (self.configuration.of_scheduler("legacy-queue-mode.enabled") or "true").lower() == "true"
 
     def get(self, path: str, name: str) -> str | None:
         """A property of a queue as configured; None where it is not."""
-        return self.configuration.get(f"{PREFIX}.{path}.{name}")
+        return self.configuration.get(path, name)
 
     def children(self, path: str) -> tuple[str, ...]:
         """The paths of the configured (not the dynamic) queues directly below a queue."""
-        names = (self.get(path, "queues") or "").split(",")
-        return tuple(f"{path}.{name.strip()}" for name in names if name.strip())
+        return self.configuration.children(path)
 
     def has(self, path: str) -> bool:
         """Whether a queue is there, configured or dynamic."""
@@ -62,7 +59,7 @@ def read(manager: ResourceManager) -> LiveQueues:
     """
     tree = read_tree(manager)
     try:
-        configuration = translate.configuration(manager.get(CONF))
+        configuration = scheduler_configuration.read(manager)
     except ManagerRefusedError as refused:
         if refused.status != 400:
             raise

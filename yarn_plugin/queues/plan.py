@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from yarn_plugin.observe.scheduler_configuration import same
 from yarn_plugin.queues.live import LiveQueues
-from yarn_plugin.queues.specification import ROOT, STATE, QueueSpec, same
+from yarn_plugin.queues.specification import ROOT, STATE, QueueSpec
 
 Kind = Literal["add", "update", "remove"]
 

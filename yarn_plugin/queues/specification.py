@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-PREFIX = "yarn.scheduler.capacity"
 ROOT = "root"
 
-CAPACITY = "capacity"
 MAXIMUM_CAPACITY = "maximum-capacity"
 STATE = "state"
 DYNAMIC_LEAVES = "auto-queue-creation-v2.enabled"
@@ -38,19 +36,3 @@ class QueueSpec:
 def number(value: float) -> str:
     """A number as short as it can be written: 8, 0.01, 33.333333."""
     return f"{value:.6f}".rstrip("0").rstrip(".")
-
-
-def same(one: str | None, other: str | None) -> bool:
-    """Whether two values of a property mean the same: `8w` and `8.0w`, `true` and `TRUE`."""
-    if one is None or other is None:
-        return one is other
-    return _meaning(one) == _meaning(other)
-
-
-def _meaning(value: str) -> tuple[float, str] | str:
-    digits = value.strip()
-    unit = "w" if digits.endswith("w") else ""
-    try:
-        return float(digits.removesuffix("w")), unit
-    except ValueError:
-        return value.lower() if value.lower() in ("true", "false") else value

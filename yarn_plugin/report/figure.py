@@ -113,7 +113,9 @@ def across_axis(scale: Scale, top: float, bottom: float, label: str) -> Markup:
     marks = ticks(scale.low, scale.high, 10)
     lines = (line(scale(mark), top, scale(mark), bottom, "grid") for mark in marks)
     names = (
-        words(scale(mark), bottom + 15, name, "tick", "middle") for mark, name in zip(marks, labels(marks), strict=True)
+        # The last one may stand at the drawing's edge.
+        words(min(scale(mark), WIDTH - LETTER * len(name) / 2), bottom + 15, name, "tick", "middle")
+        for mark, name in zip(marks, labels(marks), strict=True)
     )
     return tag("g", *lines, *names, words((scale.start + scale.end) / 2, bottom + 31, label, "axis", "middle"))
 

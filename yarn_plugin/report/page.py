@@ -1,9 +1,10 @@
 """A page: one file, which needs nothing else, today or in ten years."""
 
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 
+from yarn_plugin import files
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.report.blocks import Section
 from yarn_plugin.report.markup import Block, Ids, Markup, join, tag, verbatim
@@ -56,11 +57,9 @@ def write(page: Page, path: Path) -> None:
     Raises:
         ReportError: it cannot be written.
     """
-    draft = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(render(page), encoding="utf-8")
-        draft.replace(path)
+        files.write(path, render(page))
     except OSError as problem:
         raise ReportError(f"report {str(path)!r}: {problem.strerror}") from None
 
@@ -85,4 +84,4 @@ def _contents(sections: list[tuple[Section, str]]) -> Markup | None:
 
 
 def _own(name: str) -> Markup:
-    return join("\n", verbatim(files("yarn_plugin.report").joinpath(name).read_text(encoding="utf-8")))
+    return join("\n", verbatim(resources.files("yarn_plugin.report").joinpath(name).read_text(encoding="utf-8")))

@@ -21,7 +21,7 @@ def fill(fillers: Sequence[Filler], resources: int) -> list[float]:
     """The dominant share of each filler: levels rise together, by weight, until a limit or a full resource stops them.
 
     Each resource has capacity 1. The result is max-min fair: no share can rise without lowering one that is not
-    larger by weight (002, Pseudocode 1; the filling itself is that of DRF, Ghodsi et al., NSDI 2011, section 4.2).
+    larger by weight (QOOP, Pseudocode 1; the filling itself is that of DRF, Ghodsi et al., NSDI 2011, section 4.2).
     O(n log n + n r): who is stopped by its limit is the next in the order of limits, and a resource is full once.
     """
     shares = [0.0] * len(fillers)

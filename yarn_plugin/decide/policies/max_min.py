@@ -1,14 +1,15 @@
-"""Weighted max-min shares (002, section 2.3.2, Pseudocode 1).
+"""Weighted max-min shares (QOOP, section 2.3.2, Pseudocode 1).
 
 An application's guarantee is w R / sum w: fairShare of line 11, with weights. What some do not want of theirs is
 shared by water-filling; that is the entitlement. The allocating half of Pseudocode 1 (lines 4 to 7) is YARN's own
 scheduler, steered by the weights of the applications' queues.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from yarn_plugin.decide.mechanisms.water_filling import Filler, fill
 from yarn_plugin.decide.policies import Decision, Snapshot
+from yarn_plugin.model.causes import Explanation, WeightedShare
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, Grant
 
@@ -22,11 +23,11 @@ def decide(snapshot: Snapshot, policy_state: Any) -> Decision:
     total = sum(claim.weight for claim in snapshot.claims)
     guarantees = {weight: _guarantee(capacity, weight, total) for weight in {one.weight for one in snapshot.claims}}
     grants: dict[str, Grant] = {}
-    reasons: dict[str, str] = {}
+    explanations: dict[str, Explanation] = {}
     for claim, filler, share in zip(snapshot.claims, fillers, entitled, strict=True):
         grants[claim.app] = grant = _grant(claim, capacity, guarantees[claim.weight], filler, share)
-        reasons[claim.app] = _reason(claim, total, len(fillers), grant)
-    return Decision(grants, reasons, policy_state)
+        explanations[claim.app] = _explanation(claim, total, len(fillers), grant)
+    return Decision(grants, explanations, policy_state)
 
 
 def _guarantee(capacity: Resources, weight: float, total: float) -> tuple[float, Resources]:
@@ -61,10 +62,11 @@ def _grant(
     )
 
 
-def _reason(claim: Claim, total: float, apps: int, grant: Grant) -> str:
-    guaranteed = f"weight {claim.weight:g} of {total:g} over {apps} apps guarantees {grant.guarantee_fraction:.1%}"
-    if grant.entitlement_fraction > grant.guarantee_fraction + 1e-9:
-        return f"{guaranteed}; others want less, so {grant.entitlement_fraction:.1%}"
-    if grant.entitlement_fraction < grant.guarantee_fraction - 1e-9:
-        return f"{guaranteed}; it wants {grant.entitlement_fraction:.1%}"
-    return guaranteed
+def _explanation(claim: Claim, total: float, apps: int, grant: Grant) -> WeightedShare:
+    guarantee, entitlement = grant.guarantee_fraction, grant.entitlement_fraction
+    by: Literal["guarantee", "others-want-less", "own-demand"] = "guarantee"
+    if entitlement > guarantee + 1e-9:
+        by = "others-want-less"
+    elif entitlement < guarantee - 1e-9:
+        by = "own-demand"
+    return WeightedShare(claim.weight, total, apps, guarantee, entitlement, by)

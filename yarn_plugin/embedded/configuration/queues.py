@@ -1,8 +1,8 @@
 """capacity-scheduler.xml: the queues an embedded cluster starts with."""
 
 from yarn_plugin.embedded.configuration.xml import Properties
+from yarn_plugin.observe.scheduler_configuration import PREFIX, property_name
 
-_PREFIX = "yarn.scheduler.capacity"
 _CALCULATOR = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
 
 NEW_LEAF_WEIGHT = "1w"
@@ -36,15 +36,15 @@ def capacity_scheduler() -> Properties:
     and GPUs, and two queues of equal weight get unequal shares.
     """
     return {
-        f"{_PREFIX}.resource-calculator": _CALCULATOR,
+        f"{PREFIX}.resource-calculator": _CALCULATOR,
         # The scheduler's background thread, on by default, tries a node every 5 ms as long as anything is pending:
         # on a small machine that costs more than waiting for the nodes' heartbeats.
-        f"{_PREFIX}.schedule-asynchronously.enable": False,
-        f"{_PREFIX}.auto-queue-creation-v2.queue-expiration-time": QUEUE_EXPIRY_S,
+        f"{PREFIX}.schedule-asynchronously.enable": False,
+        f"{PREFIX}.auto-queue-creation-v2.queue-expiration-time": QUEUE_EXPIRY_S,
         # One container a heartbeat and node: work spreads over the nodes instead of filling the first to answer.
-        f"{_PREFIX}.per-node-heartbeat.maximum-container-assignments": 1,
-        f"{_PREFIX}.root.queues": "default,sql",
-        f"{_PREFIX}.root.capacity": 100,
+        f"{PREFIX}.per-node-heartbeat.maximum-container-assignments": 1,
+        f"{PREFIX}.root.queues": "default,sql",
+        f"{PREFIX}.root.capacity": 100,
         **_queue("root.default", {"capacity": "2w", "maximum-am-resource-percent": 0.9, **_WIDE}),
         **_queue("root.sql", {"capacity": "8w", "maximum-capacity": 100, "auto-queue-creation-v2.enabled": True}),
         **_queue("root.sql.auto-queue-creation-v2.leaf-template", {"capacity": NEW_LEAF_WEIGHT, **_ONE_APPLICATION}),
@@ -52,4 +52,4 @@ def capacity_scheduler() -> Properties:
 
 
 def _queue(path: str, settings: Properties) -> Properties:
-    return {f"{_PREFIX}.{path}.{name}": value for name, value in settings.items()}
+    return {property_name(path, name): value for name, value in settings.items()}

@@ -1,0 +1,319 @@
+"""A query in virtual time: its own planner and state machine, on stages whose true sizes the planner does not know."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from random import Random
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from qoop.errors import QoopError
+from qoop.estimate.cost import CostModel
+from qoop.estimate.packing import completion
+from qoop.estimate.statistics import ColumnStatistics, TableStatistics
+from qoop.planning import Planned as Plans
+from qoop.planning import plan
+from qoop.plans.candidates import Cutting
+from qoop.replan.commands import (
+    CancelStages,
+    Command,
+    ConfirmVacated,
+    Fail,
+    Finish,
+    RunAsWritten,
+    SetExecutors,
+    SetTimer,
+    StartStage,
+)
+from qoop.replan.decision import Rules
+from qoop.replan.events import Event, ExecutorsChanged, Planned, ShareChanged, StageCancelled, TimerFired
+from qoop.replan.machine import step
+from qoop.replan.state import State
+from qoop.simulated_stages import Stages, truth
+from qoop.sql.catalogue import Types
+from qoop.sql.statement import read
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.simulation.application import (
+    Application,
+    Container,
+    ContainersChanged,
+    Finished,
+    Hold,
+    Request,
+    Sent,
+    ShareTold,
+    Started,
+    Told,
+    Vacated,
+    Wake,
+    Woken,
+)
+
+LONGEST_PROFILE = 10_000
+"""Changes of a drawn profile; afterwards it stays."""
+
+
+class Volatility(BaseModel):
+    """A share drawn from the seed: `first` (one of the levels, if not given) for a time (exponential, `mean_s`), then
+    one of `levels` (slots) for such a time, then another of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    levels: tuple[Annotated[float, Field(ge=1, le=1e6)], ...] = Field(min_length=2)
+    mean_s: float = Field(gt=0, le=1e6)
+    first: float | None = Field(default=None, ge=1, le=1e6)
+
+
+class QueryParameters(BaseModel):
+    """A query.
+
+    `query`: its text. `tables`: for each table `rows`, and by the name of each column how many different values it has.
+    `row_error`: true row counts differ from the estimates by so many times what the planner itself doubts them by.
+    `feedback`: it hears of every change of its share; otherwise of the first one alone, as stock Spark plans once.
+    `replanning`: it may switch plans. `profile` (pairs of seconds since its start, slots) or `volatility`: its share,
+    instead of the arbiter's. `max_containers`: the most that it asks the arbiter for.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    query: str = Field(min_length=1)
+    tables: dict[str, dict[str, float]] = Field(min_length=1)
+    row_error: float = Field(default=1.0, ge=0, le=10)
+    feedback: bool = True
+    replanning: bool = True
+    hysteresis: float = Field(default=0.15, ge=0, le=1)
+    candidates: int = Field(default=24, ge=1, le=64)
+    profile: tuple[tuple[float, float], ...] | None = None
+    volatility: Volatility | None = None
+    max_containers: int | None = Field(default=None, ge=1, le=1_000_000)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, table in self.tables.items():
+            if table.get("rows", 0) < 1:
+                raise ValueError(f"tables.{name}: it needs rows = NUMBER, at least 1")
+        if self.profile is not None and self.volatility is not None:
+            raise ValueError("profile and volatility: give one of them, a share comes from one place")
+        if self.profile is not None:
+            self._check(self.profile)
+        return self
+
+    @staticmethod
+    def _check(profile: tuple[tuple[float, float], ...]) -> None:
+        times = [at for at, _ in profile]
+        if not times or times[0] != 0 or times != sorted(set(times)):
+            raise ValueError("profile: pairs of seconds and slots; seconds begin at 0 and grow")
+        if any(slots <= 0 for _, slots in profile):
+            raise ValueError("profile: slots must be above 0")
+
+
+class QueryKind:
+    """Makes `qoop` applications."""
+
+    parameters = QueryParameters
+
+    def application(self, parameters: QueryParameters, container: Container, seed: str) -> Application:
+        """A query with these parameters. True row counts, and a volatile share, follow from the seed alone, so that the
+        same query with and without feedback meets the same.
+
+        Raises:
+            BadInputError: its text cannot be planned.
+        """
+        return SimulatedQuery(parameters, container, seed)
+
+
+class SimulatedQuery:
+    """A query on its way: the state machine that runs live, its stages worked off by the slots that it holds."""
+
+    def __init__(self, parameters: QueryParameters, container: Container, seed: str) -> None:
+        self._parameters, self._slots_each = parameters, max(container.vcores, 1)
+        planned = _planned(parameters.query, _frozen(parameters.tables))
+        self._plans = planned.plans[: parameters.candidates]
+        self._true = truth(planned.estimator, self._plans, parameters.row_error, Random(f"{seed}/rows"))
+        self._profile = _profile(parameters, Random(f"{seed}/share"))
+        self._place = 0
+        rules = Rules(hysteresis=parameters.hysteresis if parameters.replanning else float("inf"))
+        self._state = State(self._plans, planned.estimator, planned.estimator, rules)
+        self._join_trees = planned.join_trees
+        self._stages = Stages()
+        self._timer: float | None = None
+        self._began_at = 0.0
+        self._share: ShareTold | None = None
+        self._heard = self._started = self._ended = False
+        self._cancelled: list[Event] = []
+
+    @property
+    def most(self) -> int | None:
+        """The most containers that it can use: none where its share comes from a profile."""
+        return 0 if self._profile else self._parameters.max_containers
+
+    def alone(self, containers: int) -> float:
+        """Seconds that its best plan takes with so many containers, or with the most that its profile gives."""
+        slots = max(slots for _, slots in self._profile) if self._profile else float(containers * self._slots_each)
+        return min(completion(self._true.tasks(one), max(slots, 1.0)) for one in self._plans)
+
+    def take(self, at: float, told: Told) -> Sequence[Request]:
+        """Learn what happened, and ask for what follows."""
+        if self._ended:
+            return ()
+        requests: list[Request] = []
+        self._finish_stages(at, requests)
+        match told:
+            case Started() if not self._started:
+                self._started, self._began_at = True, at
+                self._step(at, Planned(len(self._plans), self._join_trees), requests)
+                self._hear(at, requests)
+            case ShareTold():
+                self._share = told
+                if self._started:
+                    self._hear(at, requests)
+            case ContainersChanged(held, _):
+                self._stages.slots = float(held * self._slots_each)
+                if self._parameters.feedback:
+                    self._step(at, ExecutorsChanged(held), requests)
+            case Started() | Woken() | Sent():
+                pass
+        if self._started and not self._ended:
+            self._go_on(at, requests)
+        return requests
+
+    def _go_on(self, at: float, requests: list[Request]) -> None:
+        """Follow the profile and the planner's timer, and ask to be woken when something is next."""
+        while (changes_at := self._changes_at()) is not None and changes_at <= at + 1e-9:
+            self._place += 1
+            self._hear(at, requests)
+        if self._timer is not None and self._timer <= at + 1e-9:
+            self._timer = None
+            self._step(at, TimerFired(), requests)
+        if self._ended:
+            return
+        times = (self._stages.next_at(), self._timer, self._changes_at())
+        if due := [time for time in times if time is not None]:
+            requests.append(Wake(max(min(due), at)))
+
+    def _changes_at(self) -> float | None:
+        """When its profile gives another share."""
+        following = self._place + 1
+        return self._began_at + self._profile[following][0] if following < len(self._profile) else None
+
+    def _hear(self, at: float, requests: list[Request]) -> None:
+        """The share is another: hold what it gives, and tell the planner, if it is to hear of it."""
+        may_hear = self._parameters.feedback or not self._heard
+        if self._profile:
+            slots = self._profile[self._place][1]
+            self._stages.slots = slots
+            if may_hear:
+                self._heard = True
+                self._step(at, _share_changed(slots, None, at, None), requests)
+        elif self._share is not None:
+            share, most = self._share, self._parameters.max_containers
+            held = max(share.entitled if most is None else min(share.entitled, most), 1)
+            requests.append(Hold(held))
+            self._stages.slots = min(self._stages.slots, float(held * self._slots_each))
+            if may_hear:
+                self._heard = True
+                slots = float(max(share.guaranteed, 1) * self._slots_each)
+                self._step(at, _share_changed(slots, held, share.effective_at, share.seq), requests)
+            if not self._parameters.feedback and share.shrinks:
+                requests.append(Vacated(share.seq))
+
+    def _finish_stages(self, at: float, requests: list[Request]) -> None:
+        """Work until now; tell the planner which stages have ended on the way."""
+        for finished in self._stages.work_until(at, self._true):
+            if not self._ended:
+                self._step(at, finished, requests)
+
+    def _step(self, at: float, event: Event, requests: list[Request]) -> None:
+        self._state, commands = step(self._state, at, event)
+        for command in commands:
+            self._obey(at, command, requests)
+        while self._cancelled:
+            self._step(at, self._cancelled.pop(0), requests)
+
+    def _obey(self, at: float, command: Command, requests: list[Request]) -> None:
+        match command:
+            case StartStage(stage, number, inputs, _):
+                self._stages.start(at, stage, self._true.work(self._plans[number], stage, frozenset(inputs)))
+            case CancelStages(stages):
+                self._stages.stop(stages)
+                self._cancelled += [StageCancelled(stage) for stage in stages]
+            case SetTimer(due):
+                self._timer = due
+            case ConfirmVacated(seq) if self._share is not None and self._share.shrinks and seq == self._share.seq:
+                requests.append(Vacated(seq))
+            case SetExecutors() | ConfirmVacated():
+                # What is held follows from the share: see `_hear`.
+                pass
+            case Finish():
+                self._ended = True
+                requests.append(Finished(self._figures()))
+            case Fail() | RunAsWritten():
+                raise QoopError(f"a simulated query cannot {type(command).__name__}")
+
+    def _figures(self) -> Mapping[str, float]:
+        tally = self._state.tally
+        return {"switches": float(tally.switches), "stages": float(tally.stages), "stopped": float(tally.cancelled)}
+
+
+def _share_changed(slots: float, executors: int | None, effective_at: float, seq: int | None) -> ShareChanged:
+    return ShareChanged(slots, executors, f"{slots:g} slots", effective_at, seq)
+
+
+def _profile(parameters: QueryParameters, random: Random) -> tuple[tuple[float, float], ...]:
+    """Its share over time, where that does not come from the arbiter."""
+    if parameters.profile is not None:
+        return parameters.profile
+    drawn = parameters.volatility
+    if drawn is None:
+        return ()
+    points, at, level = list[tuple[float, float]](), 0.0, drawn.first or random.choice(drawn.levels)
+    while len(points) < LONGEST_PROFILE:
+        points.append((at, level))
+        at += random.expovariate(1.0 / drawn.mean_s)
+        level = random.choice([other for other in drawn.levels if other != level] or drawn.levels)
+    return tuple(points)
+
+
+Tables = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
+"""Tables of a workload file: their names, and pairs of `rows` or a column, and a number."""
+
+
+def _frozen(tables: Mapping[str, Mapping[str, float]]) -> Tables:
+    return tuple((name, tuple(table.items())) for name, table in tables.items())
+
+
+class _Catalogue:
+    """The tables of a workload file, as the planner wants to know them."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = {name: dict(columns) for name, columns in tables}
+
+    def columns(self, table: str) -> Types | None:
+        """The columns that are named, all whole numbers."""
+        found = self._tables.get(table)
+        return None if found is None else {name: "int" for name in found if name != "rows"}
+
+    def statistics(self, table: str) -> TableStatistics:
+        """Rows, and distinct values of columns."""
+        found = self._tables[table]
+        columns = {name: ColumnStatistics(max(float(one), 1.0)) for name, one in found.items() if name != "rows"}
+        return TableStatistics(found["rows"], found["rows"] * 8.0 * max(len(columns), 1), columns)
+
+
+@cache
+def _planned(text: str, tables: Tables) -> Plans:
+    """The plans of a query, made once for all that are the same.
+
+    Raises:
+        BadInputError: it cannot be planned.
+    """
+    known = _Catalogue(tables)
+    try:
+        return plan(read(text), known, known.statistics, Cutting(), CostModel())
+    except QoopError as problem:
+        raise BadInputError(
+            "query", " ".join(text.split())[:60], f"{problem}; a join of some tables is needed"
+        ) from None
+
+
+KIND = QueryKind()

@@ -1,0 +1,99 @@
+"""Stages in virtual time: how large they truly are, and how the slots that a query holds work them off."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import exp
+from random import Random
+
+from qoop.estimate.cost import Work
+from qoop.estimate.estimator import Estimator
+from qoop.estimate.pace import Pace
+from qoop.plans.plan import Plan, StageId
+from qoop.plans.tree import joins
+from qoop.replan.events import StageFinished
+
+NOTHING = 1e-9
+
+
+def truth(estimated: Estimator, plans: Sequence[Plan], row_error: float, random: Random) -> Estimator:
+    """What a query's stages really are: the estimates, had every join been counted.
+
+    Whatever the planner doubts (a filter, a join) is wrong by a factor whose logarithm is normal, with `row_error`
+    times that doubt as standard deviation; so sets that share a join share its error, as they do in life.
+    """
+    counted: dict[StageId, float] = {}
+    for block, rows in sorted(estimated.rows.items()):
+        factors = [(source.relations, random.gauss(0.0, row_error * source.doubt)) for source in rows.prior.sources]
+        trees = [plan.parts[block].tree for plan in plans if block in plan.parts]
+        for relations in sorted({join.relations for tree in trees for join in joins(tree)}):
+            error = sum(factor for part, factor in factors if part & ~relations == 0)
+            counted[StageId(block, relations)] = max(rows.prior.rows(relations) * exp(error), 1.0)
+    return estimated.after(counted, Pace())
+
+
+@dataclass(slots=True)
+class _Stage:
+    """A running stage: what is left of it. `work`: the whole."""
+
+    started_at: float
+    work: Work
+    fixed_left: float
+    core_left: float
+
+
+class Stages:
+    """The running stages of a query. Each first needs its fixed time, then divides the slots equally with the others,
+    as `qoop.estimate.packing` has it. `slots`: those that the query holds."""
+
+    def __init__(self) -> None:
+        self.slots = 0.0
+        self._running: dict[StageId, _Stage] = {}
+        self._at = 0.0
+
+    def start(self, at: float, stage: StageId, work: Work) -> None:
+        """A stage begins."""
+        self._at = at
+        self._running[stage] = _Stage(at, work, work.fixed_seconds, work.core_seconds)
+
+    def stop(self, stages: Sequence[StageId]) -> None:
+        """Stages are stopped, and what they did is lost."""
+        for stage in stages:
+            self._running.pop(stage, None)
+
+    def next_at(self) -> float | None:
+        """When a stage ends next, or goes on from its fixed time, if nothing changes."""
+        speeds = self._speeds()
+        times = [one.fixed_left for one in self._running.values() if one.fixed_left > NOTHING]
+        times += [self._running[stage].core_left / speed for stage, speed in speeds.items() if speed > NOTHING]
+        return self._at + min(times) if times else None
+
+    def work_until(self, at: float, true: Estimator) -> Iterator[StageFinished]:
+        """Let time pass. Yields the stages that have ended by then, with what was measured of them."""
+        while self._at < at and self._running:
+            due = self.next_at()
+            until = at if due is None else min(max(due, self._at + NOTHING), at)
+            self._advance(until - self._at)
+            self._at = until
+        self._at = max(self._at, at)
+        for stage, one in list(self._running.items()):
+            if one.fixed_left <= NOTHING and one.core_left <= NOTHING * max(one.work.core_seconds, 1.0):
+                del self._running[stage]
+                rows = true.stage_rows(stage)
+                yield StageFinished(stage, rows, rows * 8.0, at - one.started_at, one.work.core_seconds)
+
+    def _advance(self, seconds: float) -> None:
+        speeds = self._speeds()
+        for stage, one in self._running.items():
+            if stage in speeds:
+                one.core_left = max(one.core_left - seconds * speeds[stage], 0.0)
+            else:
+                one.fixed_left = max(one.fixed_left - seconds, 0.0)
+
+    def _speeds(self) -> dict[StageId, float]:
+        """The slots that each computing stage has: equal parts, but what one has no tasks for goes to the others."""
+        computing = {stage: one.work.tasks for stage, one in self._running.items() if one.fixed_left <= NOTHING}
+        speeds, free = dict[StageId, float](), self.slots
+        for rank, (stage, tasks) in enumerate(sorted(computing.items(), key=lambda pair: (pair[1], pair[0]))):
+            speeds[stage] = min(tasks, free / (len(computing) - rank))
+            free -= speeds[stage]
+        return speeds

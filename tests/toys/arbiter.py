@@ -1,0 +1,15 @@
+"""The arbiter with the toys, as a process: `python -m tests.toys.arbiter RM STATE LISTEN CONFIG`."""
+
+import logging
+import sys
+from pathlib import Path
+
+from tests.toys.registry import TOYS
+from yarn_plugin.drive import config
+from yarn_plugin.drive.serve import parse_listen, serve
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    rm, state, listen, file = sys.argv[1:]
+    serve([rm], config.load(Path(file), TOYS), parse_listen(listen, None, None), Path(state), lambda url, token: None,
+          registry=TOYS, registry_at="tests.toys.registry:TOYS")  # fmt: skip

@@ -1,0 +1,121 @@
+"""The arbiter with the toys as a process that is killed and started again; applications follow it over HTTP."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+
+from tests.integration.sleepers import eventually
+from tests.toys.registry import TOYS
+from yarn_plugin.api import wire
+from yarn_plugin.api.client import ArbiterAwayError, ArbiterClient, new_request_id
+from yarn_plugin.drive.replay import replay
+
+CONFIG = """
+[[pools]]
+name = "sql"
+queue = "root.sql"
+
+[[pools]]
+name = "gpu"
+queue = "root.gpu"
+controller = "toy-auction"
+parameters = {parameters}
+
+[watch]
+figures_s = 0.1
+apps_s = 0.5
+nodes_s = 1
+"""
+
+
+class Process:
+    """`parameters`: the auction's, as TOML."""
+
+    def __init__(self, rm_url, folder, parameters):
+        self.rm_url, self.folder, self.state = rm_url, folder, folder / "state"
+        (folder / "arbiter.toml").write_text(CONFIG.format(parameters=parameters))
+        self.process, self.url = None, None
+
+    @property
+    def journal(self):
+        return self.state / "journal"
+
+    def start(self):
+        listen = self.url.removeprefix("http://") if self.url else "127.0.0.1:0"
+        address = self.state / "arbiter.json"
+        address.unlink(missing_ok=True)
+        words = [self.rm_url, self.state, listen, self.folder / "arbiter.toml"]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen([sys.executable, "-m", "tests.toys.arbiter", *map(str, words)],
+                                            stdout=log, stderr=log, cwd=Path(__file__).parents[2])  # fmt: skip
+        eventually(lambda: address.exists() or self.process.poll() is not None, "the arbiter starts")
+        assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
+        self.url = json.loads(address.read_text())["url"]
+
+    def kill(self):
+        """kill -9; its worker process ends with it."""
+        workers = psutil.Process(self.process.pid).children(recursive=True)
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+        gone, alive = psutil.wait_procs(workers, timeout=30)
+        assert not alive, "a worker outlives its arbiter"
+        return len(gone)
+
+    def kill_and_start(self):
+        self.kill()
+        self.start()
+
+    def close(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(30)
+
+    def replayed(self):
+        return replay(self.journal, TOYS)
+
+    def auction(self):
+        """The auction's state, as the journal says."""
+        kept = self.replayed().state.pool_states.get("gpu")
+        return kept.state if kept is not None else None
+
+    def register(self, user):
+        admin = ArbiterClient(self.url, (self.state / "admin.token").read_text().strip())
+        client = ArbiterClient(self.url, admin.issue_token(user).token)
+        registered = client.register(wire.Register(name=user, request_id=new_request_id(), pool="gpu"))
+        return Follower(ArbiterClient(self.url, registered.token), registered.app)
+
+
+class Follower:
+    """Hears what an application is told, over restarts, and answers when a test says so."""
+
+    def __init__(self, client, app):
+        self.client, self.app, self.heard, self._stop = client, app, [], threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        for _ in self.client.follow(self.app, stopped=self._stop.is_set, heard=lambda *told: self.heard.append(told)):
+            pass
+
+    def close(self):
+        self._stop.set()
+
+    def ids(self, name):
+        return [message["id"] for kind, message in self.heard if kind == name]
+
+    def answer(self, number, wants):
+        """Answer the question of a round; again, where the arbiter is away."""
+
+        def answered():
+            try:
+                self.client.say(self.app, "toy-auction.answer", round=number, wants=wants)
+            except ArbiterAwayError:
+                return False
+            return True
+
+        eventually(answered, "the answer is taken")

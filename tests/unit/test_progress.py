@@ -1,0 +1,59 @@
+"""Which decisions a user sees while a query runs: decided on what caused them, whatever it is called."""
+
+import pytest
+
+from qoop.plans.plan import StageId
+from qoop.progress import ProgressLines
+from qoop.replan.causes import FinishedStage, NewShare, Said, StagesChecked
+from qoop.replan.commands import Note
+from qoop.replan.decision import Decision
+from qoop.replan.state import Tally
+from qoop.run import Outcome
+from yarn_plugin import console
+
+SHARE = NewShare(8.0, 1.0, "the profile says 1 slots from 2 s on")
+FINISHED = FinishedStage(StageId("qoop_result", 3), ("a", "market_share"))
+
+
+def shown(capsys, cause, before, plan):
+    fates = {"cancel": (), "let_finish": (), "reused": (), "left_behind": ()}
+    won_by = "first" if before is None else "kept" if before == plan else "share"
+    note = Note(Decision(cause, 1.0, before, plan, (3.0, 2.75), won_by=won_by, fastest=1, needed=0.45, **fates))
+    ProgressLines(console.err).watch(note)
+    return capsys.readouterr().err.partition("] ")[2]
+
+
+def test_a_plan_that_is_kept_although_the_share_changed(capsys):
+    said = "on 1 slot plan 0 ends in 3.0 s, plan 1 in 2.8 s: less than 0.5 s saved, not worth a switch"
+    assert shown(capsys, SHARE, 0, 0) == f"plan 0: the profile says 1 slots from 2 s on: {said}\n"
+
+
+@pytest.mark.parametrize("cause", [SHARE, FINISHED])
+def test_a_switch(capsys, cause):
+    assert shown(capsys, cause, 0, 1).startswith("switch 1: ")
+
+
+def test_the_first_plan(capsys):
+    assert shown(capsys, NewShare(None, 1.0, "the profile begins"), None, 1) == (
+        "plan 1: the profile begins: plan 1 finishes first on 1 slot: 2.8 s\n"
+    )
+
+
+@pytest.mark.parametrize("cause", [FINISHED, StagesChecked(), Said("a share of what is told")])
+def test_a_plan_that_is_kept_for_any_other_reason_is_not_shown(capsys, cause):
+    assert shown(capsys, cause, 0, 0) == ""
+
+
+@pytest.mark.parametrize(
+    ("tally", "said"),
+    [
+        (Tally(stages=3, switches=2, reused=1), "3 stages, 2 switches (1 stages reused, 0 cancelled, 0 left behind)"),
+        (
+            Tally(stages=3, failed=2, lost=1),
+            "3 stages, 0 switches (0 stages reused, 0 cancelled, 0 left behind), 2 failed, 1 outputs lost",
+        ),
+    ],
+)
+def test_the_summary_tells_what_went_wrong_where_anything_did(capsys, tally, said):
+    ProgressLines(console.err).summary(Outcome(tally, 4, 1.5, None, ()))
+    assert capsys.readouterr().err.partition("] ")[2] == f"done in 1.5 s: 4 join trees, {said}\n"

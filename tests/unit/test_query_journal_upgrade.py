@@ -1,0 +1,88 @@
+"""Journals of earlier versions: what they said is still said, and nothing is read out of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qoop import journal
+from qoop.journal_upgrade import upgrade
+from qoop.replan.causes import Said
+from qoop.report import page, read
+from tests.html_checks import checked
+from yarn_plugin.journal.records import encode
+from yarn_plugin.report import render
+
+TESTS = Path(__file__).parents[1]
+EARLIER = (TESTS / "data" / "q17.journal", *sorted((TESTS / "fixtures").glob("version*/query/*.journal")))
+
+NOTE = {
+    "type": "Note",
+    "decision": {
+        "cause": "app_8 arrived",
+        "before": 1,
+        "plan": 1,
+        "seconds": [1.0, 1.2],
+        "won_by": "either",
+        "reason": "not worth a switch",
+    },
+}
+
+
+def commands(*written):
+    return upgrade({"kind": "decision", "commands": list(written)}, 1)["commands"]
+
+
+@pytest.mark.parametrize("path", EARLIER, ids=lambda path: "-".join(path.parts[-3:]))
+def test_earlier_journals_are_read_and_shown(path):
+    record = read(path)
+    assert record.status == ("failed" if path.stem == "failed" else "done")
+    written = [
+        (command["decision"]["cause"], command["decision"]["seconds"])
+        for one in journal.follow(path)
+        if one["kind"] == "decision"
+        for command in one["commands"]
+        if command["type"] == "Note"
+    ]
+    decisions = [made.decision for made in record.decisions]
+    assert [one.cause for one in decisions] == [Said(cause) for cause, _ in written]
+    assert all(one.seconds[one.fastest] == min(seconds) for one, (_, seconds) in zip(decisions, written, strict=True))
+    text = checked(render(page("Query", {"one": record}))).text
+    assert "the profile begins" in text.lower()
+
+
+def test_what_failed_says_so_as_it_did():
+    """A stage failed for good, so the text as written was run, and failed as well: written by version 1."""
+    record = read(TESTS / "fixtures" / "version1" / "query" / "failed.journal")
+    assert record.error.startswith("[DIVIDE_BY_ZERO] Division by zero.")
+    ((_, cause),) = record.as_written
+    assert isinstance(cause, Said)
+    assert cause.text.startswith("stage qoop_result failed: [DIVIDE_BY_ZERO] Division by zero.")
+    assert "Run as written: stage qoop_result failed" in checked(render(page("Query", {"one": record}))).text
+
+
+def test_sentences_become_causes():
+    (note, as_written, fail) = commands(NOTE, {"type": "RunAsWritten", "reason": "x"}, {"type": "Fail", "error": "y"})
+    assert note["decision"]["cause"] == {"kind": "said", "text": "app_8 arrived"}
+    assert "reason" not in note["decision"]
+    assert (note["decision"]["fastest"], note["decision"]["won_by"]) == (0, "share or row counts")
+    assert as_written == {"type": "RunAsWritten", "cause": {"kind": "said", "text": "x"}}
+    assert fail == {"type": "Fail", "cause": {"kind": "said", "text": "y"}}
+
+
+def test_records_of_this_version_and_what_nobody_wrote_stay_as_they_are():
+    now = {"kind": "decision", "commands": [NOTE]}
+    assert upgrade(now, journal.VERSION) is now
+    odd = [1, {"type": "Note"}, {"type": "Note", "decision": []}, {"type": "Fail"}, {"type": "Finish"}, {}]
+    assert commands(*odd) == odd
+    assert upgrade({"kind": "decision", "commands": "none"}, 0) == {"kind": "decision", "commands": "none"}
+
+
+def test_a_mixed_journal_is_read_record_by_record(tmp_path):
+    """A cause that is a value is no sentence to an earlier record's reader, and the other way round."""
+    path = tmp_path / "journal"
+    value = {"type": "Fail", "cause": {"kind": "said", "text": "new"}}
+    written = [{"v": 1, "commands": [{"type": "Fail", "error": "old"}]}, {"v": 2, "commands": [value]}]
+    path.write_bytes(b"".join(encode({"kind": "decision", "seq": 1, "at": 1.0, **one}) for one in written))
+    texts = [one["commands"][0]["cause"]["text"] for one in journal.read(path)]
+    assert texts == ["old", "new"], json.dumps(texts)

@@ -1,0 +1,58 @@
+"""Workloads that are wrong, and figures of a run at its end."""
+
+import pytest
+
+from yarn_plugin.errors import ReportedError
+from yarn_plugin.simulation import workload
+from yarn_plugin.simulation.batch import KIND
+from yarn_plugin.simulation.outcome import Outcome, Usage
+
+KINDS = {"batch": KIND}
+LISTED = '[[applications]]\nkind = "batch"\nmax_cores = 2\ncore_seconds = '
+MIX = "[generate]\ncount = 3\n[[generate.mix]]\nof = OF\n[generate.mix.application]\nkind = 'batch'\n"
+
+
+def refused(tmp_path, text, name="work.toml"):
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(ReportedError) as problem:
+        workload.load(file, KINDS, 0)
+    assert "\n" not in str(problem.value)
+    return str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ("nan", "core_seconds"),
+        ('{ distribution = "uniform", low = 1, high = inf, whole = true }', "uniform.high"),
+        ('{ distribution = "uniform", low = 1, high = 2, min = nan }', "uniform.min"),
+        ('{ distribution = "lognormal", median = inf, sigma = 1, whole = true }', "lognormal.median"),
+        ('{ distribution = "pareto", least = 1, shape = 1e-300 }', "pareto.shape"),
+        ('{ distribution = "choice", values = [1, 2], weights = [1] }', "1 weights for 2 values"),
+        ('{ distribution = "choice", values = [1, 2], weights = [0, 0] }', "all weights are 0"),
+        ('{ distribution = "zipf" }', "zipf"),
+        ("[" * 100_000, "nest fewer"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_a_line_that_names_it(tmp_path, value, field):
+    assert field in refused(tmp_path, LISTED + value)
+
+
+def test_a_part_of_a_mix_has_a_finite_weight(tmp_path):
+    assert "generate.mix.0.of" in refused(tmp_path, MIX.replace("OF", "inf"))
+
+
+def test_a_cell_that_is_too_long_is_refused(tmp_path):
+    assert "not CSV" in refused(tmp_path, f"kind,core_seconds\nbatch,{'9' * 200_000}\n", "work.csv")
+
+
+def outcome(ended_at, *usage):
+    return Outcome((), ("batch",), usage, 0, 0, 0, 0, ended_at)
+
+
+def test_what_is_used_until_the_end_counts():
+    run = outcome(100.0, Usage(0.0, (0.0,)), Usage(20.0, (0.5,)))
+    assert run.utilisation() == pytest.approx(0.4)
+    assert outcome(100.0).utilisation() == 0.0
+    assert outcome(0.0, Usage(0.0, (0.5,))).utilisation() == 0.0

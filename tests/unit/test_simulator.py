@@ -1,0 +1,194 @@
+"""The simulator: whole runs of small workloads, their records, their command."""
+
+import json
+
+import pytest
+
+from tests.html_checks import checked
+from yarn_plugin import console
+from yarn_plugin.cli import cli
+from yarn_plugin.decide.events import ContainersSignalled, LeavesSeen, TimerFired
+from yarn_plugin.drive.rerun import rerun_records
+from yarn_plugin.drive.simulator import Simulation
+from yarn_plugin.drive.virtual_time import KeptJournal
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.simulation import workload
+from yarn_plugin.simulation.batch import KIND
+from yarn_plugin.simulation.cluster import ClusterFile
+
+BATCH = {"kind": "batch", "core_seconds": 400, "max_cores": 16, "vcores": 1, "memory_mb": 1024}
+
+
+def cluster(**more):
+    pool = {"name": "sql", "queue": "root.sql", "grace_s": 5, "overstay_s": 5}
+    return ClusterFile.model_validate(
+        {"nodes": [{"count": 2, "memory_mb": 16384, "vcores": 9}], "pools": [pool], **more}
+    )
+
+
+def submissions(tmp_path, *applications):
+    rows = [{**BATCH, **one} for one in applications]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [",".join(names), *(",".join(str(row.get(name, "")) for name in names) for row in rows)]
+    file = tmp_path / "workload.csv"
+    file.write_text("\n".join(lines))
+    return workload.load(file, {"batch": KIND}, seed=0)
+
+
+def run(tmp_path, *applications, **more):
+    """The outcome of a workload, and every input that was decided on."""
+    taken = []
+    made = Simulation(cluster(**more), submissions(tmp_path, *applications), taken=taken.append)
+    return made.run(), taken
+
+
+def test_an_application_alone_ends_when_its_work_is_done(tmp_path):
+    outcome, _ = run(tmp_path, {"arrival_s": 10})
+    (one,) = outcome.endings
+    # A second to submit, one to the next heartbeat for the master, one for its containers.
+    assert one.started_at == pytest.approx(12.0)
+    assert one.finished_at == pytest.approx(13.0 + 400 / 16)
+    assert one.alone_s == 400 / 16
+
+
+def test_two_applications_share_once_the_second_is_told(tmp_path):
+    outcome, _ = run(tmp_path, {}, {"arrival_s": 5})
+    first, second = outcome.endings
+    assert first.completion_s > 400 / 16 + 3
+    assert second.completion_s > 400 / 16 + 3
+    assert outcome.containers_signalled == 0
+
+
+def test_one_that_ignores_its_share_loses_containers(tmp_path):
+    outcome, taken = run(tmp_path, {"obeys": False, "core_seconds": 2000}, {"arrival_s": 20})
+    assert outcome.containers_signalled > 0
+    assert any(isinstance(one.event, ContainersSignalled) for one in taken)
+    assert outcome.endings[0].figures["containers_lost"] > 0
+    assert len(outcome.finished) == 2
+
+
+def test_a_lost_node_takes_its_containers_and_returns(tmp_path):
+    failures = [{"at_s": 10, "node": 1, "for_s": 20}]
+    whole, _ = run(tmp_path, {})
+    outcome, _ = run(tmp_path, {}, failures=failures)
+    assert outcome.endings[0].figures["containers_lost"] > 0
+    assert outcome.endings[0].completion_s > whole.endings[0].completion_s
+
+
+def test_a_manager_that_loses_its_weights_is_given_them_again(tmp_path):
+    absence = [{"at_s": 20, "for_s": 10, "keeps_weights": False}]
+    long = {"core_seconds": 3000}
+    outcome, taken = run(tmp_path, long, {**long, "arrival_s": 2}, manager_failures=absence)
+    seen = [one.event.weights for one in taken if isinstance(one.event, LeavesSeen) and one.at > 30]
+    assert seen[0] == ()
+    assert len(seen[1]) == 2
+    assert len(outcome.finished) == 2
+
+
+def test_one_that_does_not_register_is_told_nothing_and_still_ends(tmp_path):
+    outcome, _ = run(tmp_path, {"registers": False})
+    (one,) = outcome.endings
+    assert one.completion_s == pytest.approx(28.0), "it holds all that it can use, whatever its share is"
+
+
+def test_what_can_never_fit_is_refused(tmp_path):
+    with pytest.raises(BadInputError, match="no node of the cluster is so large"):
+        run(tmp_path, {"vcores": 10})
+
+
+def test_an_unknown_pool_is_refused(tmp_path):
+    with pytest.raises(BadInputError, match="choose one of sql"):
+        run(tmp_path, {"pool": "gpu"})
+
+
+LIVELY = ({"obeys": False, "core_seconds": 3000}, {"arrival_s": 15}, {"arrival_s": 20, "weight": 2}, {"arrival_s": 31})
+
+
+def journal_of(tmp_path, *applications):
+    journal = KeptJournal()
+    failures = [{"at_s": 40, "node": 2, "for_s": 10}]
+    Simulation(cluster(failures=failures), submissions(tmp_path, *applications), journal=journal).run()
+    return journal
+
+
+def test_the_same_files_and_seed_give_the_same_records_byte_for_byte(tmp_path):
+    assert journal_of(tmp_path, *LIVELY).content() == journal_of(tmp_path, *LIVELY).content()
+
+
+def test_another_workload_gives_other_records(tmp_path):
+    assert journal_of(tmp_path, *LIVELY).content() != journal_of(tmp_path, *LIVELY[:3]).content()
+
+
+def test_a_simulated_journal_comes_out_the_same_from_its_inputs_alone(tmp_path):
+    records = list(journal_of(tmp_path, *LIVELY).read())
+    again = rerun_records(records)
+    assert again.first_difference() is None
+    assert again.timers > 3
+    assert any(one.get("event", {}).get("type") == TimerFired.__name__ for one in records)
+
+
+def test_one_altered_input_changes_the_decisions(tmp_path):
+    records = list(journal_of(tmp_path, *LIVELY).read())
+    place = next(n for n, one in enumerate(records) if one.get("event", {}).get("type") == "Registered")
+    records[place] = {**records[place], "event": {**records[place]["event"], "weight": 7.0}}
+    assert rerun_records(records).first_difference() is not None
+
+
+FILES = {
+    "cluster.toml": "[[nodes]]\ncount = 2\nmemory_mb = 16384\nvcores = 9\n",
+    "work.toml": '[[applications]]\nkind = "batch"\ncore_seconds = 90\nmax_cores = 8\n',
+}
+
+
+def command(tmp_path, *more, **files):
+    for name, text in {**FILES, **files}.items():
+        (tmp_path / name).write_text(text)
+    base = ["simulate", "--cluster", str(tmp_path / "cluster.toml"), "--workload", str(tmp_path / "work.toml")]
+    return console.run(cli, "yarn-plugin", [*base, *more])
+
+
+@pytest.fixture(autouse=True)
+def offered(monkeypatch):
+    """Kinds without what happens to be installed."""
+    monkeypatch.setattr("yarn_plugin.cli.simulate.kinds", lambda: {"batch": KIND})
+
+
+def test_the_command_writes_figures_a_page_and_a_journal(tmp_path, capsys):
+    files = [tmp_path / name for name in ("figures.json", "page.html", "journal")]
+    options = zip(("--json", "--report", "--journal"), map(str, files), strict=True)
+    assert command(tmp_path, *(word for pair in options for word in pair)) == 0
+    assert "batch" in capsys.readouterr().out
+    figures = json.loads(files[0].read_text())
+    assert figures["groups"]["batch"]["apps"] == 1
+    assert figures["applications"][0]["completion_s"] > 0
+    assert "A simulated cluster" in checked(files[1].read_text()).text
+    assert console.run(cli, "yarn-plugin", ["replay", str(files[2])]) == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "said"),
+    [
+        ({"cluster.toml": "[[nodes]]\ncount = 0\nmemory_mb = 1\nvcores = 1"}, [], "nodes.0.count 0: "),
+        ({"cluster.toml": FILES["cluster.toml"] + "cores = 1"}, [], "nodes.0.cores 1: "),
+        ({"cluster.toml": "nodes"}, [], "not TOML"),
+        ({"work.toml": ""}, [], "no applications"),
+        ({"work.toml": FILES["work.toml"].replace("90", "-1")}, [], "core_seconds -1: "),
+        ({"work.toml": FILES["work.toml"].replace('"batch"', '"fancy"')}, [], "'fancy': choose one of batch"),
+        ({"work.toml": FILES["work.toml"] + "wages = 1"}, [], "wages 1: "),
+        ({"work.toml": FILES["work.toml"].replace("90", '{ distribution = "even" }')}, [], "lognormal"),
+        ({}, ["--policy", "lottery"], "lottery"),
+        ({}, ["--workload", "nowhere.toml"], "No such file"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(tmp_path, capsys, files, options, said):
+    assert command(tmp_path, *options, **files) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_one_that_is_never_given_what_it_waits_for_does_not_hold_up_the_end(tmp_path):
+    """Beside its master the only node has no room for a container."""
+    node = [{"count": 1, "memory_mb": 16384, "vcores": 9}]
+    outcome, _ = run(tmp_path, {"vcores": 9, "max_cores": 18}, nodes=node)
+    assert outcome.endings[0].started_at is not None
+    assert not outcome.finished

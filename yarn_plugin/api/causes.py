@@ -1,0 +1,119 @@
+"""Causes for those outside: as a sentence for a person, as a JSON object for a program."""
+
+from dataclasses import fields
+from typing import Any, assert_never
+
+from yarn_plugin.model import causes as cause
+from yarn_plugin.model.causes import TAGS, Cause, Causes, Happening, ShareCause, WeightedShare
+from yarn_plugin.model.resources import Resources
+
+
+def text(why: Cause) -> str:
+    """The cause in words: "app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"."""
+    match why:
+        case ShareCause(causes, apps, explanation):
+            return f"{text(causes)}: {apps} app{'' if apps == 1 else 's'} now ({text(explanation)})"
+        case Causes(named, more):
+            return "; ".join([*map(_happening, named), *([f"{more} more"] if more else [])])
+        case WeightedShare():
+            return _weighted_share(why)
+        case cause.Overstays(app, holds, share, overstay_s):
+            return f"{app} holds {holds}, {share} is its share, and others wait since {overstay_s:g} s"
+        case cause.Overstayed(app, share):
+            return f"{app} overstayed its share of {share}"
+        case cause.UseAsked(app):
+            return f"what {app} holds on each node is to be known"
+        case cause.RegisteredBy(user, queue):
+            return f"registered by {user} in queue {queue}"
+        case cause.ControllerFailed(pool, error):
+            return f"pool {pool} is stopped: its controller failed: {error}"
+        case cause.ControllerResumed(pool):
+            return f"pool {pool} is decided on again"
+        case cause.ControllerSays(pool, what):
+            return f"the controller of pool {pool} says: {what.replace('_', ' ')}"
+        case cause.NoLongerKnown(app):
+            return f"{app} is no longer known"
+        case cause.Said(said):
+            return said
+        case _:
+            return _happening(why)
+
+
+def _happening(what: Happening) -> str:
+    match what:
+        case cause.AppArrived(app):
+            return f"{app} arrived"
+        case cause.AppEnded(app):
+            return f"{app} ended"
+        case cause.AppMatched(app, yarn_app):
+            return f"{app} runs as {yarn_app}"
+        case cause.AppRevised(app):
+            return f"{app} changed what it asks"
+        case cause.AppVacated(app):
+            return f"{app} has vacated"
+        case cause.AppQuiet(app):
+            return f"{app} wants nothing now"
+        case cause.NotSubmitted(app, within_s):
+            return f"{app} ended: not submitted within {within_s:g} s"
+        case cause.PoolGone(app, pool):
+            return f"{app} ended: its pool {pool} is gone"
+        case cause.OtherUser(app, yarn_app):
+            return f"{yarn_app} runs in the queue of {app} as another user"
+        case cause.NodeLost(host):
+            return f"node {host} lost"
+        case cause.NodeJoined(host):
+            return f"node {host} joined"
+        case cause.NodeChanged(host):
+            return f"node {host} changed"
+        case cause.ForeignWeights(queues):
+            return f"{queues} queue weight(s) were changed by somebody else"
+        case cause.QueueTreeChanged():
+            return "queues changed"
+        case cause.ArbiterStarted():
+            return "the arbiter started"
+        case cause.ManagerAnswers():
+            return "the ResourceManager answers"
+        case cause.ManagerPolled():
+            return "the ResourceManager was read again"
+        case cause.WeightsRead():
+            return "queue weights were read"
+        case cause.WeightsApplied():
+            return "weights written"
+        case cause.WeightsRejected():
+            return "weights refused"
+        case cause.GraceOver():
+            return "a grace is over"
+        case cause.DemandsChanged():
+            return "demands changed"
+        case _:
+            assert_never(what)
+
+
+def _weighted_share(why: WeightedShare) -> str:
+    guaranteed = f"weight {why.weight:g} of {why.total_weight:g} over {why.apps} apps guarantees {why.guarantee:.1%}"
+    match why.entitled_by:
+        case "others-want-less":
+            return f"{guaranteed}; others want less, so {why.entitlement:.1%}"
+        case "own-demand":
+            return f"{guaranteed}; it wants {why.entitlement:.1%}"
+        case "guarantee":
+            return guaranteed
+
+
+def as_json(why: Cause) -> dict[str, Any]:
+    """The cause as a JSON object: its `kind`, and its fields by name. Amounts of resources are objects by name."""
+    found: dict[str, Any] = {"kind": why.kind}
+    for name in _FIELDS[why.kind]:
+        value = getattr(why, name)
+        found[name] = value if type(value) in _PLAIN else _written(value)
+    return found
+
+
+_FIELDS = {kind: tuple(one.name for one in fields(one_of) if one.name != "kind") for kind, one_of in TAGS.items()}
+_PLAIN = (str, int, float)
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, Resources):
+        return value.as_dict()
+    return [as_json(one) for one in value] if isinstance(value, tuple) else as_json(value)

@@ -1,0 +1,219 @@
+"""The controller that divides a pool by shares: it tells applications what is theirs, and wants queue weights for it.
+
+A share is told at once and enforced after the grace of those that shrink; who holds more than is enforced while others
+wait loses its newest containers. What YARN has of the weights that are wanted, and how they get there, is the
+arbiter's.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from yarn_plugin.decide.commands import ListContainers, SignalContainers, TellShare
+from yarn_plugin.decide.events import ContainersListed, Vacated
+from yarn_plugin.decide.leaf_queues import is_defined
+from yarn_plugin.decide.policies import Decision, SharePolicy, Snapshot
+from yarn_plugin.decide.pools.commands import Command, SetTimer, WantWeights
+from yarn_plugin.decide.pools.controller import Kind, Registry
+from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome
+from yarn_plugin.decide.pools.share_state import Member, ShareState, Step, binding
+from yarn_plugin.decide.pools.view import View
+from yarn_plugin.model.causes import Explanation, Overstayed, Overstays, ShareCause
+from yarn_plugin.model.cluster import Container
+from yarn_plugin.model.resources import Resources
+from yarn_plugin.model.share import Claim, Grant, Pool, Share
+
+MIN_WEIGHT = 0.01
+"""YARN treats weight 0 as "no queue"; the least weight keeps an application alive that is entitled to nothing now."""
+
+DEADLINE = "deadline"
+"""The key of the one timer: the next time at which enforcement has something to do although nothing happens."""
+
+
+class ShareController:
+    """Divides by a policy of shares (see `yarn_plugin.decide.policies`)."""
+
+    reads = frozenset({"capacity", "claims", "waiting", "weights", "static", "steering"})
+
+    def __init__(self, pool: Pool, policy: SharePolicy) -> None:
+        self._pool, self._policy = pool, policy
+        self._names = frozenset(pool.resources)
+
+    def begin(self) -> ShareState:
+        """Nobody counts."""
+        return ShareState()
+
+    def report(self, state: ShareState) -> None:
+        """The state is immutable: it may be shown as it is."""
+
+    def advance(self, state: ShareState, view: View, at: float, what: Input) -> tuple[ShareState, tuple[Command, ...]]:
+        """Divide anew, tell whose share changed, find who overstays, and say which weights are wanted."""
+        if isinstance(what, FromApp) and isinstance(what.message, Vacated):
+            state = _vacate(state, what.message, at)
+        state, told = self._divide(state, view, at)
+        claims = {claim.app: claim for claim in view.claims}
+        state, listed = self._find_overstays(state, view, claims, at)
+        ended: list[Command] = []
+        if isinstance(what, Outcome) and isinstance(what.result, ContainersListed):
+            ended = self._choose_victims(state, view, what.result, at)
+        wanted = WantWeights(tuple(weights(state, view, at).items()))
+        due = min((time for time in self._deadlines(state, claims) if time > at), default=None)
+        return state, (*told, *listed, *ended, wanted, SetTimer(DEADLINE, due))
+
+    # Dividing and telling.
+
+    def _divide(self, state: ShareState, view: View, now: float) -> tuple[ShareState, list[Command]]:
+        decision = self._policy.decide(Snapshot(view.capacity, view.claims), state.policy_state)
+        granted = dict(_granted(decision, view.claims))
+        members = {app: member for app, member in state.members.items() if app in granted}
+        commands: list[Command] = []
+        count = len(view.claims)
+        for app, (grace, grant, explanation) in granted.items():
+            member = members.get(app)
+            if member is not None and member.share.grant.same_share(grant) and member.share.capacity == view.capacity:
+                if member.share.grant != grant or member.share.apps != count:
+                    members[app] = replace(member, share=replace(member.share, grant=grant, apps=count))
+                continue
+            schedule = _schedule(member, grant, grace, now)
+            cause = ShareCause(view.causes, count, explanation)
+            share = Share(view.seq, now, schedule[-1].at, grant, count, view.capacity, cause)
+            members[app] = Member(app, share, schedule, member.over_since if member else None)
+            commands.append(TellShare(app, share))
+        return replace(state, members=members, policy_state=decision.policy_state), commands
+
+    # Taking back what is held beyond a share.
+
+    def _find_overstays(
+        self, state: ShareState, view: View, claims: Mapping[str, Claim], now: float
+    ) -> tuple[ShareState, list[Command]]:
+        """Note who holds more than binds it while another waits; ask for its containers when that has lasted.
+
+        Applications in queues that the configuration defines are left alone: no weight says there what they may hold.
+        """
+        if not view.steering:
+            return state, []
+        commands: list[Command] = []
+        members, overstay = dict(state.members), self._pool.overstay
+        for app, member in state.members.items():
+            claim = claims.get(app)
+            if claim is None or claim.queue is None or claim.yarn_app is None or is_defined(claim.queue, view.static):
+                continue
+            others_wait = any(waiting != claim.yarn_app for waiting in view.waiting)
+            if not others_wait or _fits(claim.used, view.capacity, binding(member, now)):
+                if member.over_since is not None:
+                    members[app] = replace(member, over_since=None)
+                continue
+            if member.over_since is None:
+                members[app] = replace(member, over_since=now)
+            elif now >= member.over_since + overstay:
+                members[app] = replace(member, over_since=now)
+                allowed = view.capacity.scaled(binding(member, now))
+                commands.append(ListContainers(app, claim.yarn_app, Overstays(app, claim.held, allowed, overstay)))
+        return replace(state, members=members), commands
+
+    def _choose_victims(self, state: ShareState, view: View, found: ContainersListed, now: float) -> list[Command]:
+        """The newest containers beyond the share, never a master; empty once the application has obeyed."""
+        member = state.members.get(found.app)
+        if member is None or not view.steering:
+            return []
+        allowed = view.capacity.scaled(binding(member, now))
+        held = sum((container.resources for container in found.containers), Resources()).only(self._names)
+        chosen: list[str] = []
+        for container in sorted(found.containers, key=_age_key, reverse=True):
+            if held.fits(allowed):
+                break
+            if not container.master:
+                chosen.append(container.id)
+                held = held - container.resources.only(self._names)
+        return [SignalContainers(found.app, tuple(chosen), Overstayed(found.app, allowed))] if chosen else []
+
+    def _deadlines(self, state: ShareState, claims: Mapping[str, Claim]) -> Iterator[float]:
+        for app, member in state.members.items():
+            yield from (step.at for step in member.schedule)
+            if member.over_since is not None and app in claims and claims[app].queue is not None:
+                yield member.over_since + self._pool.overstay
+
+
+def weights(state: ShareState, view: View, now: float) -> dict[str, float]:
+    """The weight of each queue of the pool, out of 100.
+
+    First everybody keeps what it has in YARN, as far as it is still promised that much; what is left goes to those
+    that are promised more. So nobody's part sinks before its grace is over, although YARN's weights are relative: who
+    arrives or grows waits for those that vacate, also for one that arrived shortly before and has nothing yet.
+    """
+    queues = {claim.app: claim.queue for claim in view.claims}
+    promised: dict[str, float] = defaultdict(float)
+    for app, member in state.members.items():
+        queue = queues.get(app)
+        if queue:
+            promised[queue] += binding(member, now)
+    has = _present_parts(view.weights, promised)
+    kept = {queue: min(fraction, has[queue]) for queue, fraction in promised.items()}
+    left = max(1.0 - sum(kept.values()), 0.0)
+    more = sum(promised.values()) - sum(kept.values())
+    part = min(1.0, left / more) if more > 0 else 0.0
+    fractions = {queue: kept[queue] + part * (promised[queue] - kept[queue]) for queue in sorted(promised)}
+    return {queue: max(round(100 * fraction, 2), MIN_WEIGHT) for queue, fraction in fractions.items()}
+
+
+def _present_parts(known: Mapping[str, float], queues: Collection[str]) -> dict[str, float]:
+    """The part of their pool that these queues have in YARN now."""
+    written = {queue: known.get(queue, 0.0) for queue in queues}
+    # A queue without a weight of its own weighs next to nothing, but not where all are such.
+    if not any(written.values()):
+        return dict.fromkeys(queues, 1.0 / len(queues)) if queues else {}
+    # The least weights on top of a whole are no reason to write the others again.
+    total = min(sum(written.values()), 100.0)
+    return {queue: weight / total for queue, weight in written.items()}
+
+
+def _granted(decision: Decision, claims: tuple[Claim, ...]) -> Iterator[tuple[str, tuple[float, Grant, Explanation]]]:
+    """The grace of each application and what it is granted; those that count together, the same."""
+    by_app = {claim.app: claim for claim in claims}
+    for app, grant in decision.grants.items():
+        claim = by_app[app]
+        for one, grace in claim.together or ((app, claim.grace),):
+            yield one, (grace, grant, decision.explanations[app])
+
+
+def _schedule(member: Member | None, grant: Grant, grace: float, now: float) -> tuple[Step, ...]:
+    """The steps of what is enforced from now on: more at once, less after its grace (nobody to tell: at once)."""
+    target = grant.entitlement_fraction
+    if member is None:
+        return (Step(now, target),)
+    held = binding(member, now)
+    if target >= held:
+        return (Step(now, target),)
+    to_come = [step for step in member.schedule if step.at > now]
+    above = [step for step in to_come if step.fraction > target]
+    # Told earlier to be as small by then: being told again does not lengthen the grace.
+    by = min([now + grace, *(step.at for step in to_come if step.fraction <= target)])
+    return (Step(now, held), *above, Step(by, target))
+
+
+def _vacate(state: ShareState, said: Vacated, at: float) -> ShareState:
+    """An application holds no more than share `seq`: it binds at once, if it is still the last one told."""
+    member = state.members.get(said.app)
+    if member is None or member.share.seq != said.seq:
+        return state
+    settled = replace(member, schedule=(Step(at, member.schedule[-1].fraction),))
+    return replace(state, members={**state.members, said.app: settled})
+
+
+def _fits(used: Resources, capacity: Resources, fraction: float) -> bool:
+    """Whether no more than a fraction of the capacity is used, of any resource."""
+    return all(amount <= int(capacity[name] * fraction + 1e-6) for name, amount in used.amounts)
+
+
+def _age_key(container: Container) -> str:
+    """Container ids end in a number that grows as an application gets containers."""
+    return container.id
+
+
+def _make(pool: Pool, registry: Registry) -> ShareController:
+    policy: Any = registry.policy(pool.policy)
+    return ShareController(pool, policy)
+
+
+KIND = Kind("share", _make, {"share/1": ShareState})

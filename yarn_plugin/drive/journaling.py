@@ -1,0 +1,76 @@
+"""The arbiter on a journal: which step, which timers, which values. The same for all who drive it."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from yarn_plugin.decide.arbiter import step
+from yarn_plugin.decide.commands import Command
+from yarn_plugin.decide.events import Configured, EpochBegan, Event, TimerFired
+from yarn_plugin.decide.pools.controller import NoControllerError, Registry
+from yarn_plugin.decide.pools.registry import STANDARD
+from yarn_plugin.decide.state import State
+from yarn_plugin.drive.registry import journal_tags
+from yarn_plugin.journal.clock import Clock
+from yarn_plugin.journal.codec import Codec
+from yarn_plugin.journal.durable import Durable
+from yarn_plugin.journal.intake import Intake
+from yarn_plugin.journal.records import JournalError, Records
+from yarn_plugin.journal.replay import Replay
+from yarn_plugin.model.mutable import Mutable, parts_of
+
+ArbiterIntake = Intake[State, Event, Command]
+
+
+def open_intake(journal: Records, clock: Clock, registry: Registry = STANDARD) -> ArbiterIntake:
+    """The arbiter as a journal left it, to go on.
+
+    Raises:
+        JournalError: the journal cannot be used; one that names a controller or policy that is not there among them.
+    """
+    options = _options(registry)
+    policy: Durable[State, Event, Command] = Durable(options.pop("tags"), journal)
+    return Intake(options.pop("step"), State(), policy, clock, resumes=_resumes, **options)
+
+
+def past(registry: Registry = STANDARD) -> Replay[State, Event, Command]:
+    """The arbiter before its first record, to be given the records of a journal."""
+    options = _options(registry)
+    return Replay(options.pop("step"), State(), options.pop("tags"), **options)
+
+
+def _options(registry: Registry) -> dict[str, Any]:
+    tags = journal_tags(registry)
+    return {
+        "step": partial(_step, registry=replace(registry, check=Codec(tags).check)),
+        "tags": tags,
+        "due": _next_timer,
+        "make_timer": TimerFired,
+        "parts": _changed_in_place,
+    }
+
+
+def _step(state: State, seq: int, at: float, event: Event, registry: Registry) -> tuple[State, tuple[Command, ...]]:
+    """The arbiter's step. Without the controllers that a journal names it cannot be decided on again: were its inputs
+    set aside instead, nothing would be left of what they led to.
+
+    Raises:
+        JournalError: a pool has no controller.
+    """
+    try:
+        return step(state, seq, at, event, registry)
+    except NoControllerError as problem:
+        raise JournalError(f"journal: input {seq}: {problem}; install what it was written with") from None
+
+
+def _next_timer(state: State) -> float | None:
+    return state.timer
+
+
+def _resumes(event: Event) -> bool:
+    return isinstance(event, Configured | EpochBegan)
+
+
+def _changed_in_place(state: State) -> Iterable[Mutable]:
+    return [part for kept in state.pool_states.values() for part in parts_of(kept.state)]

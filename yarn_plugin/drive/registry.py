@@ -1,0 +1,115 @@
+"""The controllers and policies that are installed, and the tags by which a journal knows what they keep in it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from yarn_plugin.decide import commands, events
+from yarn_plugin.decide.pools import commands as pool_commands
+from yarn_plugin.decide.pools import inputs
+from yarn_plugin.decide.pools.controller import Kind, Registry
+from yarn_plugin.decide.pools.registry import STANDARD
+from yarn_plugin.decide.state import State
+from yarn_plugin.errors import ReportedError
+from yarn_plugin.journal.codec import Codec
+from yarn_plugin.journal.past import described
+
+CONTROLLERS, POLICIES = "yarn_plugin.controllers", "yarn_plugin.share_policies"
+"""The groups of entry points: each names a `Kind`, or a module with a policy's `decide`."""
+
+INSTALLED = "yarn_plugin.drive.registry:installed"
+"""Where the worker process finds what is installed."""
+
+OWN_TAGS = {
+    **events.TAGS,
+    **commands.TAGS,
+    **inputs.TAGS,
+    **pool_commands.TAGS,
+    "State": State,
+}
+
+
+class PluginError(ReportedError):
+    """A controller or a policy that is installed cannot be used."""
+
+    exit_code = 2
+
+
+def installed() -> Registry:
+    """What comes with the arbiter, and what is installed beside it. Read once, when a program starts.
+
+    Raises:
+        PluginError: one cannot be loaded, or bears the name of another.
+    """
+    kinds, policies = dict(STANDARD.kinds), dict(STANDARD.policies)
+    for point in entry_points(group=CONTROLLERS):
+        kind = _load(point)
+        if not isinstance(kind, Kind):
+            raise PluginError(f"{CONTROLLERS} {point.name!r}: {point.value} is not a Kind of controller")
+        _add(kinds, kind.name, kind, point)
+    for point in entry_points(group=POLICIES):
+        policy = _load(point)
+        if not callable(getattr(policy, "decide", None)):
+            raise PluginError(f"{POLICIES} {point.name!r}: {point.value} has no function `decide`")
+        _add(policies, point.name, policy, point)
+    found = Registry(kinds, policies)
+    _check_types(found, journal_tags(found))
+    return found
+
+
+def journal_tags(registry: Registry) -> dict[str, type]:
+    """What a journal of these controllers and policies may hold, by tag.
+
+    Raises:
+        PluginError: a tag is used twice, or a type has two; a controller's parameters, messages or problems have none.
+    """
+    tags, names = dict(OWN_TAGS), {one: tag for tag, one in OWN_TAGS.items()}
+    for owner, declared in _declared(registry):
+        for tag, one in declared.items():
+            if tags.setdefault(tag, one) is not one:
+                raise PluginError(f"{owner}: its tag {tag!r} is in use; name it otherwise")
+            if names.setdefault(one, tag) != tag:
+                raise PluginError(f"{owner}: its type {one.__name__} has the tag {names[one]!r}; use that, not {tag!r}")
+    for kind in registry.kinds.values():
+        if kind.parameters is not None and kind.parameters not in names:
+            raise PluginError(f"controller {kind.name!r}: its parameters, {kind.parameters.__name__}, have no tag")
+        for tag in sorted({*kind.messages, *kind.solvers} - tags.keys()):
+            raise PluginError(f"controller {kind.name!r}: no type is declared for the tag {tag!r}")
+    return tags
+
+
+def _declared(registry: Registry) -> Iterator[tuple[str, Mapping[str, type]]]:
+    for kind in registry.kinds.values():
+        yield f"controller {kind.name!r}", kind.tags
+    for name, policy in registry.policies.items():
+        yield f"policy {name!r}", getattr(policy, "TAGS", {})
+
+
+def _check_types(registry: Registry, tags: Mapping[str, type]) -> None:
+    """Refuse types that cannot be journaled or sent, now and not when the first message comes."""
+    for kind in registry.kinds.values():
+        for tag in sorted(kind.messages):
+            if not is_dataclass(tags[tag]):
+                raise PluginError(
+                    f"controller {kind.name!r}: its message {tag!r}: {tags[tag].__name__} is not a dataclass"
+                )
+        try:
+            Codec(kind.tags)
+        except Exception as problem:  # noqa: BLE001 - pydantic, for one, raises many things at types unknown to it
+            raise PluginError(f"controller {kind.name!r}: its tags cannot be used: {described(problem)}") from None
+
+
+def _add(found: dict[str, Any], name: str, one: object, point: EntryPoint) -> None:
+    if name in found:
+        raise PluginError(f"{point.group} {point.name!r}: {name!r} is there already; uninstall one of them")
+    found[name] = one
+
+
+def _load(point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as problem:  # noqa: BLE001 - whatever somebody else's module raises as it is loaded
+        raise PluginError(
+            f"{point.group} {point.name!r}: {point.value} cannot be loaded: {described(problem)}"
+        ) from None

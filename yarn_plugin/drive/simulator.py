@@ -1,0 +1,317 @@
+"""The simulator: the arbiter's own `step`, with a YARN and applications that live in virtual time."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from yarn_plugin.decide.commands import (
+    Admit,
+    Command,
+    SendToApp,
+    SignalContainers,
+    SolveInWorker,
+    TellShare,
+    WriteWeights,
+)
+from yarn_plugin.decide.events import AppSaid, Configured, Registered, Solved
+from yarn_plugin.decide.events import Vacated as VacatedEvent
+from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.decide.pools.registry import STANDARD
+from yarn_plugin.drive.simulated_manager import SimulatedManager
+from yarn_plugin.drive.virtual_time import Agenda, Taken, VirtualArbiter
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.journal.records import Records
+from yarn_plugin.model.cluster import YarnApp
+from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources, total_of
+from yarn_plugin.model.share import Demand, Pool, Share
+from yarn_plugin.simulation.application import (
+    Application,
+    Container,
+    ContainersChanged,
+    Finished,
+    Hold,
+    Say,
+    Sent,
+    ShareTold,
+    Started,
+    Told,
+    Vacated,
+    Wake,
+    Woken,
+)
+from yarn_plugin.simulation.cluster import ClusterFile
+from yarn_plugin.simulation.outcome import Ending, Outcome, Usage
+from yarn_plugin.simulation.workload import Submission
+from yarn_plugin.simulation.yarn import RunningApp, SimulatedYarn
+
+STUCK_AFTER = 3600.0
+"""Seconds in which the arbiter alone does things, on its timers: applications that are left then will never end."""
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """An application on its way. `wake`: counts its requests to be woken; only the last one holds."""
+
+    submission: Submission
+    application: Application
+    pool: Pool
+    size: Resources
+    master: Resources
+    yarn_id: str
+    id: str | None = None
+    wake: int = 0
+    started_at: float | None = None
+    finished_at: float | None = None
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+class Simulation:
+    """One run of a workload on a cluster.
+
+    Args:
+        policy: divides every pool; None: as the cluster file says.
+        registry: the controllers and policies that there are.
+        journal: where the arbiter's records go; nowhere, if not given.
+        taken: is shown every input of the arbiter that was decided on.
+        ended: is told how many applications have ended, whenever one has.
+
+    Raises:
+        BadInputError: an application fits on no node, or names a pool or policy that is not there.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterFile,
+        submissions: Sequence[Submission],
+        policy: str | None = None,
+        seed: int = 0,
+        registry: Registry = STANDARD,
+        journal: Records | None = None,
+        taken: Callable[[Taken], None] = lambda taken: None,
+        ended: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        if policy is not None:
+            registry.policy(policy)
+        self._cluster, self._pools = cluster, cluster.domain_pools(policy)
+        self._shown, self._told_ended = taken, ended
+        nodes = cluster.machines()
+        self._agenda = Agenda()
+        self._arbiter = VirtualArbiter(self._taken, registry, journal)
+        self._solvers, self._tags = registry.solvers(), {kind: tag for tag, kind in registry.tags().items()}
+        self._yarn = SimulatedYarn(nodes)
+        self._capacity = total_of(node.capacity for node in nodes)
+        self._manager = SimulatedManager(
+            self._agenda, self._arbiter, self._yarn, cluster.timing, self._gained, self._lost, self._seen
+        )
+        largest = {node.capacity for node in nodes}
+        self._runs = [self._run_of(one, seed, largest) for one in submissions]
+        self._by_id: dict[str, _Run] = {}
+        self._by_yarn_id = {run.yarn_id: run for run in self._runs}
+        self._left = len(self._runs)
+        self._groups = tuple(sorted({one.group for one in submissions}))
+        self._parts = dict.fromkeys(self._groups, 0.0)
+        self._used: dict[str, float] = {}
+        self._usage: list[Usage] = []
+        self._now = 0.0
+        self._told = self._written = self._signalled = 0
+
+    def run(self) -> Outcome:
+        """Let everything happen, until all applications have ended or nothing more can."""
+        self._arbiter.take(Configured(self._pools, self._cluster.timing.reconcile_s), 0.0)
+        self._manager.begin(0.0)
+        for outage in self._cluster.outages():
+            self._manager.plan_outage(outage)
+        for one in self._cluster.manager_failures:
+            self._manager.plan_absence(one.at_s, one.at_s + one.for_s, one.keeps_weights)
+        for run in self._runs:
+            self._agenda.put(run.submission.given.arrival_s, self._at(self._arrive, run))
+        moved_at = 0.0
+        while self._left and self._now < moved_at + STUCK_AFTER:
+            moved_at = moved_at if self._agenda.is_idle() else self._now
+            if not self._go_on():
+                break
+        return self._outcome()
+
+    def _go_on(self) -> bool:
+        """Let the next thing happen; False where nothing is left. A timer comes before whatever else has its time."""
+        due, timer = self._agenda.next_at(), self._arbiter.next_due()
+        if timer is not None and (due is None or timer <= due):
+            self._now = timer
+            self._arbiter.wait(timer)
+        elif due is not None:
+            self._now, happens = self._agenda.pop()
+            happens(self._now)
+        return timer is not None or due is not None
+
+    # Applications.
+
+    def _run_of(self, one: Submission, seed: int, largest: set[Resources]) -> _Run:
+        pools = {pool.name: pool for pool in self._pools}
+        pool = pools.get(one.given.pool or self._pools[0].name)
+        if pool is None:
+            raise BadInputError(f"application {one.name}: pool", one.given.pool, f"choose one of {', '.join(pools)}")
+        size, master = _resources(one.given.container()), _resources(one.given.master())
+        for what, wanted in (("container", size), ("master", master)):
+            if not any(wanted.fits(capacity) for capacity in largest):
+                raise BadInputError(
+                    f"application {one.name}: {what}", str(wanted), "no node of the cluster is so large"
+                )
+        return _Run(one, one.application(seed), pool, size, master, f"application_1_{one.number:05d}")
+
+    def _arrive(self, at: float, run: _Run) -> None:
+        given, queue = run.submission.given, f"{run.pool.queue}.{run.yarn_id}"
+        if given.registers:
+            request = Registered(f"request-{run.submission.number}", run.submission.name, given.user, run.pool.name,
+                                 given.weight, self._demand(run), given.grace_s, None)  # fmt: skip
+            for command in self._arbiter.take(request, at):
+                if isinstance(command, Admit):
+                    run.id, queue = command.registration.id, command.registration.queue
+                    self._by_id[run.id] = run
+        self._agenda.put(at + self._cluster.timing.submit_s, lambda now: self._submit(now, run, queue))
+
+    def _demand(self, run: _Run) -> Demand | None:
+        most = run.application.most
+        return None if most is None else Demand((_times(run.size, most) + run.master,))
+
+    def _submit(self, at: float, run: _Run, queue: str) -> None:
+        given, yarn = run.submission.given, self._yarn
+        yarn.submit(RunningApp(run.yarn_id, run.submission.name, given.user, queue, at, yarn.amounts(run.size),
+                               yarn.amounts(run.master)))  # fmt: skip
+        self._manager.moved(at)
+
+    def _tell(self, at: float, run: _Run, told: Told) -> None:
+        """Tell an application something, and do what it then asks."""
+        if run.finished_at is not None:
+            return
+        for request in run.application.take(at, told):
+            match request:
+                case Hold(containers):
+                    self._yarn.hold(run.yarn_id, containers)
+                    self._manager.moved(at)
+                case Wake(due):
+                    run.wake += 1
+                    self._agenda.put(max(due, at), self._waking(run, run.wake))
+                case Vacated(seq):
+                    if run.id is not None:
+                        self._arbiter.take(VacatedEvent(run.id, seq), at)
+                case Say(message):
+                    if run.id is not None:
+                        self._arbiter.take(AppSaid(run.id, message), at)
+                case Finished(figures):
+                    self._finish(at, run, dict(figures))
+                    return
+
+    def _waking(self, run: _Run, number: int) -> Callable[[float], None]:
+        def wake(at: float) -> None:
+            if run.wake == number:
+                self._tell(at, run, Woken())
+
+        return wake
+
+    def _finish(self, at: float, run: _Run, figures: dict[str, float]) -> None:
+        run.finished_at, run.figures = at, figures
+        self._yarn.end(run.yarn_id)
+        self._manager.moved(at)
+        self._left -= 1
+        self._told_ended(len(self._runs) - self._left)
+
+    def _at(self, happens: Callable[[float, _Run], None], run: _Run) -> Callable[[float], None]:
+        return lambda at: happens(at, run)
+
+    # What the manager tells.
+
+    def _gained(self, at: float, yarn_id: str, got_master: bool) -> None:
+        run, held = self._by_yarn_id[yarn_id], self._yarn.apps[yarn_id].held
+        if got_master:
+            run.started_at = at if run.started_at is None else run.started_at
+            self._tell(at, run, Started())
+        if held:
+            self._tell(at, run, ContainersChanged(held))
+
+    def _lost(self, at: float, yarn_id: str, count: int) -> None:
+        self._tell(at, self._by_yarn_id[yarn_id], ContainersChanged(self._yarn.apps[yarn_id].held, count))
+
+    def _seen(self, at: float, changed: Mapping[str, YarnApp], ended: tuple[str, ...]) -> None:
+        """Note what part of the cluster each group uses now."""
+        capacity = self._yarn.resources(self._yarn.total)
+        parts = {name: app.used.dominant_fraction(capacity) for name, app in changed.items()}
+        for name, part in (*parts.items(), *((name, 0.0) for name in ended)):
+            group = self._by_yarn_id[name].submission.group
+            self._parts[group] += part - self._used.pop(name, 0.0)
+            if part:
+                self._used[name] = part
+        self._usage.append(Usage(at, tuple(max(part, 0.0) for part in self._parts.values())))
+
+    # What the arbiter decides.
+
+    def _taken(self, taken: Taken) -> None:
+        self._shown(taken)
+        for command in taken.commands:
+            self._carry_out(taken.at, command)
+
+    def _carry_out(self, at: float, command: Command) -> None:
+        match command:
+            case TellShare(app, share):
+                self._told += 1
+                self._agenda.put(at + self._cluster.timing.tell_s, lambda now: self._tell_share(now, app, share))
+            case SendToApp(_, app, message):
+                self._agenda.put(at + self._cluster.timing.tell_s, lambda now: self._send(now, app, message))
+            case SolveInWorker():
+                self._agenda.put(at + self._cluster.timing.solve_s, lambda now: self._solve(now, command))
+            case WriteWeights():
+                self._written += 1
+            case SignalContainers(_, containers):
+                self._signalled += len(containers)
+        self._manager.carry_out(at, command)
+
+    def _tell_share(self, at: float, app: str, share: Share) -> None:
+        run = self._by_id.get(app)
+        if run is not None:
+            guaranteed, entitled = (_count(amount, run) for amount in (share.grant.guarantee, share.grant.entitlement))
+            shrinks = share.effective_at > share.told_at
+            self._tell(at, run, ShareTold(share.seq, guaranteed, entitled, share.effective_at, shrinks))
+
+    def _send(self, at: float, app: str, message: object) -> None:
+        run = self._by_id.get(app)
+        if run is not None:
+            self._tell(at, run, Sent(message))
+
+    def _solve(self, at: float, command: SolveInWorker) -> None:
+        """The worker has solved a problem."""
+        solver = self._solvers[self._tags[type(command.problem)]]
+        self._arbiter.take(Solved(command.pool, command.id, "done", solver(command.problem)), at)
+
+    def _outcome(self) -> Outcome:
+        return Outcome(
+            endings=tuple(self._ending(run) for run in self._runs),
+            groups=self._groups,
+            usage=tuple(self._usage),
+            inputs=self._arbiter.seq,
+            shares_told=self._told,
+            weights_written=self._written,
+            containers_signalled=self._signalled,
+            ended_at=max(self._now, self._arbiter.now),
+        )
+
+    def _ending(self, run: _Run) -> Ending:
+        most = run.application.most
+        whole = max(_count(self._capacity, run), 1)
+        alone = run.application.alone(whole if most is None else min(most, whole))
+        given = run.submission.given
+        return Ending(run.submission.name, run.submission.group, given.user, given.weight, given.arrival_s,
+                      run.started_at, run.finished_at, alone, run.figures)  # fmt: skip
+
+
+def _resources(container: Container) -> Resources:
+    return Resources.of({MEMORY: container.memory_mb, VCORES: container.vcores, GPU: container.gpus})
+
+
+def _times(size: Resources, count: int) -> Resources:
+    return Resources(tuple((name, amount * count) for name, amount in size if count))
+
+
+def _count(amount: Resources, run: _Run) -> int:
+    """How many containers of an application fit into an amount, beside its master. Resources that its pool does not
+    divide do not limit them."""
+    left = amount - run.master
+    counts = [left[name] // needs for name, needs in run.size if name in run.pool.resources]
+    return max(min(counts, default=0), 0)

@@ -1,0 +1,129 @@
+"""What has been decided so far, and how the next input is: all or nothing. Knows no journal."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from yarn_plugin.errors import ReportedError
+from yarn_plugin.model.mutable import Mutable
+
+State = TypeVar("State")
+Event = TypeVar("Event")
+Command = TypeVar("Command")
+
+TIMER_RETRY, MAX_TIMER_RETRY = 5.0, 300.0
+"""Seconds of the journal's time until a timer fires again on which nothing could be decided; doubled each time, up to
+the second."""
+
+
+class SetAsideError(ReportedError):
+    """An input on which nothing could be decided: recorded as number `seq` with its `error`; the state is unchanged."""
+
+    def __init__(self, seq: int, error: str) -> None:
+        super().__init__(f"input {seq} could not be decided on and is set aside: {error}")
+        self.seq, self.error = seq, error
+
+
+@dataclass(frozen=True, slots=True)
+class Decided(Generic[Event, Command]):
+    """An input with its number and times, and what was decided on it.
+
+    `at` is the journal's own time, by which it was decided; `wall` the machine's then, to be shown.
+    """
+
+    seq: int
+    at: float
+    event: Event
+    commands: tuple[Command, ...]
+    wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTimer:
+    """The last timer on which nothing could be decided: when the state wanted it, when it was stamped, how many in a
+    row. It follows from the journal, so a restart and a replay wait as long as the process that failed would have."""
+
+    due: float | None
+    at: float
+    times: int
+
+    @property
+    def retry_at(self) -> float:
+        """When it is to fire again, if the state still wants it."""
+        return self.at + min(TIMER_RETRY * 2.0 ** (self.times - 1), MAX_TIMER_RETRY)
+
+
+class Past(Generic[State, Event, Command]):
+    """Drives a pure `step(state, seq, at, event) -> (state, commands)`. The arguments are those of `Intake`.
+
+    `seq`, `at`, `wall`: of the last input. `history`: the last decided inputs, oldest first, as far as they are kept.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[State, int, float, Event], tuple[State, tuple[Command, ...]]],
+        empty: State,
+        due: Callable[[State], float | None] = lambda state: None,
+        make_timer: Callable[[], Event] | None = None,
+        parts: Callable[[State], Iterable[Mutable]] = lambda state: (),
+    ) -> None:
+        self.state = empty
+        self.seq, self.at, self.wall = 0, 0.0, 0.0
+        self.replayed = self.different = self.set_aside = 0
+        self.history: deque[Decided[Event, Command]] = deque()
+        self.failed_timer: FailedTimer | None = None
+        self.last_commands = b""
+        self._step, self._due, self._parts = step, due, parts
+        self.timer = make_timer() if make_timer is not None else None
+
+    def decide(self, seq: int, at: float, wall: float, event: Event) -> Decided[Event, Command]:
+        """Decide on an input. An exception leaves everything as it was, also what is changed in place."""
+        marks = [(part, part.mark()) for part in self._parts(self.state)]
+        try:
+            state, commands = self._step(self.state, seq, at, event)
+            last_commands = self.encode(commands)
+        except BaseException:
+            for part, mark in marks:
+                part.rollback(mark)
+            raise
+        self.last_commands = last_commands
+        return self.accept(state, Decided(seq, at, event, commands, wall))
+
+    def accept(self, state: State, decided: Decided[Event, Command]) -> Decided[Event, Command]:
+        """Go on with a decision."""
+        for part in self._parts(state):
+            part.settle()
+        self.state = state
+        if self.failed_timer is not None and self.is_timer(decided.event):
+            self.failed_timer = None
+        return decided
+
+    def encode(self, commands: tuple[Command, ...]) -> bytes:
+        """What a journal is to hold of a decision: part of deciding, for one that cannot be written is none.
+
+        Raises:
+            ValueError: it cannot be written.
+        """
+        return b""
+
+    def put_aside(self, at: float, is_timer: bool) -> None:
+        """Count an input on which nothing can be decided; a timer is to fire again."""
+        self.set_aside += 1
+        if is_timer:
+            times = self.failed_timer.times if self.failed_timer is not None else 0
+            self.failed_timer = FailedTimer(self._due(self.state), at, times + 1)
+
+    def next_due(self) -> float | None:
+        """When the state wants its next timer; later where nothing could be decided on that one."""
+        due, failed = self._due(self.state), self.failed_timer
+        return failed.retry_at if due is not None and failed is not None and failed.due == due else due
+
+    def is_timer(self, event: Event) -> bool:
+        """Whether an event is the timer that the intake itself fires."""
+        return self.timer is not None and event == self.timer
+
+
+def described(problem: BaseException) -> str:
+    """An unexpected error in one line of bounded length."""
+    return f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:300]

@@ -1,0 +1,124 @@
+"""The cluster file: nodes, pools, what fails when, and how long things take."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.drive.config import PoolSection
+from yarn_plugin.model.cluster import Node
+from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
+from yarn_plugin.model.share import Pool
+from yarn_plugin.simulation.files import Section, toml_of, validated
+
+Duration = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
+MAX_NODES = 100_000
+
+
+class NodeGroup(Section):
+    """`count` machines alike, `rack_size` to a rack."""
+
+    count: int = Field(ge=1, le=MAX_NODES)
+    memory_mb: int = Field(ge=1, le=1_000_000_000)
+    vcores: int = Field(ge=1, le=100_000)
+    gpus: int = Field(default=0, ge=0, le=1000)
+    rack_size: int = Field(default=40, ge=1)
+
+
+class NodeFailure(Section):
+    """Node number `node` (from 1, in the file's order; `nodes`: so many from there on) is gone for `for_s`."""
+
+    at_s: Duration
+    node: int = Field(ge=1)
+    nodes: int = Field(default=1, ge=1)
+    for_s: Duration
+
+
+class ManagerFailure(Section):
+    """The ResourceManager does not answer for `for_s`. `keeps_weights`: its configuration store outlives that."""
+
+    at_s: Duration
+    for_s: Duration
+    keeps_weights: bool = True
+
+
+class TimingSection(Section):
+    """Seconds. `look_s`: between the arbiter's looks at the ResourceManager. `heartbeat_s`: between allocations.
+    `answer_s`: from a command to its outcome. `tell_s`: from a share to the application that is told. `submit_s`: from
+    registering to submitting. `solve_s`: until a problem is solved. `reconcile_s`: between comparisons of weights."""
+
+    look_s: float = Field(default=0.4, gt=0, le=600)
+    heartbeat_s: float = Field(default=1.0, gt=0, le=600)
+    answer_s: float = Field(default=0.1, ge=0, le=600)
+    tell_s: float = Field(default=0.05, ge=0, le=600)
+    submit_s: float = Field(default=1.0, ge=0, le=600)
+    solve_s: float = Field(default=1.0, ge=0, le=86_400)
+    reconcile_s: float = Field(default=60.0, ge=1, le=86_400)
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Nodes that are gone from a time on, in seconds, until another."""
+
+    at: float
+    until: float
+    nodes: tuple[str, ...]
+
+
+class ClusterFile(Section):
+    """A cluster: groups of nodes, pools as in the arbiter's configuration, failures, timing."""
+
+    nodes: list[NodeGroup] = Field(min_length=1)
+    pools: list[PoolSection] = Field(default=[PoolSection(name="sql", queue="root.sql")], min_length=1)
+    failures: tuple[NodeFailure, ...] = ()
+    manager_failures: tuple[ManagerFailure, ...] = ()
+    timing: TimingSection = TimingSection()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "ClusterFile":
+        names = [pool.name for pool in self.pools]
+        if len(set(names)) < len(names):
+            raise ValueError("two pools have the same name")
+        count = sum(group.count for group in self.nodes)
+        if count > MAX_NODES:
+            raise ValueError(f"{count} nodes: at most {MAX_NODES} can be simulated")
+        for one in self.failures:
+            if one.node + one.nodes - 1 > count:
+                raise ValueError(f"failures: node {one.node + one.nodes - 1}: there are {count} nodes")
+        return self
+
+    def machines(self) -> tuple[Node, ...]:
+        """The nodes, in the file's order."""
+        made: list[Node] = []
+        rack = 0
+        for group in self.nodes:
+            capacity = Resources.of({MEMORY: group.memory_mb, VCORES: group.vcores, GPU: group.gpus})
+            for place in range(group.count):
+                rack += place % group.rack_size == 0
+                made.append(Node(f"node{len(made) + 1:05d}:8041", f"/rack{rack}", capacity))
+        return tuple(made)
+
+    def outages(self) -> tuple[Outage, ...]:
+        """When which nodes are gone."""
+        names = [node.id for node in self.machines()]
+        return tuple(
+            Outage(one.at_s, one.at_s + one.for_s, tuple(names[one.node - 1 : one.node - 1 + one.nodes]))
+            for one in self.failures
+        )
+
+    def domain_pools(self, policy: str | None = None) -> tuple[Pool, ...]:
+        """The pools as nouns; all with one policy, if one is given."""
+        made = tuple(pool.pool() for pool in self.pools)
+        return made if policy is None else tuple(replace(pool, policy=policy) for pool in made)
+
+
+def load(path: Path, registry: Registry) -> ClusterFile:
+    """A cluster file.
+
+    Raises:
+        FileError: it cannot be used; names the file, the field, the value and what is right.
+    """
+    where = f"--cluster {str(path)!r}"
+    return validated(ClusterFile, toml_of("--cluster", path), where, {"registry": registry})

@@ -1,0 +1,169 @@
+"""Workloads from a seed: when applications arrive, of which kind, how large."""
+
+import math
+from collections.abc import Mapping
+from random import Random
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from yarn_plugin.drive.config import said
+from yarn_plugin.simulation.files import FileError, Section
+
+DAY = 86_400.0
+
+
+class Lognormal(Section):
+    """A value whose logarithm is normal: `median`, and `sigma` of the logarithm."""
+
+    distribution: Literal["lognormal"]
+    median: float = Field(gt=0, le=1e15)
+    sigma: float = Field(ge=0, le=10)
+    min: float | None = None
+    max: float | None = None
+    whole: bool = False
+
+    def draw(self, random: Random) -> float:
+        """One value."""
+        return self.median * math.exp(random.gauss(0.0, self.sigma))
+
+
+class Pareto(Section):
+    """A heavy tail: at least `least`, and the larger `shape`, the rarer large ones."""
+
+    distribution: Literal["pareto"]
+    least: float = Field(gt=0, le=1e15)
+    shape: float = Field(ge=0.1, le=100)
+    min: float | None = None
+    max: float | None = None
+    whole: bool = False
+
+    def draw(self, random: Random) -> float:
+        """One value."""
+        return self.least * random.paretovariate(self.shape)
+
+
+class Uniform(Section):
+    """A value between two."""
+
+    distribution: Literal["uniform"]
+    low: float
+    high: float
+    min: float | None = None
+    max: float | None = None
+    whole: bool = False
+
+    def draw(self, random: Random) -> float:
+        """One value."""
+        return random.uniform(self.low, self.high)
+
+
+class Choice(Section):
+    """One of some values."""
+
+    distribution: Literal["choice"]
+    values: list[Any] = Field(min_length=1)
+    weights: list[Annotated[float, Field(ge=0, le=1e15)]] | None = None
+
+    @model_validator(mode="after")
+    def _one_weight_each(self) -> Self:
+        if self.weights is not None and len(self.weights) != len(self.values):
+            raise ValueError(f"{len(self.weights)} weights for {len(self.values)} values: give one for each")
+        if self.weights is not None and not any(self.weights):
+            raise ValueError("all weights are 0: give one that is larger")
+        return self
+
+
+class Mix(Section):
+    """A part of what is generated. `of`: its weight among the parts. `application`: its fields, values or distributions
+    of them. `variants`: other fields, each for a copy of the application that draws the same: to compare them."""
+
+    of: float = Field(default=1.0, gt=0, le=1e15)
+    application: dict[str, Any]
+    variants: tuple[dict[str, Any], ...] = ()
+
+
+class GenerateSection(Section):
+    """So many applications over so long.
+
+    `arrivals`: `poisson` (independent), `uniform` (evenly spaced), `diurnal` (a Poisson process whose rate follows the
+    time of day: `peak` times the mean at `peak_at_s`). `users`: among how many the applications are divided at random.
+    """
+
+    count: int = Field(ge=1, le=1_000_000)
+    over_s: float = Field(default=DAY, gt=0, le=366 * DAY)
+    arrivals: Literal["poisson", "uniform", "diurnal"] = "poisson"
+    peak: float = Field(default=1.8, ge=1, le=2)
+    peak_at_s: float = Field(default=14 * 3600.0, ge=0, le=DAY)
+    users: int = Field(default=10, ge=1, le=100_000)
+    mix: list[Mix] = Field(min_length=1)
+
+
+_DISTRIBUTION: TypeAdapter[Lognormal | Pareto | Uniform | Choice] = TypeAdapter(
+    Annotated[Lognormal | Pareto | Uniform | Choice, Field(discriminator="distribution")]
+)
+
+
+def generated(section: GenerateSection, seed: int, where: str) -> list[dict[str, Any]]:
+    """The fields of the applications that a section describes; the same for the same seed.
+
+    Raises:
+        FileError: a distribution is wrong.
+    """
+    random = Random(f"{seed}/arrivals")
+    times = sorted(_arrivals(section, random))
+    weights = [mix.of for mix in section.mix]
+    made: list[dict[str, Any]] = []
+    for number, at in enumerate(times):
+        own = Random(f"{seed}/application/{number}")
+        place = own.choices(range(len(weights)), weights)[0]
+        mix, user = section.mix[place], f"user{own.randrange(section.users) + 1}"
+        fields = {"user": user, **mix.application, "arrival_s": round(at, 3)}
+        one = drawn(fields, own, f"{where}, generate.mix.{place}")
+        made += [{**one, "seed": number, **variant} for variant in mix.variants] or [one]
+    return made
+
+
+def drawn(fields: Mapping[str, Any], random: Random, where: str) -> dict[str, Any]:
+    """An application's fields, each distribution replaced by a value drawn from it.
+
+    Raises:
+        FileError: a distribution is wrong.
+    """
+    return {name: _draw(name, value, random, where) for name, value in fields.items()}
+
+
+def _draw(name: str, value: Any, random: Random, where: str) -> Any:
+    if not isinstance(value, Mapping) or "distribution" not in value:
+        return value
+    try:
+        made = _DISTRIBUTION.validate_python(value)
+    except ValidationError as problem:
+        raise FileError(f"{where}, {name}: {said(problem)}") from None
+    if isinstance(made, Choice):
+        return random.choices(made.values, made.weights)[0]
+    amount = made.draw(random)
+    amount = max(amount, made.min) if made.min is not None else amount
+    amount = min(amount, made.max) if made.max is not None else amount
+    return round(amount) if made.whole else round(amount, 6)
+
+
+def _arrivals(section: GenerateSection, random: Random) -> list[float]:
+    count, over = section.count, section.over_s
+    match section.arrivals:
+        case "uniform":
+            return [over * number / count for number in range(count)]
+        case "poisson":
+            # Given their number, the times of a Poisson process are independent and uniform.
+            return [random.uniform(0.0, over) for _ in range(count)]
+        case "diurnal":
+            return [_by_day(section, random) for _ in range(count)]
+
+
+def _by_day(section: GenerateSection, random: Random) -> float:
+    """A time, drawn with a density that follows the time of day, by rejection."""
+    while True:
+        at = random.uniform(0.0, section.over_s)
+        rate = 1.0 + (section.peak - 1.0) * math.cos(2 * math.pi * (at - section.peak_at_s) / DAY)
+        if random.uniform(0.0, section.peak) <= rate:
+            return at

@@ -1,0 +1,152 @@
+"""A simulation as a page: what came of it in figures, shares over time, distributions."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from yarn_plugin.report import (
+    Column,
+    Distribution,
+    KeyFigure,
+    KeyFigures,
+    Page,
+    Sample,
+    Section,
+    Series,
+    Table,
+    Text,
+    TimeChart,
+    write,
+)
+from yarn_plugin.report.figure import COLOURS
+from yarn_plugin.report.numbers import number
+from yarn_plugin.simulation.figures import columns, rows, totals
+from yarn_plugin.simulation.outcome import Ending, Outcome, Usage, quantile, summary
+
+MAX_POINTS = 240
+"""Points of a chart over time, at most: each is the mean over its stretch."""
+
+MAX_LISTED = 20
+"""Applications that are listed: those with the largest slowdowns."""
+
+LEAST_SHOWN = 0.02
+"""The part of the cluster that must be in use at some time for a chart to show anything."""
+
+SHOWN = 0.99
+"""The part of all figures that a distribution shows: the few largest would press the others into a corner."""
+
+
+def write_page(path: Path, outcome: Outcome, about: str, wall_s: float) -> None:
+    """Write the page of a simulation.
+
+    Raises:
+        ReportError: the file cannot be written.
+    """
+    write(page(outcome, about, wall_s), path)
+
+
+def page(outcome: Outcome, about: str, wall_s: float) -> Page:
+    """The page of a simulation. `about`: the files and the seed."""
+    return Page(
+        title="A simulated cluster",
+        subtitle=about,
+        top=(_key_figures(outcome, wall_s), *(Text(line, "muted") for line in totals(outcome, wall_s))),
+        sections=(
+            Section("What became of the applications", (_table(outcome),)),
+            Section("The cluster over time", (_usage(outcome),)),
+            Section("Distributions", tuple(_distributions(outcome))),
+            Section("Applications that were slowed down most", (_slowest(outcome),)),
+        ),
+    )
+
+
+def _key_figures(outcome: Outcome, wall_s: float) -> KeyFigures:
+    found = summary(outcome.finished)
+    if found is None:
+        return KeyFigures((KeyFigure("applications ended", "0"),))
+    return KeyFigures(
+        (
+            KeyFigure("applications ended", f"{found.apps}", f"of {len(outcome.endings)}"),
+            KeyFigure("mean completion time", f"{found.mean_s:.0f} s", f"95 % within {found.p95_s:.0f} s"),
+            KeyFigure("mean slowdown", f"{found.mean_slowdown:.2f}", "against running alone"),
+            KeyFigure("fairness", f"{found.jain_slowdown:.2f}", "Jain's index of slowdowns"),
+            KeyFigure("cluster in use", f"{outcome.utilisation():.0%}", "of its scarcest resource, on average"),
+        )
+    )
+
+
+def _table(outcome: Outcome) -> Table:
+    names = columns(outcome)
+    return Table(
+        tuple(Column(name.removeprefix("#"), figures=name.startswith("#")) for name in names),
+        tuple(tuple(str(cell) for cell in row) for row in rows(outcome)),
+        note="Completion times in seconds, from arrival to end. Slowdown: completion time relative to running alone on "
+        "the whole cluster. Fairness: Jain's index of the slowdowns.",
+    )
+
+
+def _usage(outcome: Outcome) -> TimeChart | Text:
+    if max((sum(one.parts) for one in outcome.usage), default=0.0) < LEAST_SHOWN:
+        return Text("Next to nothing of the cluster was used: shares came from profiles, which hold no containers.")
+    return _usage_chart(outcome)
+
+
+def _usage_chart(outcome: Outcome) -> TimeChart:
+    points = _means(outcome.usage, outcome.ended_at)
+    series = tuple(
+        Series(group, tuple((at, parts[place]) for at, parts in points), place if place < COLOURS else None)
+        for place, group in enumerate(outcome.groups)
+    )
+    note = f" (means over {outcome.ended_at / MAX_POINTS:.0f} s)" if len(outcome.usage) > MAX_POINTS else ""
+    title = f"What part of the cluster each group uses{note}"
+    return TimeChart(title, "part of the scarcest resource", series, kind="stacked", percent=True,
+                     limit=(1.0, "the whole cluster"))  # fmt: skip
+
+
+def _means(usage: Sequence[Usage], until: float) -> list[tuple[float, tuple[float, ...]]]:
+    """The use over time in at most so many stretches: the mean of each."""
+    if len(usage) <= MAX_POINTS:
+        return [(one.at, one.parts) for one in usage]
+    width, groups = until / MAX_POINTS, len(usage[0].parts)
+    sums = [[0.0] * groups for _ in range(MAX_POINTS)]
+    for one, after in zip(usage, [*usage[1:], Usage(until, ())], strict=True):
+        at = one.at
+        while at < after.at:
+            place = min(int(at / width), MAX_POINTS - 1)
+            end = after.at if place == MAX_POINTS - 1 else min(after.at, max((place + 1) * width, at + 1e-6))
+            for group, part in enumerate(one.parts):
+                sums[place][group] += part * (end - at)
+            at = end
+    return [(place * width, tuple(total / width for total in row)) for place, row in enumerate(sums)]
+
+
+def _distributions(outcome: Outcome) -> list[Distribution]:
+    return [
+        _distribution("Completion times", "seconds", outcome, lambda one: one.completion_s or 0.0),
+        _distribution("Slowdowns", "completion time relative to running alone", outcome, lambda one: one.slowdown or 0),
+    ]
+
+
+def _distribution(title: str, unit: str, outcome: Outcome, figure: Callable[[Ending], float]) -> Distribution:
+    values = {group: [figure(one) for one in outcome.of(group)] for group in outcome.groups}
+    every = [value for one in values.values() for value in one]
+    highest = quantile(every, SHOWN) if every else 0.0
+    samples = tuple(
+        Sample(group, tuple(min(value, highest) for value in found), place if place < COLOURS else None)
+        for place, (group, found) in enumerate(values.items())
+    )
+    cut = len(every) > 1 / (1 - SHOWN)
+    return Distribution(f"{title} (the largest 1 % are shown as {number(highest)})" if cut else title, unit, samples)
+
+
+def _slowest(outcome: Outcome) -> Table:
+    ordered = sorted(outcome.finished, key=lambda one: -(one.slowdown or 0.0))[:MAX_LISTED]
+    return Table(
+        (Column("application"), Column("group"), Column("user"), Column("arrived, s", True, 0),
+         Column("waited for its master, s", True, 1), Column("completion, s", True, 1), Column("alone, s", True, 1),
+         Column("slowdown", True, 2)),
+        tuple(
+            (one.name, one.group, one.user, one.arrived_at, (one.started_at or one.arrived_at) - one.arrived_at,
+             one.completion_s, one.alone_s, one.slowdown)
+            for one in ordered
+        ),
+    )  # fmt: skip

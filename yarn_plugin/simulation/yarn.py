@@ -1,0 +1,304 @@
+"""YARN in virtual time, coarsely: nodes, leaf queues made by submission, and a CapacityScheduler with weights.
+
+It gives containers to the queue that uses least for its weight, first in first out within a queue, as long as anything
+fits; it takes none away unless it is told to. It knows no time of its own.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from math import inf
+
+from yarn_plugin.model.cluster import Container, Node, YarnApp
+from yarn_plugin.model.resources import Resources, total_of
+from yarn_plugin.simulation.space import Amounts, Space
+
+NEW_LEAF = 0.01
+"""The weight of a leaf queue that nobody has given one, as in the template that the arbiter is run with."""
+
+MAX_AT_ONCE = 1_000_000
+"""Containers given to one application in a row, at most."""
+
+MASTER = 1
+"""The number of an application master's container."""
+
+
+@dataclass(slots=True)
+class RunningApp:
+    """An application that is not finished. `wanted`: containers beside the master. `containers`: number to node."""
+
+    id: str
+    name: str
+    user: str
+    queue: str
+    started_at: float
+    size: Amounts
+    master: Amounts
+    wanted: int = 0
+    next_number: int = MASTER
+    containers: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has no master."""
+        return MASTER not in self.containers
+
+    @property
+    def held(self) -> int:
+        """Containers beside the master."""
+        return len(self.containers) - (not self.waiting)
+
+    def need(self) -> Amounts | None:
+        """The size of the next container that it wants; None when it has all."""
+        if self.waiting:
+            return self.master
+        return self.size if self.held < self.wanted else None
+
+
+class SimulatedYarn:
+    """The ResourceManager and its nodes. `changed`, `gone`: applications since the last look; `nodes_moved` likewise.
+    `needy`: the applications that wait for a container.
+
+    Args:
+        nodes: those that are there at the start.
+    """
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.nodes = {node.id: node for node in nodes}
+        self._names = tuple(sorted({name for node in self.nodes.values() for name, _ in node.capacity}))
+        self._space = Space()
+        self.total: Amounts = (0,) * len(self._names)
+        self.present: set[str] = set()
+        self.apps: dict[str, RunningApp] = {}
+        self._queues: dict[str, dict[str, None]] = {}
+        self._used: dict[str, list[int]] = {}
+        self.weights: dict[str, float] = {}
+        self.needy: set[str] = set()
+        self.changed: dict[str, None] = {}
+        self.gone: dict[str, None] = {}
+        self.nodes_moved: dict[str, None] = {}
+        for node in self.nodes:
+            self.add_node(node)
+
+    def amounts(self, resources: Resources) -> Amounts:
+        """A vector in the order of this cluster's resources."""
+        return tuple(resources[name] for name in self._names)
+
+    def resources(self, amounts: Iterable[int]) -> Resources:
+        """The vector of amounts in the order of this cluster's resources."""
+        return Resources(tuple([pair for pair in zip(self._names, amounts, strict=True) if pair[1]]))
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether somebody waits for a container."""
+        return bool(self.needy)
+
+    # Nodes.
+
+    def add_node(self, node: str) -> None:
+        """A node is there (again), empty."""
+        capacity = self.amounts(self.nodes[node].capacity)
+        self._space.add(node, capacity)
+        self.total = tuple(map(sum, zip(self.total, capacity, strict=True)))
+        self.present.add(node)
+        self.nodes_moved[node] = None
+
+    def lose_node(self, node: str) -> dict[str, int]:
+        """A node is gone. Returns how many containers each application lost."""
+        self._space.remove(node)
+        self.present.discard(node)
+        self.nodes_moved[node] = None
+        capacity = self.amounts(self.nodes[node].capacity)
+        self.total = tuple(has - went for has, went in zip(self.total, capacity, strict=True))
+        lost: dict[str, int] = {}
+        for app in self.apps.values():
+            numbers = [number for number, place in app.containers.items() if place == node]
+            if numbers:
+                self._take(app, numbers, node_is_gone=True)
+                lost[app.id] = len(numbers)
+                if app.waiting:
+                    # Without its master an attempt ends, and with it all its containers; another one begins.
+                    lost[app.id] += len(app.containers)
+                    self._take(app, list(app.containers))
+        return lost
+
+    # Applications.
+
+    def submit(self, app: RunningApp) -> None:
+        """An application asks for its master."""
+        self.apps[app.id] = app
+        self._queues.setdefault(app.queue, {})[app.id] = None
+        self._used.setdefault(app.queue, [0] * len(self._names))
+        self._moved(app)
+
+    def hold(self, name: str, wanted: int) -> None:
+        """An application wants so many containers beside its master; its newest surplus ones are given back."""
+        app = self.apps[name]
+        if wanted == app.wanted and app.held <= wanted:
+            return
+        app.wanted = wanted
+        surplus = app.held - wanted
+        if surplus > 0:
+            self._take(app, sorted((n for n in app.containers if n != MASTER), reverse=True)[:surplus])
+        self._moved(app)
+
+    def end(self, name: str) -> None:
+        """An application ends, and gives everything back."""
+        app = self.apps.pop(name)
+        self._take(app, list(app.containers))
+        del self._queues[app.queue][name]
+        self.needy.discard(name)
+        if not self._queues[app.queue]:
+            # The leaf stays in YARN; here its weight alone is remembered.
+            del self._queues[app.queue], self._used[app.queue]
+        self.changed.pop(name, None)
+        self.gone[name] = None
+
+    def kill(self, name: str, containers: Iterable[str]) -> tuple[tuple[str, ...], int]:
+        """End containers by their ids. Returns those that were there no more, and how many were ended."""
+        app = self.apps.get(name)
+        held = app.containers if app is not None else {}
+        prefix, found, missing = container_prefix(name), list[int](), list[str]()
+        for one in containers:
+            number = int(one.removeprefix(prefix))
+            if number in held:
+                found.append(number)
+            else:
+                missing.append(one)
+        if app is not None:
+            self._take(app, found)
+        return tuple(missing), len(found)
+
+    def containers(self, name: str) -> tuple[Container, ...]:
+        """The containers of an application; none where it has ended."""
+        app = self.apps.get(name)
+        if app is None:
+            return ()
+        master, size, prefix = self.resources(app.master), self.resources(app.size), container_prefix(name)
+        return tuple(
+            [
+                Container(f"{prefix}{number:06d}", node, master if number == MASTER else size, number == MASTER)
+                for number, node in app.containers.items()
+            ]
+        )
+
+    def report(self, name: str) -> YarnApp:
+        """An application as the ResourceManager shows it."""
+        app = self.apps[name]
+        used, asked = self._of(app, app.held, not app.waiting), self._of(app, app.wanted - app.held, app.waiting)
+        return YarnApp(name, app.name, app.user, app.queue, app.waiting, app.started_at, used, asked,
+                       len(app.containers))  # fmt: skip
+
+    def used(self) -> Resources:
+        """What all containers hold together."""
+        return total_of(self.resources(amounts) for amounts in self._used.values())
+
+    def queue_used(self) -> Mapping[str, list[int]]:
+        """What each leaf queue uses."""
+        return self._used
+
+    # The scheduler.
+
+    def write(self, weights: Iterable[tuple[str, float]], forget: Iterable[str]) -> None:
+        """Give leaf queues these weights, and others none of their own any more."""
+        for queue in forget:
+            self.weights.pop(queue, None)
+        self.weights.update(weights)
+
+    def lose_weights(self) -> None:
+        """It restarts, and its configuration store has kept nothing."""
+        self.weights.clear()
+
+    def allocate(self) -> dict[str, int]:
+        """Give out containers until nothing fits any more. Returns how many each application got, master included."""
+        given: dict[str, int] = {}
+        waiting = {self.apps[name].queue for name in self.needy}
+        order = [(self._ratio(queue), queue) for queue in sorted(waiting)]
+        heapify(order)
+        full: set[Amounts] = set()
+        while order:
+            _, queue = heappop(order)
+            got = self._serve(queue, order[0][0] if order else inf, full)
+            if got is not None:
+                app, count = got
+                given[app] = given.get(app, 0) + count
+                heappush(order, (self._ratio(queue), queue))
+        return given
+
+    def _serve(self, queue: str, until: float, full: set[Amounts]) -> tuple[str, int] | None:
+        """Give containers to the first application of a queue for which there is room, until the queue has more than
+        the next one (its ratio is `until`). None where there is no room for any of it."""
+        for name in self._queues[queue]:
+            app = self.apps[name]
+            size = app.need()
+            if size is None or size in full:
+                continue
+            missing = 1 if app.waiting else app.wanted - app.held
+            asked = min(missing, self._room_until(queue, size, until))
+            placed = self._space.place(size, asked)
+            count = sum(placed.values())
+            if count < asked:
+                full.add(size)
+            if count:
+                self._place(app, size, placed, count)
+                return name, count
+        return None
+
+    def _room_until(self, queue: str, size: Amounts, until: float) -> int:
+        """How many containers of a size a queue takes until its ratio exceeds another."""
+        if until == inf:
+            return MAX_AT_ONCE
+        target = until * self.weights.get(queue, NEW_LEAF)
+        counts = [
+            int((target * all_ - used) / needs)
+            for used, needs, all_ in zip(self._used[queue], size, self.total, strict=True)
+            if needs
+        ]
+        return max(min(counts, default=0), 0) + 1
+
+    def _place(self, app: RunningApp, size: Amounts, placed: Mapping[str, int], count: int) -> None:
+        number = MASTER if app.waiting else max(app.next_number, MASTER + 1)
+        for node, here in placed.items():
+            for _ in range(here):
+                app.containers[number] = node
+                number += 1
+        app.next_number = max(number, app.next_number)
+        used = self._used[app.queue]
+        for place, amount in enumerate(size):
+            used[place] += count * amount
+        self._moved(app)
+
+    def _take(self, app: RunningApp, numbers: Iterable[int], node_is_gone: bool = False) -> None:
+        used, left = self._used[app.queue], Counter[tuple[str, Amounts]]()
+        for number in numbers:
+            left[app.containers.pop(number), app.master if number == MASTER else app.size] += 1
+        for (node, size), count in left.items():
+            if not node_is_gone:
+                self._space.give_back(node, size, count)
+            for place, amount in enumerate(size):
+                used[place] -= count * amount
+        self._moved(app)
+
+    def _moved(self, app: RunningApp) -> None:
+        self.changed[app.id] = None
+        if app.need() is None:
+            self.needy.discard(app.id)
+        else:
+            self.needy.add(app.id)
+
+    def _ratio(self, queue: str) -> float:
+        """What a queue uses, in parts of the cluster, for its weight."""
+        used = max((use / all_ for use, all_ in zip(self._used[queue], self.total, strict=True) if all_), default=0.0)
+        return used / self.weights.get(queue, NEW_LEAF)
+
+    def _of(self, app: RunningApp, containers: int, master: bool) -> Resources:
+        count = max(containers, 0)
+        return self.resources(
+            count * amount + (own if master else 0) for amount, own in zip(app.size, app.master, strict=True)
+        )
+
+
+def container_prefix(app: str) -> str:
+    """What the ids of an application's containers begin with; as YARN's, they end in a number that grows."""
+    return f"container_{app.removeprefix('application_')}_01_"
