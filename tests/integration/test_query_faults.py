@@ -92,7 +92,7 @@ VICTIMS = {
     "executor": kill_executor,
     "all executors": kill_all_executors,
 }
-SHOWN = {("arbiter", "switching"), ("resource manager", "running"), ("node", "running"), ("executor", "switching")}
+SHOWN = {("arbiter", "switching"), ("executor", "switching")}
 CASES = [
     pytest.param(victim, phase, id=f"{victim}-{phase}", marks=() if (victim, phase) in SHOWN else pytest.mark.matrix)
     for victim in VICTIMS
