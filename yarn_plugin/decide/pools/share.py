@@ -186,9 +186,10 @@ def _schedule(member: Member | None, grant: Grant, grace: float, now: float) -> 
     if target >= held:
         return (Step(now, target),)
     to_come = [step for step in member.schedule if step.at > now]
-    above = [step for step in to_come if step.fraction > target]
     # Told earlier to be as small by then: being told again does not lengthen the grace.
     by = min([now + grace, *(step.at for step in to_come if step.fraction <= target)])
+    # Those that would begin then, or later, never bind: many that arrive at once would leave one each.
+    above = [step for step in to_come if step.fraction > target and step.at < by]
     return (Step(now, held), *above, Step(by, target))
 
 
