@@ -102,6 +102,15 @@ def test_a_view_shows_a_child_its_claims_and_nothing_of_the_host():
     assert "n1" not in repr(seen)
 
 
+def test_a_child_sees_what_is_held_on_a_node_that_yarn_names_with_its_port():
+    held = Resources.of({"yarn.io/gpu": 1})
+    cells = {"n1": Cell("n1", "node", None, held), "n2:8042": Cell("n2:8042", "node", None, held)}
+    view = View(topology=Topology(("node",), cells), claims=(Claim("app_1", 1.0, None, Resources()),),
+                use=(Use("app_1", "n1:8041", held, ("c1",)), Use("app_1", "n2:8042", held, ("c2",))))  # fmt: skip
+    seen = hosting.part_of_view(view, Part({"first": "n1", "second": "n2:8042"}), lambda claim: True)
+    assert [(one.node, one.containers) for one in seen.use] == [("first", ("c1",)), ("second", ("c2",))]
+
+
 def lease(cell):
     return Lease("gpu/a#1", "app_1", "", 0, (Holding(cell, "yarn.io/gpu"),))
 

@@ -15,7 +15,7 @@ id is the application's. A child that raises stops alone, as a pool does. Pure.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from yarn_plugin.decide import commands as arbiter
@@ -25,6 +25,8 @@ from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input
 from yarn_plugin.decide.pools.kept import PoolState
 from yarn_plugin.decide.pools.view import View
+from yarn_plugin.decide.topology import cell_of_node
+from yarn_plugin.model.cluster import Use
 from yarn_plugin.model.lease import Holding, Lease
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, Pool
@@ -96,9 +98,17 @@ def part_of_view(view: View, part: Part, is_its: Callable[[Claim], bool]) -> Vie
     topology, names = part_of_topology(view.topology, part), part.names()
     claims = tuple(_inward(claim, names) for claim in view.claims if is_its(claim))
     members = {name for claim in claims for name in (claim.app, claim.yarn_app)}
-    use = tuple(replace(one, node=names[one.node]) for one in view.use if one.app in members and one.node in names)
+    use = tuple(_uses_inward(view, names, members))
     return replace(view, capacity=topology.capacity(), topology=topology, claims=claims, use=use, waiting=(),
                    weights={}, static=None)  # fmt: skip
+
+
+def _uses_inward(view: View, names: Mapping[str, str], members: Container[str | None]) -> Iterator[Use]:
+    """What members hold on nodes that are cells of the part, each node under its virtual name."""
+    for one in view.use:
+        cell = cell_of_node(view.topology, one.node)
+        if one.app in members and cell is not None and cell in names:
+            yield replace(one, node=names[cell])
 
 
 def part_of_topology(known: Topology, part: Part) -> Topology:
