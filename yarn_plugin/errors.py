@@ -21,3 +21,8 @@ class BadInputError(ReportedError):
     def __init__(self, field: str, value: object, expected: str) -> None:
         super().__init__(f"{field} {value!r}: {expected}")
         self.field, self.value, self.expected = field, value, expected
+
+
+def described(problem: BaseException) -> str:
+    """An unexpected error in one line of bounded length."""
+    return f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:300]

@@ -11,7 +11,7 @@ from yarn_plugin.api.causes import text
 from yarn_plugin.decide import commands, events
 from yarn_plugin.decide.commands import SetTimer, SignalContainers, WriteWeights
 from yarn_plugin.decide.enforcement import weight_deadlines
-from yarn_plugin.decide.membership import expected_together, snapshot
+from yarn_plugin.decide.membership import snapshot
 from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.pools.share import MIN_WEIGHT
 from yarn_plugin.decide.pools.share_state import binding
@@ -56,7 +56,7 @@ def validate(world):
     for pool in state.pools:
         seen = snapshot(state, pool, now)
         counted = [state.members[claim.app] for claim in seen.claims]
-        together = expected_together(state, pool)
+        together = {one.app: [app for app, _ in one.together] for one in seen.claims if one.together}
         assert {app for claim in seen.claims for app in together.get(claim.app, (claim.app,))} == set(state.members)
         for first, others in together.items():
             assert {state.members[app].share.grant for app in others} == {state.members[first].share.grant}

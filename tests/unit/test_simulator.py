@@ -1,13 +1,18 @@
 """The simulator: whole runs of small workloads, their records, their command."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
 from tests.html_checks import checked
 from yarn_plugin import console
 from yarn_plugin.cli import cli
-from yarn_plugin.decide.events import ContainersSignalled, LeavesSeen, TimerFired
+from yarn_plugin.decide.events import ContainersSignalled, LeavesSeen, Solved, TimerFired
+from yarn_plugin.decide.pools.commands import Solve
+from yarn_plugin.decide.pools.controller import Kind, Registry
+from yarn_plugin.decide.pools.inputs import Outcome, Started
+from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.rerun import rerun_records
 from yarn_plugin.drive.simulator import Simulation
 from yarn_plugin.drive.virtual_time import KeptJournal
@@ -192,3 +197,47 @@ def test_one_that_is_never_given_what_it_waits_for_does_not_hold_up_the_end(tmp_
     outcome, _ = run(tmp_path, {"vcores": 9, "max_cores": 18}, nodes=node)
     assert outcome.endings[0].started_at is not None
     assert not outcome.finished
+
+
+@dataclass(frozen=True, slots=True)
+class Puzzle:
+    """What somebody wants solved, and, as a state, whether it was asked."""
+
+    answers: tuple = ()
+
+
+class Puzzled:
+    """A controller that has a puzzle solved as it starts, and keeps what becomes of it."""
+
+    reads = frozenset()
+
+    def begin(self):
+        return Puzzle()
+
+    def report(self, state):
+        return None
+
+    def advance(self, state, view, at, what):
+        if isinstance(what, Outcome):
+            return Puzzle((*state.answers, what.kind, what.error)), ()
+        return state, (Solve("sql#1", Puzzle()),) if isinstance(what, Started) else ()
+
+
+def test_a_problem_on_which_its_solver_raises_has_failed_as_it_would_live(tmp_path):
+    def solve(puzzle):
+        raise OverflowError("no answer")
+
+    kind = Kind("puzzled", lambda pool, registry: Puzzled(), {"puzzle/1": Puzzle}, solvers={"puzzle/1": solve})
+    registry = Registry({**STANDARD.kinds, "puzzled": kind}, STANDARD.policies)
+    pool = {"name": "sql", "queue": "root.sql", "controller": "puzzled"}
+    described = {"nodes": [{"count": 1, "memory_mb": 16384, "vcores": 9}], "pools": [pool]}
+    taken = []
+    made = Simulation(
+        ClusterFile.model_validate(described, context={"registry": registry}),
+        submissions(tmp_path, {"max_cores": 1, "core_seconds": 5}),
+        registry=registry,
+        taken=taken.append,
+    )
+    made.run()
+    (solved,) = [one.event for one in taken if isinstance(one.event, Solved)]
+    assert (solved.kind, solved.error) == ("failed", "OverflowError: no answer")

@@ -18,9 +18,8 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from yarn_plugin.decide.pools.controller import Registry
-from yarn_plugin.errors import BadInputError
+from yarn_plugin.errors import BadInputError, described
 from yarn_plugin.journal.codec import Codec
-from yarn_plugin.journal.intake import described
 
 NICENESS = 10
 """By how much its priority is lower than the arbiter's: a solve must not delay a share."""

@@ -16,8 +16,8 @@ from typing import IO, Any
 
 from yarn_plugin.act.solving import MAX_ANSWER
 from yarn_plugin.decide.events import Solved
+from yarn_plugin.errors import described
 from yarn_plugin.journal.codec import Codec
-from yarn_plugin.journal.intake import described
 from yarn_plugin.observe.delivery import Stopped
 
 log = logging.getLogger("yarn_plugin.arbiter")

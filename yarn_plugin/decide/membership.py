@@ -78,16 +78,12 @@ def _waiting(state: State, pool: Pool) -> tuple[str, ...]:
     return tuple(islice(found, 2))
 
 
-def expected_together(state: State, pool: Pool) -> dict[str, tuple[str, ...]]:
-    """The registered applications that YARN does not know yet, as they count: for each claim, whose they are.
+def _expected(state: State, pool: Pool) -> list[list[Registration]]:
+    """The registered applications that YARN does not know yet, as they count.
 
     Those of one user count together, under the id of the first: who only says that it will submit takes no more from
     its neighbours by saying it often.
     """
-    return {expected[0].id: tuple(one.id for one in expected) for expected in _expected(state, pool)}
-
-
-def _expected(state: State, pool: Pool) -> list[list[Registration]]:
     users: dict[str, list[Registration]] = defaultdict(list)
     for app, registration in state.registered.items():
         if registration.pool == pool.name and app not in state.yarn_apps:

@@ -43,9 +43,10 @@ from yarn_plugin.drive.epoch import begin_epoch, last_begun
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.registry import INSTALLED
 from yarn_plugin.drive.watchdog import Heartbeat
+from yarn_plugin.errors import described
 from yarn_plugin.journal.clock import JournalClock
 from yarn_plugin.journal.inbox import Inbox
-from yarn_plugin.journal.intake import Decided, SetAsideError, described
+from yarn_plugin.journal.intake import Decided, SetAsideError
 from yarn_plugin.journal.records import JournalUnavailableError, RecordFile
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.described import TopologyDescription

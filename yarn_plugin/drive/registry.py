@@ -11,9 +11,8 @@ from yarn_plugin.decide.pools import inputs
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.state import State
-from yarn_plugin.errors import ReportedError
+from yarn_plugin.errors import ReportedError, described
 from yarn_plugin.journal.codec import Codec
-from yarn_plugin.journal.past import described
 
 CONTROLLERS, POLICIES = "yarn_plugin.controllers", "yarn_plugin.share_policies"
 """The groups of entry points: each names a `Kind`, or a module with a policy's `decide`."""

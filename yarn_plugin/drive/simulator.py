@@ -18,7 +18,7 @@ from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.simulated_manager import SimulatedManager
 from yarn_plugin.drive.virtual_time import Agenda, Taken, VirtualArbiter
-from yarn_plugin.errors import BadInputError
+from yarn_plugin.errors import BadInputError, described
 from yarn_plugin.journal.records import Records
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources, total_of
@@ -276,9 +276,13 @@ class Simulation:
             self._tell(at, run, Sent(message))
 
     def _solve(self, at: float, command: SolveInWorker) -> None:
-        """The worker has solved a problem."""
-        solver = self._solvers[self._tags[type(command.problem)]]
-        self._arbiter.take(Solved(command.pool, command.id, "done", solver(command.problem)), at)
+        """The worker has solved a problem, or failed to, as it would live."""
+        try:
+            result = self._solvers[self._tags[type(command.problem)]](command.problem)
+            solved = Solved(command.pool, command.id, "done", result)
+        except Exception as problem:  # noqa: BLE001 - whatever a solver raises is the outcome
+            solved = Solved(command.pool, command.id, "failed", error=described(problem))
+        self._arbiter.take(solved, at)
 
     def _outcome(self) -> Outcome:
         return Outcome(

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, Generic
 
+from yarn_plugin.errors import described
 from yarn_plugin.journal.clock import Clock
-from yarn_plugin.journal.past import Command, Decided, Event, SetAsideError, State, described
+from yarn_plugin.journal.past import Command, Decided, Event, SetAsideError, State
 from yarn_plugin.journal.records import JournalError, JournalUnavailableError, Records
 from yarn_plugin.journal.replay import Replay, digest
 from yarn_plugin.journal.upgrade import VERSION

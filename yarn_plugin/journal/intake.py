@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, Protocol
 
 from yarn_plugin.journal.clock import Clock
-from yarn_plugin.journal.past import Command, Decided, Event, Past, SetAsideError, State, described
+from yarn_plugin.journal.past import Command, Decided, Event, Past, SetAsideError, State
 from yarn_plugin.model.mutable import Mutable
 
-__all__ = ["Decided", "Intake", "Policy", "SetAsideError", "described"]
+__all__ = ["Decided", "Intake", "Policy", "SetAsideError"]
 
 
 class Policy(Protocol[State, Event, Command]):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from yarn_plugin.errors import ReportedError
-from yarn_plugin.model.mutable import Mutable
+from yarn_plugin.model.mutable import Mutable, roll_back
 
 State = TypeVar("State")
 Event = TypeVar("Event")
@@ -84,8 +84,7 @@ class Past(Generic[State, Event, Command]):
             state, commands = self._step(self.state, seq, at, event)
             last_commands = self.encode(commands)
         except BaseException:
-            for part, mark in marks:
-                part.rollback(mark)
+            roll_back(marks)
             raise
         self.last_commands = last_commands
         return self.accept(state, Decided(seq, at, event, commands, wall))
@@ -122,8 +121,3 @@ class Past(Generic[State, Event, Command]):
     def is_timer(self, event: Event) -> bool:
         """Whether an event is the timer that the intake itself fires."""
         return self.timer is not None and event == self.timer
-
-
-def described(problem: BaseException) -> str:
-    """An unexpected error in one line of bounded length."""
-    return f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:300]

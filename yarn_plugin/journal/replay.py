@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
+from yarn_plugin.errors import described
 from yarn_plugin.journal.codec import Codec
-from yarn_plugin.journal.past import Command, Decided, Event, FailedTimer, Past, State, described
+from yarn_plugin.journal.past import Command, Decided, Event, FailedTimer, Past, State
 from yarn_plugin.journal.records import JournalError, Record
 from yarn_plugin.journal.upgrade import VERSION, upgrade, version_of
 from yarn_plugin.model.mutable import Mutable

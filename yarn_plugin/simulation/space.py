@@ -37,10 +37,6 @@ class Space:
         free = self._take_out(node)
         self._put(node, tuple([has + count * needs for has, needs in zip(free, size, strict=True)]))
 
-    def has_room(self, size: Amounts) -> bool:
-        """Whether some node has so much free."""
-        return self._roomy(size) is not None
-
     def _roomy(self, size: Amounts) -> Amounts | None:
         """The amounts free on a node that has room: those of last time while there are such nodes, else the most."""
         last = self._last.get(size)

@@ -194,10 +194,6 @@ class SimulatedYarn:
         """What all containers hold together."""
         return total_of(self.resources(amounts) for amounts in self._used.values())
 
-    def queue_used(self) -> Mapping[str, list[int]]:
-        """What each leaf queue uses."""
-        return self._used
-
     # The scheduler.
 
     def write(self, weights: Iterable[tuple[str, float]], forget: Iterable[str]) -> None:
