@@ -35,7 +35,7 @@ from yarn_plugin.errors import described
 from yarn_plugin.journal.best_effort import BestEffort
 from yarn_plugin.journal.clock import Clock, JournalClock
 from yarn_plugin.journal.inbox import Inbox
-from yarn_plugin.journal.intake import Decided, Intake
+from yarn_plugin.journal.intake import Decided, Intake, StateMachine
 
 
 class QueryFailedError(QoopError):
@@ -108,10 +108,11 @@ class QueryRun:
     ) -> None:
         self._name, self._text, self._planned, self._reason = name, text, planned, reason
         self._journal, self._confirm, self._warn, self._watch = journal, confirm, warn, watch
-        self._intake: Intake[State, Event, Command] = Intake(
-            self._step, _first_state(planned, rules), BestEffort(journal, self._give_up_planning),
-            clock or JournalClock(), due=_next_timer, make_timer=TimerFired,
-        )  # fmt: skip
+        machine: StateMachine[State, Event, Command] = StateMachine(
+            self._step, _first_state(planned, rules), _next_timer, TimerFired
+        )
+        policy = BestEffort(journal, self._give_up_planning)
+        self._intake = Intake(machine, policy, clock or JournalClock())
         self._inbox: Inbox[Event] = Inbox(self._intake.stamp)
         self._texts: dict[Command, str] = {}
         self._decisions: list[Decision] = []

@@ -12,7 +12,7 @@ from yarn_plugin.journal import past as past_module
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.durable import Durable
 from yarn_plugin.journal.inbox import Inbox
-from yarn_plugin.journal.intake import Intake, SetAsideError
+from yarn_plugin.journal.intake import Intake, SetAsideError, StateMachine
 from yarn_plugin.journal.memory import MemoryJournal
 from yarn_plugin.journal.records import RecordFile
 from yarn_plugin.journal.replay import Replay
@@ -72,15 +72,16 @@ def deaf(state, seq, at, event):
     return step(state, seq, at, event)
 
 
-OPTIONS = {
-    "due": lambda state: state.due[0] if state.due else None,
-    "make_timer": Woken,
-    "resumes": lambda event: isinstance(event, Began),
-}
+def machine(decide=step):
+    return StateMachine(decide, Alarms(), lambda state: state.due[0] if state.due else None, Woken)
+
+
+def begins(event):
+    return isinstance(event, Began)
 
 
 def opened(journal=None, decide=step, now=0.0):
-    return Intake(decide, Alarms(), Durable(TAGS, journal or MemoryJournal()), HandClock(now), **OPTIONS)
+    return Intake(machine(decide), Durable(TAGS, journal or MemoryJournal()), HandClock(now), begins)
 
 
 def feed(intake, *inputs):
@@ -196,7 +197,7 @@ def test_in_memory_on_disk_and_replayed_are_equal_byte_for_byte(tmp_path):
     assert said == records(simulated)
     assert said[0] == b'{"seq":1,"at":0.0,"event":{"type":"Wait","seconds":3.0},"commands":[]}'
     assert live.state == simulated.state
-    past = Replay(step, Alarms(), TAGS)
+    past = Replay(StateMachine(step, Alarms()), TAGS)
     past.take_all(file.read())
     past.decide_waiting()
     assert (past.state, past.different, [live.encoded(one) for one in past.history]) == (live.state, 0, said)
@@ -220,7 +221,7 @@ def test_a_journal_in_memory_is_opened_again_like_a_file():
 
 def test_what_arrives_is_stamped_then_and_says_until_when_nothing_else_will():
     clock = HandClock(1.0)
-    intake = Intake(step, Alarms(), Durable(TAGS, MemoryJournal()), clock, **OPTIONS)
+    intake = Intake(machine(), Durable(TAGS, MemoryJournal()), clock, begins)
     inbox = Inbox(intake.stamp)
     assert (inbox.get(0), inbox.quiet_until()) == (None, 1.0)
     inbox.put("first")
@@ -308,7 +309,8 @@ def grid(tmp_path):
 
     def one():
         file = RecordFile(tmp_path / "journal")
-        made.append(Intake(put, Grid(), Durable(GRID_TAGS, file), HandClock(), parts=lambda state: state.rows.values()))
+        grid = StateMachine(put, Grid(), parts=lambda state: state.rows.values())
+        made.append(Intake(grid, Durable(GRID_TAGS, file), HandClock()))
         return made[-1]
 
     yield one

@@ -9,7 +9,7 @@ from tests.clock import HandClock
 from yarn_plugin.journal import durable, replay
 from yarn_plugin.journal.clock import JournalClock
 from yarn_plugin.journal.durable import Durable
-from yarn_plugin.journal.intake import Intake, SetAsideError
+from yarn_plugin.journal.intake import Intake, SetAsideError, StateMachine
 from yarn_plugin.journal.records import (
     JournalDamagedError,
     JournalError,
@@ -55,7 +55,7 @@ def open_intake():
     opened = []
 
     def open_one(path, step=add, now=1.0):
-        opened.append(Intake(step, Total(), Durable(TAGS, RecordFile(path)), HandClock(now)))
+        opened.append(Intake(StateMachine(step, Total()), Durable(TAGS, RecordFile(path)), HandClock(now)))
         return opened[-1]
 
     yield open_one
@@ -134,7 +134,7 @@ def test_accepted_loss_goes_on_with_what_precedes_it_and_uses_no_number_again(pa
     fill(path, 50)
     damage(path, 0.1)
     records = RecordFile(path, accept_loss=True)
-    intake = Intake(add, Total(), Durable(TAGS, records), HandClock())
+    intake = Intake(StateMachine(add, Total()), Durable(TAGS, records), HandClock())
     assert 0 < intake.state.value < 50
     assert max(record["seq"] for record in records.lost) == 50
     assert intake.take(Added(1)).seq == 51
@@ -439,12 +439,12 @@ def test_over_a_restart_time_goes_on_by_the_downtime_within_an_hour(jump, went_o
 
 def test_an_intake_goes_on_at_the_time_of_its_last_record(path):
     machine = Machine()
-    intake = Intake(add, Total(), Durable(TAGS, RecordFile(path)), machine.clock())
+    intake = Intake(StateMachine(add, Total()), Durable(TAGS, RecordFile(path)), machine.clock())
     machine.wall += 7200
     machine.pass_by(5)
     assert (intake.take(Added(1)).at, intake.history[-1].wall) == (1_800_000_005.0, 1_800_007_205.0)
     intake.close()
     machine.wall -= 7200
-    again = Intake(add, Total(), Durable(TAGS, RecordFile(path)), machine.clock())
+    again = Intake(StateMachine(add, Total()), Durable(TAGS, RecordFile(path)), machine.clock())
     assert again.take(Added(1)).at == 1_800_000_005.0
     again.close()

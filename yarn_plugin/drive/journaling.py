@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.commands import Command
@@ -15,7 +14,7 @@ from yarn_plugin.drive.registry import journal_tags
 from yarn_plugin.journal.clock import Clock
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.durable import Durable
-from yarn_plugin.journal.intake import Intake
+from yarn_plugin.journal.intake import Intake, StateMachine
 from yarn_plugin.journal.records import JournalError, Records
 from yarn_plugin.journal.replay import Replay
 from yarn_plugin.model.mutable import Mutable, parts_of
@@ -29,26 +28,18 @@ def open_intake(journal: Records, clock: Clock, registry: Registry = STANDARD) -
     Raises:
         JournalError: the journal cannot be used; one that names a controller or policy that is not there among them.
     """
-    options = _options(registry)
-    policy: Durable[State, Event, Command] = Durable(options.pop("tags"), journal)
-    return Intake(options.pop("step"), State(), policy, clock, resumes=_resumes, **options)
+    policy: Durable[State, Event, Command] = Durable(journal_tags(registry), journal)
+    return Intake(_machine(registry), policy, clock, _resumes)
 
 
 def past(registry: Registry = STANDARD) -> Replay[State, Event, Command]:
     """The arbiter before its first record, to be given the records of a journal."""
-    options = _options(registry)
-    return Replay(options.pop("step"), State(), options.pop("tags"), **options)
+    return Replay(_machine(registry), journal_tags(registry))
 
 
-def _options(registry: Registry) -> dict[str, Any]:
-    tags = journal_tags(registry)
-    return {
-        "step": partial(_step, registry=replace(registry, check=Codec(tags).check)),
-        "tags": tags,
-        "due": _next_timer,
-        "make_timer": TimerFired,
-        "parts": _changed_in_place,
-    }
+def _machine(registry: Registry) -> StateMachine[State, Event, Command]:
+    checked = replace(registry, check=Codec(journal_tags(registry)).check)
+    return StateMachine(partial(_step, registry=checked), State(), _next_timer, TimerFired, _changed_in_place)
 
 
 def _step(state: State, seq: int, at: float, event: Event, registry: Registry) -> tuple[State, tuple[Command, ...]]:

@@ -1,11 +1,10 @@
 """A journal for later: whatever becomes of it, the process goes on."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from yarn_plugin.journal.clock import Clock
-from yarn_plugin.journal.past import Command, Decided, Event, Past, State
-from yarn_plugin.model.mutable import Mutable
+from yarn_plugin.journal.past import Command, Decided, Event, Past, State, StateMachine
 
 Given = TypeVar("Given", contravariant=True)
 Known = TypeVar("Known", contravariant=True)
@@ -56,15 +55,11 @@ class BestEffort(Generic[State, Event, Command]):
 
     def open(
         self,
-        step: Callable[[State, int, float, Event], tuple[State, tuple[Command, ...]]],
-        empty: State,
-        due: Callable[[State], float | None],
-        make_timer: Callable[[], Event] | None,
-        parts: Callable[[State], Iterable[Mutable]],
+        machine: StateMachine[State, Event, Command],
         clock: Clock,
     ) -> Past[State, Event, Command]:
         """Begin: nothing is read."""
-        self._past = Past(step, empty, due, make_timer, parts)
+        self._past = Past(machine)
         self._past.seq = self._notes.seq
         return self._past
 

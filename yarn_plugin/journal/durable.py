@@ -2,17 +2,16 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Generic
 
 from yarn_plugin.errors import described
 from yarn_plugin.journal.clock import Clock
-from yarn_plugin.journal.past import Command, Decided, Event, SetAsideError, State
+from yarn_plugin.journal.past import Command, Decided, Event, SetAsideError, State, StateMachine
 from yarn_plugin.journal.records import JournalError, JournalUnavailableError, Records
 from yarn_plugin.journal.replay import Replay, digest
 from yarn_plugin.journal.upgrade import VERSION
-from yarn_plugin.model.mutable import Mutable
 
 log = logging.getLogger("yarn_plugin.journal")
 
@@ -48,11 +47,7 @@ class Durable(Generic[State, Event, Command]):
 
     def open(
         self,
-        step: Callable[[State, int, float, Event], tuple[State, tuple[Command, ...]]],
-        empty: State,
-        due: Callable[[State], float | None],
-        make_timer: Callable[[], Event] | None,
-        parts: Callable[[State], Iterable[Mutable]],
+        machine: StateMachine[State, Event, Command],
         clock: Clock,
     ) -> Replay[State, Event, Command]:
         """What the journal holds, decided on again; the clock goes on from it.
@@ -60,7 +55,7 @@ class Durable(Generic[State, Event, Command]):
         Raises:
             JournalError: it cannot be used.
         """
-        past = self.past = Replay(step, empty, self._tags, due, make_timer, parts)
+        past = self.past = Replay(machine, self._tags)
         past.take_all(self.records.read())
         if past.seq:
             clock.resume(past.at, past.wall)

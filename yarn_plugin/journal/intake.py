@@ -1,14 +1,13 @@
 """The one place where a process takes in what happens: ordered, stamped, journaled, then decided on."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, Protocol
 
 from yarn_plugin.journal.clock import Clock
-from yarn_plugin.journal.past import Command, Decided, Event, Past, SetAsideError, State
-from yarn_plugin.model.mutable import Mutable
+from yarn_plugin.journal.past import Command, Decided, Event, Past, SetAsideError, State, StateMachine
 
-__all__ = ["Decided", "Intake", "Policy", "SetAsideError"]
+__all__ = ["Decided", "Intake", "Policy", "SetAsideError", "StateMachine"]
 
 
 class Policy(Protocol[State, Event, Command]):
@@ -16,11 +15,7 @@ class Policy(Protocol[State, Event, Command]):
 
     def open(
         self,
-        step: Callable[[State, int, float, Event], tuple[State, tuple[Command, ...]]],
-        empty: State,
-        due: Callable[[State], float | None],
-        make_timer: Callable[[], Event] | None,
-        parts: Callable[[State], Iterable[Mutable]],
+        machine: StateMachine[State, Event, Command],
         clock: Clock,
     ) -> Past[State, Event, Command]:
         """What was decided by earlier processes; the clock goes on from it."""
@@ -56,7 +51,7 @@ class Policy(Protocol[State, Event, Command]):
 
 
 class Intake(Generic[State, Event, Command]):
-    """Drives a pure `step(state, seq, at, event) -> (state, commands)` and journals around it.
+    """Drives a state machine and journals around it.
 
     An input is journaled before it is decided on. How (`Durable`, `BestEffort`), and what becomes of an input on which
     `step` fails, its policy says; the state stays as it was before that input, whatever is changed in place.
@@ -66,33 +61,24 @@ class Intake(Generic[State, Event, Command]):
     stamped when it arrives (`stamp`), and the order of stamps is the order in which inputs are taken.
 
     Args:
-        step: decides. After a step at a time, the state wants no timer at that time or before.
-        empty: the state before the first input.
+        machine: decides.
         policy: the journal.
         clock: the journal's time.
-        due: when a state wants its next timer; None: it wants none.
-        make_timer: the event that fires then, always an equal one; none where `due` is not given.
         resumes: whether an event says that the process has begun again. Timers that came due while it was down are not
             fired before that: they would be decided on with what was known before.
-        parts: what of a state is changed in place; it is rolled back where `step` fails.
     """
 
     def __init__(
         self,
-        step: Callable[[State, int, float, Event], tuple[State, tuple[Command, ...]]],
-        empty: State,
+        machine: StateMachine[State, Event, Command],
         policy: Policy[State, Event, Command],
         clock: Clock,
-        *,
-        due: Callable[[State], float | None] = lambda state: None,
-        make_timer: Callable[[], Event] | None = None,
         resumes: Callable[[Event], bool] = lambda event: False,
-        parts: Callable[[State], Iterable[Mutable]] = lambda state: (),
     ) -> None:
         self._policy, self._clock = policy, clock
-        self._make_timer, self._resumes = make_timer, resumes
+        self._make_timer, self._resumes = machine.make_timer, resumes
         self._stamped = 0.0
-        self._past = policy.open(step, empty, due, make_timer, parts, clock)
+        self._past = policy.open(machine, clock)
 
     @property
     def state(self) -> State:

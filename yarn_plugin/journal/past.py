@@ -54,34 +54,44 @@ class FailedTimer:
         return self.at + min(TIMER_RETRY * 2.0 ** (self.times - 1), MAX_TIMER_RETRY)
 
 
+@dataclass(frozen=True)
+class StateMachine(Generic[State, Event, Command]):
+    """What decides, and what of it an intake has to know.
+
+    `step(state, seq, at, event) -> (state, commands)`: pure; after a step at a time, the state wants no timer at that
+    time or before. `empty`: the state before the first input. `due`: when a state wants its next timer; None: it wants
+    none. `make_timer`: the event that fires then, always an equal one; none where `due` is not given. `parts`: what of
+    a state is changed in place; it is rolled back where `step` fails.
+    """
+
+    step: Callable[[State, int, float, Event], tuple[State, tuple[Command, ...]]]
+    empty: State
+    due: Callable[[State], float | None] = lambda state: None
+    make_timer: Callable[[], Event] | None = None
+    parts: Callable[[State], Iterable[Mutable]] = lambda state: ()
+
+
 class Past(Generic[State, Event, Command]):
-    """Drives a pure `step(state, seq, at, event) -> (state, commands)`. The arguments are those of `Intake`.
+    """Drives a state machine.
 
     `seq`, `at`, `wall`: of the last input. `history`: the last decided inputs, oldest first, as far as they are kept.
     """
 
-    def __init__(
-        self,
-        step: Callable[[State, int, float, Event], tuple[State, tuple[Command, ...]]],
-        empty: State,
-        due: Callable[[State], float | None] = lambda state: None,
-        make_timer: Callable[[], Event] | None = None,
-        parts: Callable[[State], Iterable[Mutable]] = lambda state: (),
-    ) -> None:
-        self.state = empty
+    def __init__(self, machine: StateMachine[State, Event, Command]) -> None:
+        self.state = machine.empty
         self.seq, self.at, self.wall = 0, 0.0, 0.0
         self.replayed = self.different = self.set_aside = 0
         self.history: deque[Decided[Event, Command]] = deque()
         self.failed_timer: FailedTimer | None = None
         self.last_commands = b""
-        self._step, self._due, self._parts = step, due, parts
-        self.timer = make_timer() if make_timer is not None else None
+        self._machine = machine
+        self.timer = machine.make_timer() if machine.make_timer is not None else None
 
     def decide(self, seq: int, at: float, wall: float, event: Event) -> Decided[Event, Command]:
         """Decide on an input. An exception leaves everything as it was, also what is changed in place."""
-        marks = [(part, part.mark()) for part in self._parts(self.state)]
+        marks = [(part, part.mark()) for part in self._machine.parts(self.state)]
         try:
-            state, commands = self._step(self.state, seq, at, event)
+            state, commands = self._machine.step(self.state, seq, at, event)
             last_commands = self.encode(commands)
         except BaseException:
             roll_back(marks)
@@ -91,7 +101,7 @@ class Past(Generic[State, Event, Command]):
 
     def accept(self, state: State, decided: Decided[Event, Command]) -> Decided[Event, Command]:
         """Go on with a decision."""
-        for part in self._parts(state):
+        for part in self._machine.parts(state):
             part.settle()
         self.state = state
         if self.failed_timer is not None and self.is_timer(decided.event):
@@ -111,11 +121,11 @@ class Past(Generic[State, Event, Command]):
         self.set_aside += 1
         if is_timer:
             times = self.failed_timer.times if self.failed_timer is not None else 0
-            self.failed_timer = FailedTimer(self._due(self.state), at, times + 1)
+            self.failed_timer = FailedTimer(self._machine.due(self.state), at, times + 1)
 
     def next_due(self) -> float | None:
         """When the state wants its next timer; later where nothing could be decided on that one."""
-        due, failed = self._due(self.state), self.failed_timer
+        due, failed = self._machine.due(self.state), self.failed_timer
         return failed.retry_at if due is not None and failed is not None and failed.due == due else due
 
     def is_timer(self, event: Event) -> bool:

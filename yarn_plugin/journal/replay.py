@@ -3,16 +3,15 @@
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
 from yarn_plugin.errors import described
 from yarn_plugin.journal.codec import Codec
-from yarn_plugin.journal.past import Command, Decided, Event, FailedTimer, Past, State
+from yarn_plugin.journal.past import Command, Decided, Event, FailedTimer, Past, State, StateMachine
 from yarn_plugin.journal.records import JournalError, Record
 from yarn_plugin.journal.upgrade import VERSION, upgrade, version_of
-from yarn_plugin.model.mutable import Mutable
 
 log = logging.getLogger("yarn_plugin.journal")
 
@@ -28,20 +27,11 @@ class Replay(Past[State, Event, Command]):
     which the journal holds another decision (0, unless a mistake made it depend on more than its inputs), `set_aside`
     those that are recorded as failed, or fail now. Writes nothing.
 
-    `tags`: of every event, every command, the state and what it holds (see `Codec`); the other arguments are those of
-    `Intake`.
+    `tags`: of every event, every command, the state and what it holds (see `Codec`).
     """
 
-    def __init__(
-        self,
-        step: Callable[[State, int, float, Event], tuple[State, tuple[Command, ...]]],
-        empty: State,
-        tags: Mapping[str, type],
-        due: Callable[[State], float | None] = lambda state: None,
-        make_timer: Callable[[], Event] | None = None,
-        parts: Callable[[State], Iterable[Mutable]] = lambda state: (),
-    ) -> None:
-        super().__init__(step, empty, due, make_timer, parts)
+    def __init__(self, machine: StateMachine[State, Event, Command], tags: Mapping[str, type]) -> None:
+        super().__init__(machine)
         self.codec = Codec(tags)
         self.attempts = 0
         self.last_commands = b"[]"
