@@ -31,7 +31,7 @@ from qoop.replan.events import Planned as PlansMade
 from qoop.replan.machine import run_as_written, step
 from qoop.replan.state import State, Tally
 from qoop.sql.render import query_text, view_of
-from yarn_plugin.errors import described
+from yarn_plugin.errors import describe
 from yarn_plugin.journal.best_effort import BestEffort
 from yarn_plugin.journal.clock import Clock, JournalClock
 from yarn_plugin.journal.inbox import Inbox
@@ -225,7 +225,7 @@ class QueryRun:
         try:
             act()
         except Exception as problem:  # noqa: BLE001 - whatever fails, the stages run on
-            self._warn(f"{failed}: {described(problem)}")
+            self._warn(f"{failed}: {describe(problem)}")
 
 
 def _first_state(planned: Planned | None, rules: Rules) -> State:

@@ -29,7 +29,7 @@ from qoop.replan.decision import Rules
 from qoop.replan.state import Tally
 from qoop.run import Feed, Outcome, QueryRun
 from qoop.sql.statement import Statement, read
-from yarn_plugin.errors import described
+from yarn_plugin.errors import describe
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class _Query:
             # Spark has read the query, so it is the planner that does not understand it.
             return None, f"the planner does not read it: {reason}"
         except Exception as problem:  # noqa: BLE001 - whatever the planner stumbles over, Spark has read the query
-            return None, f"the planner failed: {described(problem)}"
+            return None, f"the planner failed: {describe(problem)}"
         return planned, None
 
 

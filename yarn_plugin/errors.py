@@ -23,6 +23,6 @@ class BadInputError(ReportedError):
         self.field, self.value, self.expected = field, value, expected
 
 
-def described(problem: BaseException) -> str:
-    """An unexpected error in one line of bounded length."""
+def describe(problem: BaseException) -> str:
+    """The type and message of an unexpected exception, on one line of at most 300 characters."""
     return f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:300]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from yarn_plugin.errors import described
+from yarn_plugin.errors import describe
 
 DECOMMISSION_CONF = {
     "spark.decommission.enabled": "true",
@@ -200,7 +200,7 @@ class ExecutorTarget:
             self._executors.end(leaving)
         except Exception as problem:  # noqa: BLE001 - YARN takes back what is held too long
             if not self._closed:
-                self._warn(f"executors that leave could not be ended: {described(problem)}")
+                self._warn(f"executors that leave could not be ended: {describe(problem)}")
 
     def _failed(self, wanted: tuple[int, float], problem: Exception, failures: int) -> None:
         with self._changed:
@@ -209,7 +209,7 @@ class ExecutorTarget:
             if self._wanted is None:
                 self._wanted = wanted
         if failures == 0:
-            self._warn(f"{wanted[0]} executors could not be asked for; trying again: {described(problem)}")
+            self._warn(f"{wanted[0]} executors could not be asked for; trying again: {describe(problem)}")
         with self._changed:
             pause = min(FIRST_PAUSE * 2.0 ** min(failures, 10), LONGEST_PAUSE)
             self._changed.wait_for(lambda: self._closed or self._wanted != wanted, timeout=pause)

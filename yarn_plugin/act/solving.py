@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from yarn_plugin.decide.pools.controller import Registry
-from yarn_plugin.errors import BadInputError, described
+from yarn_plugin.errors import BadInputError, describe
 from yarn_plugin.journal.codec import Codec
 
 NICENESS = 10
@@ -57,7 +57,7 @@ def main(reference: str, parent: int) -> None:
         registry = resolve(reference)
         codec, solvers = Codec(registry.tags()), registry.solvers()
     except Exception as problem:  # noqa: BLE001 - whatever it is, the arbiter learns it
-        _answer(answers, {"failed": f"the worker process cannot use {reference!r}: {described(problem)}"[:300]})
+        _answer(answers, {"failed": f"the worker process cannot use {reference!r}: {describe(problem)}"[:300]})
         return
     _answer(answers, {"ready": True})
     solving = os.getpid()
@@ -80,7 +80,7 @@ def _solve(solvers: Mapping[str, Callable[[Any], object]], codec: Codec, task: d
         codec.check(done)
         return {"done": codec.write(done)}
     except BaseException as problem:  # noqa: BLE001 - also sys.exit(): a solver fails, and the process goes on
-        return {"failed": described(problem)}
+        return {"failed": describe(problem)}
 
 
 def _answer(answers: BinaryIO, answer: dict[str, Any]) -> None:

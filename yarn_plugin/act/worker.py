@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from yarn_plugin.act.solving import MAX_ANSWER
 from yarn_plugin.decide.events import Solved
-from yarn_plugin.errors import described
+from yarn_plugin.errors import describe
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.observe.delivery import Stopped
 
@@ -124,7 +124,7 @@ class Worker:
         except _FailedError as failed:
             error = str(failed)
         except Exception as unexpected:  # noqa: BLE001 - whatever it is, somebody waits for an outcome
-            error = described(unexpected)
+            error = describe(unexpected)
         self.counters["tasks_failed"] += 1
         return Solved(pool, id, "failed", error=_writable(error))
 

@@ -43,7 +43,7 @@ from yarn_plugin.drive.epoch import begin_epoch, last_begun
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.registry import INSTALLED
 from yarn_plugin.drive.watchdog import Heartbeat
-from yarn_plugin.errors import described
+from yarn_plugin.errors import describe
 from yarn_plugin.journal.clock import JournalClock
 from yarn_plugin.journal.inbox import Inbox
 from yarn_plugin.journal.intake import Decided, SetAsideError
@@ -338,7 +338,7 @@ class Daemon:
                 elif arrived[1] is not None:
                     self._handle(arrived[0], arrived[1])
         except BaseException as problem:
-            self._died = described(problem)
+            self._died = describe(problem)
             log.exception("the loop that decides has died")
         finally:
             self._ended.set()

@@ -11,7 +11,7 @@ from yarn_plugin.decide.pools import inputs
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.state import State
-from yarn_plugin.errors import ReportedError, described
+from yarn_plugin.errors import ReportedError, describe
 from yarn_plugin.journal.codec import Codec
 
 CONTROLLERS, POLICIES = "yarn_plugin.controllers", "yarn_plugin.share_policies"
@@ -96,7 +96,7 @@ def _check_types(registry: Registry, tags: Mapping[str, type]) -> None:
         try:
             Codec(kind.tags)
         except Exception as problem:  # noqa: BLE001 - pydantic, for one, raises many things at types unknown to it
-            raise PluginError(f"controller {kind.name!r}: its tags cannot be used: {described(problem)}") from None
+            raise PluginError(f"controller {kind.name!r}: its tags cannot be used: {describe(problem)}") from None
 
 
 def _add(found: dict[str, Any], name: str, one: object, point: EntryPoint) -> None:
@@ -110,5 +110,5 @@ def _load(point: EntryPoint) -> Any:
         return point.load()
     except Exception as problem:  # noqa: BLE001 - whatever somebody else's module raises as it is loaded
         raise PluginError(
-            f"{point.group} {point.name!r}: {point.value} cannot be loaded: {described(problem)}"
+            f"{point.group} {point.name!r}: {point.value} cannot be loaded: {describe(problem)}"
         ) from None

@@ -18,7 +18,7 @@ from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.simulated_manager import SimulatedManager
 from yarn_plugin.drive.virtual_time import Agenda, Taken, VirtualArbiter
-from yarn_plugin.errors import BadInputError, described
+from yarn_plugin.errors import BadInputError, describe
 from yarn_plugin.journal.records import Records
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources, total_of
@@ -281,7 +281,7 @@ class Simulation:
             result = self._solvers[self._tags[type(command.problem)]](command.problem)
             solved = Solved(command.pool, command.id, "done", result)
         except Exception as problem:  # noqa: BLE001 - whatever a solver raises is the outcome
-            solved = Solved(command.pool, command.id, "failed", error=described(problem))
+            solved = Solved(command.pool, command.id, "failed", error=describe(problem))
         self._arbiter.take(solved, at)
 
     def _outcome(self) -> Outcome:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Generic
 
-from yarn_plugin.errors import described
+from yarn_plugin.errors import describe
 from yarn_plugin.journal.clock import Clock
 from yarn_plugin.journal.past import Command, Decided, Event, SetAsideError, State, StateMachine
 from yarn_plugin.journal.records import JournalError, JournalUnavailableError, Records
@@ -80,7 +80,7 @@ class Durable(Generic[State, Event, Command]):
             written = self.past.codec.dump(event)
         except ValueError as problem:
             # Nothing that a journal can hold (half a character, mostly): so nothing is recorded of it either.
-            raise SetAsideError(seq, described(problem)) from problem
+            raise SetAsideError(seq, describe(problem)) from problem
         self._append(_input(b"input", seq, at, wall, written), durable=True)
         self._size = len(written)
 
@@ -97,7 +97,7 @@ class Durable(Generic[State, Event, Command]):
         Raises:
             SetAsideError: always.
         """
-        error = described(problem)
+        error = describe(problem)
         log.error("input %d, %s, is set aside", seq, type(event).__name__, exc_info=problem)
         self.past.put_aside(at, self.past.is_timer(event))
         self._note(_failed(seq, error))
@@ -133,7 +133,7 @@ class Durable(Generic[State, Event, Command]):
             written = codec.dump(self.past.state)
             codec.read(json.loads(written))
         except Exception as problem:  # noqa: BLE001 - whatever a state's own `dump` or `load` raises
-            raise JournalUnavailableError(f"the state cannot be written and read again: {described(problem)}") from None
+            raise JournalUnavailableError(f"the state cannot be written and read again: {describe(problem)}") from None
         return written
 
     def probe(self) -> None:

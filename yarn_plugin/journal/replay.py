@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from yarn_plugin.errors import described
+from yarn_plugin.errors import describe
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.past import Command, Decided, Event, FailedTimer, Past, State, StateMachine
 from yarn_plugin.journal.records import JournalError, Record
@@ -51,7 +51,7 @@ class Replay(Past[State, Event, Command]):
                 self._take(record)
             except (LookupError, TypeError, ValueError) as problem:
                 raise JournalError(
-                    f"journal: the record after {self.seq} cannot be read: {described(problem)}"
+                    f"journal: the record after {self.seq} cannot be read: {describe(problem)}"
                 ) from None
 
     @property
@@ -72,7 +72,7 @@ class Replay(Past[State, Event, Command]):
             raise
         except Exception as problem:  # noqa: BLE001 - whatever it is, the input is set aside and the next one taken
             self.put_aside(record["at"], record["event"] == self._written_timer)
-            return described(problem)
+            return describe(problem)
         self.remember(decided, _size(record["event"]) + len(self.last_commands))
         return decided
 

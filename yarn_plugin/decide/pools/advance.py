@@ -12,7 +12,7 @@ from yarn_plugin.decide.pools.controller import Controller, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Started, TimerDue, ViewChanged
 from yarn_plugin.decide.pools.kept import Failure, PoolState
 from yarn_plugin.decide.pools.view import View
-from yarn_plugin.errors import described
+from yarn_plugin.errors import describe
 from yarn_plugin.model.mutable import marks_of, roll_back
 from yarn_plugin.model.share import Pool
 
@@ -158,7 +158,7 @@ def _stop(call: _Call, again: bool = True, owed: bool = False) -> None:
     tried = 1 + (0 if before is None else before.tried) if owed else 0
     wait = min(RETRY_AFTER * 2.0 ** min(tries - 1, 10), LONGEST_RETRY)
     assert call.problem is not None, "it raised"
-    failure = Failure(described(call.problem), tries, call.at + wait, tried)
+    failure = Failure(describe(call.problem), tries, call.at + wait, tried)
     call.kept, call.stopped = replace(call.kept, failure=failure), True
     call.given.append(arbiter.PoolStopped(call.pool.name, failure.error, failure.retry_at))
 

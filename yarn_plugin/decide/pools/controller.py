@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from yarn_plugin.decide.pools.commands import Command
 from yarn_plugin.decide.pools.inputs import Input
 from yarn_plugin.decide.pools.view import View
-from yarn_plugin.errors import BadInputError, ReportedError, described
+from yarn_plugin.errors import BadInputError, ReportedError, describe
 from yarn_plugin.model.share import Pool
 
 Advance = tuple[Any, tuple[Command, ...]]
@@ -96,7 +96,7 @@ class Registry:
         try:
             return self.kind(pool.controller).make(pool, self)
         except Exception as problem:
-            said = str(problem) if isinstance(problem, ReportedError) else described(problem)
+            said = str(problem) if isinstance(problem, ReportedError) else describe(problem)
             raise NoControllerError(f"pool {pool.name}: {said}") from problem
 
     def kind(self, name: str) -> Kind:
