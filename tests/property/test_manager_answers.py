@@ -17,7 +17,7 @@ from yarn_plugin.decide.state import State
 from yarn_plugin.observe import scheduler_configuration, translate
 from yarn_plugin.observe.queue_tree import queue_tree
 from yarn_plugin.observe.resource_manager import ManagerError
-from yarn_plugin.observe.watch import Rhythm, Watch
+from yarn_plugin.observe.watch import PollIntervals, Watch
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "manager_answers.json").read_text())
 WATCHED = ("/metrics", "/info", "/nodes", "/apps", "/scheduler", "/scheduler-conf")
@@ -97,7 +97,7 @@ class Taker:
 
 def watching():
     manager, taker = Manager(), Taker()
-    watch = Watch(manager, taker, {"root.sql"}, Rhythm(0.0, 0.0, 0.0, 0.0, 0.0, confirmed=1000.0))
+    watch = Watch(manager, taker, {"root.sql"}, PollIntervals(0.0, 0.0, 0.0, 0.0, 0.0, confirm_delay=1000.0))
     watch._try_to_look()
     assert isinstance(taker.events[-1], Looked)
     assert (len(taker.known().apps), len(taker.known().nodes), len(taker.known().queues)) == (2, 2, 1)
@@ -149,7 +149,7 @@ def test_an_arbiter_that_starts_on_a_disturbed_answer_says_so_or_goes_on(one):
     asked, answer, _ = one
     manager, taker = Manager(), Taker()
     manager.instead = {asked: answer}
-    watch = Watch(manager, taker, {"root.sql"}, Rhythm(0.0, 0.0, 0.0, 0.0, 0.0))
+    watch = Watch(manager, taker, {"root.sql"}, PollIntervals(0.0, 0.0, 0.0, 0.0, 0.0))
     watch._try_to_look()
     assert taker.state.manager_error is not None or any(isinstance(event, ManagerReached) for event in taker.events)
 

@@ -18,11 +18,11 @@ from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.memory import MemoryJournal
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.resource_manager import ResourceManager
-from yarn_plugin.observe.watch import Rhythm
+from yarn_plugin.observe.watch import PollIntervals
 
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=0.5)
 QUEUES = {"root.sql": (60.0, 100.0), "root.gpu": (20.0, 100.0), "root.cells": (20.0, 100.0)}
-RHYTHM = Rhythm(figures=0.05, apps=0.5, nodes=1.0, queues=5.0)
+INTERVALS = PollIntervals(metrics=0.05, apps=0.5, nodes=1.0, queues=5.0)
 AT = "tests.toys.registry:TOYS"
 
 
@@ -47,7 +47,7 @@ class Live:
         self.folder = folder
         self.manager = ScriptedManager(QUEUES)
         self.decided, self.wants, self._lock = [], {}, threading.Lock()
-        self.daemon = Daemon(lambda: ResourceManager([self.manager.url], "ann"), (SQL, *pools), RHYTHM, folder,
+        self.daemon = Daemon(lambda: ResourceManager([self.manager.url], "ann"), (SQL, *pools), INTERVALS, folder,
                              registry=TOYS, registry_at=AT)  # fmt: skip
         self.daemon.publish_to(self._publish)
         self.daemon.start()

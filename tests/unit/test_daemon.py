@@ -24,10 +24,10 @@ from yarn_plugin.journal.intake import SetAsideError
 from yarn_plugin.journal.records import JournalDamagedError, JournalUnavailableError, read_records
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.resource_manager import ResourceManager
-from yarn_plugin.observe.watch import Rhythm
+from yarn_plugin.observe.watch import PollIntervals
 
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=0.5)
-RHYTHM = Rhythm(figures=0.05, apps=0.5, nodes=1.0, queues=5.0)
+INTERVALS = PollIntervals(metrics=0.05, apps=0.5, nodes=1.0, queues=5.0)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def start(manager, tmp_path):
     running = []
 
     def one(**options):
-        made = Daemon(lambda: ResourceManager([manager.url], "ann"), (SQL,), RHYTHM, tmp_path, **options)
+        made = Daemon(lambda: ResourceManager([manager.url], "ann"), (SQL,), INTERVALS, tmp_path, **options)
         running.append(made)
         made.start()
         return made

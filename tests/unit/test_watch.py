@@ -11,7 +11,7 @@ from yarn_plugin.decide.state import State
 from yarn_plugin.journal.intake import SetAsideError
 from yarn_plugin.journal.records import JournalUnavailableError
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ResourceManager
-from yarn_plugin.observe.watch import Rhythm, Stopped, Watch
+from yarn_plugin.observe.watch import PollIntervals, Stopped, Watch
 
 
 class Manager:
@@ -109,10 +109,10 @@ def watch(serve):
 
     def start(*managers, taker=None, **seconds):
         taker = taker or Taker()
-        usual = dict.fromkeys(("figures", "apps", "nodes", "queues", "reported_again"), 1000.0)
-        rhythm = Rhythm(**usual | {"confirmed": 0.0} | seconds)
+        usual = dict.fromkeys(("metrics", "apps", "nodes", "queues", "reregister_timeout"), 1000.0)
+        intervals = PollIntervals(**usual | {"confirm_delay": 0.0} | seconds)
         urls = [serve(manager) for manager in managers]
-        watches.append(Watch(ResourceManager(urls, "ann"), taker, {"root.sql"}, rhythm))
+        watches.append(Watch(ResourceManager(urls, "ann"), taker, {"root.sql"}, intervals))
         watches[-1].start(patient=False)
         return watches[-1], taker
 
@@ -178,7 +178,7 @@ def test_a_broken_node_that_is_not_listed_any_more_is_forgotten(watch):
 
 def test_nodes_that_break_all_at_once_are_looked_at_again_before_that_is_believed(watch):
     manager = Manager()
-    (patient, waiting), (hasty, taker) = watch(manager, confirmed=1000.0), watch(manager)
+    (patient, waiting), (hasty, taker) = watch(manager, confirm_delay=1000.0), watch(manager)
     manager.states = dict.fromkeys(manager.nodes, "LOST")
     patient.look()
     assert (len(waiting.known().nodes), waiting.known().broken) == (2, {})
@@ -236,7 +236,7 @@ def test_nodes_that_a_restarted_manager_does_not_know_yet_are_not_lost(watch):
 
 def test_nodes_that_never_report_to_a_restarted_manager_are_lost_in_the_end(watch):
     manager = Manager()
-    looking, taker = watch(manager, reported_again=0.0)
+    looking, taker = watch(manager, reregister_timeout=0.0)
     manager.state = "STANDBY"
     looking.look(0.3)
     manager.state, manager.started, manager.nodes = "ACTIVE", 2000, ["127.0.1.1"]
@@ -275,9 +275,9 @@ def test_a_manager_that_is_not_there_is_an_error_unless_there_is_patience(serve)
     manager.state = "STANDBY"
     url = serve(manager)
     with pytest.raises(ManagerAwayError):
-        Watch(ResourceManager([url], "ann"), Taker(), set(), Rhythm(figures=1000.0)).start(patient=False)
+        Watch(ResourceManager([url], "ann"), Taker(), set(), PollIntervals(metrics=1000.0)).start(patient=False)
     taker = Taker()
-    patient = Watch(ResourceManager([url], "ann"), taker, set(), Rhythm(figures=1000.0))
+    patient = Watch(ResourceManager([url], "ann"), taker, set(), PollIntervals(metrics=1000.0))
     patient.start(patient=True)
     assert taker.kinds() == [ManagerLost]
     patient.close()
@@ -317,7 +317,7 @@ def test_from_what_is_no_answer_nothing_is_learned(watch, nonsense):
 
 def test_a_manager_that_answers_some_questions_only_is_lost_once(watch):
     manager = Manager()
-    looking, taker = watch(manager, figures=0.01)
+    looking, taker = watch(manager, metrics=0.01)
     taker.kinds()
     manager.said = {"/apps": {}}
     looking.look(0.1)
@@ -423,7 +423,7 @@ def test_of_an_answer_with_all_the_finished_ones_the_unfinished_count(watch):
 def test_what_disappears_at_once_is_believed_when_it_was_missing_twice(watch):
     manager = Manager()
     manager.apps = [*THREE, "application_1_4", "application_1_5"]
-    looking, taker = watch(manager, confirmed=1000.0)
+    looking, taker = watch(manager, confirm_delay=1000.0)
     manager.apps = THREE[:1]
     looking.look()
     looking.look()
@@ -437,7 +437,7 @@ def test_what_disappears_at_once_is_believed_when_it_was_missing_twice(watch):
 def test_the_second_look_comes_by_itself_and_what_is_missing_again_is_gone(watch):
     manager = Manager()
     manager.apps, manager.nodes = list(THREE), ["127.0.1.1", "127.0.1.2"]
-    looking, taker = watch(manager, confirmed=0.05)
+    looking, taker = watch(manager, confirm_delay=0.05)
     manager.apps, manager.nodes = [], []
     looking.look()
     eventually(lambda: not taker.known().apps and not taker.known().nodes)
@@ -447,7 +447,7 @@ def test_the_second_look_comes_by_itself_and_what_is_missing_again_is_gone(watch
 def test_single_ends_are_told_at_once(watch):
     manager = Manager()
     manager.apps = [*THREE, "application_1_4", "application_1_5"]
-    looking, taker = watch(manager, confirmed=1000.0)
+    looking, taker = watch(manager, confirm_delay=1000.0)
     manager.apps = THREE
     looking.look()
     assert sorted(apps_gone(taker)) == ["application_1_4", "application_1_5"]
@@ -456,7 +456,7 @@ def test_single_ends_are_told_at_once(watch):
 def test_that_all_has_been_seen_is_told_once_after_each_time_the_manager_is_reached(watch):
     manager = Manager()
     manager.apps = THREE
-    looking, taker = watch(manager, confirmed=1000.0)
+    looking, taker = watch(manager, confirm_delay=1000.0)
     assert taker.kinds().count(Looked) == 1
     assert looking.last_look is not None
     looking.look()
@@ -504,7 +504,7 @@ def test_an_arbiter_that_starts_just_after_the_manager_waits_for_the_nodes_it_kn
     watch(first, taker=taker)
     late = Manager()
     late.started, late.nodes = int(time.time() - 10) * 1000, ["127.0.1.1"]
-    looking, _ = watch(late, taker=taker, reported_again=60.0)
+    looking, _ = watch(late, taker=taker, reregister_timeout=60.0)
     assert len(taker.known().nodes) == 2
     late.nodes = ["127.0.1.1", "127.0.1.2"]
     looking.look()
@@ -518,7 +518,7 @@ def test_a_manager_that_has_run_for_long_is_believed_at_once(watch):
     watch(first, taker=taker)
     late = Manager()
     late.started, late.nodes = int(time.time() - 100) * 1000, ["127.0.1.1"]
-    watch(late, taker=taker, reported_again=60.0)
+    watch(late, taker=taker, reregister_timeout=60.0)
     assert set(taker.known().nodes) == {"127.0.1.1:1"}
 
 
@@ -588,7 +588,7 @@ def test_an_observation_that_is_set_aside_is_narrowed_to_what_is_at_fault(watch,
 
 def test_while_the_journal_takes_nothing_the_same_differences_are_told_again(watch):
     manager, taker = Manager(), Taker()
-    looking, _ = watch(manager, taker=taker, figures=0.02)
+    looking, _ = watch(manager, taker=taker, metrics=0.02)
 
     def full(event):
         raise JournalUnavailableError("No space left on device")
@@ -609,7 +609,7 @@ def test_while_the_journal_takes_nothing_the_same_differences_are_told_again(wat
 )
 def test_no_exception_ends_the_watch(watch, caplog, problem):
     manager, taker = Manager(), Taker()
-    looking, _ = watch(manager, taker=taker, figures=0.02)
+    looking, _ = watch(manager, taker=taker, metrics=0.02)
     taker.fails = lambda event: (_ for _ in ()).throw(problem)
     manager.apps = ["application_1_1"]
     eventually(lambda: looking.counters["looks_failed"] + looking.counters["observations_refused"] > 0)
@@ -621,7 +621,7 @@ def test_no_exception_ends_the_watch(watch, caplog, problem):
 
 def test_the_end_of_the_arbiter_ends_the_watch_quietly(watch, caplog):
     manager, taker = Manager(), Taker()
-    looking, _ = watch(manager, taker=taker, figures=0.02)
+    looking, _ = watch(manager, taker=taker, metrics=0.02)
     taker.fails = lambda event: (_ for _ in ()).throw(Stopped())
     manager.apps = ["application_1_1"]
     eventually(lambda: not looking.is_alive())

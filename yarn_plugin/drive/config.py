@@ -12,7 +12,7 @@ from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool
-from yarn_plugin.observe.watch import Rhythm
+from yarn_plugin.observe.watch import PollIntervals
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
@@ -126,7 +126,7 @@ class PoolSection(_Section):
 
 
 class WatchSection(_Section):
-    """Seconds between looks at the ResourceManager; see `Rhythm`.
+    """Seconds between looks at the ResourceManager; see `PollIntervals`.
 
     `reported_again_s`: how long nodes may take to register again after the manager restarted; Hadoop's NodeManagers
     try every 30 s. `reconcile_s`: between comparisons of the queue weights with what the manager has.
@@ -139,9 +139,9 @@ class WatchSection(_Section):
     reported_again_s: Annotated[float, Field(ge=1, le=3600)] = 60.0
     reconcile_s: Annotated[float, Field(ge=1, le=3600)] = 60.0
 
-    def rhythm(self) -> Rhythm:
-        """The rhythm as a noun."""
-        return Rhythm(self.figures_s, self.apps_s, self.nodes_s, self.queues_s, self.reported_again_s)
+    def intervals(self) -> PollIntervals:
+        """The intervals as the model has them."""
+        return PollIntervals(self.figures_s, self.apps_s, self.nodes_s, self.queues_s, self.reported_again_s)
 
 
 class LimitsSection(_Section):

@@ -52,7 +52,7 @@ from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.described import TopologyDescription
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
-from yarn_plugin.observe.watch import Rhythm, Stopped, Watch
+from yarn_plugin.observe.watch import PollIntervals, Stopped, Watch
 
 __all__ = ["Daemon", "Health", "Stopped"]
 
@@ -110,7 +110,7 @@ class Daemon:
         self,
         managers: Callable[[], ResourceManager],
         pools: tuple[Pool, ...],
-        rhythm: Rhythm,
+        intervals: PollIntervals,
         state_dir: Path,
         reconcile: float = 60.0,
         accept_loss: bool = False,
@@ -147,7 +147,7 @@ class Daemon:
         self._counters: Counter[str] = Counter()
         self.heartbeat = Heartbeat()
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
-        self._watch = Watch(managers(), self, {pool.queue for pool in pools}, rhythm)
+        self._watch = Watch(managers(), self, {pool.queue for pool in pools}, intervals)
         self._actor: Actor | None = None
         self._workers: dict[str, Worker] = {}
         # Covers the making of workers: none is made once those that there are have been ended.

@@ -172,7 +172,7 @@ def serve(
         daemon = Daemon(
             managers,
             pools,
-            config.watch.rhythm(),
+            config.watch.intervals(),
             state_dir,
             config.watch.reconcile_s,
             accept_loss,

@@ -17,19 +17,20 @@ NODE_FIGURES = frozenset(translate.FIGURES[12:])
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
-    """Seconds between looks: at the figures, and (though nothing moved) at applications, nodes and queues.
+class PollIntervals:
+    """How often the ResourceManager is polled, in seconds.
 
-    `reported_again`: how long nodes may take to report to a manager that has restarted. `confirmed`: until a mass
-    disappearance is looked at again.
+    `metrics`: its cluster metrics. `apps`, `nodes`, `queues`: each list, even if no metric has changed.
+    `reregister_timeout`: how long nodes may take to register again after the ResourceManager has restarted.
+    `confirm_delay`: when many items disappear at once, the wait before a second poll confirms it.
     """
 
-    figures: float = 0.4
+    metrics: float = 0.4
     apps: float = 5.0
     nodes: float = 20.0
     queues: float = 60.0
-    reported_again: float = 60.0
-    confirmed: float = 1.0
+    reregister_timeout: float = 60.0
+    confirm_delay: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Subject:
     known: Callable[[ClusterView], Mapping[str, Any]]
     event: Callable[[tuple[Any, ...], tuple[str, ...]], Observation]
     moved_by: frozenset[str]
-    every: Callable[[Rhythm], float]
+    every: Callable[[PollIntervals], float]
 
 
 SUBJECTS = (
@@ -55,7 +56,7 @@ SUBJECTS = (
         lambda cluster: cluster.nodes,
         nodes_changed,
         NODE_FIGURES,
-        lambda rhythm: rhythm.nodes,
+        lambda intervals: intervals.nodes,
     ),
     Subject(
         "queues",
@@ -65,7 +66,7 @@ SUBJECTS = (
         lambda cluster: cluster.queues,
         QueuesChanged,
         frozenset(),
-        lambda rhythm: rhythm.queues,
+        lambda intervals: intervals.queues,
     ),
     Subject(
         "apps",
@@ -75,6 +76,6 @@ SUBJECTS = (
         lambda cluster: cluster.apps,
         AppsChanged,
         frozenset(translate.FIGURES),
-        lambda rhythm: rhythm.apps,
+        lambda intervals: intervals.apps,
     ),
 )

@@ -17,10 +17,10 @@ from yarn_plugin.observe.capabilities import ManagerFacts, find_out
 from yarn_plugin.observe.changes import Doubt, confirm_gone, differing, is_out_of_sight, newly_broken
 from yarn_plugin.observe.delivery import Delivery, Stopped, Taker
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
-from yarn_plugin.observe.subjects import SUBJECTS, Rhythm, Subject
+from yarn_plugin.observe.subjects import SUBJECTS, PollIntervals, Subject
 from yarn_plugin.observe.translate import NodeReading
 
-__all__ = ["Rhythm", "Stopped", "Taker", "Watch"]
+__all__ = ["PollIntervals", "Stopped", "Taker", "Watch"]
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
@@ -40,8 +40,8 @@ class Watch:
     counts by name what went wrong; never reset.
     """
 
-    def __init__(self, manager: ResourceManager, taker: Taker, queues: set[str], rhythm: Rhythm) -> None:
-        self._manager, self._taker, self._queues, self._rhythm = manager, taker, queues, rhythm
+    def __init__(self, manager: ResourceManager, taker: Taker, queues: set[str], intervals: PollIntervals) -> None:
+        self._manager, self._taker, self._queues, self._intervals = manager, taker, queues, intervals
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self.counters: Counter[str] = Counter(
@@ -121,11 +121,11 @@ class Watch:
     def _pause(self) -> float:
         """Seconds until the next look."""
         if self._failures:
-            return min(PAUSE, self._rhythm.figures * 2.0 ** min(self._failures, 10))
-        pauses = [self._rhythm.figures]
+            return min(PAUSE, self._intervals.metrics * 2.0 ** min(self._failures, 10))
+        pauses = [self._intervals.metrics]
         for doubt in self._doubts.values():
             if doubt.missing:
-                pauses.append(max(doubt.since + self._rhythm.confirmed - time.monotonic(), 0.0))
+                pauses.append(max(doubt.since + self._intervals.confirm_delay - time.monotonic(), 0.0))
         return min(pauses)
 
     def _try_to_look(self) -> None:
@@ -186,9 +186,9 @@ class Watch:
     def _is_due(self, subject: Subject) -> bool:
         now = time.monotonic()
         doubt = self._doubts.get(subject.name, Doubt())
-        if doubt.missing and now >= doubt.since + self._rhythm.confirmed:
+        if doubt.missing and now >= doubt.since + self._intervals.confirm_delay:
             return True
-        return now >= self._seen_at.get(subject.name, -1e9) + subject.every(self._rhythm)
+        return now >= self._seen_at.get(subject.name, -1e9) + subject.every(self._intervals)
 
     def _check_it_is_the_same(self) -> None:
         if self._manager.url != self._reached_at:
@@ -229,13 +229,13 @@ class Watch:
         now = time.monotonic()
         if self._started_at and (facts.started_at != self._started_at or self._manager.is_pair):
             self._restarted, self._reported = now, set()
-        elif facts.age is not None and facts.age < self._rhythm.reported_again:
+        elif facts.age is not None and facts.age < self._intervals.reregister_timeout:
             self._restarted = max(self._restarted, now - max(facts.age, 0.0))
         self._started_at = facts.started_at
 
     def _unreported(self) -> set[str]:
         """The nodes that may only not have reported yet since the manager restarted."""
-        if time.monotonic() >= self._restarted + self._rhythm.reported_again:
+        if time.monotonic() >= self._restarted + self._intervals.reregister_timeout:
             return set()
         return self._taker.known().nodes.keys() - self._reported
 
@@ -282,7 +282,7 @@ class Watch:
             missing = [node for node in missing if node not in unreported]
         before = self._doubts.get(name, Doubt())
         wary = name == "apps" and bool(self._unreported())
-        gone, doubt = confirm_gone(known.keys(), missing, before, time.monotonic(), self._rhythm.confirmed, wary)
+        gone, doubt = confirm_gone(known.keys(), missing, before, time.monotonic(), self._intervals.confirm_delay, wary)
         self._doubts[name] = doubt
         if doubt.missing and doubt.since != before.since:
             self.counters["mass_disappearances"] += 1
