@@ -12,8 +12,8 @@ from yarn_plugin import console
 from yarn_plugin.api.client import TOKEN_VARIABLE, URL_VARIABLE
 
 if TYPE_CHECKING:
-    from qoop.submission import Job
-    from qoop.submit import Arbitration
+    from qoop.submit.command import Arbitration
+    from qoop.submit.job import Job
 
 
 MAX_ROWS = 1_000_000_000
@@ -101,8 +101,8 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     The result is shown, or written with --output. CREATE TABLE AS and INSERT work too. With --deploy-mode cluster,
     --output, --archives (a packed Python environment) and --checkpoint are needed.
     """
-    from qoop.submission import SparkFlags, read_query, spark_defaults
-    from qoop.submit import submit as run
+    from qoop.submit.command import submit as run
+    from qoop.submit.job import SparkFlags, read_query, spark_defaults
 
     text = given["text"]
     flags, file = (rest, None) if text is not None else (rest[:-1], next(iter(rest[-1:]), None))
@@ -125,13 +125,13 @@ def explain(
     """The candidate plans of a query, their stages, when each would end at each share, and where the choice flips."""
     from qoop.explain import explain as run
     from qoop.explain import parse_shares
-    from qoop.submission import read_query
+    from qoop.submit.job import read_query
 
     run(read_query(file, text), tables, parse_shares(shares), plans, json_file)
 
 
 def _job(query: str, given: dict[str, Any]) -> "Job":
-    from qoop.submission import Job, Output, SubmissionError
+    from qoop.submit.job import Job, Output, SubmissionError
     from yarn_plugin.errors import BadInputError
 
     output = given["output"]
@@ -172,7 +172,7 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
 
 
 def _arbitration(given: dict[str, Any]) -> "Arbitration | None":
-    from qoop.submit import Arbitration
+    from qoop.submit.command import Arbitration
     from yarn_plugin.api.client import find_token
 
     if given["arbiter"] is None:

@@ -8,12 +8,12 @@ import sqlglot
 
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, distinct_values
-from qoop.planning import plan
+from qoop.parsing.dialect import DIALECT
+from qoop.parsing.render import query_text, view_of
+from qoop.parsing.statement import read
+from qoop.planner import plan
 from qoop.plans.candidates import Cutting
 from qoop.plans.plan import GOAL
-from qoop.sql.dialect import DIALECT
-from qoop.sql.render import query_text, view_of
-from qoop.sql.statement import read
 
 EVERYWHERE = Cutting(every=True)
 

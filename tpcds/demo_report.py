@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qoop.report import QueryRecord, decision_list, plan_blocks, what_won
 from qoop.report import read as read_journal
-from qoop.words import verdict
+from qoop.run.wording import verdict
 from tpcds.demo_scenes import SceneRecord, scene_section
 from tpcds.demo_story import Environment, Run, Scene, Story, read_samples
 from yarn_plugin.report import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from qoop import journal
+from qoop.run import journal
 from tpcds.answers import Remembering
 from tpcds.compare import compare
 from tpcds.data import DataSet

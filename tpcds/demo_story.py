@@ -2,7 +2,7 @@
 
 A folder with `story.json` (`Story`), beside it what that names, by paths relative to it:
 
-- a journal for each run of a query (`qoop.journal`), as the query's driver wrote it;
+- a journal for each run of a query (`qoop.run.journal`), as the query's driver wrote it;
 - for each scene a file of samples of the cluster: JSON lines, a `Sample` each, about one a second, from before the
   first submission to after the last end. What is no longer there is left out of the next sample.
 

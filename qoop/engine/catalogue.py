@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.checkpoints import number
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
-from qoop.sql.catalogue import Types
+from qoop.parsing.catalogue import Types
 from qoop.tables import cache
 
 SAMPLE_ROWS = 1000

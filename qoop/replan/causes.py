@@ -1,4 +1,4 @@
-"""Why the planner decided something, as values. `qoop.words` makes sentences of them, for people only.
+"""Why the planner decided something, as values. `qoop.run.wording` makes sentences of them, for people only.
 
 Each cause has a `kind` that names it in journals, whatever its class is called. Texts in a cause are what somebody
 outside the planner said (Spark, the feed of the share); the planner writes none itself.

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from qoop import words
 from qoop.replan.decision import Decision, Winner
 from qoop.replan.events import StageFinished
 from qoop.report.axis import Axis, axis_of
 from qoop.report.names import Names
 from qoop.report.record import Decided, QueryRecord
+from qoop.run import wording
 from yarn_plugin.report import Badge, Column, Entries, Entry, Meter, Table, Text
 from yarn_plugin.report.markup import Block
 from yarn_plugin.report.numbers import seconds
@@ -68,8 +68,8 @@ def _entry(made: Decided, record: QueryRecord, names: Names, axis: Axis) -> Entr
     chosen = seconds(decision.seconds[decision.plan])
     blocks: list[Block] = []
     if isinstance(made.event, StageFinished):
-        blocks.append(Text(_sentence(words.why(decision.cause))))
-    blocks.append(Text(_sentence(words.comparison(decision))))
+        blocks.append(Text(_sentence(wording.why(decision.cause))))
+    blocks.append(Text(_sentence(wording.comparison(decision))))
     if decision.switched:
         blocks.append(Text(WON_BY[_winner(made, record)]))
     blocks += [_estimates(decision), *_stages(decision, names)]
@@ -87,7 +87,7 @@ def _cause(made: Decided, names: Names) -> str:
     """Why it was decided anew, with stages named as in the chart."""
     if isinstance(made.event, StageFinished):
         return f"{names.short(made.event.stage)} finished"
-    return words.why(made.decision.cause)
+    return wording.why(made.decision.cause)
 
 
 def _outcome(decision: Decision) -> str:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from qoop import words
 from qoop.replan.events import ShareChanged
 from qoop.report.axis import Axis
 from qoop.report.record import Decided, QueryRecord
+from qoop.run import wording
 from yarn_plugin.report import Moment
 
 
@@ -45,4 +45,4 @@ def _executors(share: ShareChanged) -> str:
 def _switch(made: Decided, axis: Axis, change: str) -> Moment:
     decision = made.decision
     label = f"plan {decision.before} → {decision.plan}"
-    return Moment(axis(made.at), f"{change}, {label}" if change else label, words.verdict(decision), "switch")
+    return Moment(axis(made.at), f"{change}, {label}" if change else label, wording.verdict(decision), "switch")

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from qoop.parsing.render import view_of
 from qoop.plans.plan import GOAL, ROOT, WHOLE, StageId
 from qoop.report.record import CandidatePlan, JoinOf, QueryRecord
-from qoop.sql.render import view_of
 
 
 class Names:

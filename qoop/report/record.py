@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
-from qoop import journal, words
 from qoop.errors import QoopError
 from qoop.plans.plan import GOAL, StageId
 from qoop.replan.causes import WhyAsWritten
@@ -24,6 +23,7 @@ from qoop.replan.events import (
     StageFailed,
     StageFinished,
 )
+from qoop.run import journal, wording
 from yarn_plugin.journal.codec import Codec
 
 CODEC = Codec(journal.TAGS)
@@ -191,7 +191,7 @@ def _follow(record: QueryRecord, at: float, event: Event, command: Command) -> N
         case Finish():
             record.status = "done"
         case Fail(cause):
-            record.status, record.error = "failed", words.error(cause)
+            record.status, record.error = "failed", wording.error(cause)
 
 
 def _start(record: QueryRecord, stage: StageId, plan: int | None, inputs: tuple[StageId, ...], at: float) -> None:

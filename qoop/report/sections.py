@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
-from qoop import words
 from qoop.report.decisions import decision_list, what_won
 from qoop.report.moments import changed
 from qoop.report.plans import plan_blocks
 from qoop.report.record import QueryRecord, read
 from qoop.report.shares import share_chart
 from qoop.report.stages import stages_chart
+from qoop.run import wording
 from yarn_plugin.report import Code, Details, KeyFigure, KeyFigures, Page, Section, Text, write
 from yarn_plugin.report.markup import Block
 from yarn_plugin.report.numbers import count, seconds
@@ -54,7 +54,7 @@ def header_blocks(record: QueryRecord) -> list[Block]:
     lines: list[Block] = [KeyFigures(tuple(_figures(record)))]
     if record.opening.reason is not None:
         lines.append(Text(f"It ran in one piece: {record.opening.reason}.", "warning"))
-    again = [words.why(cause)[:300] for _, cause in record.as_written[_told(record) :]]
+    again = [wording.why(cause)[:300] for _, cause in record.as_written[_told(record) :]]
     lines += [Text(f"Run as written: {said}", "warning") for said in again]
     lines += [Text(f"The arbiter was away: {reason}", "warning") for _, reason in record.away]
     won = what_won(record)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from qoop.errors import QoopError
 from qoop.estimate.statistics import TableStatistics
-from qoop.sql.catalogue import Types
+from qoop.parsing.catalogue import Types
 from qoop.tables import cache
 
 

@@ -5,14 +5,14 @@ import time
 from typing import Any
 
 from qoop.estimate.cost import CostModel
-from qoop.planning import Planned, plan
+from qoop.parsing.statement import read
+from qoop.planner import Planned, plan
 from qoop.plans.candidates import Cutting
 from qoop.replan.decision import Rules
 from qoop.replan.events import Event, ShareChanged, StageFinished, TimerFired
 from qoop.replan.events import Planned as PlansMade
 from qoop.replan.machine import step
 from qoop.replan.state import State
-from qoop.sql.statement import read
 from qoop.tables.folder import FolderCatalogue
 from tpcds import data
 from tpcds.queries import spark_text

@@ -11,10 +11,10 @@ import pytest
 
 from qoop.errors import CannotSplitError
 from qoop.estimate.packing import completion
+from qoop.parsing.render import query_text, view_of
 from qoop.plans.candidates import Cutting
 from qoop.plans.plan import GOAL
 from qoop.plans.tree import Join
-from qoop.sql.render import query_text, view_of
 from tests.golden.shop import Shop
 
 RULE = "\n----\n"

@@ -7,10 +7,10 @@ from typing import get_args
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from qoop import words
 from qoop.plans.plan import GOAL, StageId
 from qoop.replan import causes
 from qoop.replan.decision import Decision
+from qoop.run import wording
 
 WORDS = Path(__file__).parent / "causes" / "query.txt"
 ADAPTER = TypeAdapter(causes.Cause)
@@ -73,8 +73,8 @@ def test_a_cause_comes_back_as_it_was_written(cause):
 
 
 def test_words(request):
-    lines = [f"{json.dumps(ADAPTER.dump_python(one, mode='json'))}\n    {words.why(one)}" for one in CAUSES]
-    lines += [f"plan {one.before} -> {one.plan}\n    {words.verdict(one)}" for one in DECISIONS]
+    lines = [f"{json.dumps(ADAPTER.dump_python(one, mode='json'))}\n    {wording.why(one)}" for one in CAUSES]
+    lines += [f"plan {one.before} -> {one.plan}\n    {wording.verdict(one)}" for one in DECISIONS]
     found = "\n".join([*lines, ""])
     if request.config.getoption("--rewrite-golden"):
         WORDS.write_text(found)
@@ -82,5 +82,5 @@ def test_words(request):
 
 
 def test_a_query_without_an_answer_ends_with_the_words_of_who_said_so():
-    assert words.error(causes.FailedStage(GOAL, (), "division by zero")) == "division by zero"
-    assert words.error(causes.Stopped("stopped by the user")) == "stopped by the user"
+    assert wording.error(causes.FailedStage(GOAL, (), "division by zero")) == "division by zero"
+    assert wording.error(causes.Stopped("stopped by the user")) == "stopped by the user"

@@ -11,8 +11,8 @@ from collections import Counter
 import psutil
 import pyarrow.parquet as pq
 
-from qoop import journal
 from qoop.plans.plan import GOAL
+from qoop.run import journal
 from tests.integration.sleepers import eventually
 from tpcds.engines import Answer
 from tpcds.queries import spark_text

@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql.types import IntegerType
 
 import qoop
-from qoop import journal
 from qoop.engine.checkpoints import OnExecutors
 from qoop.engine.session import query_session
 from qoop.engine.spark_engine import SparkEngine
@@ -23,7 +22,8 @@ from qoop.replan.causes import NewShare
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
 from qoop.replan.events import CheckpointLost, QueryCancelled, StageCancelled, StageFailed, StageFinished
-from qoop.run import QueryFailedError
+from qoop.run import journal
+from qoop.run.query_run import QueryFailedError
 from tests.integration.query_process import check_query_journal
 from tests.integration.spark_sessions import active_jobs, local_session, nothing_left, small_data, wait_until
 from tpcds import data, queries
@@ -311,7 +311,7 @@ def test_a_planner_that_fails_on_the_way_does_not_fail_the_query(spark, sales, m
             raise KeyError("a defect of the planner")
         return machine.step(state, at, event)
 
-    monkeypatch.setattr("qoop.run.step", step)
+    monkeypatch.setattr("qoop.run.query_run.step", step)
     warned = []
     with nothing_left(spark):
         answer = qoop.collect(spark, SALES, qoop.Options(cutting=EVERYWHERE, warn=warned.append))

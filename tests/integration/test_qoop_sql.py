@@ -17,7 +17,7 @@ from qoop.errors import QoopError
 from qoop.plans.candidates import Cutting
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
-from qoop.run import QueryFailedError
+from qoop.run.query_run import QueryFailedError
 from tests.integration.spark_sessions import (
     active_jobs,
     left_behind,
@@ -453,7 +453,7 @@ def test_whatever_the_planner_stumbles_over_the_query_runs(spark, monkeypatch):
     def broken(*args):
         raise ZeroDivisionError("a defect of the planner")
 
-    monkeypatch.setattr("qoop.session.plan", broken)
+    monkeypatch.setattr("qoop.api.plan", broken)
     answer = qoop.collect(spark, JOINED, STAGED)
     assert Counter(map(tuple, answer.rows)) == rows_of(spark.sql(JOINED))
     assert answer.outcome.one_stage_reason == "the planner failed: ZeroDivisionError: a defect of the planner"

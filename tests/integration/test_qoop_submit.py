@@ -14,7 +14,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from qoop import journal
+from qoop.run import journal
 from tests.integration.spark_sessions import small_data, wait_until
 from tpcds import data, queries
 from tpcds.data import DataSet

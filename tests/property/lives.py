@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
-from qoop.planning import plan
+from qoop.parsing.statement import read
+from qoop.planner import plan
 from qoop.plans.candidates import Cutting
 from qoop.plans.plan import GOAL, WHOLE
 from qoop.replan import commands, events
 from qoop.replan.decision import Rules
 from qoop.replan.machine import step
 from qoop.replan.state import State
-from qoop.sql.statement import read
 
 TEXTS = (
     "SELECT a.x FROM a, b, c, d WHERE a.k = b.k AND b.m = c.m AND c.x = d.x",

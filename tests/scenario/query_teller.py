@@ -15,18 +15,18 @@ after its block where it is the whole of it (`v`, `result`). And `show`: the pha
 
 import shlex
 
-from qoop import words
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
-from qoop.planning import plan
+from qoop.parsing.blocks import PREFIX
+from qoop.parsing.statement import read
+from qoop.planner import plan
 from qoop.plans.candidates import Cutting
 from qoop.plans.plan import GOAL, ROOT, WHOLE, StageId
 from qoop.replan import commands, events
 from qoop.replan.decision import Rules
 from qoop.replan.machine import step
 from qoop.replan.state import State
-from qoop.sql.blocks import PREFIX
-from qoop.sql.statement import read
+from qoop.run import wording
 
 
 class QueryTeller:
@@ -143,15 +143,15 @@ class QueryTeller:
             case commands.ConfirmVacated(seq):
                 return f"tell the arbiter that share {seq} is kept to"
             case commands.RunAsWritten(cause):
-                return f"run the query as written: {words.why(cause)}"
+                return f"run the query as written: {wording.why(cause)}"
             case commands.SetTimer(at):
                 self.timer = at
                 return f"timer {at:g}"
             case commands.Note(decision):
                 stays = "" if decision.before != decision.plan else " (stays)"
-                return f"{words.why(decision.cause)}: {words.verdict(decision)}{stays}"
+                return f"{wording.why(decision.cause)}: {wording.verdict(decision)}{stays}"
             case commands.Fail(cause):
-                return f"fail: {words.error(cause)}"
+                return f"fail: {wording.error(cause)}"
             case commands.Finish():
                 return "finish"
         raise AssertionError(one)

@@ -48,8 +48,8 @@ PUBLISHED = (
 )
 """What applications may use of the cluster side."""
 
-KNOWS_SQLGLOT = ("qoop.sql",)
-KNOWS_SPARK = ("qoop.engine", "qoop.session", "qoop.driver")
+KNOWS_SQLGLOT = ("qoop.parsing",)
+KNOWS_SPARK = ("qoop.engine", "qoop.api", "qoop.submit.driver")
 
 DUMPING_GROUNDS = {"util", "utils", "helper", "helpers", "common", "misc", "manager", "managers"}
 
@@ -207,7 +207,11 @@ def test_the_client_drags_in_nothing_of_the_service(house):
         ("themis_agent/x.py", "from yarn_plugin.api import service", "not published"),
         ("yarn_plugin/report/x.py", "import qoop.plans", "imports qoop.plans"),
         ("qoop/plans/x.py", "import sqlglot", "qoop.plans.x imports sqlglot"),
-        ("qoop/run.py", "from pyspark.sql import SparkSession", "qoop.run imports pyspark.sql.SparkSession"),
+        (
+            "qoop/run/query_run.py",
+            "from pyspark.sql import SparkSession",
+            "qoop.run.query_run imports pyspark.sql.SparkSession",
+        ),
         (
             "yarn_plugin/cli/x.py",
             "from yarn_plugin.api.service import create",
@@ -239,7 +243,7 @@ def test_each_rule_finds_what_breaks_it(tmp_path, path, source, breach):
             "from yarn_plugin import console\nfrom yarn_plugin.api import wire\nimport yarn_plugin.report.html",
         ),
         ("qoop/engine/x.py", "import pyspark\nimport py4j.protocol"),
-        ("qoop/session.py", "import pyspark"),
+        ("qoop/api.py", "import pyspark"),
         ("tpcds/x.py", "import sqlglot\nimport pyspark"),
         ("yarn_plugin/drive/x.py", "from yarn_plugin.api.service import create"),
         ("yarn_plugin/observe/resource_manager.py", "import time"),

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from qoop.estimate.cost import CostModel
-from qoop.planning import plan
+from qoop.parsing.statement import read
+from qoop.planner import plan
 from qoop.plans.candidates import Cutting
 from qoop.replan import commands, events
 from qoop.replan.decision import Rules, Suspicion
 from qoop.replan.machine import step
 from qoop.replan.state import State
-from qoop.sql.statement import read
 from tests.property.lives import Known
 
 STAR = "SELECT a.x FROM a, b, c WHERE a.k = b.k AND a.m = c.m AND b.x = 1 AND c.x = 2"

@@ -3,12 +3,12 @@
 import pytest
 
 from qoop.plans.plan import StageId
-from qoop.progress import ProgressLines
 from qoop.replan.causes import FinishedStage, NewShare, Said, StagesChecked
 from qoop.replan.commands import Note
 from qoop.replan.decision import Decision
 from qoop.replan.state import Tally
-from qoop.run import Outcome
+from qoop.run.progress import ProgressLines
+from qoop.run.query_run import Outcome
 from yarn_plugin import console
 
 SHARE = NewShare(8.0, 1.0, "the profile says 1 slots from 2 s on")

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from qoop.messages import MESSAGES, relayed
+from qoop.submit.stderr import MESSAGES, relayed
 
 
 def send(pipe, text):

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import Row
 
-from qoop import rows
-from qoop.rows import csv_lines, json_lines
+from qoop.submit import rows
+from qoop.submit.rows import csv_lines, json_lines
 
 COLUMNS = ["name", "[n]"]
 TRICKY = [None, "", "NULL", "a,b", 'say "hi"', "two\nlines", " spaced ", "[/x]", "[bold]b[/bold]", "caf\u00e9 \u4e2d"]

@@ -5,17 +5,17 @@ import time
 
 import pytest
 
-from qoop import journal as journals
-from qoop import run as run_module
-from qoop.journal import QueryJournal
 from qoop.plans.plan import GOAL
-from qoop.progress import ProgressLines
 from qoop.replan import machine
 from qoop.replan.causes import NotPlanned
 from qoop.replan.commands import RunAsWritten
 from qoop.replan.decision import Rules
 from qoop.replan.events import ArbiterAway, ExecutorsChanged, ShareChanged, StageFinished, TimerFired
-from qoop.run import QueryRun
+from qoop.run import journal as journals
+from qoop.run import query_run as run_module
+from qoop.run.journal import QueryJournal
+from qoop.run.progress import ProgressLines
+from qoop.run.query_run import QueryRun
 from tests.clock import HandClock
 from tests.property.lives import TEXTS, planned
 from yarn_plugin import console

@@ -3,7 +3,7 @@
 import pytest
 
 from qoop.feedback.sizing import ExecutorSize, ShareTooSmallError
-from qoop.submission import Job, SparkFlags, SubmissionError, read_query, spark_defaults
+from qoop.submit.job import Job, SparkFlags, SubmissionError, read_query, spark_defaults
 from yarn_plugin.errors import BadInputError
 
 SIZE = ExecutorSize(memory=1_408, vcores=2, slots=2, master_memory=896, master_vcores=1)

@@ -3,7 +3,7 @@
 import pytest
 
 from qoop.errors import QuerySyntaxError, UnknownNameError
-from qoop.sql.statement import read, table_names
+from qoop.parsing.statement import read, table_names
 from tests.staged import Tables
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from qoop import journal
 from qoop.errors import QoopError
-from qoop.journal import VERSION, JournalFormatError, QueryJournal
 from qoop.plans.plan import GOAL
 from qoop.replan.causes import NotPlanned
 from qoop.replan.commands import Finish, RunAsWritten
 from qoop.replan.events import CannotPlan, StageFinished
 from qoop.report import record
+from qoop.run import journal
+from qoop.run.journal import VERSION, JournalFormatError, QueryJournal
 from tests.query_notes import took
 from yarn_plugin.journal.records import JournalError, RecordFile, decode, encode
 

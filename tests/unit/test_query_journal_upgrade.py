@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from qoop import journal
-from qoop.journal_upgrade import upgrade
 from qoop.replan.causes import Said
 from qoop.report import page, read
+from qoop.run import journal
+from qoop.run.journal_upgrade import upgrade
 from tests.html_checks import checked
 from yarn_plugin.journal.records import encode
 from yarn_plugin.report import render

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from qoop.journal import QueryJournal
 from qoop.plans.plan import GOAL, StageId
 from qoop.replan.causes import FailedStage, NotPlanned, Said
 from qoop.replan.commands import CancelStages, Command, Fail, Finish, Note, RunAsWritten, SetExecutors, StartStage
@@ -37,6 +36,7 @@ from qoop.report.moments import moments
 from qoop.report.names import Names
 from qoop.report.plans import tree_of
 from qoop.report.shares import share_chart
+from qoop.run.journal import QueryJournal
 from tests.html_checks import Parsed, checked
 from tests.query_notes import took
 from yarn_plugin.report import Gantt, Page, render

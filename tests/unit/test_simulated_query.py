@@ -2,7 +2,7 @@
 
 import pytest
 
-from qoop.simulated import KIND
+from qoop.simulation.query import KIND
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.simulation.application import (
     Container,

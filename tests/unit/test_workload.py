@@ -122,7 +122,7 @@ def test_a_failure_of_a_node_that_is_not_there_is_refused(tmp_path):
 def test_the_examples_of_the_documentation_can_be_used():
     from pathlib import Path
 
-    from qoop.simulated import KIND as QUERY
+    from qoop.simulation.query import KIND as QUERY
     from yarn_plugin.decide.pools.registry import STANDARD
 
     folder = Path(__file__).parents[2] / "docs" / "examples"

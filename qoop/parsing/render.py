@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Mapping
 
+from qoop.parsing.dialect import DIALECT
+from qoop.parsing.joins import CORE, Core
+from qoop.parsing.query import QueryText
 from qoop.plans.graph import JoinGraph, Relation, RelationSet, members
 from qoop.plans.plan import WHOLE, Plan, StageId
 from qoop.plans.predicate import Column
 from qoop.plans.tree import Join, Leaf, Tree
-from qoop.sql.dialect import DIALECT
-from qoop.sql.joins import CORE, Core
-from qoop.sql.query import QueryText
 
 
 def view_of(stage: StageId) -> str:

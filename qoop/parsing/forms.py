@@ -4,6 +4,7 @@ from datetime import date, timedelta
 
 from sqlglot import exp
 
+from qoop.parsing.columns import as_column
 from qoop.plans.predicate import (
     Among,
     Column,
@@ -18,7 +19,6 @@ from qoop.plans.predicate import (
     Opaque,
     Some,
 )
-from qoop.sql.columns import as_column
 
 OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
-from qoop.sql.blocks import source_of
-from qoop.sql.catalogue import Types
+from qoop.parsing.blocks import source_of
+from qoop.parsing.catalogue import Types
 
 Blocks = Mapping[str, exp.Query]
 

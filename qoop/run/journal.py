@@ -10,14 +10,14 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from qoop.errors import QoopError
-from qoop.journal_upgrade import upgrade
+from qoop.parsing.render import view_of
 from qoop.plans.plan import Plan, StageId
 from qoop.plans.tree import Join, Tree
 from qoop.replan import commands, events
 from qoop.replan.commands import Command
 from qoop.replan.events import Event
 from qoop.replan.state import State
-from qoop.sql.render import view_of
+from qoop.run.journal_upgrade import upgrade
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.records import JournalError, JournalInUseError, RecordFile, decode
 
@@ -47,7 +47,7 @@ TAGS: dict[str, type] = {
 
 VERSION = 2
 """The version of the records that are written, in their field `v`; without it they are of version 0. How earlier ones
-differ: `qoop.journal_upgrade`."""
+differ: `qoop.run.journal_upgrade`."""
 
 _KINDS = ("query", "input", "decision")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

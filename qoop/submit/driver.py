@@ -14,19 +14,19 @@ from pydantic import ValidationError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from qoop import rows
+from qoop.api import Options, collect, execute, stores_rows, write
 from qoop.engine.folders import QueryFolder
 from qoop.errors import QoopError
 from qoop.feedback.arbiter import ArbiterFeed
 from qoop.feedback.profile import ProfileFeed, fixed, read
 from qoop.feedback.sizing import ExecutorSize
-from qoop.messages import redirect_stderr
-from qoop.progress import ProgressLines
+from qoop.parsing import statement
 from qoop.replan.decision import Rules
-from qoop.run import Feed, Outcome
-from qoop.session import Options, collect, execute, stores_rows, write
-from qoop.sql import statement
-from qoop.submission import Job, Output
+from qoop.run.progress import ProgressLines
+from qoop.run.query_run import Feed, Outcome
+from qoop.submit import rows
+from qoop.submit.job import Job, Output
+from qoop.submit.stderr import redirect_stderr
 from qoop.tables.folder import FolderCatalogue, did_you_mean
 from yarn_plugin import console
 from yarn_plugin.errors import ReportedError

@@ -13,10 +13,9 @@ from pathlib import Path
 import psutil
 from pydantic import ValidationError
 
-import qoop
 from qoop.feedback.sizing import ExecutorSize
-from qoop.messages import MESSAGES, relayed
-from qoop.submission import Job, SparkFlags, SubmissionError
+from qoop.submit.job import Job, SparkFlags, SubmissionError
+from qoop.submit.stderr import MESSAGES, relayed
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError, new_request_id
 from yarn_plugin.console import err
@@ -279,4 +278,4 @@ def _is_driver(process: psutil.Process) -> bool:
 
 
 def _driver() -> Path:
-    return Path(qoop.__file__).with_name("driver.py")
+    return Path(__file__).with_name("driver.py")

@@ -5,12 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from qoop import words
 from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
-from qoop.journal import QueryJournal
-from qoop.planning import Planned
+from qoop.parsing.render import query_text, view_of
+from qoop.planner import Planned
 from qoop.plans.plan import GOAL, Query, StageId
 from qoop.replan.causes import PlannerFailed
 from qoop.replan.commands import (
@@ -30,7 +29,8 @@ from qoop.replan.events import ArbiterAway, CannotPlan, Event, TimerFired
 from qoop.replan.events import Planned as PlansMade
 from qoop.replan.machine import run_as_written, step
 from qoop.replan.state import State, Tally
-from qoop.sql.render import query_text, view_of
+from qoop.run import wording
+from qoop.run.journal import QueryJournal
 from yarn_plugin.errors import describe
 from yarn_plugin.journal.best_effort import BestEffort
 from yarn_plugin.journal.clock import Clock, JournalClock
@@ -139,7 +139,7 @@ class QueryRun:
         finally:
             feed.close()
         if isinstance(self._ended, Fail):
-            raise QueryFailedError(words.error(self._ended.cause))
+            raise QueryFailedError(wording.error(self._ended.cause))
         planned = self._planned
         return Outcome(
             tally=self._intake.state.tally,
@@ -211,7 +211,7 @@ class QueryRun:
                 self._attempt(f"share {seq} could not be confirmed", lambda: self._confirm(seq))
             case RunAsWritten(cause):
                 if self._planned is not None:
-                    self._warn(f"running the query as written: {words.why(cause)}")
+                    self._warn(f"running the query as written: {wording.why(cause)}")
                 engine.start(GOAL, self._text, None, 0)
             case SetTimer():
                 pass

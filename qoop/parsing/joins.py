@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from qoop.errors import CannotSplitError
+from qoop.parsing.blocks import is_plain, source_of
+from qoop.parsing.catalogue import Types, family
+from qoop.parsing.columns import as_column, columns_around, columns_of, sources, with_output_names
+from qoop.parsing.conjuncts import all_of, alternatives, any_of, conjuncts
+from qoop.parsing.dialect import DIALECT
+from qoop.parsing.forms import form_of
 from qoop.plans.graph import JoinGraph, Relation
 from qoop.plans.predicate import Among, Column, Compare, Every, Form, Predicate
-from qoop.sql.blocks import is_plain, source_of
-from qoop.sql.catalogue import Types, family
-from qoop.sql.columns import as_column, columns_around, columns_of, sources, with_output_names
-from qoop.sql.conjuncts import all_of, alternatives, any_of, conjuncts
-from qoop.sql.dialect import DIALECT
-from qoop.sql.forms import form_of
 
 CORE = "_qoop_core"
 """Stands in the rest of a SELECT where its join core was. No block's name begins like this."""

@@ -11,8 +11,10 @@ from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.packing import completion
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
-from qoop.planning import Planned as Plans
-from qoop.planning import plan
+from qoop.parsing.catalogue import Types
+from qoop.parsing.statement import read
+from qoop.planner import Planned as Plans
+from qoop.planner import plan
 from qoop.plans.candidates import Cutting
 from qoop.replan.commands import (
     CancelStages,
@@ -29,9 +31,7 @@ from qoop.replan.decision import Rules
 from qoop.replan.events import Event, ExecutorsChanged, Planned, ShareChanged, StageCancelled, TimerFired
 from qoop.replan.machine import step
 from qoop.replan.state import State
-from qoop.simulated_stages import Stages, truth
-from qoop.sql.catalogue import Types
-from qoop.sql.statement import read
+from qoop.simulation.stages import Stages, truth
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.simulation.application import (
     Application,

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from qoop.errors import CannotSplitError
+from qoop.parsing.blocks import SplitQuery, source_of, split
+from qoop.parsing.catalogue import Catalogue, Types
+from qoop.parsing.columns import as_column, columns_of
+from qoop.parsing.dialect import DIALECT
+from qoop.parsing.joins import CORE, Core, core_of
+from qoop.parsing.specialise import specialise
 from qoop.plans.plan import Block, Output, Query
 from qoop.plans.predicate import Column
-from qoop.sql.blocks import SplitQuery, source_of, split
-from qoop.sql.catalogue import Catalogue, Types
-from qoop.sql.columns import as_column, columns_of
-from qoop.sql.dialect import DIALECT
-from qoop.sql.joins import CORE, Core, core_of
-from qoop.sql.specialise import specialise
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from sqlglot import exp
 from sqlglot.optimizer.simplify import simplify
 
-from qoop.sql.blocks import PREFIX, SplitQuery, in_order, is_plain, source_of
-from qoop.sql.branches import agree, branch_names
-from qoop.sql.catalogue import Types
-from qoop.sql.columns import columns_of, sources
-from qoop.sql.conjuncts import all_of, conjuncts
-from qoop.sql.dialect import DIALECT
+from qoop.parsing.blocks import PREFIX, SplitQuery, in_order, is_plain, source_of
+from qoop.parsing.branches import agree, branch_names
+from qoop.parsing.catalogue import Types
+from qoop.parsing.columns import columns_of, sources
+from qoop.parsing.conjuncts import all_of, conjuncts
+from qoop.parsing.dialect import DIALECT
 
 MOST_COPIES = 12
 

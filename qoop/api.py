@@ -21,14 +21,14 @@ from qoop.engine.written import AsWritten, check_statement
 from qoop.errors import CannotSplitError, QoopError, QuerySyntaxError
 from qoop.estimate.cost import CostModel
 from qoop.feedback.profile import fixed
-from qoop.journal import QueryJournal
-from qoop.planning import Planned, plan
+from qoop.parsing.statement import Statement, read
+from qoop.planner import Planned, plan
 from qoop.plans.candidates import Cutting
 from qoop.replan.commands import Command
 from qoop.replan.decision import Rules
 from qoop.replan.state import Tally
-from qoop.run import Feed, Outcome, QueryRun
-from qoop.sql.statement import Statement, read
+from qoop.run.journal import QueryJournal
+from qoop.run.query_run import Feed, Outcome, QueryRun
 from yarn_plugin.errors import describe
 
 

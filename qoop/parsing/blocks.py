@@ -14,9 +14,9 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 
 from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError
+from qoop.parsing.catalogue import Catalogue, Types
+from qoop.parsing.dialect import DIALECT, check_can_be_written
 from qoop.plans.plan import ROOT
-from qoop.sql.catalogue import Catalogue, Types
-from qoop.sql.dialect import DIALECT, check_can_be_written
 
 PREFIX = "qoop_"
 

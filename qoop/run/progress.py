@@ -5,12 +5,12 @@ import time
 
 from rich.console import Console
 
-from qoop import words
+from qoop.parsing.render import view_of
 from qoop.replan.causes import NewShare
 from qoop.replan.commands import CancelStages, Command, Note, RunAsWritten, SetExecutors, StartStage
 from qoop.replan.decision import Decision
-from qoop.run import Outcome
-from qoop.sql.render import view_of
+from qoop.run import wording
+from qoop.run.query_run import Outcome
 from yarn_plugin.console import printable
 
 
@@ -30,7 +30,7 @@ class ProgressLines:
         match command:
             case Note(decision) if _matters(decision):
                 what = "switch" if decision.switched else "plan"
-                self._print(f"{what} {decision.plan}: {words.why(decision.cause)}: {words.verdict(decision)}")
+                self._print(f"{what} {decision.plan}: {wording.why(decision.cause)}: {wording.verdict(decision)}")
             case StartStage(stage, plan, _, attempt):
                 again = f", attempt {attempt + 1}" if attempt else ""
                 self._print(f"stage {view_of(stage)} of plan {plan} started{again}")
@@ -39,7 +39,7 @@ class ProgressLines:
             case SetExecutors(executors, _):
                 self._print(f"{executors} executors from now on")
             case RunAsWritten(cause):
-                self._print(f"one stage: {words.why(cause)}")
+                self._print(f"one stage: {wording.why(cause)}")
 
     def summary(self, outcome: Outcome) -> None:
         """What became of the query."""

@@ -5,7 +5,7 @@ from functools import reduce
 
 from sqlglot import exp
 
-from qoop.sql.dialect import DIALECT
+from qoop.parsing.dialect import DIALECT
 
 
 def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:

@@ -1,0 +1,1 @@
+"""A query in virtual time, for `yarn-plugin simulate`."""

@@ -1,0 +1,1 @@
+"""`qoop submit`: a job with spark-submit, its driver, and the share it registers for."""
