@@ -9,9 +9,8 @@ from filelock import FileLock
 from yarn_plugin import console
 from yarn_plugin.cli import cli
 from yarn_plugin.embedded import processes
-from yarn_plugin.embedded.layout import Layout
+from yarn_plugin.embedded.directory import ClusterRecord, Layout
 from yarn_plugin.embedded.ports import free_base
-from yarn_plugin.embedded.record import ClusterRecord
 from yarn_plugin.embedded.spec import ClusterSpec
 
 

@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 import pytest
 
 from yarn_plugin.embedded import configuration
-from yarn_plugin.embedded.configuration.xml import write_properties
-from yarn_plugin.embedded.layout import Layout
+from yarn_plugin.embedded.configuration import write_properties
+from yarn_plugin.embedded.directory import Layout
 from yarn_plugin.embedded.spec import ClusterSpec
 
 

@@ -19,10 +19,9 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from yarn_plugin.embedded import cgroups, configuration, daemons, jars, java, ports, processes, readiness, record
+from yarn_plugin.embedded import cgroups, configuration, daemons, java, ports, processes, readiness
+from yarn_plugin.embedded.directory import ClusterRecord, Layout, read_record
 from yarn_plugin.embedded.errors import ClusterError, ClusterInUseError, NoClusterError
-from yarn_plugin.embedded.layout import Layout
-from yarn_plugin.embedded.record import ClusterRecord
 from yarn_plugin.embedded.spec import ClusterSpec, Node
 from yarn_plugin.errors import BadInputError
 
@@ -125,8 +124,8 @@ def up(spec: ClusterSpec, progress: Progress = lambda line: None) -> Cluster:
     with _alone(spec.dir):
         _clear(spec.dir)
         ports.require_free(spec.port_base, spec.hosts, spec.hdfs)
-        runtime = java.find()
-        class_path = jars.class_path(runtime, spec.ivy_settings, progress)
+        runtime = java.find_java()
+        class_path = java.class_path(runtime, spec.ivy_settings, progress)
         made = _prepare(spec, runtime, class_path, progress)
         try:
             _bring_up(made, progress)
@@ -138,7 +137,7 @@ def up(spec: ClusterSpec, progress: Progress = lambda line: None) -> Cluster:
 
 def load(directory: Path) -> Cluster:
     """The cluster that was brought up in a directory. Raises `NoClusterError`."""
-    return Cluster(record.read(directory.resolve()))
+    return Cluster(read_record(directory.resolve()))
 
 
 def down(directory: Path) -> int:
@@ -146,7 +145,7 @@ def down(directory: Path) -> int:
 
     Raises `NoClusterError` if none was ever brought up there.
     """
-    found = record.read(directory.resolve())
+    found = read_record(directory.resolve())
     with _alone(directory):
         running = len(_members(found))
         _end(found)
@@ -157,7 +156,7 @@ def _clear(directory: Path) -> None:
     """Make the directory ready for a new cluster. Raises `ClusterInUseError` if one runs there."""
     layout = Layout(directory)
     try:
-        earlier = record.read(directory)
+        earlier = read_record(directory)
     except NoClusterError:
         others = [entry.name for entry in directory.iterdir() if entry != layout.lock]
         if others:

@@ -5,9 +5,8 @@ import subprocess
 from collections.abc import Mapping
 
 from yarn_plugin.embedded import cgroups, processes
+from yarn_plugin.embedded.directory import ClusterRecord, Layout
 from yarn_plugin.embedded.errors import DaemonError
-from yarn_plugin.embedded.layout import Layout
-from yarn_plugin.embedded.record import ClusterRecord
 
 _YARN = "org.apache.hadoop.yarn.server"
 _HDFS = "org.apache.hadoop.hdfs.server"

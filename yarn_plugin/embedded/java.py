@@ -1,13 +1,20 @@
-"""Finding a Java that can run Hadoop and Spark."""
+"""The Java and the jars that daemons run on: most jars come with pyspark, four are fetched and checked by digest."""
 
+import hashlib
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from yarn_plugin.embedded.errors import JavaError
+from filelock import FileLock
+from platformdirs import user_cache_path
+
+from yarn_plugin.embedded.errors import FetchError, JavaError
+from yarn_plugin.errors import BadInputError
 
 OLDEST = 17
 _ADVICE = f"install Java {OLDEST} or newer, or point JAVA_HOME at one"
@@ -26,7 +33,7 @@ class Java:
         return self.home / "bin" / "java"
 
 
-def find() -> Java:
+def find_java() -> Java:
     """The Java of JAVA_HOME, else of PATH. Raises `JavaError` if there is none, or it is too old."""
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -53,3 +60,179 @@ def _describe(command: str) -> Java:
     except (KeyError, ValueError) as unknown:
         said = (answer.stderr or answer.stdout).strip().splitlines() or [f"exit code {answer.returncode}"]
         raise JavaError(f"{command} does not tell its version ({said[0]}): {_ADVICE}") from unknown
+
+
+HADOOP_VERSION = "3.5.0"
+_BOUNCY_CASTLE = "1.82"
+_FETCH_LIMIT_S = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A jar in a Maven repository, and the SHA-256 of its bytes."""
+
+    organisation: str
+    module: str
+    revision: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        """The jar's name in the cache."""
+        return f"{self.module}-{self.revision}.jar"
+
+    def __str__(self) -> str:
+        return f"{self.organisation}:{self.module}:{self.revision}"
+
+
+PINNED = (
+    Artifact(
+        "org.apache.hadoop",
+        "hadoop-client-minicluster",
+        HADOOP_VERSION,
+        "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c",
+    ),
+    Artifact(
+        "org.bouncycastle",
+        "bcprov-jdk18on",
+        _BOUNCY_CASTLE,
+        "14cde2fdfaa8890480a8e5b67aceef0c90f96682c1e23c133bafdc9e0b3255ce",
+    ),
+    Artifact(
+        "org.bouncycastle",
+        "bcpkix-jdk18on",
+        _BOUNCY_CASTLE,
+        "bdc723e20834832ac6af136cb5b5ff05e43b71d4fa151cc6510d9212ee086e63",
+    ),
+    Artifact(
+        "org.bouncycastle",
+        "bcutil-jdk18on",
+        _BOUNCY_CASTLE,
+        "4420691958ad1c0ba275a6d6d8a6317adbdbdc9277055b6a72aa89c88cda8c7d",
+    ),
+)
+
+# The daemons' order matters: the shaded daemons before the shaded clients, the logging bridges after both.
+_FROM_PYSPARK = (
+    "hadoop-client-api-",
+    "hadoop-client-runtime-",
+    "jcl-over-slf4j-",
+    "slf4j-api-",
+    "log4j-",
+    "jakarta.",
+    "leveldbjni-",
+    "snappy-java-",
+)
+
+Fetch = Callable[[Artifact, Path], None]
+"""Put the artifact's jar into a directory, under its `file_name`; raises `FetchError`."""
+
+
+def cache_directory() -> Path:
+    """Where fetched jars are kept, for all clusters of the user."""
+    return user_cache_path("yarn-plugin") / f"hadoop-{HADOOP_VERSION}"
+
+
+def spark_jars() -> Path:
+    """The jars that come with pyspark."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise FetchError("pyspark is not installed in this Python: pip install pyspark")
+    return Path(found.origin).parent / "jars"
+
+
+def class_path(java: Java, ivy_settings: Path | None, progress: Callable[[str], None]) -> tuple[Path, ...]:
+    """The jars of the daemons, in order; fetches what is not cached yet. Raises `FetchError`."""
+    hadoop, *others = obtain(PINNED, cache_directory(), ivy(java, ivy_settings), progress)
+    shipped = spark_jars()
+    bundled = [jar for prefix in _FROM_PYSPARK for jar in sorted(shipped.glob(f"{prefix}*.jar"))]
+    return (hadoop, *bundled, *others)
+
+
+def obtain(
+    artifacts: tuple[Artifact, ...], cache: Path, fetch: Fetch, progress: Callable[[str], None]
+) -> tuple[Path, ...]:
+    """The artifacts' jars in `cache`, each checked against its digest; what is missing or damaged is fetched."""
+    missing = [artifact for artifact in artifacts if not _is_whole(cache / artifact.file_name, artifact)]
+    if missing:
+        cache.mkdir(parents=True, exist_ok=True)
+        with FileLock(cache / "fetch.lock"):
+            for artifact in missing:
+                _fetch_once(artifact, cache, fetch, progress)
+    return tuple(cache / artifact.file_name for artifact in artifacts)
+
+
+def _fetch_once(artifact: Artifact, cache: Path, fetch: Fetch, progress: Callable[[str], None]) -> None:
+    target = cache / artifact.file_name
+    if _is_whole(target, artifact):  # Another process fetched it while this one waited for the lock.
+        return
+    progress(f"fetching {artifact}")
+    draft = cache / "fetching"
+    shutil.rmtree(draft, ignore_errors=True)  # What a fetch that was killed has left.
+    draft.mkdir()
+    try:
+        fetch(artifact, draft)
+        fetched = draft / artifact.file_name
+        if not _is_whole(fetched, artifact):
+            raise FetchError(
+                f"{artifact}: what was fetched has SHA-256 {_digest(fetched)}, not {artifact.sha256}: "
+                "nothing was kept; check the mirror"
+            )
+        fetched.replace(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _is_whole(jar: Path, artifact: Artifact) -> bool:
+    return _digest(jar) == artifact.sha256
+
+
+def _digest(jar: Path) -> str | None:
+    try:
+        with jar.open("rb") as data:
+            return hashlib.file_digest(data, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def ivy(java: Java, settings: Path | None) -> Fetch:
+    """Fetching with the Apache Ivy that comes with pyspark, from Maven Central or where `settings` says."""
+    if settings is not None and not settings.is_file():
+        raise BadInputError("ivy-settings", str(settings), "no such file; name an Ivy settings file")
+    program = next(iter(sorted(spark_jars().glob("ivy-*.jar"))))
+
+    def fetch(artifact: Artifact, directory: Path) -> None:
+        command = [str(java.command), "-jar", str(program)]
+        command += ["-settings", str(settings)] if settings else []
+        # A cache of its own: Ivy's shared one may hold a damaged file, and is not safe for two processes at once.
+        command += ["-cache", str(directory / "ivy")]
+        command += ["-dependency", artifact.organisation, artifact.module, artifact.revision]
+        command += ["-notransitive", "-confs", "default", "-types", "jar"]
+        command += ["-retrieve", str(directory / "[artifact]-[revision].[ext]")]
+        _run_ivy(command, artifact)
+
+    return fetch
+
+
+def _run_ivy(command: list[str], artifact: Artifact) -> None:
+    try:
+        answer = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_FETCH_LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        raise FetchError(f"cannot fetch {artifact}: not done after {_FETCH_LIMIT_S} s; try again") from late
+    if answer.returncode != 0:
+        raise FetchError(
+            f"cannot fetch {artifact} ({ivy_complaint(answer.stdout + answer.stderr)}): the first start needs the "
+            "network, or --ivy-settings with the Ivy settings file of a mirror"
+        )
+
+
+def ivy_complaint(output: str) -> str:
+    """The line of Ivy's output that says what is wrong."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    for sign in ("Server access error", "Host ", "Exception", "Error", "not found"):
+        for line in lines:
+            if sign in line:
+                return " ".join(line.strip(": ").split())
+    return lines[-1] if lines else "Ivy said nothing"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from yarn_plugin.embedded.configuration.yarn import CLUSTER_VARIABLE
 from yarn_plugin.embedded.errors import DaemonError
+from yarn_plugin.embedded.yarn_configuration import CLUSTER_VARIABLE
 
 _DAEMON_MARK = "-Dyarn_plugin.daemon="
 _POLL_S = 0.1

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from yarn_plugin.embedded import processes, rest
+from yarn_plugin.embedded.directory import ClusterRecord, Layout
 from yarn_plugin.embedded.errors import DaemonError
-from yarn_plugin.embedded.layout import Layout
 from yarn_plugin.embedded.ports import RM_HOST
-from yarn_plugin.embedded.record import ClusterRecord
 
 START_LIMIT_S = 180
 """A node under a small CPU quota on a busy machine takes its time."""

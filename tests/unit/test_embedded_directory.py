@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from yarn_plugin.embedded import record
+from yarn_plugin.embedded.directory import ClusterRecord, read_record
 from yarn_plugin.embedded.errors import ClusterError, NoClusterError
-from yarn_plugin.embedded.record import ClusterRecord
 from yarn_plugin.embedded.spec import ClusterSpec
 
 
@@ -19,19 +18,19 @@ def test_a_record_comes_back_as_it_was_written(tmp_path):
         cgroups={"127.0.1.1": Path("/sys/fs/cgroup/x")},
     )
     written.save()
-    assert record.read(tmp_path) == written
+    assert read_record(tmp_path) == written
     assert [entry.name for entry in tmp_path.iterdir()] == ["cluster.json"]
 
 
 def test_a_directory_without_a_record_has_no_cluster(tmp_path):
     for directory in (tmp_path, tmp_path / "absent"):
         with pytest.raises(NoClusterError, match="bring one up"):
-            record.read(directory)
+            read_record(directory)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 2}', '{"id": "x", "spec": {"dir": 3}}'])
 def test_a_record_that_cannot_be_read_is_one_line(tmp_path, text):
     (tmp_path / "cluster.json").write_text(text)
     with pytest.raises(ClusterError, match=r"cluster\.json.*not a record of this version") as refused:
-        record.read(tmp_path)
+        read_record(tmp_path)
     assert "\n" not in str(refused.value)

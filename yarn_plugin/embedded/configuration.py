@@ -1,0 +1,152 @@
+"""The configuration files of an embedded cluster: for its daemons, and for its users' clients."""
+
+import socket
+from pathlib import Path
+from xml.etree import ElementTree
+
+from yarn_plugin.embedded.directory import Layout
+from yarn_plugin.embedded.ports import RM_HOST
+from yarn_plugin.embedded.spec import ClusterSpec
+from yarn_plugin.embedded.yarn_configuration import Properties, capacity_scheduler, client_site, nm_site, rm_site
+
+AM_MEMORY_MB, AM_OVERHEAD_MB = 256, 128
+
+_LOG4J = """\
+status = error
+name = daemon
+
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %-5p %c{{1}}: %m%n
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 20MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+def write(spec: ClusterSpec, cluster_id: str, user: str) -> None:
+    """Write the configuration of every daemon, of Hadoop's and Spark's clients, the racks and the daemons' names."""
+    layout = Layout(spec.dir)
+    core = core_site(spec, user)
+    sites: dict[str, dict[str, Properties]] = {
+        "client": {"yarn-site.xml": client_site(spec)},
+        "rm": {"yarn-site.xml": rm_site(spec, user), "capacity-scheduler.xml": capacity_scheduler()},
+        **{node.daemon: {"yarn-site.xml": nm_site(spec, node, cluster_id)} for node in spec.topology},
+    }
+    if spec.hdfs:
+        sites |= {"nn": {}, "dn": {}}
+    for daemon, files in sites.items():
+        directory = layout.daemon_conf(daemon)
+        hdfs: dict[str, Properties] = {"hdfs-site.xml": hdfs_site(spec)} if spec.hdfs else {}
+        for name, properties in {"core-site.xml": core, **hdfs, **files}.items():
+            write_properties(directory / name, properties)
+        if daemon != "client":
+            write_log4j(directory / "log4j2.properties", layout.log(daemon))
+    write_spark_defaults(layout)
+    layout.racks.write_text("".join(f"{node.host} {node.rack}\n" for node in spec.topology))
+    layout.hosts.write_text(hosts_table(spec))
+
+
+def hosts_table(spec: ClusterSpec) -> str:
+    """The daemons' whole name service.
+
+    Many systems give 127.0.1.1 the machine's name. A NodeManager there would register under that name instead of its
+    address, and no request for the node or its rack would match. So the daemons know no name for the nodes' addresses.
+    """
+    return f"127.0.0.1 localhost {socket.gethostname()}\n"
+
+
+def write_properties(path: Path, properties: Properties) -> None:
+    """Write properties as a Hadoop `*-site.xml`."""
+    root = ElementTree.Element("configuration")
+    for name, value in properties.items():
+        entry = ElementTree.SubElement(root, "property")
+        ElementTree.SubElement(entry, "name").text = name
+        ElementTree.SubElement(entry, "value").text = _text(value)
+    ElementTree.indent(root)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
+
+
+def _text(value: str | int | float | bool | Path) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def core_site(spec: ClusterSpec, user: str) -> Properties:
+    """What daemons and clients alike know: the file system, the racks, and whom a web request acts for."""
+    layout = Layout(spec.dir)
+    return {
+        "fs.defaultFS": f"hdfs://{RM_HOST}:{spec.ports.name_node}" if spec.hdfs else "file:///",
+        "hadoop.tmp.dir": layout.temporary,
+        # Clients ask for nodes and racks by these names too, so they need the same table.
+        "net.topology.node.switch.mapping.impl": "org.apache.hadoop.net.TableMapping",
+        "net.topology.table.file.name": layout.racks,
+        "hadoop.security.authentication": "simple",
+        "hadoop.http.staticuser.user": user,
+        # A daemon that is being restarted is missed for seconds, not for minutes.
+        "ipc.client.connect.max.retries": 3,
+        "ipc.client.connect.retry.interval": 500,
+    }
+
+
+def hdfs_site(spec: ClusterSpec) -> Properties:
+    """One NameNode and one DataNode, one copy of each block."""
+    layout, ports = Layout(spec.dir), spec.ports
+    return {
+        "dfs.replication": 1,
+        "dfs.namenode.name.dir": layout.hdfs_names.as_uri(),
+        "dfs.datanode.data.dir": layout.hdfs_blocks.as_uri(),
+        "dfs.namenode.rpc-address": f"{RM_HOST}:{ports.name_node}",
+        "dfs.namenode.http-address": f"{RM_HOST}:{ports.name_node_web}",
+        "dfs.datanode.address": f"{RM_HOST}:{ports.data_node}",
+        "dfs.datanode.http.address": f"{RM_HOST}:{ports.data_node_web}",
+        "dfs.datanode.ipc.address": f"{RM_HOST}:{ports.data_node_ipc}",
+        "dfs.datanode.hostname": RM_HOST,
+        "dfs.namenode.datanode.registration.ip-hostname-check": False,
+        "dfs.namenode.safemode.extension": 0,
+        # The disk is the user's own: leave a little of it, not a reserve for other services.
+        "dfs.datanode.du.reserved": 0,
+    }
+
+
+def write_log4j(path: Path, log: Path) -> None:
+    """Let a daemon log to `log`: at most three files of 20 MB."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_LOG4J.format(log=log))
+
+
+def spark_defaults(layout: Layout) -> dict[str, str]:
+    """The properties. Jars are read where they lie, not copied for each application; masters are small.
+
+    Spark's page is off: on YARN, Spark 4.3 changes its handlers while it starts them, and fails now and then.
+    """
+    import pyspark
+
+    return {
+        "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent / 'jars'}/*",
+        "spark.yarn.stagingDir": layout.staging.as_uri(),
+        "spark.yarn.am.memory": f"{AM_MEMORY_MB}m",
+        "spark.yarn.am.memoryOverhead": str(AM_OVERHEAD_MB),
+        # A master has little to do: compiled once and quickly, it starts in half the processor time.
+        "spark.yarn.am.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # A driver on the cluster tells executors the address of its host, which would not be loopback.
+        "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+
+
+def write_spark_defaults(layout: Layout) -> None:
+    """Write them where `SPARK_CONF_DIR` can point."""
+    layout.spark_conf.mkdir(parents=True, exist_ok=True)
+    lines = [f"{name} {value}\n" for name, value in spark_defaults(layout).items()]
+    (layout.spark_conf / "spark-defaults.conf").write_text("".join(lines))
