@@ -9,8 +9,8 @@ from yarn_plugin.report.numbers import Scale, ceiling, count, labels, number, se
 def test_text_and_attributes_are_escaped() -> None:
     made = tag("p", "<script>alert('x')</script>", tag("b", "a & b"), title='"><img onerror="x">')
     assert made == (
-        '<p title="&quot;&gt;&lt;img onerror=&quot;x&quot;&gt;">'
-        "&lt;script&gt;alert('x')&lt;/script&gt;<b>a &amp; b</b></p>"
+        '<p title="&#34;&gt;&lt;img onerror=&#34;x&#34;&gt;">'
+        "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;<b>a &amp; b</b></p>"
     )
 
 

@@ -1,45 +1,39 @@
-"""Text that is HTML already, and how it is made: everything else is escaped on the way in."""
+"""HTML elements from text: everything that is not `Markup` already is escaped on the way in."""
 
-from html import escape
 from typing import Protocol
 
+from markupsafe import Markup, escape
+
+__all__ = ["Block", "Ids", "Markup", "join", "tag", "verbatim"]
+
 VOID = frozenset({"meta", "br"})
-
-
-class Markup(str):
-    """HTML. Only this module makes it from other text."""
-
-    __slots__ = ()
-
 
 Attribute = str | int | float | bool | None
 
 
 def tag(name: str, /, *children: str | None, **attributes: Attribute) -> Markup:
-    """An element. Children that are not `Markup` are escaped; None is left out, of attributes False too.
+    """An element. Children that are not `Markup` are escaped; None is left out, and False among the attributes.
 
-    Attribute names as in HTML, with `_` for `-`, and `class_` for `class`.
+    Attribute names are those of HTML, with `_` for `-`, and `class_` for `class`.
     """
-    opened = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}"
-    if name in VOID:
-        return Markup(f"{opened}>")
-    return Markup(f"{opened}>{join(*children)}</{name}>")
+    start = Markup(f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>")
+    return start if name in VOID else start + join(*children) + Markup(f"</{name}>")
 
 
 def join(*children: str | None) -> Markup:
     """Elements and texts one after the other."""
-    return Markup("".join(_text(child) for child in children if child is not None))
+    return Markup("").join(_printable(child) for child in children if child is not None)
 
 
 def verbatim(text: str) -> Markup:
-    """The product's own style and script, which must not be escaped. Never for anything that was read."""
+    """The product's own style and script, which must not be escaped. Never for anything that was read.
+
+    Raises:
+        ValueError: the text could end the element that holds it.
+    """
     if "</" in text:
         raise ValueError("a style or script that could end its element")
     return Markup(text)
-
-
-def _text(child: str) -> str:
-    return child if isinstance(child, Markup) else escape(_printable(child), quote=False)
 
 
 def _attribute(key: str, value: Attribute) -> str:
@@ -53,24 +47,26 @@ def _attribute(key: str, value: Attribute) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without control characters, which HTML forbids."""
+    """Replace control characters, which HTML forbids."""
+    if isinstance(text, Markup):
+        return text
     return "".join(letter if letter >= " " or letter in "\n\t" else "�" for letter in text)
 
 
 class Ids:
-    """Names for the elements of one page, each given once."""
+    """Element ids that are unique within one page."""
 
     def __init__(self) -> None:
         self._given = 0
 
     def new(self, kind: str) -> str:
-        """A new name."""
+        """The next unused id of this kind."""
         self._given += 1
         return f"{kind}-{self._given}"
 
 
 class Block(Protocol):
-    """A part of a page."""
+    """A part of a page that renders itself."""
 
     def html(self, ids: Ids) -> Markup:
         """The part as HTML."""
