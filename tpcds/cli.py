@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 import click
 from rich.progress import Progress as ProgressBar
 
-from tpcds import data, queries, run_report, shape, show
-from tpcds.generator import Progress
+from tpcds import data, queries, run_report, show
+from tpcds.generator import TABLES, Progress
 from tpcds.results import QueryRow, Report, totals
-from tpcds.tables import TABLES
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.report import write as write_page
 
 if TYPE_CHECKING:
-    from tpcds.contenders import Setting
+    from tpcds.engines import Setting
 
 
 @click.group(context_settings=console.CONTEXT)
@@ -50,7 +49,7 @@ def list_queries(numbers: str, dialect: str, show_text: bool) -> None:
     """List the queries with the tables they read and their joins, or print their texts."""
     chosen = queries.parse_numbers(numbers)
     if not show_text:
-        console.out.print(show.query_list([shape.shape(number) for number in chosen]))
+        console.out.print(show.query_list([queries.shape(number) for number in chosen]))
         return
     for number in chosen:
         click.echo(f"-- query {number}\n{queries.text(number, dialect)};\n")
@@ -85,13 +84,13 @@ def run(
 ) -> int:
     """Run queries on an engine and compare the answers; ends with 1 if one failed or is not equal."""
     # Spark's Python package takes half a second to load, which the other commands do not need.
-    from tpcds import contenders
+    from tpcds import engines
 
     chosen = queries.parse_numbers(numbers)
-    contenders.check_engine(engine, switch_every_stage)
-    compared = contenders.parse_references(references, engine)
+    engines.check_engine(engine, switch_every_stage)
+    compared = engines.parse_references(references, engine)
     settings = _parse_confs(confs)
-    setting = contenders.Setting(_data_set(scale, folder), master, settings, switch_every_stage)
+    setting = engines.Setting(_data_set(scale, folder), master, settings, switch_every_stage)
     rows = _run(chosen, engine, compared, setting, repeat)
     report = Report(
         engine=engine,
@@ -115,7 +114,7 @@ def run(
 
 
 def _run(chosen: list[int], engine: str, compared: tuple[str, ...], setting: "Setting", repeat: int) -> list[QueryRow]:
-    from tpcds.contenders import Contenders
+    from tpcds.engines import Contenders
     from tpcds.suite import run_suite
 
     rows: list[QueryRow] = []

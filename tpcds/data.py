@@ -18,8 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tpcds import generator
 from tpcds.errors import GenerationError, IncompleteDataError
-from tpcds.generator import Progress, Watch
-from tpcds.tables import TABLES
+from tpcds.generator import TABLES, Progress, Watch
 from yarn_plugin.errors import BadInputError
 
 MARKER = "_tpcds.json"

@@ -3,13 +3,15 @@
 Public: `duckdb_text(n)`, `spark_text(n)`, `text(n, dialect)`, `parse_numbers("1-10,72")`.
 """
 
+from dataclasses import dataclass
 from functools import cache
 
 import sqlglot
 from sqlglot import exp
 
-from tpcds import extension
+from tpcds import extension, queries
 from tpcds.comparable import comparable
+from tpcds.generator import TABLES
 from tpcds.parameters import substitute
 from yarn_plugin.errors import BadInputError
 
@@ -70,3 +72,21 @@ def parse_numbers(text: str) -> list[int]:
 
 def _bad(text: str) -> BadInputError:
     return BadInputError("--queries", text, f"must be numbers from {FIRST} to {LAST}, like 3 or 1-10,72")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The tables a query reads (each once), its joins, and the most relations that one SELECT joins."""
+
+    query: int
+    tables: tuple[str, ...]
+    joins: int
+    widest: int
+
+
+def shape(query: int) -> Shape:
+    """The shape of a query as it is written: a subquery that is named twice counts once."""
+    tree = queries.tree(query)
+    read = {table.name for table in tree.find_all(exp.Table)}
+    selects = [len(select.args.get("joins") or ()) for select in tree.find_all(exp.Select)]
+    return Shape(query, tuple(table for table in sorted(TABLES) if table in read), sum(selects), max(selects) + 1)

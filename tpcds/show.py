@@ -7,8 +7,8 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tpcds.queries import Shape
 from tpcds.results import QueryRow, Report
-from tpcds.shape import Shape
 from yarn_plugin import console
 
 PLAN_COLUMNS = ("join_trees", "stages", "switches", "reused", "cancelled", "backtracked")

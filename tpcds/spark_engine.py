@@ -1,4 +1,4 @@
-"""Plain Spark SQL with adaptive execution: the engine that others are measured against."""
+"""The engines on Spark: plain Spark SQL with adaptive execution, and qoop, which replans, in the same session."""
 
 import logging
 import os
@@ -15,10 +15,14 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+import qoop
+from qoop.errors import QoopError
+from qoop.plans.candidates import Cutting
+from qoop.replan.decision import Rules
+from tpcds.answers import Answer, PlanFacts
 from tpcds.data import DataSet
-from tpcds.engines import Answer
 from tpcds.errors import EngineError
-from tpcds.tables import TABLES
+from tpcds.generator import TABLES
 
 # What a caller's own `--conf` overrides.
 CONFS = {
@@ -124,3 +128,36 @@ def _first_line(wrong: BaseException) -> str:
     java = getattr(wrong, "java_exception", None)
     text = str(java.toString()) if java is not None else str(wrong)
     return next((line.strip() for line in text.splitlines() if line.strip()), type(wrong).__name__)
+
+
+class QoopEngine:
+    """Runs each text with replanning.
+
+    `switch_every_stage`: cut a stage at every join, and after each stage switch to another join tree of what is
+    unfinished, whatever it costs: for testing that no switch changes an answer.
+    """
+
+    def __init__(self, session: SparkSession, switch_every_stage: bool = False) -> None:
+        self._session = session
+        self._options = (
+            qoop.Options(rules=Rules(force=True), cutting=Cutting(every=True)) if switch_every_stage else qoop.Options()
+        )
+
+    def run(self, sql: str) -> Answer:
+        began = time.perf_counter()
+        try:
+            answer = qoop.collect(self._session, sql, self._options)
+        except (QoopError, PySparkException, Py4JError) as wrong:
+            raise EngineError(f"qoop: {str(wrong).splitlines()[0][:300]}") from wrong
+        outcome, tally = answer.outcome, answer.outcome.tally
+        facts = PlanFacts(
+            join_trees=outcome.join_trees,
+            stages=tally.stages,
+            switches=tally.switches,
+            reused=tally.reused,
+            cancelled=tally.cancelled,
+            backtracked=tally.backtracked,
+            one_stage_reason=outcome.one_stage_reason,
+        )
+        columns = tuple(name for name, _ in answer.columns)
+        return Answer(columns, [tuple(row) for row in answer.rows], time.perf_counter() - began, facts)

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from tpcds import queries
-from tpcds.compare import compare
-from tpcds.engines import Answer, Engine
+from tpcds.answers import Answer, Engine, compare
 from tpcds.errors import EngineError
 from tpcds.results import QueryRow
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from qoop.plans.plan import GOAL
 from qoop.run import journal
 from tests.integration.sleepers import eventually
-from tpcds.engines import Answer
+from tpcds.answers import Answer
 from tpcds.queries import spark_text
 
 FLAGS = (

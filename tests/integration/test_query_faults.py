@@ -20,9 +20,9 @@ from tests.integration.query_process import (
 )
 from tests.integration.sleepers import eventually
 from tpcds import data
-from tpcds.compare import compare
-from tpcds.duckdb_engine import DuckDbEngine
+from tpcds.answers import compare
 from tpcds.queries import duckdb_text
+from tpcds.reference import DuckDbEngine
 
 pytestmark = pytest.mark.integration
 

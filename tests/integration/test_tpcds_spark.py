@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tpcds import data, queries
+from tpcds.answers import compare
 from tpcds.cli import cli
-from tpcds.compare import compare
 from tpcds.data import DataSet
-from tpcds.duckdb_engine import DuckDbEngine
 from tpcds.errors import EngineError
+from tpcds.reference import DuckDbEngine
 from tpcds.spark_engine import SparkEngine, spark_session
 from yarn_plugin import console
 

@@ -10,10 +10,9 @@ from yarn_plugin.cli import cli
 from yarn_plugin.cli import queues as command
 from yarn_plugin.observe.resource_manager import ManagerError
 from yarn_plugin.queues.apply import apply, compare
-from yarn_plugin.queues.errors import QueueFileError, QueuesIgnoredError, ReadOnlyStoreError
 from yarn_plugin.queues.file import load
 from yarn_plugin.queues.plan import Change, Difference
-from yarn_plugin.queues.specification import number
+from yarn_plugin.queues.specification import QueueFileError, QueuesIgnoredError, ReadOnlyStoreError, number
 
 
 @pytest.fixture

@@ -1,54 +1,80 @@
-"""Answers of a reference engine are kept as files and found again only for the same engine, data and text."""
+"""When two answers are the same."""
 
 from datetime import date
 from decimal import Decimal
-from pathlib import Path
+from typing import Any
 
-from tpcds.answers import Remembering
-from tpcds.engines import Answer
+import pytest
 
-ROWS = [
-    (1, 1.1, Decimal("1.10"), date(1999, 12, 31), "é", None, True),
-    (10**30, float("inf"), Decimal(5), None, "", 0, 0),
-]
+from tpcds.answers import RELATIVE, Answer, Difference, compare, same_value
 
 
-class Counting:
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def run(self, sql: str) -> Answer:
-        self.asked.append(sql)
-        return Answer(("a", "a", "c", "d", "e", "f", "g"), ROWS, 0.25)
+def answer(*rows: tuple[Any, ...], columns: tuple[str, ...] = ("a", "b")) -> Answer:
+    return Answer(columns, list(rows), 0.0)
 
 
-def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
-    engine = Counting()
-    first = Remembering(engine, tmp_path / "kept", "v1").run("SELECT 1")
-    again = Remembering(engine, tmp_path / "kept", "v1").run("SELECT 1")
-    assert engine.asked == ["SELECT 1"]
-    assert again == first
-    assert [[type(cell) for cell in row] for row in again.rows] == [[type(cell) for cell in row] for row in ROWS]
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (1, Decimal("1.00")),
+        (Decimal("1.5"), Decimal("1.50")),
+        (1.5, Decimal("1.5")),
+        (1.0, 1),
+        (1.0, 1.0 + RELATIVE / 2),
+        (float("nan"), float("nan")),
+        (float("inf"), float("inf")),
+        (None, None),
+        ("é", "é"),
+        (date(2000, 1, 2), date(2000, 1, 2)),
+    ],
+)
+def test_same_values(x: Any, y: Any) -> None:
+    assert same_value(x, y)
+    assert same_value(y, x)
 
 
-def test_another_text_engine_or_data_set_is_asked_anew(tmp_path: Path) -> None:
-    engine = Counting()
-    for about, sql in (("v1", "SELECT 1"), ("v1", "SELECT 2"), ("v2", "SELECT 1")):
-        Remembering(engine, tmp_path, about).run(sql)
-    assert len(engine.asked) == 3
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (1, 2),
+        (Decimal("0.01"), Decimal("0.02")),
+        (1, None),
+        (0.0, None),
+        (0, False),
+        (1.0, True),
+        ("1", 1),
+        ("a", "a "),
+        ("a", "A"),
+        (1.0, 1.0 + 3 * RELATIVE),
+        (0.0, 1e-300),
+        (float("nan"), 1.0),
+        (float("nan"), None),
+        (date(2000, 1, 2), "2000-01-02"),
+    ],
+)
+def test_different_values(x: Any, y: Any) -> None:
+    assert not same_value(x, y)
+    assert not same_value(y, x)
 
 
-def test_a_broken_file_is_replaced(tmp_path: Path) -> None:
-    engine = Counting()
-    Remembering(engine, tmp_path, "v1").run("SELECT 1")
-    (file,) = tmp_path.iterdir()
-    file.write_text(file.read_text()[:20])
-    Remembering(engine, tmp_path, "v1").run("SELECT 1")
-    assert len(engine.asked) == 2
-    Remembering(engine, tmp_path, "v1").run("SELECT 1")
-    assert len(engine.asked) == 2
+def test_columns_go_by_position_not_by_name() -> None:
+    assert compare(answer((1, 2)), answer((1, 2), columns=("x", "y"))) == []
 
 
-def test_where_nothing_can_be_kept_the_answer_is_given_all_the_same(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    assert Remembering(Counting(), tmp_path / "file" / "below", "v1").run("SELECT 1").rows == ROWS
+def test_rows_go_by_their_order() -> None:
+    found = compare(answer((1, "x"), (2, "y")), answer((2, "y"), (1, "x")))
+    assert [(one.row, one.column) for one in found] == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
+
+
+def test_a_row_too_many_is_named_on_either_side() -> None:
+    assert [str(one) for one in compare(answer((1, 2), (3, 4)), answer((1, 2)))] == ["row 2: (3, 4) / no row"]
+    assert [str(one) for one in compare(answer(), answer((1, None)))] == ["row 1: no row / (1, None)"]
+
+
+def test_another_number_of_columns() -> None:
+    assert compare(answer((1, 2)), answer((1,), columns=("a",))) == [Difference(0, None, "2 columns", "1 columns")]
+
+
+def test_a_difference_as_a_line() -> None:
+    (found,) = compare(answer((1, None)), answer((1, "x" * 100)))
+    assert str(found) == f"row 1, b: NULL / {'x' * 57}..."

@@ -13,8 +13,7 @@ import pytest
 
 from tpcds import data, generator
 from tpcds.errors import GenerationError, IncompleteDataError
-from tpcds.generator import Progress
-from tpcds.tables import TABLES
+from tpcds.generator import TABLES, Progress
 from yarn_plugin.errors import BadInputError
 
 SCALE = 0.01

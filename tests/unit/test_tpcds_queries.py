@@ -6,7 +6,7 @@ import sqlglot
 from tpcds import extension, parameters, queries
 from tpcds.comparable import comparable
 from tpcds.errors import ChangedTextError
-from tpcds.shape import shape
+from tpcds.queries import shape
 from yarn_plugin.errors import BadInputError
 
 ALL = range(1, 100)

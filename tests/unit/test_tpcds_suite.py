@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tpcds import show
-from tpcds.engines import Answer, PlanFacts
+from tpcds.answers import Answer, PlanFacts
 from tpcds.errors import EngineError
 from tpcds.results import QueryRow, Report, totals
 from tpcds.suite import Contender, run_suite

@@ -14,7 +14,7 @@ from yarn_plugin.files import PRIVATE, write
 from yarn_plugin.simulation import workload as workloads
 from yarn_plugin.simulation.application import kinds
 from yarn_plugin.simulation.cluster import load
-from yarn_plugin.simulation.figures import columns, figures, rows, totals
+from yarn_plugin.simulation.outcome import columns, figures, rows, totals
 from yarn_plugin.simulation.page import write_page
 
 FILE = click.Path(dir_okay=False, path_type=Path)

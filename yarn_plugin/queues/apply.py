@@ -7,10 +7,9 @@ from yarn_plugin.observe.resource_manager import ResourceManager
 from yarn_plugin.observe.scheduler_configuration import Settings
 from yarn_plugin.queues import live
 from yarn_plugin.queues.check import find_problems
-from yarn_plugin.queues.errors import QueueFileError, QueuesIgnoredError
 from yarn_plugin.queues.live import LiveQueues
 from yarn_plugin.queues.plan import Change, Plan, make_plan
-from yarn_plugin.queues.specification import STATE, QueueSpec
+from yarn_plugin.queues.specification import STATE, QueueFileError, QueuesIgnoredError, QueueSpec
 
 
 def compare(manager: ResourceManager, specs: Sequence[QueueSpec]) -> Plan:

@@ -7,13 +7,13 @@ queue that is not there, and the removal of a running queue whose state is set t
 from collections.abc import Iterator, Sequence
 
 from yarn_plugin.observe.scheduler_configuration import CAPACITY
-from yarn_plugin.queues.errors import Problem
 from yarn_plugin.queues.live import LiveQueues
 from yarn_plugin.queues.specification import (
     DYNAMIC_LEAVES,
     LEAF_TEMPLATE,
     MAXIMUM_CAPACITY,
     ROOT,
+    Problem,
     QueueSpec,
 )
 

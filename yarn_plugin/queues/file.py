@@ -24,13 +24,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from yarn_plugin.observe.scheduler_configuration import CAPACITY
-from yarn_plugin.queues.errors import Problem, QueueFileError
 from yarn_plugin.queues.specification import (
     DYNAMIC_LEAVES,
     LEAF_TEMPLATE,
     MAXIMUM_CAPACITY,
     ROOT,
     STATE,
+    Problem,
+    QueueFileError,
     QueueSpec,
     number,
 )

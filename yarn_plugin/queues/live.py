@@ -6,7 +6,7 @@ from yarn_plugin.observe import scheduler_configuration
 from yarn_plugin.observe.queue_tree import QueueReport, queue_tree
 from yarn_plugin.observe.resource_manager import ManagerError, ManagerRefusedError, ResourceManager
 from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration
-from yarn_plugin.queues.errors import ReadOnlyStoreError
+from yarn_plugin.queues.specification import ReadOnlyStoreError
 
 
 @dataclass(frozen=True, slots=True)

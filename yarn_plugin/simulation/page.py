@@ -19,8 +19,7 @@ from yarn_plugin.report import (
 )
 from yarn_plugin.report.figure import COLOURS
 from yarn_plugin.report.numbers import number
-from yarn_plugin.simulation.figures import columns, rows, totals
-from yarn_plugin.simulation.outcome import Ending, Outcome, Usage, quantile, summary
+from yarn_plugin.simulation.outcome import Ending, Outcome, Usage, columns, quantile, rows, summary, totals
 
 MAX_POINTS = 240
 """Points of a chart over time, at most: each is the mean over its stretch."""

@@ -12,14 +12,12 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from qoop.run import journal
-from tpcds.answers import Remembering
-from tpcds.compare import compare
+from tpcds.answers import Answer, compare
 from tpcds.data import DataSet
-from tpcds.demo_cluster import EXECUTOR_MEMORY, DemoError, Stage, command
-from tpcds.demo_story import Run
-from tpcds.duckdb_engine import DuckDbEngine
-from tpcds.engines import Answer
+from tpcds.demo.cluster import EXECUTOR_MEMORY, DemoError, Stage, command
+from tpcds.demo.story import Run
 from tpcds.queries import duckdb_text, spark_text
+from tpcds.reference import DuckDbEngine, Remembering
 
 CONFS = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "1g", "spark.sql.session.timeZone": "UTC"}
 LONGEST_S = 600.0

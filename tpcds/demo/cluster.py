@@ -1,17 +1,20 @@
-"""The demo's cluster and arbiter: brought up and taken down with the commands that a person would use."""
+"""The demo's cluster and arbiter, started and stopped with the commands a person would use, and samples of them."""
 
 import getpass
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tpcds.demo.story import AppSample, Sample
 from tpcds.errors import TpcdsError
+from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError
 
 NODES, NODE_MEMORY_MB, NODE_VCORES, CPU_PER_NODE = 4, 1792, 4, 0.5
@@ -19,6 +22,10 @@ EXECUTOR_MEMORY = "1g"
 """A node holds one executor and one small master, so that four executors are a whole share and two are half."""
 
 START_S = 60.0
+
+
+SAMPLE_INTERVAL_S = 1.0
+MEMORY, VCORES = "memory-mb", "vcores"
 
 
 class DemoError(TpcdsError):
@@ -122,3 +129,53 @@ def _run(name: str, *arguments: object, token: str | None = None) -> str:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
         raise DemoError(f"{name} {arguments[0]}: {lines[-1] if lines else 'failed'}")
     return done.stdout + done.stderr
+
+
+@contextmanager
+def sampling(stage: Stage, out: Path) -> Iterator[None]:
+    """Write a sample a second to a file of JSON lines, meanwhile."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_write_samples, args=(stage.client(), out, stop), name="samples", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(timeout=10)
+
+
+def _write_samples(client: ArbiterClient, out: Path, stop: threading.Event) -> None:
+    with out.open("w", encoding="utf-8") as file:
+        while True:
+            try:
+                sample = _sample(client)
+            except ArbiterError:
+                # A look that fails leaves a gap of a second.
+                continue
+            finally:
+                ended = stop.wait(SAMPLE_INTERVAL_S)
+            file.write(sample.model_dump_json() + "\n")
+            file.flush()
+            if ended:
+                return
+
+
+def _sample(client: ArbiterClient) -> Sample:
+    cluster, apps = client.cluster(), client.apps()
+    return Sample(
+        at=time.time(),
+        memory_mb=cluster.capacity.get(MEMORY, 0),
+        vcores=cluster.capacity.get(VCORES, 0),
+        apps=tuple(_app(app) for app in apps),
+    )
+
+
+def _app(app: wire.App) -> AppSample:
+    return AppSample(
+        name=app.name,
+        memory_mb=app.used.get(MEMORY, 0),
+        vcores=app.used.get(VCORES, 0),
+        containers=app.containers,
+        guarantee=app.share.guarantee.fraction if app.share else None,
+        entitlement=app.share.entitlement.fraction if app.share else None,
+    )
