@@ -7,23 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.query_teller import QueryTeller
-from tests.scenario.storyteller import Storyteller, read, write
+from tests.scenario.arbiter_story import ArbiterStory
+from tests.scenario.query_story import QueryStory
+from tests.scenario.story import read, write
 
 FOLDER = Path(__file__).parent
 OF_THE_ARBITER = sorted(FOLDER.glob("*.txt"))
 OF_QUERIES = sorted((FOLDER / "queries").glob("*.txt"))
 STORIES = [
-    *(pytest.param(path, Storyteller, id=path.stem) for path in OF_THE_ARBITER),
-    *(pytest.param(path, QueryTeller, id=f"query-{path.stem}") for path in OF_QUERIES),
+    *(pytest.param(path, ArbiterStory, id=path.stem) for path in OF_THE_ARBITER),
+    *(pytest.param(path, QueryStory, id=f"query-{path.stem}") for path in OF_QUERIES),
 ]
 
 
-@pytest.mark.parametrize(("path", "make_teller"), STORIES)
-def test_story(path, make_teller, request):
+@pytest.mark.parametrize(("path", "play_as"), STORIES)
+def test_story(path, play_as, request):
     scenes = read(path.read_text())
-    teller = make_teller()
-    traces = [teller.play(scene) for scene in scenes]
+    story = play_as()
+    traces = [story.play(scene) for scene in scenes]
     if request.config.getoption("--rewrite-stories"):
         path.write_text(write(scenes, traces))
         return

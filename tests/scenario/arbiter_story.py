@@ -1,18 +1,11 @@
-"""Plays stories: text files of events for the arbiter's step, with what comes of each.
+"""Stories of the arbiter: each event goes through the arbiter's step, and its commands make the trace.
 
-A story is a list of scenes, each a few lines of events, a line `----`, and the trace, ended by an empty line:
-
-    # Comments begin with a number sign.
-    at 5 register b
-    ----
-    5 told app_4 50.0% of 4096 MB, 4 vcores from 15 on: ...
-
-Lines that happen (`at TIME` in front; else at the time of the line before):
+Events (`at TIME` in front; else at the time of the line before):
 
     pools NAME QUEUE RESOURCES [grace:S] [overstay:S] [settle:S] [within:S] / NAME ...
     reached [read-only] [without-preemption] [unseen]       away            restarted [unseen]
-    seen (after unseen: YARN's queues and applications were looked at)      static QUEUE ... (defined by configuration)
-    weights QUEUE:WEIGHT ... (what YARN is seen to have)
+    seen (after unseen: YARN's queues and applications have been read)      static QUEUE ... (defined by configuration)
+    weights QUEUE:WEIGHT ... (as read from YARN)
     nodes +1..4 [cores=4] [gpus=0] | nodes -2       queues root.sql=0.8 root.gpu=0.2
     app NAME [in=QUEUE or the name registered] [holds=CORES] [wants=CORES] [owner=YARN-USER] [waiting]
     app NAME ended
@@ -21,13 +14,13 @@ Lines that happen (`at TIME` in front; else at the time of the line before):
     written         refused WHY                     containers NAME COUNT (the first is the master)
     timer (happens at the time that was set)
 
-And `show`: who may hold what, and what YARN is known to have. A core goes with 1024 MB.
+And `show`: the share of every application (its guarantee, and the fraction that binds from each time on), and the
+weights that YARN has. A core comes with 1024 MB.
 """
 
 import shlex
-from dataclasses import dataclass, field
 
-from yarn_plugin.api.causes import text
+from tests.scenario.story import cause_value
 from yarn_plugin.decide import commands as command
 from yarn_plugin.decide import events as event
 from yarn_plugin.decide.arbiter import step
@@ -36,45 +29,16 @@ from yarn_plugin.model.cluster import Capabilities, Container, Node, Queue, Yarn
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Demand, Pool
 
-RULE = "----"
 NEVER = 1e8
-"""Seconds between comparisons of weights in stories that do not tell of them."""
-
-
-@dataclass
-class Scene:
-    """What happens, line by line (with comments), and the trace that is expected."""
-
-    lines: list[str] = field(default_factory=list)
-    expected: list[str] = field(default_factory=list)
-
-
-def read(text):
-    """The scenes of a story."""
-    scenes, scene, is_trace = [], Scene(), False
-    for line in text.splitlines():
-        if is_trace and not line.strip():
-            scenes.append(scene)
-            scene, is_trace = Scene(), False
-        elif line.strip() == RULE and not is_trace:
-            is_trace = True
-        else:
-            (scene.expected if is_trace else scene.lines).append(line)
-    return [*scenes, scene] if scene.lines or scene.expected else scenes
-
-
-def write(scenes, traces):
-    """The text of a story with these traces."""
-    parts = ["\n".join([*scene.lines, RULE, *trace]) + "\n" for scene, trace in zip(scenes, traces, strict=True)]
-    return "\n".join(parts)
+"""Seconds between comparisons of weights in stories that are not about them."""
 
 
 def amount(cores, gpus=0):
     return Resources.of({"memory-mb": 1024 * cores, "vcores": cores, GPU: gpus})
 
 
-class Storyteller:
-    """Plays scenes, one after the other; knows applications by the names that the story gives them."""
+class ArbiterStory:
+    """Plays scenes, one after the other; maps the names that a story gives to applications to their ids."""
 
     def __init__(self):
         self.state, self.seq, self.now = State(), 0, 0.0
@@ -101,11 +65,11 @@ class Storyteller:
     def _feed(self, what):
         self.seq += 1
         self.state, commands = step(self.state, self.seq, self.now, what)
-        told = [line for one in commands for line in self._told(one)]
-        self.lines += [f"{self.now:g} {line}" for line in told] or [f"{self.now:g} nothing"]
+        trace = [line for one in commands for line in self._command(one)]
+        self.lines += [f"{self.now:g} {line}" for line in trace] or [f"{self.now:g} nothing"]
         return commands
 
-    # What happens.
+    # Events.
 
     def _pools(self, *words):
         pools, line = [], " ".join(words)
@@ -133,7 +97,7 @@ class Storyteller:
         self._see("read-only" not in more)
 
     def _see(self, writable=True):
-        """YARN's queues, weights and applications are seen as they are known; that is not worth a line of its own."""
+        """Reading YARN finds what the arbiter knows already; a trace leaves that out."""
         known = self.state.enforcement
         if self.state.manager_error is not None:
             return
@@ -144,7 +108,7 @@ class Storyteller:
 
     def _quietly(self, what):
         self.state, commands = step(self.state, self.seq, self.now, what)
-        self.lines += [f"{self.now:g} {line}" for one in commands for line in self._told(one)]
+        self.lines += [f"{self.now:g} {line}" for one in commands for line in self._command(one)]
 
     def _static(self, *queues):
         self.static = queues
@@ -229,30 +193,31 @@ class Storyteller:
 
     def _show(self):
         for app, member in sorted(self.state.members.items(), key=lambda known: (len(known[0]), known[0])):
-            steps = ", then ".join(f"{one.fraction:.1%} from {one.at:g} on" for one in member.schedule)
-            self.lines.append(f"  {app} is guaranteed {member.share.grant.guarantee_fraction:.1%}, may hold {steps}")
+            schedule = ",".join(f"{one.fraction:.1%}@{one.at:g}" for one in member.schedule)
+            self.lines.append(f"  {app} guarantee={member.share.grant.guarantee_fraction:.1%} schedule={schedule}")
         weights = " ".join(f"{queue}={weight:g}" for queue, weight in sorted(self.state.enforcement.written.items()))
-        self.lines.append(f"  YARN has {weights or 'no weights'}")
+        self.lines.append(f"  weights {weights or '-'}")
 
-    # What comes of it.
+    # Commands.
 
-    def _told(self, one):
+    def _command(self, one):
         match one:
             case command.Admit(known):
-                yield f"admitted {known.id} in {known.queue}, grace {known.grace:g}"
+                yield f"admit {known.id} queue={known.queue} grace={known.grace:g}"
             case command.TellShare(app, share):
                 grant = share.grant
-                when = "at once" if share.effective_at <= self.now else f"from {share.effective_at:g} on"
-                yield f"told {app} {grant.guarantee_fraction:.1%} {when} ({grant.entitlement}): {text(share.cause)}"
+                start = "now" if share.effective_at <= self.now else f"{share.effective_at:g}"
+                amount = f"({grant.entitlement}) cause={cause_value(share.cause)}"
+                yield f"notify {app} {grant.guarantee_fraction:.1%} from={start} {amount}"
             case command.Dismiss(app, cause):
-                yield f"dismissed {app}: {text(cause)}"
+                yield f"dismiss {app} cause={cause_value(cause)}"
             case command.WriteWeights(weights, forget, cause):
                 self.asked = one
                 shown = [*(f"{queue}={weight:g}" for queue, weight in weights), *(f"{queue}=" for queue in forget)]
-                yield f"weights {' '.join(shown)}: {text(cause)}"
+                yield f"weights {' '.join(shown)} cause={cause_value(cause)}"
             case command.ListContainers(_, yarn_app, cause):
-                yield f"list {yarn_app}: {text(cause)}"
+                yield f"list {yarn_app} cause={cause_value(cause)}"
             case command.SignalContainers(app, containers, cause):
-                yield f"signal {' '.join(containers)} of {app}: {text(cause)}"
+                yield f"signal {' '.join(containers)} app={app} cause={cause_value(cause)}"
             case command.SetTimer(at) if at < NEVER:
                 yield f"timer {at:g}"

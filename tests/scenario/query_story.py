@@ -1,6 +1,6 @@
-"""Plays stories of one query: text files of events for the replanning machine, with what comes of each.
+"""Stories of one query: each event goes through the replanning machine, and its commands make the trace.
 
-Scenes are written as in `storyteller`. Lines that happen (`at TIME` in front; else at the time of the line before):
+Events (`at TIME` in front; else at the time of the line before):
 
     tables a=30000000 b=1000        how many rows the tables have, whose columns are k, m, x, z
     rules hysteresis=0.1 least_gain=0 force=1
@@ -9,8 +9,9 @@ Scenes are written as in `storyteller`. Lines that happen (`at TIME` in front; e
     finished STAGE [rows=N or rows=xFACTOR] [seconds=S]         cancelled STAGE     lost STAGE
     failed STAGE [for-good] REASON                              timer (happens at the time that was set)
 
-A stage is called after what it joins (`a+b`), with its block in front where that is not the result's (`v:a+b`), and
-after its block where it is the whole of it (`v`, `result`). And `show`: the phase, the plan, what runs, what is kept.
+A stage is named after the relations that it joins (`a+b`), with its block in front where that is not the result's
+(`v:a+b`), or after its block alone where it makes the block's result (`v`, `result`). And `show`: the phase, the plan,
+running stages with their progress, stored outputs with their rows, counters.
 """
 
 import shlex
@@ -26,10 +27,10 @@ from qoop.replan import commands, events
 from qoop.replan.decision import Rules
 from qoop.replan.machine import step
 from qoop.replan.state import State
-from qoop.run import wording
+from tests.scenario.story import cause_value
 
 
-class QueryTeller:
+class QueryStory:
     """Plays scenes, one after the other."""
 
     def __init__(self):
@@ -62,7 +63,7 @@ class QueryTeller:
         columns = {name: ColumnStatistics(max(rows / part, 1.0)) for part, name in ((1, "k"), (4, "m"), (30, "x"))}
         return TableStatistics(rows, rows * 40, columns)
 
-    # What happens.
+    # Events.
 
     def _tables(self, **sizes):
         self.sizes = {name: float(rows) for name, rows in sizes.items()}
@@ -115,46 +116,60 @@ class QueryTeller:
     def _show(self):
         state = self.state
         running = ", ".join(f"{self._name(stage)} {one.done:.0%}" for stage, one in sorted(state.running.items()))
-        kept = ", ".join(f"{self._name(stage)} ({rows:,.0f})" for stage, rows in sorted(state.ready.items()))
-        self.lines.append(f"  {state.phase}, plan {state.current}; runs: {running or '-'}; kept: {kept or '-'}")
+        outputs = ", ".join(f"{self._name(stage)} {rows:,.0f}" for stage, rows in sorted(state.ready.items()))
+        self.lines.append(f"  {state.phase} plan={state.current} running=[{running}] outputs=[{outputs}]")
         tally = state.tally
         self.lines.append(
-            f"  {tally.stages} stages finished, {tally.switches} switches, {tally.reused} reused, "
-            f"{tally.cancelled} cancelled, {tally.backtracked} backtracked"
+            f"  stages={tally.stages} switches={tally.switches} reused={tally.reused}"
+            f" cancelled={tally.cancelled} backtracked={tally.backtracked}"
         )
 
-    # What comes of it.
-
     def _feed(self, event):
-        self.state, told = step(self.state, self.now, event)
-        lines = [self._told(one) for one in told]
+        self.state, issued = step(self.state, self.now, event)
+        lines = [self._command(one) for one in issued]
         self.lines += [f"{self.now:g} {line}" for line in lines] or [f"{self.now:g} nothing"]
 
-    def _told(self, one):
+    # Commands.
+
+    def _command(self, one):
         match one:
             case commands.StartStage(stage, number, inputs, attempt):
-                reading = f" reading {', '.join(map(self._name, inputs))}" if inputs else ""
-                again = f", attempt {attempt + 1}" if attempt else ""
-                return f"start {self._name(stage)} of plan {number}{reading}{again}"
+                reads = f" inputs=[{', '.join(map(self._name, inputs))}]" if inputs else ""
+                again = f" attempt={attempt + 1}" if attempt else ""
+                return f"start {self._name(stage)} plan={number}{reads}{again}"
             case commands.CancelStages(stages):
-                return f"stop {', '.join(map(self._name, stages))}"
+                return f"cancel {', '.join(map(self._name, stages))}"
             case commands.SetExecutors(count, by):
-                return f"hold {count} executors from {by:g} on"
+                return f"executors {count} by={by:g}"
             case commands.ConfirmVacated(seq):
-                return f"tell the arbiter that share {seq} is kept to"
+                return f"vacated seq={seq}"
             case commands.RunAsWritten(cause):
-                return f"run the query as written: {wording.why(cause)}"
+                return f"run-as-written cause={self._cause(cause)}"
             case commands.SetTimer(at):
                 self.timer = at
                 return f"timer {at:g}"
             case commands.Note(decision):
-                stays = "" if decision.before != decision.plan else " (stays)"
-                return f"{wording.why(decision.cause)}: {wording.verdict(decision)}{stays}"
+                return self._decision(decision)
             case commands.Fail(cause):
-                return f"fail: {wording.error(cause)}"
+                return f"fail cause={self._cause(cause)}"
             case commands.Finish():
                 return "finish"
         raise AssertionError(one)
+
+    def _decision(self, decision):
+        """A decision with the estimates that it rests on."""
+        before, plan = decision.before, decision.plan
+        kept_or_switched = f"keep plan={plan}" if before == plan else f"switch plan={before}->{plan}"
+        chosen = f"first plan={plan}" if before is None else kept_or_switched
+        compared = sorted({plan, decision.fastest} | ({before} - {None}))
+        seconds = " ".join(f"seconds[{number}]={decision.seconds[number]:.1f}" for number in compared)
+        won_by = f" won_by={decision.won_by.replace(' ', '-')}" if decision.switched else ""
+        needed = "" if decision.needed is None else f" needed={decision.needed:.1f}"
+        return f"{chosen} slots={decision.slots:g} {seconds}{needed}{won_by} cause={self._cause(decision.cause)}"
+
+    def _cause(self, cause):
+        """The value of a cause; a stage in it by its name."""
+        return cause_value(cause, self._name)
 
     def _name(self, stage):
         if stage == GOAL:
