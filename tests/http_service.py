@@ -10,7 +10,7 @@ import httpx
 from tests.clock import HandClock
 from tests.world import ALLOWED, cores, node
 from yarn_plugin.api import wire
-from yarn_plugin.api.limits import Limits, Refusals
+from yarn_plugin.api.refusals import Limits, Refusals
 from yarn_plugin.api.service import create
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Principal, Tokens

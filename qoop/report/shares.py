@@ -4,7 +4,7 @@ from qoop.report.axis import Axis, axis_of
 from qoop.report.moments import moments
 from qoop.report.record import QueryRecord
 from yarn_plugin.report import Series, TimeChart
-from yarn_plugin.report.samples import Points
+from yarn_plugin.report.timechart import Points
 
 
 def share_chart(record: QueryRecord, title: str = "Share and executors", axis: Axis | None = None) -> TimeChart:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.http_service import parse, problems
 from yarn_plugin.api import streams as module
-from yarn_plugin.api.limits import Limits
+from yarn_plugin.api.refusals import Limits
 from yarn_plugin.api.streams import LONGEST_QUEUE, Seen, Streams
 from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Dismiss, TellShare

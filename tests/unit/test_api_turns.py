@@ -9,8 +9,8 @@ import pytest
 
 from tests.http_service import running
 from yarn_plugin.api import service as module
+from yarn_plugin.api.queueing import MOST_WAITING
 from yarn_plugin.api.service import NOT_YET, QUESTIONS_AT_ONCE, create
-from yarn_plugin.api.turns import MOST_WAITING
 from yarn_plugin.decide.events import AppsChanged
 
 WITHIN = 15.0

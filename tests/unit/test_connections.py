@@ -12,8 +12,8 @@ import uvicorn
 
 from tests.http_service import Service
 from yarn_plugin.api.connections import LONGEST_HEAD, Connections, CountingListener, protocol
-from yarn_plugin.api.limits import Limits, Refusals
-from yarn_plugin.api.turns import AT_ONCE
+from yarn_plugin.api.queueing import AT_ONCE
+from yarn_plugin.api.refusals import Limits, Refusals
 from yarn_plugin.drive.serve import _Server
 
 

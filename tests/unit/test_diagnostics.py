@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.clock import HandClock
-from yarn_plugin.api import looks as looking
-from yarn_plugin.api.looks import Looks
+from yarn_plugin.api import queueing as looking
+from yarn_plugin.api.queueing import Looks
 from yarn_plugin.drive.diagnostics import BUSY, KEPT, LONGEST_LINE, MOST_LINES, MOST_WAITING, THREADS, Diagnostics
 from yarn_plugin.observe.resource_manager import ManagerRefusedError
 

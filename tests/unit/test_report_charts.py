@@ -43,7 +43,7 @@ from yarn_plugin.report.figure import cut
 from yarn_plugin.report.markup import Block
 from yarn_plugin.report.moments import height, place
 from yarn_plugin.report.numbers import Scale
-from yarn_plugin.report.samples import at_times, outline, thinned
+from yarn_plugin.report.timechart import at_times, outline, thinned
 from yarn_plugin.report.tree import written
 
 NASTY = '<b onclick="x">&\'\x07</b>'

@@ -12,8 +12,7 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from yarn_plugin.api import wire
-from yarn_plugin.api.limits import Limits, Refusals
-from yarn_plugin.api.problems import RETRY_AFTER, answer
+from yarn_plugin.api.refusals import RETRY_AFTER, Limits, Refusals, answer
 
 LONGEST_HEAD = 32 * 1024
 """Bytes of a request's line and headers, at most."""

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from yarn_plugin.api import wire
-from yarn_plugin.api.problems import Refused
+from yarn_plugin.api.refusals import Refused
 from yarn_plugin.api.tokens import ADMIN, Principal
 from yarn_plugin.decide.events import Registered
 from yarn_plugin.decide.membership import home_of

@@ -19,13 +19,11 @@ from pydantic import TypeAdapter
 from starlette.types import Receive, Scope, Send
 
 from yarn_plugin.api import metrics, registration, translate, wire
-from yarn_plugin.api import turns as turning
-from yarn_plugin.api.bodies import StrictRoute
-from yarn_plugin.api.gate import Gate
-from yarn_plugin.api.limits import Limits, Refusals
-from yarn_plugin.api.looks import Looks
-from yarn_plugin.api.messages import Messages
-from yarn_plugin.api.problems import Refused, answer_problems
+from yarn_plugin.api import queueing as turning
+from yarn_plugin.api.authentication import Gate
+from yarn_plugin.api.bodies import Messages, StrictRoute
+from yarn_plugin.api.queueing import Looks
+from yarn_plugin.api.refusals import Limits, Refusals, Refused, answer_problems
 from yarn_plugin.api.registration import Users
 from yarn_plugin.api.streams import EVENT_ID, CrowdedError, Seat, Seen, Streams
 from yarn_plugin.api.tokens import ADMIN, SCRAPE, Principal, Tokens

@@ -5,14 +5,25 @@ A page is made of plain dataclasses: a `Page` of `Section`s of blocks. Blocks: `
 `TreeChart`. Every text is escaped; every chart comes with a description and its figures as a table.
 """
 
-from yarn_plugin.report.bars import BarChart
-from yarn_plugin.report.blocks import Code, Details, Entries, Entry, KeyFigure, KeyFigures, Section, SideBySide, Text
-from yarn_plugin.report.columns import ColumnChart, ColumnSeries
+from yarn_plugin.report.bars import BarChart, ColumnChart, ColumnSeries
 from yarn_plugin.report.distribution import Distribution, Sample
 from yarn_plugin.report.figure import Key, Span
 from yarn_plugin.report.gantt import Bar, Gantt, Mark, Row
 from yarn_plugin.report.moments import Moment
-from yarn_plugin.report.page import Page, render, write
+from yarn_plugin.report.page import (
+    Code,
+    Details,
+    Entries,
+    Entry,
+    KeyFigure,
+    KeyFigures,
+    Page,
+    Section,
+    SideBySide,
+    Text,
+    render,
+    write,
+)
 from yarn_plugin.report.table import Badge, Column, Meter, Table
 from yarn_plugin.report.timechart import Series, TimeChart
 from yarn_plugin.report.tree import Node, TreeChart

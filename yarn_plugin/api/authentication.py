@@ -7,8 +7,7 @@ from typing import Literal
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from yarn_plugin.api import wire
-from yarn_plugin.api.limits import Limits, Refusals
-from yarn_plugin.api.problems import REASONS, answer
+from yarn_plugin.api.refusals import REASONS, Limits, Refusals, answer
 from yarn_plugin.api.tokens import Principal, Tokens
 
 OPEN_PATHS = frozenset({"/v1/health", "/v1/ready", "/openapi.json"})
