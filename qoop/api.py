@@ -12,12 +12,10 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from qoop.engine.catalogue import SparkCatalogue
-from qoop.engine.checkpoints import Checkpoints, OnExecutors, persist
-from qoop.engine.files import AsFiles
+from qoop.engine.checkpoints import AsFiles, Checkpoints, OnExecutors, persist
 from qoop.engine.folders import QueryFolder
-from qoop.engine.session import in_session_of, query_session
+from qoop.engine.session import AsWritten, check_statement, in_session_of, query_session
 from qoop.engine.spark_engine import SparkEngine
-from qoop.engine.written import AsWritten, check_statement
 from qoop.errors import CannotSplitError, QoopError, QuerySyntaxError
 from qoop.estimate.cost import CostModel
 from qoop.feedback.profile import fixed

@@ -1,9 +1,12 @@
-"""A Spark session of the query's own, beside the user's."""
+"""Spark sessions: the query's own, beside the user's; and the query as written, which Spark reads in the user's."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,6 +21,12 @@ STAGE_CONF: Mapping[str, str] = {
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
     "spark.sql.adaptive.enabled": "true",
 }
+
+
+def spark_home() -> Path:
+    """The user's Spark (SPARK_HOME), or the one that came with pyspark."""
+    home = os.environ.get("SPARK_HOME")
+    return Path(home) if home else Path(pyspark.__file__).parent
 
 
 def query_session(spark: SparkSession) -> SparkSession:
@@ -68,3 +77,35 @@ def _same_to_df() -> Iterator[None]:
         yield
     finally:
         RDD.toDF = bound
+
+
+class AsWritten:
+    """The text and what Spark makes of it.
+
+    Spark reads the text first: what it refuses, it refuses in its own words (raises pyspark.errors.PySparkException).
+    A statement that is no query Spark runs at once, and so it is run this once and never again.
+
+    `columns`: names and types of the result.
+    """
+
+    def __init__(self, spark: SparkSession, text: str) -> None:
+        self.text = text
+        self._spark = spark
+        self._first = spark.sql(text)
+        self.is_command = is_command(self._first)
+        self.columns = columns_of(self._first)
+
+    def frame(self) -> DataFrame:
+        """The result, to be computed anew; that of a statement that is no query is known."""
+        return self._first if self.is_command else self._spark.sql(self.text)
+
+
+def check_statement(spark: SparkSession, text: str) -> None:
+    """Have Spark read a statement without running it: what it would refuse, it refuses before any work is done.
+
+    Raises:
+        pyspark.errors.PySparkException: it refuses, with its own words.
+    """
+    state = spark._jsparkSession.sessionState()
+    skip = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+    state.executePlan(state.sqlParser().parsePlan(text), skip).assertAnalyzed()

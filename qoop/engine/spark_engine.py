@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.engine.checkpoints import Checkpoints
 from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.jobs import core_seconds, tagged
-from qoop.engine.session import columns_of
-from qoop.engine.written import AsWritten
+from qoop.engine.session import AsWritten, columns_of
 from qoop.errors import QoopError
 from qoop.plans.plan import StageId
 from qoop.replan.events import (

@@ -6,14 +6,12 @@ Or take a `section`, or single parts, into a page of one's own: `stages_chart`, 
 `plan_blocks`.
 """
 
-from qoop.report.axis import Axis
 from qoop.report.decisions import WON_BY, decision_list, what_won
-from qoop.report.moments import moments
 from qoop.report.plans import plan_blocks
 from qoop.report.record import NoRecordError, QueryRecord, read
 from qoop.report.sections import header_blocks, page, parts, section, write_report
-from qoop.report.shares import share_chart
 from qoop.report.stages import stages_chart
+from qoop.report.timeline import Axis, moments, share_chart
 
 __all__ = [
     "WON_BY",

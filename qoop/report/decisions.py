@@ -5,9 +5,9 @@ from typing import Literal
 
 from qoop.replan.decision import Decision, Winner
 from qoop.replan.events import StageFinished
-from qoop.report.axis import Axis, axis_of
 from qoop.report.names import Names
 from qoop.report.record import Decided, QueryRecord
+from qoop.report.timeline import Axis, axis_of
 from qoop.run import wording
 from yarn_plugin.report import Badge, Column, Entries, Entry, Meter, Table, Text
 from yarn_plugin.report.markup import Block

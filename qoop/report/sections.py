@@ -7,11 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from qoop.report.decisions import decision_list, what_won
-from qoop.report.moments import changed
 from qoop.report.plans import plan_blocks
 from qoop.report.record import QueryRecord, read
-from qoop.report.shares import share_chart
 from qoop.report.stages import stages_chart
+from qoop.report.timeline import changed, share_chart
 from qoop.run import wording
 from yarn_plugin.report import Code, Details, KeyFigure, KeyFigures, Page, Section, Text, write
 from yarn_plugin.report.markup import Block

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 from qoop.plans.plan import StageId
-from qoop.report.axis import Axis, axis_of
-from qoop.report.moments import moments
 from qoop.report.names import Names
 from qoop.report.record import Attempt, QueryRecord
+from qoop.report.timeline import Axis, axis_of, moments
 from yarn_plugin.report import Bar, Column, Gantt, Key, Mark, Row, Table
 from yarn_plugin.report.figure import COLOURS
 from yarn_plugin.report.gantt import Tone

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 from pydantic import ValidationError
 
-from qoop.feedback.sizing import ExecutorSize
+from qoop.feedback.arbiter import ExecutorSize
 from qoop.submit.job import Job, SparkFlags, SubmissionError
 from qoop.submit.stderr import MESSAGES, relayed
 from yarn_plugin.api import wire
@@ -171,7 +171,7 @@ def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str], along: 
 
 
 def _command(flags: SparkFlags, confs: Mapping[str, str], spec: Path, along: tuple[str, ...]) -> list[str]:
-    from qoop.engine.home import spark_home
+    from qoop.engine.session import spark_home
 
     command = [str(spark_home() / "bin" / "spark-submit"), *flags.flags]
     if flags.is_cluster_mode:

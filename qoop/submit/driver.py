@@ -17,9 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.api import Options, collect, execute, stores_rows, write
 from qoop.engine.folders import QueryFolder
 from qoop.errors import QoopError
-from qoop.feedback.arbiter import ArbiterFeed
+from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
 from qoop.feedback.profile import ProfileFeed, fixed, read
-from qoop.feedback.sizing import ExecutorSize
 from qoop.parsing import statement
 from qoop.replan.decision import Rules
 from qoop.run.progress import ProgressLines

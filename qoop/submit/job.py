@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from qoop.errors import QoopError
-from qoop.feedback.sizing import ExecutorSize
+from qoop.feedback.arbiter import ExecutorSize
 from yarn_plugin.errors import BadInputError
 
 LEAST_OVERHEAD_MB = 384

@@ -10,9 +10,8 @@ from pyspark.sql.types import IntegerType
 
 import qoop
 from qoop.engine.checkpoints import OnExecutors
-from qoop.engine.session import query_session
+from qoop.engine.session import AsWritten, query_session
 from qoop.engine.spark_engine import SparkEngine
-from qoop.engine.written import AsWritten
 from qoop.errors import QoopError
 from qoop.feedback import profile
 from qoop.plans.candidates import Cutting

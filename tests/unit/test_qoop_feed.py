@@ -7,9 +7,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from qoop.feedback import arbiter as feedback
-from qoop.feedback.arbiter import ArbiterFeed, Confirmer
+from qoop.feedback.arbiter import ArbiterFeed, Confirmer, ExecutorSize
 from qoop.feedback.profile import Point, ProfileFeed
-from qoop.feedback.sizing import ExecutorSize
 from tests.raw_server import RawServer, answer
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterAwayError, ArbiterRefusedError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qoop.feedback.sizing import ExecutorSize, ShareTooSmallError
+from qoop.feedback.arbiter import ExecutorSize, ShareTooSmallError
 from qoop.submit.job import Job, SparkFlags, SubmissionError, read_query, spark_defaults
 from yarn_plugin.errors import BadInputError
 

@@ -31,11 +31,9 @@ from qoop.report import (
     what_won,
     write_report,
 )
-from qoop.report.axis import axis_of
-from qoop.report.moments import moments
 from qoop.report.names import Names
 from qoop.report.plans import tree_of
-from qoop.report.shares import share_chart
+from qoop.report.timeline import axis_of, moments, share_chart
 from qoop.run.journal import QueryJournal
 from tests.html_checks import Parsed, checked
 from tests.query_notes import took
