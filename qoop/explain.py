@@ -10,13 +10,13 @@ from rich.tree import Tree as RichTree
 from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.packing import completion
-from qoop.parsing.catalogue import Catalogue
 from qoop.parsing.render import view_of
+from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import read
 from qoop.planner import Planned, plan
 from qoop.plans.candidates import Cutting
 from qoop.plans.plan import GOAL, Plan, StageId
-from qoop.plans.tree import Join, Tree
+from qoop.plans.trees import Join, Tree
 from qoop.tables.folder import FolderCatalogue, did_you_mean
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError

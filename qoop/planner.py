@@ -7,13 +7,12 @@ from qoop.errors import CannotSplitError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
 from qoop.estimate.statistics import TableStatistics
-from qoop.parsing.catalogue import Catalogue
 from qoop.parsing.query import QueryText, describe
+from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import Statement
 from qoop.plans.candidates import Cutting, Rows, candidates
-from qoop.plans.enumerate import JoinCost
 from qoop.plans.plan import Plan, Query
-from qoop.plans.tree import shape
+from qoop.plans.trees import JoinCost, shape
 
 DOUBTS = (0.0, 1.0, -1.0)
 """Under which turns of the doubtful estimates the best plans are kept: as expected, more rows, fewer rows."""

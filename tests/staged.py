@@ -8,8 +8,8 @@ import sqlglot
 
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, distinct_values
-from qoop.parsing.dialect import DIALECT
 from qoop.parsing.render import query_text, view_of
+from qoop.parsing.spark_sql import DIALECT
 from qoop.parsing.statement import read
 from qoop.planner import plan
 from qoop.plans.candidates import Cutting

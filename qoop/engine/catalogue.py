@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.checkpoints import number
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
-from qoop.parsing.catalogue import Types
-from qoop.tables import cache
+from qoop.parsing.spark_sql import Types
+from qoop.tables.statistics import cached_statistics
 
 SAMPLE_ROWS = 1000
 
@@ -49,7 +49,7 @@ class SparkCatalogue:
             frame = self._frame(table)
             assert frame is not None
             files = _plain_parquet(frame)
-            known = cache.statistics(files) if files else _by_spark(frame)
+            known = cached_statistics(files) if files else _by_spark(frame)
             self._statistics[table] = known
         return known
 

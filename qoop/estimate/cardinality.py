@@ -1,12 +1,46 @@
-"""How many rows each set of relations has, once some have been counted."""
+"""How many rows each set of relations has, once some have been counted, and what follows for a block's result."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import exp, log, sqrt
 
-from qoop.estimate.correction import Measurement, corrections
+import numpy as np
+
 from qoop.estimate.prior import Prior
-from qoop.estimate.statistics import TableStatistics
+from qoop.estimate.statistics import UNKNOWN, ColumnStatistics, TableStatistics
 from qoop.plans.graph import RelationSet
+from qoop.plans.plan import Block
+from qoop.plans.predicate import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """`error`: the logarithm of true over estimated rows; `involved`: the sources that it may come from."""
+
+    involved: tuple[int, ...]
+    error: float
+
+
+NOISE = 1e-3
+"""Standard deviation of a measurement itself: keeps the system solvable when two say the same."""
+
+
+def corrections(doubts: Sequence[float], measurements: Sequence[Measurement]) -> list[float]:
+    """The most likely logarithmic error of each source.
+
+    Sources are independent and normal with mean 0 and standard deviation `doubts`; each measurement is the sum of the
+    sources involved. The conditional mean is W A' (A W A' + noise)^-1 b, with W the variances (Gauss-Markov).
+    """
+    if not measurements or not doubts:
+        return [0.0] * len(doubts)
+    design = np.zeros((len(measurements), len(doubts)))
+    for row, measurement in enumerate(measurements):
+        design[row, list(measurement.involved)] = 1.0
+    variance = np.asarray(doubts) ** 2
+    gain = (design * variance) @ design.T + NOISE**2 * np.eye(len(measurements))
+    errors = np.asarray([measurement.error for measurement in measurements])
+    result = variance * (design.T @ np.linalg.solve(gain, errors))
+    return [float(value) for value in result]
 
 
 class Cardinalities:
@@ -68,3 +102,46 @@ class Cardinalities:
             )
             for relations, rows in self._counted.items()
         ]
+
+
+HAVING = 0.5
+"""What conditions after grouping, and around the core, are assumed to keep."""
+
+
+def result_statistics(
+    block: Block, rows: Cardinalities | None, tables: Mapping[str, TableStatistics]
+) -> TableStatistics:
+    """The statistics of a block's result, from those of what it reads."""
+    if rows is None or block.graph is None:
+        read = [tables.get(name, UNKNOWN).rows for name in block.around]
+        count = sum(read) if block.is_union else max(read, default=UNKNOWN.rows)
+        return _plain(block, count)
+    core = rows.rows(block.graph.everything)
+    groups = core
+    if block.keys is not None:
+        groups = 1.0
+        for key in block.keys:
+            groups = min(groups * _distinct(rows, key, core), core)
+    count = max(groups * (HAVING if block.around else 1.0), 1.0)
+    columns = {
+        output.name: ColumnStatistics(
+            min(_distinct(rows, output.column, core), count), width=_width(rows, output.column)
+        )
+        for output in block.outputs
+        if output.column is not None
+    }
+    return TableStatistics(count, count * 8.0 * len(block.outputs), columns)
+
+
+def _plain(block: Block, rows: float) -> TableStatistics:
+    return TableStatistics(max(rows, 1.0), max(rows, 1.0) * 8.0 * len(block.outputs))
+
+
+def _distinct(rows: Cardinalities, column: Column, limit: float) -> float:
+    index = rows.graph.bit[column.relation].bit_length() - 1
+    leaf = rows.rows(1 << index)
+    return max(min(rows.base(index).column(column.name).distinct, leaf, limit), 1.0)
+
+
+def _width(rows: Cardinalities, column: Column) -> float:
+    return rows.base(rows.graph.bit[column.relation].bit_length() - 1).column(column.name).width

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from qoop.estimate.cardinality import Cardinalities
 from qoop.plans.graph import RelationSet
-from qoop.plans.tree import Leaf, Tree
+from qoop.plans.trees import Leaf, Tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping
 
-from qoop.estimate.blocks import result_statistics
-from qoop.estimate.cardinality import Cardinalities
+from qoop.estimate.calibration import Pace
+from qoop.estimate.cardinality import Cardinalities, result_statistics
 from qoop.estimate.cost import CostModel, Effort, JoinCosts, Work
-from qoop.estimate.pace import Pace
 from qoop.estimate.packing import Task
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import UNKNOWN, TableStatistics
-from qoop.plans.enumerate import JoinCost
 from qoop.plans.graph import JoinGraph
 from qoop.plans.plan import GOAL, WHOLE, Piece, Plan, Query, StageId
-from qoop.plans.tree import left_deep
+from qoop.plans.trees import JoinCost, left_deep
 
 
 class Estimator:

@@ -14,8 +14,7 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 
 from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError
-from qoop.parsing.catalogue import Catalogue, Types
-from qoop.parsing.dialect import DIALECT, check_can_be_written
+from qoop.parsing.spark_sql import DIALECT, Catalogue, Types, check_can_be_written
 from qoop.plans.plan import ROOT
 
 PREFIX = "qoop_"

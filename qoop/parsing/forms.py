@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 from sqlglot import exp
 
-from qoop.parsing.columns import as_column
+from qoop.parsing.expressions import as_column
 from qoop.plans.predicate import (
     Among,
     Column,

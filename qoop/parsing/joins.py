@@ -8,11 +8,19 @@ from sqlglot import exp
 
 from qoop.errors import CannotSplitError
 from qoop.parsing.blocks import is_plain, source_of
-from qoop.parsing.catalogue import Types, family
-from qoop.parsing.columns import as_column, columns_around, columns_of, sources, with_output_names
-from qoop.parsing.conjuncts import all_of, alternatives, any_of, conjuncts
-from qoop.parsing.dialect import DIALECT
+from qoop.parsing.expressions import (
+    all_of,
+    alternatives,
+    any_of,
+    as_column,
+    columns_around,
+    columns_of,
+    conjuncts,
+    sources,
+    with_output_names,
+)
 from qoop.parsing.forms import form_of
+from qoop.parsing.spark_sql import DIALECT, Types, family
 from qoop.plans.graph import JoinGraph, Relation
 from qoop.plans.predicate import Among, Column, Compare, Every, Form, Predicate
 

@@ -7,11 +7,10 @@ from sqlglot import exp
 
 from qoop.errors import CannotSplitError
 from qoop.parsing.blocks import SplitQuery, source_of, split
-from qoop.parsing.catalogue import Catalogue, Types
-from qoop.parsing.columns import as_column, columns_of
-from qoop.parsing.dialect import DIALECT
+from qoop.parsing.expressions import as_column, columns_of
 from qoop.parsing.joins import CORE, Core, core_of
-from qoop.parsing.specialise import specialise
+from qoop.parsing.pushdown import specialise
+from qoop.parsing.spark_sql import DIALECT, Catalogue, Types
 from qoop.plans.plan import Block, Output, Query
 from qoop.plans.predicate import Column
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Mapping
 
-from qoop.parsing.dialect import DIALECT
 from qoop.parsing.joins import CORE, Core
 from qoop.parsing.query import QueryText
+from qoop.parsing.spark_sql import DIALECT
 from qoop.plans.graph import JoinGraph, Relation, RelationSet, members
 from qoop.plans.plan import WHOLE, Plan, StageId
 from qoop.plans.predicate import Column
-from qoop.plans.tree import Join, Leaf, Tree
+from qoop.plans.trees import Join, Leaf, Tree
 
 
 def view_of(stage: StageId) -> str:

@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from qoop.errors import CannotSplitError, QuerySyntaxError
-from qoop.parsing.dialect import DIALECT, check_can_be_written
+from qoop.parsing.spark_sql import DIALECT, check_can_be_written
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from qoop.plans.enumerate import JoinCost, best_trees, written_tree
 from qoop.plans.graph import JoinGraph, RelationSet, size
 from qoop.plans.plan import Part, Plan, Query, cuts_where
-from qoop.plans.tree import Join, Leaf, Tree, joins, shape
+from qoop.plans.trees import Join, JoinCost, Leaf, Tree, best_trees, joins, shape, written_tree
 
 CANDIDATES = 64
 """How many plans are kept for replanning."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from qoop.plans.graph import JoinGraph, RelationSet
 from qoop.plans.predicate import Column
-from qoop.plans.tree import Join, Tree, joins
+from qoop.plans.trees import Join, Tree, joins
 
 WHOLE: RelationSet = 0
 """Stands for everything that a block computes, not for a set of its relations."""

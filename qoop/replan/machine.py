@@ -7,8 +7,8 @@ Phases (QOOP, section 2.5): while `running`, ready stages are started; a switch 
 from collections.abc import Iterable
 from dataclasses import replace
 
+from qoop.estimate.calibration import Pace
 from qoop.estimate.cost import Work
-from qoop.estimate.pace import Pace
 from qoop.plans.plan import GOAL, StageId
 from qoop.replan.causes import (
     FailedStage,

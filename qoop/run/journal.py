@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from qoop.errors import QoopError
 from qoop.parsing.render import view_of
 from qoop.plans.plan import Plan, StageId
-from qoop.plans.tree import Join, Tree
+from qoop.plans.trees import Join, Tree
 from qoop.replan import commands, events
 from qoop.replan.commands import Command
 from qoop.replan.events import Event

@@ -11,7 +11,7 @@ from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.packing import completion
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
-from qoop.parsing.catalogue import Types
+from qoop.parsing.spark_sql import Types
 from qoop.parsing.statement import read
 from qoop.planner import Planned as Plans
 from qoop.planner import plan

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from math import exp
 from random import Random
 
+from qoop.estimate.calibration import Pace
 from qoop.estimate.cost import Work
 from qoop.estimate.estimator import Estimator
-from qoop.estimate.pace import Pace
 from qoop.plans.plan import Plan, StageId
-from qoop.plans.tree import joins
+from qoop.plans.trees import joins
 from qoop.replan.events import StageFinished
 
 NOTHING = 1e-9

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from qoop.errors import QoopError
 from qoop.estimate.statistics import TableStatistics
-from qoop.parsing.catalogue import Types
-from qoop.tables import cache
+from qoop.parsing.spark_sql import Types
+from qoop.tables.statistics import cached_statistics
 
 
 class TablesError(QoopError):
@@ -53,7 +53,7 @@ class FolderCatalogue:
     def statistics(self, table: str) -> TableStatistics:
         """The statistics of a table."""
         with _parquet(table):
-            return cache.statistics(self.tables[table.strip("`").lower()])
+            return cached_statistics(self.tables[table.strip("`").lower()])
 
 
 @contextmanager

@@ -1,5 +1,6 @@
-"""Statistics of Parquet files: from their footers, and from a sample of rows."""
+"""Statistics of Parquet files, from their footers and a sample of rows; cached until a file changes."""
 
+import hashlib
 import random
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time
@@ -7,16 +8,22 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
+from yarn_plugin.files import write
 
 SAMPLE_ROWS = 2000
 SAMPLED_GROUPS = 2
 
+_ADAPTER = TypeAdapter(TableStatistics)
+_IN_MEMORY: dict[Path, TableStatistics] = {}
 
-def of_files(files: Sequence[Path]) -> TableStatistics:
+
+def read_statistics(files: Sequence[Path]) -> TableStatistics:
     """The statistics of a table that these files make up."""
     footers = [(file, pq.read_metadata(file)) for file in files]
     rows = sum(footer.num_rows for _, footer in footers)
@@ -112,3 +119,42 @@ def _width(values: Sequence[Value]) -> float:
     """Bytes of a value in memory."""
     texts = [len(value) for value in values if isinstance(value, str)]
     return 8.0 + sum(texts) / len(texts) if texts else 8.0
+
+
+def cached_statistics(files: Sequence[Path]) -> TableStatistics:
+    """The statistics of a table that these files make up, read anew only when a file has changed."""
+    place = _folder() / f"{_fingerprint(files)}.json"
+    known = _IN_MEMORY.get(place) or _read(place)
+    if known is None:
+        known = read_statistics(files)
+        _write(place, known)
+    _IN_MEMORY[place] = known
+    return known
+
+
+def _folder() -> Path:
+    return Path(platformdirs.user_cache_dir("qoop")) / "statistics-3"
+
+
+def _fingerprint(files: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        status = file.stat()
+        digest.update(f"{file.resolve()}\n{status.st_size}\n{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+def _read(place: Path) -> TableStatistics | None:
+    try:
+        return _ADAPTER.validate_json(place.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _write(place: Path, known: TableStatistics) -> None:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write(place, _ADAPTER.dump_json(known))
+    except OSError:
+        # A cache that cannot be written costs time at the next query, nothing else.
+        return

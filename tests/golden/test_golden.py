@@ -14,7 +14,7 @@ from qoop.estimate.packing import completion
 from qoop.parsing.render import query_text, view_of
 from qoop.plans.candidates import Cutting
 from qoop.plans.plan import GOAL
-from qoop.plans.tree import Join
+from qoop.plans.trees import Join
 from tests.golden.shop import Shop
 
 RULE = "\n----\n"

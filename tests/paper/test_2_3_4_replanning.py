@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qoop.estimate.packing import completion
 from qoop.plans.plan import GOAL, Part, Plan, StageId
-from qoop.plans.tree import Leaf, joined
+from qoop.plans.trees import Leaf, joined
 from qoop.replan import commands
 from qoop.replan.decision import Progress, Rules, Underway, best_of, evaluate
 from tests.property.lives import TEXTS, World, begin, planned, share, started

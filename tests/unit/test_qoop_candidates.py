@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop.plans.candidates import CANDIDATES, Cutting
-from qoop.plans.enumerate import best_trees, written_tree
 from qoop.plans.graph import JoinGraph, Relation, members, size
 from qoop.plans.plan import GOAL, Part, Plan, StageId, cuts_where
 from qoop.plans.predicate import Column
-from qoop.plans.tree import Join, Leaf, joined, joins, left_deep, nodes, shape
+from qoop.plans.trees import Join, Leaf, best_trees, joined, joins, left_deep, nodes, shape, written_tree
 from tests.property.lives import TEXTS, planned
 from tests.staged import Tables
 

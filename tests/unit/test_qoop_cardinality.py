@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.estimate.cardinality import Cardinalities
-from qoop.estimate.correction import Measurement, corrections
+from qoop.estimate.cardinality import Cardinalities, Measurement, corrections
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.plans.graph import JoinGraph, Relation

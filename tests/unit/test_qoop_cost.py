@@ -2,15 +2,15 @@
 
 import pytest
 
+from qoop.estimate.calibration import TRUST_CORE, TRUST_FIXED, UNKNOWN_SPEED, Pace
 from qoop.estimate.cardinality import Cardinalities
 from qoop.estimate.cost import CostModel, Effort, JoinCosts, Work
-from qoop.estimate.pace import TRUST_CORE, TRUST_FIXED, UNKNOWN_SPEED, Pace
 from qoop.estimate.packing import Task, completion, finish_times
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.plans.graph import JoinGraph, Relation
 from qoop.plans.predicate import Column
-from qoop.plans.tree import Leaf, joined
+from qoop.plans.trees import Leaf, joined
 from tests.property.lives import TEXTS, planned
 
 MODEL = CostModel()

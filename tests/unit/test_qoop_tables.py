@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from qoop.tables import cache
+from qoop.tables import statistics as table_statistics
 from qoop.tables.folder import FolderCatalogue, TablesError
-from qoop.tables.statistics import SAMPLE_ROWS, of_files
+from qoop.tables.statistics import SAMPLE_ROWS, read_statistics
 
 SALES = pa.table(
     {
@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
     """A folder with a table in one file and one in two; statistics are kept beside it."""
     kept = tmp_path / "kept"
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(kept / name))
-    monkeypatch.setattr(cache, "_IN_MEMORY", {})
+    monkeypatch.setattr(table_statistics, "_IN_MEMORY", {})
     tables = tmp_path / "tables"
     (tables / "Parts").mkdir(parents=True)
     pq.write_table(SALES, tables / "sales.parquet", row_group_size=100)
@@ -123,13 +123,13 @@ def test_several_files_are_one_table(folder):
 
 def test_a_table_without_rows(tmp_path):
     pq.write_table(SALES.slice(0, 0), tmp_path / "none.parquet")
-    known = of_files([tmp_path / "none.parquet"])
+    known = read_statistics([tmp_path / "none.parquet"])
     assert known.rows == 0
     assert known.columns["item"].distinct == 1
 
 
 def test_statistics_are_the_same_at_every_reading(folder):
-    assert of_files([folder / "sales.parquet"]) == of_files([folder / "sales.parquet"])
+    assert read_statistics([folder / "sales.parquet"]) == read_statistics([folder / "sales.parquet"])
 
 
 # Kept between queries.
@@ -137,27 +137,27 @@ def test_statistics_are_the_same_at_every_reading(folder):
 
 def test_statistics_are_read_once_for_the_same_files(folder, monkeypatch):
     files = [folder / "sales.parquet"]
-    first = cache.statistics(files)
-    monkeypatch.setattr(cache, "of_files", lambda files: pytest.fail("read again"))
-    assert cache.statistics(files) is first
-    cache._IN_MEMORY.clear()
-    assert cache.statistics(files) == first, "from the file that another process would read"
+    first = table_statistics.cached_statistics(files)
+    monkeypatch.setattr(table_statistics, "read_statistics", lambda files: pytest.fail("read again"))
+    assert table_statistics.cached_statistics(files) is first
+    table_statistics._IN_MEMORY.clear()
+    assert table_statistics.cached_statistics(files) == first, "from the file that another process would read"
 
 
 def test_a_changed_file_is_read_again(folder):
     files = [folder / "sales.parquet"]
-    assert cache.statistics(files).rows == 1_000
+    assert table_statistics.cached_statistics(files).rows == 1_000
     pq.write_table(SALES.slice(0, 10), files[0])
-    assert cache.statistics(files).rows == 10
+    assert table_statistics.cached_statistics(files).rows == 10
 
 
 def test_a_touched_file_is_read_again(folder, monkeypatch):
     files = [folder / "sales.parquet"]
-    cache.statistics(files)
+    table_statistics.cached_statistics(files)
     os.utime(files[0], (1, 1))
     read = []
-    monkeypatch.setattr(cache, "of_files", lambda files: read.append(files) or of_files(files))
-    cache.statistics(files)
+    monkeypatch.setattr(table_statistics, "read_statistics", lambda files: read.append(files) or read_statistics(files))
+    table_statistics.cached_statistics(files)
     assert read == [files]
 
 
@@ -170,22 +170,22 @@ def test_an_interrupted_writer_leaves_no_half_file(folder, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("pathlib.Path.replace", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            cache.statistics([folder / "sales.parquet"])
+            table_statistics.cached_statistics([folder / "sales.parquet"])
     assert kept(folder) == []
-    assert cache.statistics([folder / "sales.parquet"]).rows == 1_000
+    assert table_statistics.cached_statistics([folder / "sales.parquet"]).rows == 1_000
     assert [path.suffix for path in kept(folder)].count(".json") == 1
 
 
 @pytest.mark.parametrize("broken", ["", "{", '{"rows": "many"}', "[]"])
 def test_a_broken_file_is_made_anew(folder, broken):
-    first = cache.statistics([folder / "sales.parquet"])
+    first = table_statistics.cached_statistics([folder / "sales.parquet"])
     (place,) = kept(folder)
     place.write_text(broken)
-    cache._IN_MEMORY.clear()
-    assert cache.statistics([folder / "sales.parquet"]) == first
+    table_statistics._IN_MEMORY.clear()
+    assert table_statistics.cached_statistics([folder / "sales.parquet"]) == first
     assert place.read_text() != broken
 
 
 def test_a_cache_that_cannot_be_written_only_costs_time(folder, monkeypatch):
     (folder.parent / "kept").write_text("no folder")
-    assert cache.statistics([folder / "sales.parquet"]).rows == 1_000
+    assert table_statistics.cached_statistics([folder / "sales.parquet"]).rows == 1_000

@@ -1,4 +1,6 @@
-"""Spark's SQL as sqlglot reads and writes it, and what it does not write again as it was."""
+"""Spark SQL as the planner knows it: dialect, types, and the catalogue of tables."""
+
+from typing import Protocol
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -37,3 +39,34 @@ def check_can_be_written(tree: exp.Expr) -> None:
         tree.sql(DIALECT, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as problem:
         raise CannotSplitError(f"the planner does not write it as it was: {problem}") from None
+
+
+Types = dict[str, str]
+"""Column name (lower case) to the engine's type name, such as `bigint` or `decimal(7,2)`."""
+
+
+class Catalogue(Protocol):
+    """Where tables are looked up. An implementation belongs to the engine, or to a folder of files."""
+
+    def columns(self, table: str) -> Types | None:
+        """The columns of a table by its name as written (`db.name`), in order; None when there is none."""
+        ...
+
+
+FAMILIES = {
+    "exact": ("tinyint", "smallint", "int", "integer", "bigint", "long", "decimal", "numeric", "byte", "short"),
+    # Not char: it is compared with blanks after it, or without, as the other side is.
+    "text": ("string", "varchar", "text"),
+    "date": ("date",),
+    # Apart: two wall times can be one instant.
+    "time": ("timestamp", "timestamp_ltz"),
+    "wall time": ("timestamp_ntz",),
+    "truth": ("boolean", "bool"),
+    "approximate": ("float", "double", "real"),
+}
+
+
+def family(type_name: str | None) -> str | None:
+    """Types between which equality is transitive: '01' = 1 and 1 = '1' do not make '01' = '1'. None: not known."""
+    base = (type_name or "").lower().partition("(")[0].strip()
+    return next((name for name, types in FAMILIES.items() if base in types), None)
