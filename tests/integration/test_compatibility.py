@@ -18,10 +18,10 @@ from yarn_plugin.drive.replay import replay
 from yarn_plugin.journal.records import decode
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-VERSIONS = ("version0", "version1")
+VERSIONS = ("version0", "version1", "version2")
 RENAMED = {"figures": "metrics", "confirmed": "confirm_delay"}
 """Poll intervals that had other names when the fixtures were written."""
-FOLDERS = ("version0/plain", "version0/compacted", "version0/poisoned", "version1/plain", "version1/compacted")
+FOLDERS = ("version0/poisoned", *(f"{version}/{name}" for version in VERSIONS for name in ("plain", "compacted")))
 CONFIG = (
     (FIXTURES / "version0" / "configuration" / "arbiter.toml")
     .read_text()

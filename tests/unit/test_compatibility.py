@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,14 @@ from yarn_plugin.decide.commands import Dismiss, WriteWeights
 from yarn_plugin.drive.config import load
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.replay import replay
+from yarn_plugin.drive.topology import load_topology
 from yarn_plugin.journal.records import RecordFile
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-VERSIONS = ("version0", "version1")
+VERSIONS = ("version0", "version1", "version2")
 RENAMED = {"figures": "metrics", "confirmed": "confirm_delay"}
 """Poll intervals that had other names when the fixtures were written."""
-ARBITERS = ("version0/plain", "version0/compacted", "version0/poisoned", "version1/plain", "version1/compacted")
+ARBITERS = ("version0/poisoned", *(f"{version}/{name}" for version in VERSIONS for name in ("plain", "compacted")))
 
 
 def folder_of(arbiter):
@@ -145,6 +147,16 @@ def test_its_configuration_is_read_as_it_was(version):
     # The time for nodes to report again could not be set, and was too short for Hadoop's default.
     intervals = {name: every for name, every in expected["rhythm"].items() if name != "reported_again"}
     assert {name: getattr(config.watch.intervals(), RENAMED.get(name, name)) for name in intervals} == intervals
+
+
+def test_every_other_setting_of_version_2_is_read_as_it_was():
+    folder = FIXTURES / "version2" / "configuration"
+    expected = json.loads((folder / "expected.json").read_text())
+    config = load(folder / "arbiter.toml")
+    assert config.limits.model_dump() == expected["limits"]
+    assert (config.users, config.watchdog_s) == (expected["users"], expected["watchdog_s"])
+    assert config.watch.reconcile_s == expected["reconcile_s"]
+    assert json.loads(json.dumps(asdict(load_topology(config.topology.file)))) == expected["topology"]
 
 
 def _plain(value):

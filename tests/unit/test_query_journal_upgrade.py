@@ -45,10 +45,17 @@ def test_earlier_journals_are_read_and_shown(path):
         if command["type"] == "Note"
     ]
     decisions = [made.decision for made in record.decisions]
-    assert [one.cause for one in decisions] == [Said(cause) for cause, _ in written]
+    assert len(decisions) == len(written)
+    if path.parts[-3] != "version2":  # the first with causes that are values
+        assert [one.cause for one in decisions] == [Said(cause) for cause, _ in written]
     assert all(one.seconds[one.fastest] == min(seconds) for one, (_, seconds) in zip(decisions, written, strict=True))
     text = checked(render(page("Query", {"one": record}))).text
     assert "the profile begins" in text.lower()
+
+
+def test_causes_that_are_values_are_read_as_values():
+    record = read(TESTS / "fixtures" / "version2" / "query" / "switched.journal")
+    assert [made.decision.cause.kind for made in record.decisions] == ["new-share"] + 6 * ["finished-stage"]
 
 
 def test_what_failed_says_so_as_it_did():
