@@ -307,10 +307,10 @@ def run(store, monkeypatch, tmp_path, capsys):
 
 def test_plan_and_apply_say_what_there_is_to_do_and_when_there_is_nothing(run, tmp_path):
     code, out, _ = run("plan")
-    assert (code, "10 changes in 4 queues to make; `yarn-plugin queues apply" in out) == (0, True)
-    assert "left as they are: root.default" in out
+    assert (code, "10 changes in 4 queues to make; to make them: yarn-plugin queues apply" in out) == (0, True)
+    assert "unchanged: root.default" in out
     code, out, _ = run("apply", TEAM, "--json", str(tmp_path / "made.json"))
-    assert (code, "10 changes in 4 queues made, and read back" in out) == (0, True)
+    assert (code, "10 changes in 4 queues made and verified" in out) == (0, True)
     assert json.loads((tmp_path / "made.json").read_text())["changes"][0]["queue"] == "root.team"
     for name in ("plan", "apply"):
         code, out, _ = run(name)

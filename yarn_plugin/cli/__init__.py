@@ -1,24 +1,72 @@
 """The command `yarn-plugin`."""
 
 import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
 
 from yarn_plugin import console
-from yarn_plugin.cli.lazy import LazyGroup
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is used, so that `-h` is quick.
+
+    `commands_at`: for each command, where it is defined (`module:attribute`) and its line in the help.
+    """
+
+    def __init__(self, *args: Any, commands_at: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._places = {name: place for name, (place, _) in commands_at.items()}
+        self._lines = {name: line for name, (_, line) in commands_at.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, in the order given."""
+        return list(self._places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in self._places:
+            return None
+        module, attribute = self._places[cmd_name].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._lines.items()))
+
+
+HELP = """Share a stock Hadoop YARN cluster between applications that adapt to their share.
+
+The arbiter runs beside the ResourceManager. It divides the cluster between the running applications, notifies each of
+its share before that changes, and enforces the shares through YARN's queue weights.
+
+\b
+Try it on this machine (needs Java 17 or newer):
+  yarn-plugin cluster up                                  # prints the ResourceManager's address
+  yarn-plugin doctor --rm http://127.0.0.1:18000          # what it supports
+  yarn-plugin arbiter --rm http://127.0.0.1:18000         # runs until Ctrl-C
+
+COMMAND -h describes each command.
+"""
 
 cli = LazyGroup(
     name="yarn-plugin",
-    help="Applications that know their share of a stock YARN cluster and act on it.",
+    help=HELP,
     context_settings=console.CONTEXT,
     commands_at={
-        "cluster": ("yarn_plugin.cli.cluster:cluster", "A real Hadoop cluster on this machine."),
-        "doctor": ("yarn_plugin.cli.doctor:doctor", "What a ResourceManager allows, and what follows."),
-        "queues": ("yarn_plugin.cli.queues:queues", "YARN's queues as a file: plan, apply, show."),
-        "arbiter": ("yarn_plugin.cli.arbiter:arbiter", "The daemon that tells every application its share."),
-        "apps": ("yarn_plugin.cli.apps:apps", "The applications and their shares."),
-        "why": ("yarn_plugin.cli.apps:why", "Why an application has what it has."),
-        "replay": ("yarn_plugin.cli.replay:replay", "What an arbiter decided, from its journal alone."),
-        "simulate": ("yarn_plugin.cli.simulate:simulate", "What an arbiter would do with a workload, in virtual time."),
-        "token": ("yarn_plugin.cli.apps:token", "A token for a user (administrators)."),
+        "cluster": ("yarn_plugin.cli.cluster:cluster", "Run a Hadoop cluster on this machine."),
+        "doctor": ("yarn_plugin.cli.doctor:doctor", "Check what a ResourceManager supports."),
+        "queues": ("yarn_plugin.cli.queues:queues", "Compare, change and show YARN's queues."),
+        "arbiter": ("yarn_plugin.cli.arbiter:arbiter", "Run the arbiter: divide the cluster, notify, enforce."),
+        "apps": ("yarn_plugin.cli.apps:apps", "List the applications and their shares."),
+        "why": ("yarn_plugin.cli.apps:why", "Explain the share of an application."),
+        "replay": ("yarn_plugin.cli.replay:replay", "Explain an arbiter's decisions from its journal."),
+        "simulate": ("yarn_plugin.cli.simulate:simulate", "Simulate a workload on a cluster in virtual time."),
+        "token": ("yarn_plugin.cli.apps:token", "Issue a token to a user (administrators)."),
     },
 )
 

@@ -1,44 +1,47 @@
-"""`yarn-plugin apps`, `why` and `token`: what the arbiter knows, for people."""
+"""`yarn-plugin apps`, `why` and `token`: clients of a running arbiter."""
 
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 from pydantic import ValidationError
 
 from yarn_plugin import console
 from yarn_plugin.api import wire
-from yarn_plugin.api.client import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, ArbiterClient, find_token
+from yarn_plugin.api.client import ArbiterClient, find_token
+from yarn_plugin.cli.options import arbiter_options, json_option
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.files import write_private
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def arbiter_options(command: Command) -> Command:
-    """The options that say which arbiter, as whom, and which certificates to trust."""
-    url = click.option(
-        "--arbiter", envvar=URL_VARIABLE, default=DEFAULT_URL, show_default=True, metavar="URL", help="The arbiter."
-    )
-    token = click.option(
-        "--token-file", type=click.Path(path_type=Path), help=f"A file with your token; or set {TOKEN_VARIABLE}."
-    )
-    return url(token(console.ca_option(command)))
 
 
 @click.command(context_settings=console.CONTEXT)
 @arbiter_options
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures to a file too.")
+@json_option
 def apps(arbiter: str, token_file: Path | None, verify: str | bool, json_file: Path | None) -> None:
-    """The applications of every pool and their shares, and how shares are enforced.
+    """List your applications and their shares; with the administrator's token, all applications.
 
-    With the administrator's token: everybody's.
+    Needs a running arbiter and a token (`yarn-plugin token`). Shares are percentages of the pool: guarantee, what an
+    application can count on; entitlement, what it may use now; used, what it uses.
+
+    \b
+    Example:
+      yarn-plugin apps --arbiter http://127.0.0.1:8780 --token-file alice.token
     """
     client = ArbiterClient(arbiter, find_token(token_file), verify)
     found, cluster = client.apps(), client.cluster()
-    columns = ("app", "name", "user", "pool", "state", "#weight", "#guarantee", "#entitled", "#uses", "since", "")
+    columns = (
+        "app",
+        "name",
+        "user",
+        "pool",
+        "state",
+        "#weight",
+        "#guarantee",
+        "#entitlement",
+        "#used",
+        "since",
+        "reason",
+    )
     console.out.print(console.table(None, columns, [_row(app) for app in found]))
     console.out.print(f"enforcement: {_enforcement(cluster)}", soft_wrap=True)
     if json_file is not None:
@@ -49,23 +52,28 @@ def apps(arbiter: str, token_file: Path | None, verify: str | bool, json_file: P
 @click.command(context_settings=console.CONTEXT)
 @click.argument("app")
 @arbiter_options
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many decisions.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures to a file too.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Decisions to show.")
+@json_option
 def why(
     app: str, arbiter: str, token_file: Path | None, verify: str | bool, limit: int, json_file: Path | None
 ) -> None:
-    """Why APP (the arbiter's id, or YARN's) has what it has: the last decisions about it, with their reasons.
+    """Explain the share of APP: the last decisions about it, with their reasons.
 
-    For an application that waits for containers, also what the ResourceManager itself says.
+    APP is the arbiter's id or YARN's. If the application waits for containers, the ResourceManager's own diagnostics
+    are shown too. Needs a running arbiter and a token (`yarn-plugin token`).
+
+    \b
+    Example:
+      yarn-plugin why application_1700000000000_0042 --token-file alice.token --limit 3
     """
     client = ArbiterClient(arbiter, find_token(token_file), verify)
     answer = client.why(app, limit)
     if answer.app is not None:
         console.out.print(
-            console.table(None, ("app", "yarn", "queue", "state", "uses", "waits for"), [_state(answer.app)])
+            console.table(None, ("app", "YARN application", "queue", "state", "used", "pending"), [_state(answer.app)])
         )
     rows = [(decision.seq, _time(decision.at), _kind(decision), decision.reason) for decision in answer.decisions]
-    console.out.print(console.table("decisions", ("#seq", "at", "what", "why"), rows))
+    console.out.print(console.table("decisions", ("#seq", "time", "decision", "reason"), rows))
     for line in answer.manager_says:
         console.out.print(f"the ResourceManager says: {console.printable(line)}", soft_wrap=True)
     if json_file is not None:
@@ -75,9 +83,18 @@ def why(
 @click.command(context_settings=console.CONTEXT)
 @click.argument("user")
 @arbiter_options
-@click.option("--out", type=click.Path(path_type=Path), help="Write it to a file that only you can read.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write the token to a private file instead of printing it."
+)
 def token(user: str, arbiter: str, token_file: Path | None, verify: str | bool, out: Path | None) -> None:
-    """A token for USER, with which that user registers and follows applications. Needs the administrator's token."""
+    """Issue a token to USER, who needs it to register applications and read their shares.
+
+    Needs the administrator's token; the arbiter prints the file that contains it. Tokens do not expire.
+
+    \b
+    Example:
+      yarn-plugin token alice --token-file admin.token --out alice.token
+    """
     client = ArbiterClient(arbiter, find_token(token_file), verify)
     try:
         issued = client.issue_token(user)
@@ -89,7 +106,7 @@ def token(user: str, arbiter: str, token_file: Path | None, verify: str | bool, 
     try:
         write_private(out, issued.token + "\n")
     except OSError as problem:
-        raise BadInputError("--out", str(out), problem.strerror or "it cannot be written") from None
+        raise BadInputError("--out", str(out), problem.strerror or "cannot be written") from None
 
 
 def _enforcement(cluster: wire.Cluster) -> str:
@@ -99,7 +116,7 @@ def _enforcement(cluster: wire.Cluster) -> str:
 
 def _row(app: wire.App) -> tuple[object, ...]:
     share = app.share
-    told = (
+    amounts = (
         (_percent(share.guarantee.fraction), _percent(share.entitlement.fraction), _percent(share.current))
         if share
         else ("", "", "")
@@ -112,7 +129,7 @@ def _row(app: wire.App) -> tuple[object, ...]:
         app.pool,
         app.state,
         f"{app.weight:g}",
-        *told,
+        *amounts,
         since,
         share.reason if share else "",
     )
@@ -126,8 +143,8 @@ def _kind(decision: wire.Decision) -> str:
     detail = decision.detail
     if decision.kind == "TellShare" and {"guarantee", "effective_at", "told_at"} <= detail.keys():
         portion, until = detail["guarantee"]["fraction"], detail["effective_at"] - detail["told_at"]
-        return f"told {_percent(portion)}" + (f", binding in {until:.0f} s" if until > 0 else "")
-    names = {"Admit": "admitted", "Dismiss": "dismissed", "SignalContainers": "containers signalled"}
+        return f"share {_percent(portion)}" + (f", enforced in {until:.0f} s" if until > 0 else "")
+    names = {"Admit": "admitted", "Dismiss": "removed", "SignalContainers": "containers killed"}
     return names.get(decision.kind, decision.kind)
 
 

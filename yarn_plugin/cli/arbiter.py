@@ -9,6 +9,7 @@ import click
 import platformdirs
 
 from yarn_plugin import console
+from yarn_plugin.cli.options import rm_option
 from yarn_plugin.drive import config as configuration
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.serve import parse_listen, serve
@@ -17,21 +18,37 @@ from yarn_plugin.observe.resource_manager import addresses
 
 
 @click.command(context_settings=console.CONTEXT)
-@click.option("--rm", required=True, metavar="URL[,URL]", help="The ResourceManager's web address; both of an HA pair.")
-@click.option("--config", type=click.Path(path_type=Path), help="Pools (TOML). Left out: one pool, root.sql.")
+@rm_option
 @click.option(
-    "--state", type=click.Path(path_type=Path), help="Journal, tokens.  [default: per RM, in the user's state]"
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Configuration (TOML), see docs/operations.md.  [default: one pool, root.sql]",
 )
-@click.option("--listen", default="127.0.0.1:8780", show_default=True, metavar="HOST:PORT", help="Port 0: a free one.")
-@click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate (PEM), to listen beyond loopback.")
-@click.option("--tls-key", type=click.Path(path_type=Path), help="The certificate's key (PEM).")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    help="Folder for the journal and tokens.  [default: one per ResourceManager, in your state directory]",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:8780",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address of the HTTP service; port 0 selects a free one.",
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(path_type=Path),
+    help="Certificate (PEM) of the service; required to listen beyond loopback.",
+)
+@click.option("--tls-key", type=click.Path(path_type=Path), help="Private key (PEM) of the certificate.")
 @console.ca_option
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Go on without the part of the journal that follows damage; ids of applications start a new series.",
+    help="Start even if a damaged journal loses records after the damage; new applications get a new series of ids.",
 )
-@click.option("--quiet", is_flag=True, help="Log warnings only.")
+@click.option("--quiet", is_flag=True, help="Log warnings and errors only.")
 def arbiter(
     rm: str,
     config: Path | None,
@@ -43,13 +60,19 @@ def arbiter(
     accept_loss: bool,
     quiet: bool,
 ) -> None:
-    """Tell every application its share of the cluster, and make the shares hold.
+    """Run the arbiter: divide a YARN cluster, notify applications of their share, enforce the shares.
 
-    Works with any stock ResourceManager (CapacityScheduler). Where its configuration cannot be written, applications
-    are told and nothing is enforced; `yarn-plugin doctor` says which. Runs until it is ended (Ctrl-C, SIGTERM);
-    started again with the same --state it goes on where it was, however it ended.
+    Needs a ResourceManager with the CapacityScheduler and simple authentication (no Kerberos), and a queue for each
+    pool (`yarn-plugin queues apply`). If the scheduler's configuration is read-only, shares are reported but not
+    enforced; `yarn-plugin doctor` shows whether it is.
 
-    Simple authentication only: Kerberos (SPNEGO) ResourceManagers are refused with a message.
+    Prints its address and the file with the administrator's token, logs to stderr, and runs until SIGTERM or Ctrl-C.
+    After a restart with the same --state, it recovers from its journal.
+
+    \b
+    Example:
+      yarn-plugin arbiter --rm http://rm1:8088,http://rm2:8088 --listen arbiter.example.com:8780 \\
+          --tls-cert cert.pem --tls-key key.pem
     """
     handler = logging.StreamHandler()
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s %(message)s"))
@@ -59,28 +82,28 @@ def arbiter(
     loaded = configuration.load(config, registry)
     where = parse_listen(listen, tls_cert, tls_key)
     folder = state or default_state(urls, Path(platformdirs.user_state_dir("yarn-plugin")) / "arbiter")
-    serve(urls, loaded, where, folder, _say_ready, verify=verify, accept_loss=accept_loss, registry=registry)
+    serve(urls, loaded, where, folder, _print_ready, verify=verify, accept_loss=accept_loss, registry=registry)
 
 
 class _OneLine(logging.Formatter):
-    """Keeps a message to its line: names that others choose are in it."""
+    """Escapes line breaks and control characters: messages contain names that users choose."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging looks for
-        """The line, with whatever could end it or steer a terminal as an escape."""
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - overrides logging.Formatter
+        """The message on one line."""
         return console.printable(super().formatMessage(record))
 
 
 def default_state(urls: Sequence[str], parent: Path) -> Path:
-    """The state folder of a ResourceManager, or of an HA pair in whichever order its addresses are given.
+    """The default state folder of a ResourceManager, or of an HA pair in either order.
 
     Raises:
-        BadInputError: both addresses have one.
+        BadInputError: both addresses of a pair have one.
     """
     folders = [parent / _folder_name(url) for url in sorted(urls)]
     found = [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
     if len(found) > 1:
         shown = " and ".join(map(str, found))
-        raise BadInputError("--rm", ",".join(urls), f"there is state in {shown}; say which is meant with --state")
+        raise BadInputError("--rm", ",".join(urls), f"both {shown} hold state; choose one with --state")
     return found[0] if found else folders[0]
 
 
@@ -89,6 +112,6 @@ def _folder_name(url: str) -> str:
     return f"{parts.hostname}-{parts.port or 80}"
 
 
-def _say_ready(url: str, admin_token: Path) -> None:
+def _print_ready(url: str, admin_token: Path) -> None:
     console.out.print(f"arbiter      {url}", soft_wrap=True)
     console.out.print(f"admin token  {admin_token}", soft_wrap=True)

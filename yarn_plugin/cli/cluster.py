@@ -1,4 +1,4 @@
-"""`yarn-plugin cluster`: a real Hadoop cluster on this machine."""
+"""`yarn-plugin cluster`: a Hadoop cluster on this machine."""
 
 import signal
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import click
 from platformdirs import user_state_path
 
 from yarn_plugin import console
+from yarn_plugin.cli.options import json_option
 from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.errors import ClusterError, NoClusterError
 from yarn_plugin.embedded.ports import free_base
@@ -21,10 +22,17 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @click.group(context_settings=console.CONTEXT)
 def cluster() -> None:
-    """A real Hadoop cluster on this machine: a ResourceManager, NodeManagers and, if wanted, HDFS.
+    """Run a Hadoop cluster on this machine: a ResourceManager, NodeManagers and, optionally, HDFS.
 
-    All daemons are processes of their own, listen on the loopback interface only, and go on until `down`. Anyone who
-    may log in to this machine can submit work that runs as you: meant for your own machine.
+    Needs Java; the first start downloads Hadoop. All daemons are separate processes, listen on the loopback interface
+    only, and run until `down`. Anyone who can log in to this machine can submit work that runs as you, so use it on a
+    machine of your own.
+
+    \b
+    Example:
+      yarn-plugin cluster up --nodes 4 --memory 8192
+      yarn-plugin cluster status
+      yarn-plugin cluster down
     """
 
 
@@ -34,41 +42,64 @@ def _directory(command: _Command) -> _Command:
         "directory",
         type=click.Path(file_okay=False, path_type=Path),
         default=lambda: user_state_path("yarn-plugin") / "cluster",
-        help="The cluster's files; one cluster in each directory.  [default: in the user's state directory]",
+        help="Directory of the cluster's files, one per cluster.  [default: in your state directory]",
     )(command)
 
 
-@cluster.command(short_help="Bring up a cluster.")
+@cluster.command(short_help="Start a cluster.")
 @_directory
-@click.option("--nodes", type=int, default=4, show_default=True, help="NodeManagers.")
-@click.option("--gpus-per-node", type=int, default=4, show_default=True, help="GPUs a node offers; none is needed.")
-@click.option("--racks", type=int, help="Racks the nodes are spread over.  [default: 2, or 1 for one node]")
-@click.option("--memory", type=int, default=4096, show_default=True, metavar="MB", help="Memory a node offers.")
-@click.option("--vcores", type=int, default=4, show_default=True, help="Virtual cores a node offers.")
-@click.option("--cpu-per-node", type=float, metavar="CORES", help="Hold a node and its containers to so much CPU.")
-@click.option("--hdfs", is_flag=True, help="A NameNode and a DataNode too.")
-@click.option("--port-base", type=int, default=DEFAULT_PORT_BASE, show_default=True, help="First of 20 ports; 0: any.")
-@click.option("--node-expiry-ms", type=int, default=10_000, show_default=True, help="Silence that makes a node lost.")
+@click.option("--nodes", type=int, default=4, show_default=True, help="Number of NodeManagers.")
+@click.option(
+    "--gpus-per-node",
+    type=int,
+    default=4,
+    show_default=True,
+    help="GPUs that each node reports; none need exist.",
+)
+@click.option("--racks", type=int, help="Number of racks.  [default: 2, or 1 for a single node]")
+@click.option("--memory", type=int, default=4096, show_default=True, metavar="MB", help="Memory of each node.")
+@click.option("--vcores", type=int, default=4, show_default=True, help="Virtual cores of each node.")
+@click.option(
+    "--cpu-per-node",
+    type=float,
+    metavar="CORES",
+    help="CPU quota of each node (needs cgroups).",
+)
+@click.option("--hdfs", is_flag=True, help="Also start a NameNode and a DataNode.")
+@click.option(
+    "--port-base",
+    type=int,
+    default=DEFAULT_PORT_BASE,
+    show_default=True,
+    help="First of 20 ports; 0: any.",
+)
+@click.option(
+    "--node-expiry-ms",
+    type=int,
+    default=10_000,
+    show_default=True,
+    help="Time without a heartbeat after which a node is lost.",
+)
 @click.option(
     "--ivy-settings",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="An Ivy settings file naming your own mirror, for the first start.",
+    help="Ivy settings that name your own mirror, for the download at the first start.",
 )
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the addresses here.")
+@json_option
 def up(directory: Path, racks: int | None, memory: int, json_file: Path | None, port_base: int, **sizes: Any) -> None:
-    """Bring up a cluster and wait until every node has registered."""
+    """Start a cluster, wait until every node has registered, and print its addresses."""
     spec = embedded.ClusterSpec(
         dir=directory.resolve(), racks=min(2, sizes["nodes"]) if racks is None else racks, memory_mb=memory, **sizes
     )
     spec = replace(spec, port_base=port_base or free_base(spec.hosts, spec.hdfs))
     signal.signal(signal.SIGTERM, _interrupt)
-    made = embedded.up(spec, _tell)
+    made = embedded.up(spec, _print_progress)
     _print_addresses(made)
     if json_file is not None:
         console.write_json(json_file, _addresses(made))
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     click.echo(line, err=True)
 
 
@@ -86,44 +117,45 @@ def _print_addresses(shown: embedded.Cluster) -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Treat being asked to end like Ctrl-C: end what was started first."""
+    """Treat SIGTERM like Ctrl-C: stop the daemons that were started."""
     raise KeyboardInterrupt
 
 
 @cluster.command()
 @_directory
 def down(directory: Path) -> None:
-    """End every process of a cluster; logs and HDFS data stay."""
+    """Stop all processes of a cluster; logs and HDFS data remain."""
     try:
-        ended = embedded.down(directory.resolve())
+        stopped = embedded.down(directory.resolve())
     except NoClusterError:
-        ended = 0
-    click.echo(f"{ended} processes ended" if ended else f"no process of a cluster in {directory} was running")
+        stopped = 0
+    if stopped:
+        click.echo(f"stopped {stopped} process{'' if stopped == 1 else 'es'}")
+    else:
+        click.echo(f"no process of a cluster in {directory} was running")
 
 
-@cluster.command(short_help="Start one daemon that is not running.")
+@cluster.command(short_help="Start a daemon that is not running.")
 @click.argument("daemon")
 @_directory
 def start(daemon: str, directory: Path) -> None:
-    """Start one DAEMON that is not running: rm, nm-127.0.1.1, ..., nn or dn."""
-    number = embedded.load(directory.resolve()).start(daemon, _tell)
+    """Start a DAEMON that is not running: rm, nm-127.0.1.1, ..., nn or dn (see `status`)."""
+    number = embedded.load(directory.resolve()).start(daemon, _print_progress)
     click.echo(f"{daemon} is running (process {number})")
 
 
 @cluster.command()
 @_directory
-@click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here too."
-)
+@json_option
 def status(directory: Path, json_file: Path | None) -> None:
-    """Show daemons, nodes and applications; fails if a daemon is missing."""
+    """Show daemons, nodes and applications. Exits with 1 if a daemon is not running."""
     from rich.console import Console
 
     from yarn_plugin.embedded import status as figures
 
     seen = figures.look(embedded.load(directory.resolve()))
     _print_addresses(seen.cluster)
-    # Into a file or a pipe each row goes whole, however narrow a terminal would be.
+    # Do not wrap rows in a file or a pipe.
     out = console.out if console.out.is_terminal else Console(width=250)
     for shown in figures.tables(seen):
         out.print()

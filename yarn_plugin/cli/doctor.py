@@ -1,4 +1,4 @@
-"""`yarn-plugin doctor`: what a ResourceManager allows."""
+"""`yarn-plugin doctor`: checks what a ResourceManager supports."""
 
 import dataclasses
 import getpass
@@ -8,9 +8,10 @@ import click
 from rich.text import Text
 
 from yarn_plugin import console
+from yarn_plugin.cli.options import json_option, rm_option
 from yarn_plugin.drive import config as configuration
 from yarn_plugin.drive.registry import installed
-from yarn_plugin.observe.capabilities import ManagerFacts, find_out
+from yarn_plugin.observe.capabilities import ManagerFacts, probe
 from yarn_plugin.observe.findings import Finding, can_run, diagnose
 from yarn_plugin.observe.queue_tree import queue_tree
 from yarn_plugin.observe.resource_manager import ResourceManager, addresses
@@ -19,20 +20,27 @@ _COLOURS = {"good": "green", "limited": "yellow", "stops": "red"}
 
 
 @click.command(context_settings=console.CONTEXT)
-@click.option("--rm", required=True, metavar="URL[,URL]", help="The ResourceManager's web address; both of an HA pair.")
-@click.option("--config", type=click.Path(path_type=Path), help="The arbiter's pools (TOML).  [default: root.sql]")
-@console.ca_option
+@rm_option
 @click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here too."
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Configuration of the arbiter (TOML), for its pools.  [default: one pool, root.sql]",
 )
+@console.ca_option
+@json_option
 def doctor(rm: str, config: Path | None, verify: str | bool, json_file: Path | None) -> int:
-    """Say what a ResourceManager allows, and what follows for applications that are told their shares.
+    """Check what a ResourceManager supports, and which settings would enable more. Changes nothing.
 
-    Ends with 0 when the arbiter can run there, if only to tell shares; with 1 when it cannot.
+    Each line of the table is one check: good, limited (the arbiter runs with less), or stops (it cannot run). Exits
+    with 0 if the arbiter can run, even if shares are reported but not enforced; with 1 if it cannot.
+
+    \b
+    Example:
+      yarn-plugin doctor --rm http://rm1:8088,http://rm2:8088 --config arbiter.toml
     """
     pools = [section.pool() for section in configuration.load(config, installed()).pools]
     manager = ResourceManager(addresses(rm), getpass.getuser(), verify=verify)
-    facts = find_out(manager)
+    facts = probe(manager)
     found = diagnose(facts, queue_tree(manager.get("/scheduler")), pools)
     _print(facts, found)
     if json_file is not None:
@@ -46,7 +54,7 @@ def _print(facts: ManagerFacts, found: list[Finding]) -> None:
         (finding.topic, Text(finding.verdict, style=_COLOURS[finding.verdict]), finding.found, finding.follows)
         for finding in found
     ]
-    out.print(console.table(f"ResourceManager {facts.url}", ("what", "", "found", "what follows"), rows))
+    out.print(console.table(f"ResourceManager {facts.url}", ("check", "result", "found", "consequence"), rows))
     out.print()
     out.print(_summary(found))
 
@@ -55,14 +63,10 @@ def _summary(found: list[Finding]) -> str:
     stops = sum(finding.verdict == "stops" for finding in found)
     limits = sum(finding.verdict == "limited" for finding in found)
     if stops:
-        return f"the arbiter cannot run here: see {_lines(stops)}"
+        return f"the arbiter cannot run here: see the {'line' if stops == 1 else f'{stops} lines'} marked stops"
     if limits:
-        return f"the arbiter can run here, within the {limits} limit{'' if limits == 1 else 's'} above"
-    return "the arbiter can run here, and shares hold"
-
-
-def _lines(stops: int) -> str:
-    return "the line that says stops" if stops == 1 else f"the {stops} lines that say stops"
+        return f"the arbiter can run here, with {console.counted(limits, 'limitation')}: see the lines marked limited"
+    return "the arbiter can run here and enforce shares"
 
 
 def _figures(facts: ManagerFacts, found: list[Finding]) -> dict[str, object]:

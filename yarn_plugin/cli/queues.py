@@ -1,4 +1,4 @@
-"""`yarn-plugin queues`: YARN's queues as a file, compared, written and shown."""
+"""`yarn-plugin queues`: YARN's queues compared with a file, changed and shown."""
 
 import getpass
 from collections.abc import Callable, Iterator, Mapping
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from yarn_plugin import console
+from yarn_plugin.cli.options import json_option, rm_option
 from yarn_plugin.observe.queue_tree import WEIGHT, QueueReport
 from yarn_plugin.observe.resource_manager import ResourceManager, addresses
 from yarn_plugin.queues import apply as writing
@@ -21,39 +22,43 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @click.group(context_settings=console.CONTEXT)
 def queues() -> None:
-    """YARN's queue configuration as a file (TOML), for a ResourceManager whose configuration store can be written.
+    """Compare, change and show YARN's queues: `plan` and `apply` a TOML file, `show` the live tree.
+
+    Needs a ResourceManager with the CapacityScheduler; `apply` also needs a writable configuration store
+    (yarn.scheduler.configuration.store.class=fs, zk or leveldb) and an administrator of the queues (--user).
 
     \b
-    [[queue]]
-    path = "root.sql"
-    weight = 8                  # or: capacity = 60, in percent
-    maximum_capacity = 100      # percent
-    dynamic_leaves = true       # each application gets a queue of its own
-    [queue.leaf_template]
-    weight = 1
-    user_limit_factor = 1000
-    maximum_am_resource_percent = 0.9
-    [[queue]]
-    path = "root.old"
-    remove = true               # it must be STOPPED and empty
+    Example: one queue for the arbiter's pool, and one to remove.
+      [[queue]]
+      path = "root.sql"
+      weight = 8                  # or: capacity = 60, in percent
+      maximum_capacity = 100      # percent
+      dynamic_leaves = true       # create a leaf queue for each application
+      [queue.leaf_template]
+      weight = 1
+      user_limit_factor = 1000
+      maximum_am_resource_percent = 0.9
+      [[queue]]
+      path = "root.old"
+      remove = true               # must be STOPPED and empty
 
-    Also: user_limit_factor, maximum_am_resource_percent, disable_preemption, state, acl_submit_applications,
-    acl_administer_queue. What a file does not say stays as it is: queues that it does not name, properties that it
-    does not give.
+    Further properties: user_limit_factor, maximum_am_resource_percent, disable_preemption, state,
+    acl_submit_applications, acl_administer_queue. Queues and properties that the file does not name stay unchanged.
+
+    \b
+      yarn-plugin queues plan --rm http://rm:8088 queues.toml
+      yarn-plugin queues apply --rm http://rm:8088 queues.toml
     """
 
 
 def _manager_options(command: _Command) -> _Command:
-    url = click.option(
-        "--rm", required=True, metavar="URL[,URL]", help="The ResourceManager's web address; both of an HA pair."
-    )
     user = click.option(
-        "--user", default=getpass.getuser, metavar="NAME", help="Who asks (simple authentication).  [default: you]"
+        "--user",
+        default=getpass.getuser,
+        metavar="NAME",
+        help="YARN user to act as (simple authentication).  [default: your login name]",
     )
-    figures = click.option(
-        "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here too."
-    )
-    return url(user(console.ca_option(figures(command))))
+    return rm_option(user(console.ca_option(json_option(command))))
 
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
@@ -63,15 +68,15 @@ _FILE = click.argument("file", type=click.Path(path_type=Path))
 @_FILE
 @_manager_options
 def plan(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | None) -> None:
-    """Show what `apply` would change; nothing is written."""
+    """Show what `apply` would change to match FILE. Changes nothing."""
     found = writing.compare(ResourceManager(addresses(rm), user, verify=verify), load(file))
     _print_plan(found)
     if found.changes:
-        click.echo(f"{_counted(found)} to make; `yarn-plugin queues apply --rm {rm} {file}` makes them")
+        click.echo(f"{_counted(found)} to make; to make them: yarn-plugin queues apply --rm {rm} {file}")
     else:
-        click.echo(f"nothing to do: the ResourceManager has what {file} says")
+        click.echo(f"nothing to do: the queues match {file}")
     if found.unnamed:
-        click.echo(f"not in the file, left as they are: {', '.join(found.unnamed)}")
+        click.echo(f"not in the file, unchanged: {', '.join(found.unnamed)}")
     _write(json_file, found)
 
 
@@ -79,25 +84,29 @@ def plan(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | N
 @_FILE
 @_manager_options
 def apply(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | None) -> None:
-    """Make the ResourceManager have what the file says, in one request; read it back and compare."""
+    """Change the queues to match FILE in one request, then read them back and compare."""
     made = writing.apply(ResourceManager(addresses(rm), user, verify=verify), load(file))
     _print_plan(made)
     if made.changes:
-        click.echo(f"{_counted(made)} made, and read back from the ResourceManager")
+        click.echo(f"{_counted(made)} made and verified")
     else:
-        click.echo(f"nothing to do: the ResourceManager has what {file} says")
+        click.echo(f"nothing to do: the queues match {file}")
     _write(json_file, made)
 
 
 @queues.command()
 @_manager_options
 def show(rm: str, user: str, verify: str | bool, json_file: Path | None) -> None:
-    """Show the live tree of queues with its use. Works with every CapacityScheduler, writable or not.
+    """Show the live queues, their capacities and their usage. Works with a read-only configuration too.
 
-    least, most and used are parts of the whole cluster; waits: containers asked for; leaves: queues of applications.
+    guaranteed, maximum and used are percentages of the cluster; pending counts requested containers. leaves: a
+    `parent` creates a dynamic leaf queue for each application; a `leaf` was created so.
     """
     tree = read_tree(ResourceManager(addresses(rm), user, verify=verify))
-    columns = ("queue", "state", "#capacity", "#least", "#most", "#used", "#apps", "#waits", "holds", "leaves")
+    columns = (
+        *("queue", "state", "#capacity", "#guaranteed", "#maximum", "#used", "#apps", "#pending"),
+        *("allocated", "leaves"),
+    )
     console.out.print(console.table(None, columns, [_row(queue) for queue in tree.values()]))
     if json_file is not None:
         console.write_json(json_file, {"queues": [_figures(queue) for queue in tree.values()]})
@@ -116,7 +125,7 @@ def _print_plan(shown: Plan) -> None:
 
 
 def _once(rows: list[tuple[str, str, str, str, str]]) -> Iterator[tuple[str, str, str, str, str]]:
-    """The rows with queue and change only where they begin."""
+    """Blank the queue and change of rows that repeat them."""
     before = ""
     for row in rows:
         yield ("", "", *row[2:]) if row[0] == before else row
@@ -129,17 +138,13 @@ def _value(value: str | None) -> str:
 
 def _counted(shown: Plan) -> str:
     count = sum(max(len(change.differences), 1) for change in shown.changes)
-    return f"{count} change{'' if count == 1 else 's'} in {len(shown.changes)} queue{_s(len(shown.changes))}"
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+    return f"{console.counted(count, 'change')} in {console.counted(len(shown.changes), 'queue')}"
 
 
 def _row(queue: QueueReport) -> tuple[object, ...]:
     depth = queue.path.count(".")
     capacity = f"{number(queue.weight)}w" if queue.mode == WEIGHT else f"{queue.percent:.4g}%"
-    kind = "is one" if queue.dynamic else "makes them" if queue.makes_leaves else ""
+    kind = "leaf" if queue.dynamic else "parent" if queue.makes_leaves else ""
     return (
         "  " * depth + queue.path.rpartition(".")[2],
         queue.state,

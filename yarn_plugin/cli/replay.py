@@ -7,30 +7,37 @@ import click
 
 from yarn_plugin import console
 from yarn_plugin.api import translate
+from yarn_plugin.cli.options import json_option
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.replay import replay as run
 
 
 @click.command(context_settings=console.CONTEXT)
 @click.argument("journal", type=click.Path(path_type=Path))
-@click.option("--app", help="Only decisions about this application (the arbiter's id, or YARN's).")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many decisions to show.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures to a file too.")
+@click.option("--app", metavar="APP", help="Show only decisions about this application (the arbiter's id or YARN's).")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Decisions to show.")
+@json_option
 def replay(journal: Path, app: str | None, limit: int, json_file: Path | None) -> None:
-    """What an arbiter decided and why, from its JOURNAL alone (the file `journal` in its --state folder).
+    """Explain an arbiter's decisions from its journal alone: the file `journal` in its --state folder.
 
-    Decides again on every input in the order of then, and says how many decisions this version would take otherwise.
-    Reads only: the arbiter may be running.
+    Replays every input with the installed version and counts the decisions that differ from the recorded ones. Needs no
+    cluster and writes nothing; the arbiter may be running.
+
+    \b
+    Example:
+      yarn-plugin replay ~/.local/state/yarn-plugin/arbiter/rm1-8088/journal --app app_17
     """
     done = run(journal, installed())
     decisions = translate.decisions(done.history, app)[-limit:]
     rows = [(one.seq, datetime.fromtimestamp(one.at), one.cause, one.kind, one.app, one.reason) for one in decisions]
-    console.out.print(console.table(None, ("#seq", "at", "on", "did", "app", "why"), rows))
-    console.out.print(f"{done.inputs} inputs decided on again, {done.different} differently")
+    console.out.print(console.table(None, ("#seq", "time", "input", "decision", "app", "reason"), rows))
+    console.out.print(
+        f"{console.counted(done.inputs, 'input')} replayed, {console.counted(done.different, 'different decision')}"
+    )
     if done.set_aside:
-        console.out.print(f"{done.set_aside} inputs set aside: nothing could be decided on them")
+        console.out.print(f"{console.counted(done.set_aside, 'input')} skipped (recorded as failed)")
     if done.dropped:
-        console.out.print(f"not read: {done.dropped}")
+        console.out.print(f"skipped: {done.dropped}")
     if json_file is not None:
         figures = {
             "inputs": done.inputs,
