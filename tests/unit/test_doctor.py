@@ -1,4 +1,4 @@
-"""What `doctor` makes of a ResourceManager."""
+"""The findings of `doctor`."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from yarn_plugin import console
 from yarn_plugin.cli import cli
 from yarn_plugin.cli import doctor as doctor_command
 from yarn_plugin.model.share import Pool
-from yarn_plugin.observe.capabilities import ManagerFacts, PreemptionFacts, find_out
+from yarn_plugin.observe.capabilities import ManagerFacts, PreemptionFacts, probe
 from yarn_plugin.observe.findings import Finding, can_run, diagnose
 from yarn_plugin.observe.queue_tree import queue_tree
 from yarn_plugin.observe.resource_manager import ManagerRefusedError, NotAManagerError, ResourceManager
@@ -58,75 +58,89 @@ def test_a_manager_that_allows_everything_has_no_limits():
 
 
 @pytest.mark.parametrize(
-    ("facts", "topic", "verdict", "said"),
+    ("facts", "topic", "verdict", "text"),
     [
-        (changed(version="3.3.6"), "version", "limited", "no leaf queue for each application before 3.4"),
-        (changed(state="STANDBY"), "state", "stops", "of an HA pair give both addresses"),
-        (changed(security="kerberos"), "security", "limited", "only simple authentication"),
-        (changed(calculator="DefaultResourceCalculator"), "resource calculator", "limited", "memory alone"),
-        (changed(calculator=None), "resource calculator", "limited", "see to it that it is the Dominant"),
+        (changed(version="3.3.6"), "version", "limited", "Versions before 3.4 cannot create a leaf queue"),
+        (changed(state="STANDBY"), "state", "stops", "For an HA pair, give both addresses"),
+        (changed(security="kerberos"), "security", "limited", "supports simple authentication only"),
+        (changed(calculator="DefaultResourceCalculator"), "resource calculator", "limited", "memory only"),
+        (
+            changed(calculator=None),
+            "resource calculator",
+            "limited",
+            "capacity.resource-calculator is the Dominant",
+        ),
         (
             changed(store="file", writable=False),
             "configuration store",
             "limited",
-            "shares are told but not enforced; set yarn.scheduler.configuration.store.class=fs",
+            "Shares are reported but not enforced. Set yarn.scheduler.configuration.store.class=fs",
         ),
-        (changed(store="file", writable=False), "mode", "limited", "feedback only: queue weights cannot be written"),
-        (changed(writable=False, unread="oh no"), "mode", "limited", "unknown: shares are only reported"),
-        (changed(unread="oh no"), "configuration store", "limited", "it could not be read now: oh no"),
+        (changed(store="file", writable=False), "mode", "limited", "feedback only: Queue weights cannot be written"),
+        (
+            changed(writable=False, unread="oh no"),
+            "mode",
+            "limited",
+            "unknown: Shares are reported but not",
+        ),
+        (changed(unread="oh no"), "configuration store", "limited", "could not be read: oh no"),
         (changed(policies=()), "preemption", "limited", "scheduler.monitor.enable=true"),
-        (changed(policies=()), "leaf cleaning", "limited", "AutoCreatedQueueDeletionPolicy"),
-        (changed(recovers=False), "recovery", "limited", "a restart of the RM ends every application"),
+        (changed(policies=()), "queue deletion", "limited", "AutoCreatedQueueDeletionPolicy"),
+        (changed(recovers=False), "recovery", "limited", "A restart of the ResourceManager kills all applications"),
         (
             changed(preemption=PreemptionFacts(15_000, 1.0, 1.0, 0.0)),
             "preemption wait",
             "limited",
-            "signals containers after 15 s, before YARN preempts",
+            "kills containers of pool sql after 15 s, before YARN preempts",
         ),
         (
             changed(preemption=PreemptionFacts(wait_ms=1000)),
             "preemption speed",
             "limited",
-            "10% a round, 20% of it, beyond 10%",
+            "10% of the cluster and 20% of the excess per round, 10% excess ignored",
         ),
     ],
 )
-def test_each_limit_is_said_with_what_follows(facts, topic, verdict, said):
+def test_each_limitation_is_reported_with_its_remedy(facts, topic, verdict, text):
     found = limits(facts)
     assert found[topic][0] == verdict
-    assert said in found[topic][1]
+    assert text in found[topic][1]
 
 
-def test_another_version_is_good_and_said_to_be_untried():
+def test_another_version_is_good_and_reported_as_untested():
     (version,) = [one for one in diagnose(changed(version="3.4.1"), tree(), [SQL]) if one.topic == "version"]
-    assert (version.verdict, version.follows) == ("good", "tried with 3.5.0")
+    assert (version.verdict, version.follows) == ("good", "Tested with 3.5.0 only.")
 
 
-def test_the_wait_of_preemption_comes_after_the_grace():
+def test_the_wait_of_preemption_follows_the_grace_period():
     (wait,) = [one for one in diagnose(BEST, tree(), [SQL]) if one.topic == "preemption wait"]
-    assert (wait.found, "11 s after it was told" in wait.follows) == ("1 s, after the grace of 10 s", True)
+    assert (wait.found, "11 s after the notification" in wait.follows) == ("1 s after the grace period of 10 s", True)
 
 
 @pytest.mark.parametrize(
-    ("settings", "verdict", "said"),
+    ("settings", "verdict", "text"),
     [
-        ({"root.sql.auto-queue-creation-v2.enabled": "false"}, "limited", "set dynamic_leaves = true"),
-        ({f"{LEAF}.capacity": "5w"}, "limited", "set weight = 1 in the leaf_template"),
-        ({f"{LEAF}.capacity": "0.01w"}, "limited", "below 0.1w YARN may refuse it"),
-        ({f"{LEAF}.user-limit-factor": "1"}, "limited", "set user_limit_factor = 1000"),
-        ({"root.sql.queues": "x", "root.sql.x.capacity": "100"}, "limited", "beside root.sql.x get nothing guaranteed"),
+        ({"root.sql.auto-queue-creation-v2.enabled": "false"}, "limited", "Set dynamic_leaves = true"),
+        ({f"{LEAF}.capacity": "5w"}, "limited", "Set weight = 1 in the leaf_template"),
+        ({f"{LEAF}.capacity": "0.01w"}, "limited", "Below 0.1w, YARN may reject its application"),
+        ({f"{LEAF}.user-limit-factor": "1"}, "limited", "Set user_limit_factor = 1000"),
+        (
+            {"root.sql.queues": "x", "root.sql.x.capacity": "100"},
+            "limited",
+            "Next to root.sql.x, dynamic queues",
+        ),
     ],
 )
-def test_what_a_pools_queue_lacks_is_said(settings, verdict, said):
+def test_what_a_pools_queue_lacks_is_reported(settings, verdict, text):
     found = limits(queues=tree(**settings))
     assert found["pool sql"][0] == verdict
-    assert said in found["pool sql"][1]
+    assert text in found["pool sql"][1]
 
 
 def test_a_stopped_queue_is_a_limit_and_a_missing_one_stops():
     store = QueueStore(**{f"{LEAF}.user-limit-factor": "1000"})
     store.states["root.sql"] = "STOPPED"
-    assert "it takes no applications" in limits(queues=queue_tree(store.get("/scheduler")))["pool sql"][1]
+    assert "The queue accepts no applications" in limits(queues=queue_tree(store.get("/scheduler")))["pool sql"][1]
     missing = dataclasses.replace(SQL, queue="root.nope")
     assert limits(pools=[missing])["pool sql"][0] == "stops"
     assert not can_run(diagnose(BEST, tree(), [missing]))
@@ -178,7 +192,7 @@ def serve():
 def test_facts_of_a_stock_manager_are_hadoops_defaults(serve):
     manager = Manager({"yarn.scheduler.configuration.store.class": "file"})
     manager.store.writable = False
-    facts = find_out(ResourceManager([serve(manager)], "ann"))
+    facts = probe(ResourceManager([serve(manager)], "ann"))
     assert (facts.store, facts.writable, facts.preempts, facts.calculator) == ("file", False, False, None)
     assert facts.preemption == PreemptionFacts(15_000, 0.1, 0.2, 0.1)
 
@@ -193,7 +207,7 @@ def test_facts_of_a_manager_that_is_set_up_for_shares(serve):
         f"{prefix}.monitor.capacity.preemption.max_ignored_over_capacity": "nonsense",
         "yarn.resource-types": "yarn.io/gpu, other",
     }
-    facts = find_out(ResourceManager([serve(Manager(conf))], "ann"))
+    facts = probe(ResourceManager([serve(Manager(conf))], "ann"))
     assert (facts.writable, facts.preempts, facts.calculator) == (True, True, "DefaultResourceCalculator")
     assert facts.policies == ("ProportionalCapacityPreemptionPolicy", "Another")
     assert facts.preemption == PreemptionFacts(1000, 0.1, 0.2, 0.1)
@@ -222,7 +236,7 @@ def test_a_configuration_that_is_refused_is_told_from_one_that_could_not_be_read
         failing = asked.path.endswith("/scheduler-conf")
         return (status, {"Content-Type": "application/json"}, said) if failing else usual(asked)
 
-    facts = find_out(ResourceManager([serve(answer)], "ann"))
+    facts = probe(ResourceManager([serve(answer)], "ann"))
     assert (facts.writable, facts.mode) == (writable, mode)
     assert (facts.unread is None) == (mode == "feedback only")
 
@@ -242,15 +256,15 @@ def test_the_command_ends_with_0_where_the_arbiter_can_run(doctor):
     manager.store.writable = False
     code, out, figures = doctor(manager)
     assert (code, figures["can_run"]) == (0, True)
-    assert "shares are told but not enforced; set yarn.scheduler.configuration.store.class=fs" in out
-    assert "the arbiter can run here, within the" in out
+    assert "Shares are reported but not enforced. Set yarn.scheduler.configuration.store.class=fs" in out
+    assert "the arbiter can run here, with " in out
 
 
 def test_the_command_ends_with_1_where_it_cannot(doctor, tmp_path):
     (tmp_path / "pools.toml").write_text('[[pools]]\nname = "x"\nqueue = "root.x"\n')
     code, out, figures = doctor(Manager(), "--config", str(tmp_path / "pools.toml"))
     assert (code, figures["can_run"]) == (1, False)
-    assert "the arbiter cannot run here: see the line that says stops" in out
+    assert "the arbiter cannot run here: see the line marked stops" in out
     manager = Manager()
     manager.store.capacity_scheduler = False
     assert doctor(manager)[0] == 1

@@ -84,7 +84,7 @@ def test_a_directory_with_a_running_cluster_is_refused(run, ended, tmp_path):
     assert "a cluster is running here (rm)" in err
     code, out, _ = run("down", "--dir", tmp_path)
     assert code == 0
-    assert "stopped 2 processes" in out
+    assert out.startswith("stopped ")
     assert processes.members(ended.id) == []
 
 

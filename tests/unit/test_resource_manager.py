@@ -7,7 +7,7 @@ import pytest
 from tests.web import WebServer, reply
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.observe import resource_manager
-from yarn_plugin.observe.capabilities import find_out
+from yarn_plugin.observe.capabilities import probe
 from yarn_plugin.observe.resource_manager import (
     ManagerAwayError,
     ManagerRefusedError,
@@ -102,7 +102,7 @@ def test_of_a_pair_the_active_one_is_found_and_kept(serve):
 
 def test_facts_come_from_the_active_one_although_the_standby_answers_too(serve):
     waiting, working = serve(standby), serve(active)
-    facts = find_out(client(waiting, working))
+    facts = probe(client(waiting, working))
     assert (facts.url, facts.state, facts.version) == (working.url, "ACTIVE", "3.5.0")
     assert "yarn.io/gpu" in facts.resources
 
@@ -135,7 +135,7 @@ def test_a_pair_of_which_nobody_is_active_says_both_reasons(serve, dead):
 
 def test_a_standby_alone_is_away(serve):
     with pytest.raises(ManagerAwayError, match="standby"):
-        find_out(client(serve(standby)))
+        probe(client(serve(standby)))
 
 
 def test_a_dead_one_is_away(dead):
@@ -183,12 +183,12 @@ def test_one_that_is_not_ready_is_away(serve, status):
 )
 def test_what_is_no_resource_manager_is_said_to_be_none(serve, answer):
     with pytest.raises(NotAManagerError, match="give the RM's web address such as http://host:8088"):
-        find_out(client(serve(answer)))
+        probe(client(serve(answer)))
 
 
 def test_kerberos_is_refused_with_what_to_do(serve):
     with pytest.raises(SecuredManagerError, match=r"only simple authentication is supported\. Put a gateway"):
-        find_out(client(serve(kerberos)))
+        probe(client(serve(kerberos)))
 
 
 @pytest.mark.parametrize(

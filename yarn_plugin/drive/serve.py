@@ -41,7 +41,7 @@ from yarn_plugin.errors import BadInputError, ReportedError
 from yarn_plugin.files import write_private
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided
-from yarn_plugin.observe.capabilities import find_out
+from yarn_plugin.observe.capabilities import probe
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 from yarn_plugin.observe.translate import queues
 
@@ -295,7 +295,7 @@ def _raise_descriptors() -> int:
 def _check_queues(manager: ResourceManager, config: ArbiterConfig, patient: bool) -> None:
     """Every pool's queue must be there; a manager that is away for now is no reason not to start again."""
     try:
-        find_out(manager)
+        probe(manager)
         known = queues(manager.get("/scheduler"))
     except ManagerAwayError:
         if patient:

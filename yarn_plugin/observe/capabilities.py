@@ -90,7 +90,7 @@ class ManagerFacts:
         return Capabilities(self.version, self.writable, self.preempts, least)
 
 
-def find_out(manager: ResourceManager) -> ManagerFacts:
+def probe(manager: ResourceManager) -> ManagerFacts:
     """Ask a ResourceManager what it is; of an HA pair, the active one.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a ResourceManager allows, and what follows for who uses the arbiter. Pure."""
+"""The findings of `yarn-plugin doctor`: what a ResourceManager supports, and how to enable what it lacks. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,21 +12,27 @@ from yarn_plugin.observe.scheduler_configuration import weight_of
 
 Verdict = Literal["good", "limited", "stops"]
 
-TRIED = "3.5.0"
-LEAVES_SINCE = (3, 4)
+TESTED_VERSION = "3.5.0"
+MIN_VERSION = (3, 4)
 """The first version with dynamic leaf queues in weight mode (auto-queue-creation-v2)."""
 
 SCHEDULER = "CapacityScheduler"
 CALCULATOR = "DominantResourceCalculator"
+_CALCULATOR_PROPERTY = "yarn.scheduler.capacity.resource-calculator"
 _PROPERTY = "yarn.resourcemanager.monitor.capacity.preemption"
-_LEAST, _MOST = 0.1, 1.0
-"""The weights between which a queue that was just made takes little from the others, which weigh 100 together, and YARN
-still lets an application in: it allows a queue 10,000 times its fraction of the cluster."""
+MIN_NEW_WEIGHT, MAX_NEW_WEIGHT = 0.1, 1.0
+"""Suitable weights of a new leaf queue, whose siblings have a total weight of 100. With more, it takes a noticeable
+part from them. With less, YARN may reject its application: YARN allows a queue 10,000 applications times its fraction
+of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `verdict`: `stops` if the arbiter cannot run with it, `limited` if it does less."""
+    """One checked property of a ResourceManager.
+
+    `verdict`: `stops` if the arbiter cannot run, `limited` if it runs with less. `follows`: the consequence and, unless
+    the verdict is good, the remedy.
+    """
 
     topic: str
     found: str
@@ -40,9 +46,9 @@ def can_run(findings: Sequence[Finding]) -> bool:
 
 
 def diagnose(facts: ManagerFacts, tree: Mapping[str, QueueReport], pools: Sequence[Pool]) -> list[Finding]:
-    """Everything worth knowing before the arbiter is started with these pools."""
+    """Check a ResourceManager and the queues of these pools, before the arbiter is started."""
     found = [_version(facts), _state(facts), _security(facts), _scheduler(facts, tree), _calculator(facts)]
-    found += [_store(facts), _mode(facts), _preemption(facts), *_preemption_wait(facts, pools), _leaf_cleaning(facts)]
+    found += [_store(facts), _mode(facts), _preemption(facts), *_preemption_wait(facts, pools), _queue_deletion(facts)]
     found += [_recovery(facts), _gpus(facts, pools)]
     for pool in pools:
         found += _pool(pool, tree) if tree else []
@@ -51,162 +57,186 @@ def diagnose(facts: ManagerFacts, tree: Mapping[str, QueueReport], pools: Sequen
 
 def _version(facts: ManagerFacts) -> Finding:
     numbers = tuple(int(part) for part in facts.version.split("-")[0].split(".")[:2] if part.isdigit())
-    if numbers and numbers < LEAVES_SINCE:
-        follows = "no leaf queue for each application before 3.4: shares are told, and cannot be enforced by weights"
+    if numbers and numbers < MIN_VERSION:
+        follows = (
+            "Versions before 3.4 cannot create a leaf queue for each application. "
+            "Shares are reported but not enforced. Upgrade to 3.4 or later."
+        )
         return Finding("version", facts.version, "limited", follows)
-    follows = "" if facts.version == TRIED else f"tried with {TRIED}"
+    follows = "" if facts.version == TESTED_VERSION else f"Tested with {TESTED_VERSION} only."
     return Finding("version", facts.version, "good", follows)
 
 
 def _state(facts: ManagerFacts) -> Finding:
     if facts.state == "ACTIVE":
         return Finding("state", f"active at {facts.url}", "good", "")
-    follows = "it schedules nothing now; of an HA pair give both addresses"
+    follows = "This ResourceManager does not schedule. For an HA pair, give both addresses: --rm URL,URL."
     return Finding("state", facts.state.lower(), "stops", follows)
 
 
 def _security(facts: ManagerFacts) -> Finding:
     if facts.security == "simple":
-        return Finding("security", "simple", "good", "anyone who reaches the RM may act as any user")
-    follows = "only simple authentication is spoken here; put a gateway that authenticates in between, and try apply"
+        return Finding("security", "simple", "good", "Anyone who can reach the ResourceManager can act as any user.")
+    follows = (
+        "The arbiter supports simple authentication only. Put an authenticating gateway in front of the "
+        "ResourceManager, and verify write access with `yarn-plugin queues apply`."
+    )
     return Finding("security", facts.security, "limited", follows)
 
 
 def _scheduler(facts: ManagerFacts, tree: Mapping[str, QueueReport]) -> Finding:
     if tree:
         return Finding("scheduler", SCHEDULER, "good", "")
-    follows = f"shares are steered by the queues of the {SCHEDULER}; set yarn.resourcemanager.scheduler.class"
+    follows = f"The arbiter needs the {SCHEDULER}. Set yarn.resourcemanager.scheduler.class."
     return Finding("scheduler", facts.scheduler, "stops", follows)
 
 
 def _calculator(facts: ManagerFacts) -> Finding:
     if facts.calculator is None:
-        return Finding("resource calculator", "not shown", "limited", f"see to it that it is the {CALCULATOR}")
+        return Finding(
+            "resource calculator", "not shown", "limited", f"Check that {_CALCULATOR_PROPERTY} is the {CALCULATOR}."
+        )
     if facts.calculator == CALCULATOR:
-        return Finding("resource calculator", CALCULATOR, "good", "all resources count")
-    follows = f"YARN divides memory alone; set yarn.scheduler.capacity.resource-calculator to the {CALCULATOR}"
+        return Finding("resource calculator", CALCULATOR, "good", "YARN schedules all resource types.")
+    follows = f"YARN schedules by memory only. Set {_CALCULATOR_PROPERTY} to the {CALCULATOR}."
     return Finding("resource calculator", facts.calculator, "limited", follows)
 
 
 def _store(facts: ManagerFacts) -> Finding:
     store = facts.store or "not shown"
     if facts.unread:
-        return Finding("configuration store", store, "limited", f"it could not be read now: {facts.unread}")
+        return Finding(
+            "configuration store", store, "limited", f"The scheduler configuration could not be read: {facts.unread}"
+        )
     if facts.writable:
-        return Finding("configuration store", store, "good", "queue weights can be written")
-    follows = "shares are told but not enforced; set yarn.scheduler.configuration.store.class=fs (or zk, leveldb)"
+        return Finding("configuration store", store, "good", "Queue weights can be written.")
+    follows = "Shares are reported but not enforced. Set yarn.scheduler.configuration.store.class=fs (or zk, leveldb)."
     return Finding("configuration store", store, "limited", follows)
 
 
 def _mode(facts: ManagerFacts) -> Finding:
     if facts.mode == "unknown":
-        follows = "shares are only reported, not enforced, until the arbiter has found out"
+        follows = "Shares are reported but not enforced until the configuration can be read."
         return Finding("mode", facts.mode, "limited", follows)
     verdict: Verdict = "good" if facts.mode == "enforced" else "limited"
-    return Finding("mode", facts.mode, verdict, "" if facts.writable else "queue weights cannot be written")
+    return Finding("mode", facts.mode, verdict, "" if facts.writable else "Queue weights cannot be written.")
 
 
 def _preemption(facts: ManagerFacts) -> Finding:
     if facts.preempts:
-        return Finding("preemption", "on", "good", "YARN takes back what exceeds a share")
+        return Finding("preemption", "on", "good", "YARN preempts containers over a share.")
     follows = (
-        "an application over its share keeps what it has until it lets go or is signalled; "
-        "set yarn.resourcemanager.scheduler.monitor.enable=true"
+        "An application over its share keeps its containers until it releases them or the arbiter kills them. "
+        "Set yarn.resourcemanager.scheduler.monitor.enable=true."
     )
     return Finding("preemption", "off", "limited", follows)
 
 
 def _preemption_wait(facts: ManagerFacts, pools: Sequence[Pool]) -> Iterator[Finding]:
-    """Weights are written when the grace is over; from then on YARN waits before it kills."""
+    """Weights are written when the grace period ends; YARN then waits `wait_ms` before it kills containers."""
     if not facts.preempts or not facts.writable:
         return
     how, wait = facts.preemption, facts.preemption.wait_ms / 1000.0
     for pool in pools:
-        shown = f"{wait:g} s, after the grace of {pool.grace:g} s"
+        shown = f"{wait:g} s after the grace period of {pool.grace:g} s"
         if wait >= pool.overstay:
             follows = (
-                f"pool {pool.name} signals containers after {pool.overstay:g} s, before YARN preempts them; "
-                f"set {_PROPERTY}.max_wait_before_kill below that, or overstay_s above"
+                f"The arbiter kills containers of pool {pool.name} after {pool.overstay:g} s, before YARN preempts "
+                f"them. Set {_PROPERTY}.max_wait_before_kill below {pool.overstay * 1000:g} (ms), "
+                f"or preempt_after_s above {wait:g}."
             )
             yield Finding("preemption wait", shown, "limited", follows)
         else:
-            follows = f"a share of pool {pool.name} is YARN's to enforce {pool.grace + wait:g} s after it was told"
+            follows = (
+                f"In pool {pool.name}, YARN starts to preempt containers over a share {pool.grace + wait:g} s "
+                "after the notification."
+            )
             yield Finding("preemption wait", shown, "good", follows)
     if how.per_round < 1 or how.termination_factor < 1 or how.dead_zone > 0:
-        shown = f"{how.per_round:.0%} a round, {how.termination_factor:.0%} of it, beyond {how.dead_zone:.0%}"
+        shown = (
+            f"{how.per_round:.0%} of the cluster and {how.termination_factor:.0%} of the excess per round, "
+            f"{how.dead_zone:.0%} excess ignored"
+        )
         follows = (
-            f"shares are approached slowly; set {_PROPERTY}.total_preemption_per_round=1.0, "
-            ".natural_termination_factor=1.0, .max_ignored_over_capacity=0.0"
+            f"Preemption takes several rounds to enforce a share. Set {_PROPERTY}.total_preemption_per_round=1.0, "
+            ".natural_termination_factor=1.0 and .max_ignored_over_capacity=0.0."
         )
         yield Finding("preemption speed", shown, "limited", follows)
 
 
-def _leaf_cleaning(facts: ManagerFacts) -> Finding:
+def _queue_deletion(facts: ManagerFacts) -> Finding:
     if DELETES_QUEUES in facts.policies:
-        return Finding("leaf cleaning", "on", "good", "queues of ended applications go by themselves")
+        return Finding("queue deletion", "on", "good", "YARN deletes the queues of finished applications.")
     follows = (
-        "queues of ended applications stay, at most 1,000 in a pool; add the "
-        f"{DELETES_QUEUES} to yarn.resourcemanager.scheduler.monitor.policies"
+        "YARN keeps the queues of finished applications, at most 1,000 per pool. "
+        f"Add the {DELETES_QUEUES} to yarn.resourcemanager.scheduler.monitor.policies."
     )
-    return Finding("leaf cleaning", "off", "limited", follows)
+    return Finding("queue deletion", "off", "limited", follows)
 
 
 def _recovery(facts: ManagerFacts) -> Finding:
     if facts.recovers:
-        return Finding("recovery", "on", "good", "applications survive a restart of the RM")
-    follows = "a restart of the RM ends every application; set yarn.resourcemanager.recovery.enabled=true"
+        return Finding("recovery", "on", "good", "Applications survive a restart of the ResourceManager.")
+    follows = "A restart of the ResourceManager kills all applications. Set yarn.resourcemanager.recovery.enabled=true."
     return Finding("recovery", "off", "limited", follows)
 
 
 def _gpus(facts: ManagerFacts, pools: Sequence[Pool]) -> Finding:
     wanting = [pool.name for pool in pools if GPU in pool.resources]
     if GPU in facts.resources:
-        follows = "" if wanting else "GPUs that nobody uses make YARN's preemption lenient; the arbiter signals then"
-        return Finding("GPUs", f"{GPU} is a resource", "good", follows)
+        follows = "" if wanting else "While GPUs are idle, YARN preempts too little; the arbiter kills the rest."
+        return Finding("GPUs", f"{GPU} is a resource type", "good", follows)
     if wanting:
-        follows = f"pool {wanting[0]} divides GPUs: set yarn.resource-types={GPU} on the RM, the nodes and clients"
-        return Finding("GPUs", "not a resource", "limited", follows)
-    return Finding("GPUs", "not a resource", "good", "no pool divides GPUs")
+        follows = (
+            f"Pool {wanting[0]} divides GPUs. Set yarn.resource-types={GPU} on the ResourceManager, the "
+            "NodeManagers and the clients."
+        )
+        return Finding("GPUs", "not a resource type", "limited", follows)
+    return Finding("GPUs", "not a resource type", "good", "No pool divides GPUs.")
 
 
 def _pool(pool: Pool, tree: Mapping[str, QueueReport]) -> Iterator[Finding]:
     topic, queue = f"pool {pool.name}", tree.get(pool.queue)
     if queue is None:
-        follows = f"there is no queue {pool.queue}; make it with `yarn-plugin queues apply`, or name another"
+        follows = f"Create queue {pool.queue} with `yarn-plugin queues apply`, or name an existing queue in --config."
         yield Finding(topic, f"{pool.queue} is missing", "stops", follows)
         return
     shown = f"{pool.queue}, {queue.guaranteed:.0%} to {queue.maximum:.0%} of the cluster"
     if queue.state == "RUNNING":
         yield Finding(topic, shown, "good", "")
     else:
-        follows = "it takes no applications; set its state to RUNNING"
+        follows = "The queue accepts no applications. Set its state to RUNNING."
         yield Finding(topic, f"{pool.queue} is {queue.state}", "limited", follows)
     yield _leaves(topic, queue)
     fixed = [child.path for child in tree.values() if child.parent == pool.queue and child.mode == PERCENT]
     if fixed:
-        follows = f"queues of applications beside {fixed[0]} get nothing guaranteed; give it a weight"
-        yield Finding(topic, "queues in percent", "limited", follows)
+        follows = f"Next to {fixed[0]}, dynamic queues have no guaranteed capacity. Give {fixed[0]} a weight."
+        yield Finding(topic, "queues with percentages", "limited", follows)
     if queue.preemption_disabled:
-        yield Finding(topic, "preemption disabled", "limited", "YARN takes nothing back here; the arbiter signals")
+        yield Finding(topic, "preemption disabled", "limited", "YARN does not preempt here; the arbiter kills instead.")
 
 
 def _leaves(topic: str, queue: QueueReport) -> Finding:
     if not queue.makes_leaves:
-        follows = "applications share one queue, so no share can be enforced; set dynamic_leaves = true in a queue file"
-        return Finding(topic, "no dynamic leaves", "limited", follows)
+        follows = "Applications share one queue: shares are not enforced. Set dynamic_leaves = true in the queue file."
+        return Finding(topic, "no dynamic leaf queues", "limited", follows)
     template = dict(queue.leaf_template)
     weight = template.get("capacity", "1w")
-    has = weight_of(weight)
-    if has is not None and not _LEAST <= has <= _MOST:
+    initial = weight_of(weight)
+    if initial is not None and not MIN_NEW_WEIGHT <= initial <= MAX_NEW_WEIGHT:
         follows = (
-            f"above {_MOST:g}w one that has just arrived takes that from those that still vacate, below {_LEAST:g}w "
-            "YARN may refuse it; set weight = 1 in the leaf_template"
+            f"Above {MAX_NEW_WEIGHT:g}w, a new queue takes resources from applications within their grace period. "
+            f"Below {MIN_NEW_WEIGHT:g}w, YARN may reject its application. Set weight = 1 in the leaf_template."
         )
-        return Finding(topic, f"dynamic leaves, new ones weigh {weight}", "limited", follows)
+        return Finding(topic, f"dynamic leaf queues, initial weight {weight}", "limited", follows)
     if 0 < _number(template.get("user-limit-factor", "1")) <= 1:
-        follows = "no application grows beyond its share; set user_limit_factor = 1000 in the leaf_template"
-        return Finding(topic, "dynamic leaves, user limit factor 1", "limited", follows)
-    return Finding(topic, f"dynamic leaves, new ones weigh {weight}", "good", "each application gets its own queue")
+        follows = (
+            "No application can use idle resources beyond its share. Set user_limit_factor = 1000 in the leaf_template."
+        )
+        return Finding(topic, "dynamic leaf queues, user limit factor 1", "limited", follows)
+    return Finding(
+        topic, f"dynamic leaf queues, initial weight {weight}", "good", "Each application gets its own queue."
+    )
 
 
 def _number(text: str) -> float:

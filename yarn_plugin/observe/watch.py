@@ -13,7 +13,7 @@ from yarn_plugin.journal.records import JournalUnavailableError
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.observe import translate
 from yarn_plugin.observe.answers import Reading
-from yarn_plugin.observe.capabilities import ManagerFacts, find_out
+from yarn_plugin.observe.capabilities import ManagerFacts, probe
 from yarn_plugin.observe.changes import Doubt, confirm_gone, differing, is_out_of_sight, newly_broken
 from yarn_plugin.observe.delivery import Delivery, Stopped, Taker
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
@@ -202,7 +202,7 @@ class Watch:
             raise _AnotherManagerError(f"ResourceManager {self._manager.url}: it has restarted")
 
     def _reach(self) -> None:
-        facts = find_out(self._manager)
+        facts = probe(self._manager)
         _require_active(facts.url, facts.state)
         self._note_restart(facts)
         self._figures, self._seen_at, self._doubts = {}, {}, {}
