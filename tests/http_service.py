@@ -47,7 +47,7 @@ class Arbiter:
     def __init__(self, path, registry=STANDARD):
         self.clock = HandClock()
         self._intake = open_intake(RecordFile(path), self.clock, registry)
-        self.streams, self.looked, self.appears = None, 0, []
+        self.streams, self.polls, self.appears = None, 0, []
         self.is_well, self.counted, self.offset, self.fails = Health(), {}, 0.0, None
 
     @property
@@ -73,8 +73,8 @@ class Arbiter:
             answer.set_exception(problem)
         return answer
 
-    def look(self):
-        self.looked += 1
+    def poll(self):
+        self.polls += 1
         for event in self.appears:
             self.take(event)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.http_service import GPU, SQL, parse, problems, running
 from yarn_plugin.api import wire
-from yarn_plugin.api.streams import Seen
+from yarn_plugin.api.streams import Position
 from yarn_plugin.api.tokens import Principal, Tokens
 from yarn_plugin.decide import events
 from yarn_plugin.decide.events import AppsChanged
@@ -153,7 +153,7 @@ def test_one_that_runs_already_is_registered_where_it_runs(service):
 def test_one_that_was_submitted_a_moment_ago_is_looked_for(service):
     service.arbiter.appears = [AppsChanged((running("application_1_0007", "root.sql.etl"),), ())]
     assert service.register(yarn_app="application_1_0007").queue == "root.sql.etl"
-    assert service.arbiter.looked == 1
+    assert service.arbiter.polls == 1
 
 
 @pytest.mark.parametrize(
@@ -477,7 +477,7 @@ def test_what_is_decided_while_a_listener_catches_up_comes_once(service):
     made = service.register("mine")
 
     async def listen():
-        stream = service.streams.follow(made.app, Seen(0))
+        stream = service.streams.follow(made.app, Position(0))
         first = parse((await anext(stream)).decode())
         for name in ("second", "third"):
             service.arbiter.take(events.Registered(f"request-{name}", name, name, "sql", 1.0, None, None, None))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.http_service import problems
 from yarn_plugin.api import wire
-from yarn_plugin.api.queueing import AT_ONCE, MOST_WAITING
+from yarn_plugin.api.queueing import MAX_CONCURRENT_CHANGES, MAX_WAITING
 from yarn_plugin.api.refusals import Limits
 from yarn_plugin.decide import events
 from yarn_plugin.drive.daemon import Stopped
@@ -247,19 +247,19 @@ def test_who_changes_much_waits_for_himself_and_nobody_else_does(service):
 
     async def both():
         hers = [asyncio.ensure_future(change("ann")) for _ in range(300)]
-        refused = [await one for one in hers[AT_ONCE + MOST_WAITING :]]
+        refused = [await one for one in hers[MAX_CONCURRENT_CHANGES + MAX_WAITING :]]
         his = asyncio.ensure_future(change("eve"))
-        while len(posted) <= AT_ONCE:
+        while len(posted) <= MAX_CONCURRENT_CHANGES:
             await asyncio.sleep(0.005)
         before = [event.app for event, _ in posted]
         while posted:
             posted.pop()[1].set_result(None)
             await asyncio.sleep(0.005)
-        return refused, before, {*await asyncio.gather(his, *hers[: AT_ONCE + MOST_WAITING])}
+        return refused, before, {*await asyncio.gather(his, *hers[: MAX_CONCURRENT_CHANGES + MAX_WAITING])}
 
     refused, before, answered = asyncio.run(both())
-    assert refused == [429] * (300 - AT_ONCE - MOST_WAITING)
-    assert before == [made["ann"].app] * AT_ONCE + [made["eve"].app]
+    assert refused == [429] * (300 - MAX_CONCURRENT_CHANGES - MAX_WAITING)
+    assert before == [made["ann"].app] * MAX_CONCURRENT_CHANGES + [made["eve"].app]
     assert answered == {204}
 
 

@@ -8,9 +8,11 @@ import httpx
 import pytest
 
 from tests.http_service import running
-from yarn_plugin.api import service as module
-from yarn_plugin.api.queueing import MOST_WAITING
-from yarn_plugin.api.service import NOT_YET, QUESTIONS_AT_ONCE, create
+from yarn_plugin.api import backend
+from yarn_plugin.api.backend import MAX_CONCURRENT_QUESTIONS, NOT_YET
+from yarn_plugin.api.queueing import MAX_WAITING
+from yarn_plugin.api.routes import apps, decisions, operations
+from yarn_plugin.api.service import create
 from yarn_plugin.decide.events import AppsChanged
 
 WITHIN = 15.0
@@ -88,7 +90,7 @@ def test_reads_beyond_those_that_may_wait_are_refused(service, path):
     token = service.tokens.admin_file.read_text().strip()
 
     async def scenario(get):
-        waiting = [get(token, "/v1/decisions") for _ in range(1 + MOST_WAITING)]
+        waiting = [get(token, "/v1/decisions") for _ in range(1 + MAX_WAITING)]
         try:
             await eventually(lambda: held.present)
             async with asyncio.timeout(WITHIN):
@@ -100,14 +102,19 @@ def test_reads_beyond_those_that_may_wait_are_refused(service, path):
 
     refused = in_one_loop(service.app, scenario)
     assert refused.status_code == 429
-    expected = f"you have {1 + MOST_WAITING} reads waiting; wait for their answers"
+    expected = f"you have {1 + MAX_WAITING} reads waiting; wait for their answers"
     assert refused.json()["problems"][0]["expected"] == expected
 
 
 @pytest.mark.parametrize(
-    ("path", "adapter"), [("/v1/decisions", "_DECISIONS"), ("/v1/apps", "_APPS"), ("/v1/cluster", "_CLUSTER")]
+    ("path", "module", "adapter"),
+    [
+        ("/v1/decisions", decisions, "_DECISIONS"),
+        ("/v1/apps", apps, "_APPS"),
+        ("/v1/cluster", operations, "_CLUSTER"),
+    ],
 )
-def test_a_long_answer_is_written_out_beside_the_event_loop(service, monkeypatch, path, adapter):
+def test_a_long_answer_is_written_out_beside_the_event_loop(service, monkeypatch, path, module, adapter):
     service.register()
     wrote, made_by = getattr(module, adapter), []
 
@@ -159,7 +166,7 @@ def test_one_users_questions_leave_the_manager_to_others(waits):
 
     async def scenario(get):
         hers = why_of(get, waits, "ann", *range(1, 10))
-        await eventually(lambda: len(manager.asked) >= QUESTIONS_AT_ONCE)
+        await eventually(lambda: len(manager.asked) >= MAX_CONCURRENT_QUESTIONS)
         (his,) = why_of(get, waits, "eve", 10)
         await eventually(lambda: "application_1_0010" in manager.asked)
         before = list(manager.asked)
@@ -169,12 +176,12 @@ def test_one_users_questions_leave_the_manager_to_others(waits):
         return before, [one.result().json()["manager_says"] for one in (his, *hers)]
 
     before, said = in_one_loop(app, scenario)
-    assert len(before) == QUESTIONS_AT_ONCE + 1
+    assert len(before) == MAX_CONCURRENT_QUESTIONS + 1
     assert said == [["no node has room"]] * 10
 
 
 def test_a_question_that_is_no_longer_waited_for_keeps_its_turn_and_one_not_asked_yet_is_not_asked(waits, monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", 0.05)
+    monkeypatch.setattr(backend, "MANAGER_TIMEOUT", 0.05)
     manager = Manager()
     app = create(waits.arbiter, waits.tokens, waits.streams, manager)
 
@@ -182,7 +189,7 @@ def test_a_question_that_is_no_longer_waited_for_keeps_its_turn_and_one_not_aske
         hers = await asyncio.gather(*why_of(get, waits, "ann", *range(1, 10)))
         asked = len(manager.asked)
         manager.let()
-        monkeypatch.setattr(module, "PATIENCE", WITHIN)
+        monkeypatch.setattr(backend, "MANAGER_TIMEOUT", WITHIN)
         (last,) = why_of(get, waits, "ann", 1)
         await eventually(lambda: len(manager.asked) > asked)
         manager.let()
@@ -190,5 +197,5 @@ def test_a_question_that_is_no_longer_waited_for_keeps_its_turn_and_one_not_aske
 
     asked, said = in_one_loop(app, scenario)
     assert said == [[NOT_YET]] * 9 + [["no node has room"]]
-    assert asked == QUESTIONS_AT_ONCE
+    assert asked == MAX_CONCURRENT_QUESTIONS
     assert len(manager.asked) == asked + 1

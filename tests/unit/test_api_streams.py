@@ -7,7 +7,7 @@ import pytest
 from tests.http_service import parse, problems
 from yarn_plugin.api import streams as module
 from yarn_plugin.api.refusals import Limits
-from yarn_plugin.api.streams import LONGEST_QUEUE, Seen, Streams
+from yarn_plugin.api.streams import LONGEST_QUEUE, Position, Streams
 from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Dismiss, TellShare
 from yarn_plugin.decide.pools.kept import PoolState
@@ -58,7 +58,7 @@ def read(streams, app, seen=None):
     streams.stopped = True
 
     async def collect():
-        return [piece async for piece in streams.follow(app, Seen.parse(seen) if seen else None)]
+        return [piece async for piece in streams.follow(app, Position.parse(seen) if seen else None)]
 
     found = parse(b"".join(asyncio.run(collect())).decode())
     streams.stopped = False
@@ -250,7 +250,7 @@ def test_streams_of_a_user_are_limited_and_a_closed_one_makes_room(make):
 
     assert asyncio.run(watch()) == [200, 200, 429, 200, 200, 200]
     assert service.streams.open == 0
-    assert not service.streams._seats
+    assert not service.streams._slots
 
 
 def test_streams_are_limited_whoevers_they_are(make):

@@ -12,7 +12,7 @@ import uvicorn
 
 from tests.http_service import Service
 from yarn_plugin.api.connections import LONGEST_HEAD, Connections, CountingListener, protocol
-from yarn_plugin.api.queueing import AT_ONCE
+from yarn_plugin.api.queueing import MAX_CONCURRENT_CHANGES
 from yarn_plugin.api.refusals import Limits, Refusals
 from yarn_plugin.drive.serve import _Server
 
@@ -250,7 +250,7 @@ def test_while_changes_wait_for_a_slow_disk_all_else_is_answered(serve, tmp_path
     changes = [server.connect() for _ in range(60)]
     for one in changes:
         one.sendall(change.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-    eventually(lambda: len(waiting) == AT_ONCE)
+    eventually(lambda: len(waiting) == MAX_CONCURRENT_CHANGES)
     with server.connect() as other:
         for path in ("/v1/health", "/v1/ready", "/v1/apps", f"/v1/apps/{made.app}/why"):
             other.sendall(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.clock import HandClock
-from yarn_plugin.api import queueing as looking
-from yarn_plugin.api.queueing import Looks
+from yarn_plugin.api import queueing
+from yarn_plugin.api.queueing import SharedPoll
 from yarn_plugin.drive.diagnostics import BUSY, KEPT, LONGEST_LINE, MOST_LINES, MOST_WAITING, THREADS, Diagnostics
 from yarn_plugin.observe.resource_manager import ManagerRefusedError
 
@@ -129,15 +129,15 @@ class Slow:
 
 
 def test_who_asks_while_a_look_goes_on_shares_the_next_one(monkeypatch):
-    monkeypatch.setattr(looking, "PAUSE", 0.0)
+    monkeypatch.setattr(queueing, "MIN_POLL_INTERVAL", 0.0)
     slow = Slow()
-    looks = Looks(slow)
+    shared = SharedPoll(slow)
 
     async def ask():
-        first = asyncio.ensure_future(looks.look())
+        first = asyncio.ensure_future(shared.run())
         while not slow.at_once:
             await asyncio.sleep(0.005)
-        others = [asyncio.ensure_future(looks.look()) for _ in range(100)]
+        others = [asyncio.ensure_future(shared.run()) for _ in range(100)]
         await asyncio.sleep(0.02)
         slow.free.set()
         await asyncio.gather(first, *others)
@@ -147,18 +147,18 @@ def test_who_asks_while_a_look_goes_on_shares_the_next_one(monkeypatch):
 
 
 def test_a_look_that_fails_is_over_too(monkeypatch):
-    monkeypatch.setattr(looking, "PAUSE", 0.0)
+    monkeypatch.setattr(queueing, "MIN_POLL_INTERVAL", 0.0)
     tried = []
 
     def fail():
         tried.append(1)
         raise OSError("no space")
 
-    looks = Looks(fail)
+    shared = SharedPoll(fail)
 
     async def ask():
-        await looks.look()
-        await looks.look()
+        await shared.run()
+        await shared.run()
 
     asyncio.run(ask())
     assert len(tried) == 2

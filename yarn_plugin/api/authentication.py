@@ -21,7 +21,7 @@ DISCARDED, DISCARDING = 32 * 1024 * 1024, 1.0
 it still sends may never read why."""
 
 
-class Gate:
+class AuthenticationMiddleware:
     """Passes on requests with a token of this arbiter, their bodies read whole and within the limits."""
 
     def __init__(self, app: ASGIApp, tokens: Tokens, limits: Limits, refusals: Refusals) -> None:

@@ -8,96 +8,97 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 
-AT_ONCE = 4
+log = logging.getLogger("yarn_plugin.arbiter")
+
+MAX_CONCURRENT_CHANGES = 4
 """Changes of one owner that the arbiter has undecided at a time; further ones wait for these."""
 
-MOST_WAITING = 256
-"""Requests of one owner that wait, at most: each holds a connection."""
+MAX_WAITING = 256
+"""Requests of one owner that may wait: each holds a connection."""
+
+MIN_POLL_INTERVAL = 0.5
+"""Seconds between two polls."""
 
 
-class CrowdedError(Exception):
-    """As many requests of this owner wait as may."""
+class QueueFullError(Exception):
+    """Too many requests of this owner wait."""
 
 
-class _Queue:
-    def __init__(self, at_once: int) -> None:
-        self.free, self.asking = asyncio.Semaphore(at_once), 0
+class _OwnerQueue:
+    def __init__(self, slots: int) -> None:
+        self.slots, self.length = asyncio.Semaphore(slots), 0
 
 
-class Turns:
-    """Used on the server's event loop alone.
+class FairQueue:
+    """A queue for each owner, so that many requests of one owner delay that owner only.
+
+    Used on the server's event loop alone.
 
     Args:
-        at_once: how many of one owner have their turn at a time.
-        of: what waits, in the plural.
+        slots: how many requests of one owner are served at a time.
+        requests: what waits, in the plural.
     """
 
-    def __init__(self, at_once: int = AT_ONCE, of: str = "changes") -> None:
-        self._at_once, self._of = at_once, of
-        self._queues: dict[str, _Queue] = {}
+    def __init__(self, slots: int = MAX_CONCURRENT_CHANGES, requests: str = "changes") -> None:
+        self._slots, self._requests = slots, requests
+        self._queues: dict[str, _OwnerQueue] = {}
 
     @contextlib.asynccontextmanager
-    async def turn(self, owner: str) -> AsyncGenerator[None, None]:
-        """Wait for this owner's turn, and have it until the block ends.
+    async def slot(self, owner: str) -> AsyncGenerator[None, None]:
+        """Wait for a slot of this owner, and hold it until the block ends.
 
         Raises:
-            CrowdedError: too many of the owner's wait already.
+            QueueFullError: too many of the owner's requests wait already.
         """
-        queue = self._queues.setdefault(owner, _Queue(self._at_once))
-        if queue.asking >= self._at_once + MOST_WAITING:
-            raise CrowdedError(f"you have {queue.asking} {self._of} waiting; wait for their answers")
-        queue.asking += 1
+        queue = self._queues.setdefault(owner, _OwnerQueue(self._slots))
+        if queue.length >= self._slots + MAX_WAITING:
+            raise QueueFullError(f"you have {queue.length} {self._requests} waiting; wait for their answers")
+        queue.length += 1
         try:
-            async with queue.free:
+            async with queue.slots:
                 yield
         finally:
-            queue.asking -= 1
-            if not queue.asking:
+            queue.length -= 1
+            if not queue.length:
                 del self._queues[owner]
 
 
-log = logging.getLogger("yarn_plugin.arbiter")
+class SharedPoll:
+    """Polls the ResourceManager on request, in a thread of its own: one poll at a time, however many callers ask.
 
-PAUSE = 0.5
-"""Seconds between two looks, at least."""
-
-
-class Looks:
-    """Has `look` called, in a thread of its own, for everybody who asks.
-
-    Who asks while a look goes on shares the next one with all others who do: the present one may have begun before
-    what they want seen was there.
+    Callers that ask during a poll share the next one: the present one may have started before what they want to see
+    was there.
     """
 
-    def __init__(self, look: Callable[[], None]) -> None:
-        self._look = look
+    def __init__(self, poll: Callable[[], None]) -> None:
+        self._poll = poll
         self._lock = threading.Lock()
         self._next: Future[None] | None = None
         self._running = False
 
-    async def look(self) -> None:
-        """Return when a look that began after this call has ended, or failed: what is known then has to do."""
+    async def run(self) -> None:
+        """Return when a poll that started after this call has ended, successful or not."""
         with self._lock:
             if self._next is None:
                 self._next = Future()
-            seen = self._next
+            done = self._next
             if not self._running:
                 self._running = True
-                threading.Thread(target=self._run, name="look", daemon=True).start()
-        await asyncio.shield(asyncio.wrap_future(seen))
+                threading.Thread(target=self._run, name="poll", daemon=True).start()
+        await asyncio.shield(asyncio.wrap_future(done))
 
     def _run(self) -> None:
-        while (seen := self._take()) is not None:
+        while (done := self._take()) is not None:
             try:
-                self._look()
+                self._poll()
             except Exception:
-                log.exception("a look that was asked for failed")
+                log.exception("a requested poll of the ResourceManager failed")
             with contextlib.suppress(Exception):
-                seen.set_result(None)
-            time.sleep(PAUSE)
+                done.set_result(None)
+            time.sleep(MIN_POLL_INTERVAL)
 
     def _take(self) -> "Future[None] | None":
         with self._lock:
-            seen, self._next = self._next, None
-            self._running = seen is not None
-            return seen
+            done, self._next = self._next, None
+            self._running = done is not None
+            return done

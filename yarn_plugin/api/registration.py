@@ -31,7 +31,7 @@ def yarn_users(users: Users, user: str) -> tuple[str, ...]:
     return tuple(users.get(user, (user,)))
 
 
-def demanded(alternatives: list[wire.Demanded] | None) -> Demand | None:
+def to_demand(alternatives: list[wire.Demanded] | None) -> Demand | None:
     """What was asked for, as a noun."""
     return Demand(tuple(Resources.of(amounts) for amounts in alternatives)) if alternatives else None
 
@@ -75,7 +75,7 @@ async def check(
         user=user,
         pool=pool.name,
         weight=request.weight,
-        demand=demanded(request.demand),
+        demand=to_demand(request.demand),
         grace=request.grace_s,
         yarn_app=request.yarn_app,
         yarn_users=None if asking == ADMIN else allowed,

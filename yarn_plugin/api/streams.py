@@ -46,7 +46,7 @@ class Past(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Position:
     """How far a client has come: message `index` of decision `seq`, of those about its application.
 
     `index` None: it knows the share with this number and every earlier one; what else was decided with it, it may not.
@@ -56,10 +56,10 @@ class Seen:
     index: int | None = None
 
     @staticmethod
-    def parse(event_id: str) -> "Seen":
+    def parse(event_id: str) -> "Position":
         """The reading of a Last-Event-ID that matches EVENT_ID."""
         seq, _, index = event_id.partition(".")
-        return Seen(int(seq), int(index) if index else None)
+        return Position(int(seq), int(index) if index else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,16 @@ class Message:
         return str(self.seq) if self.count == 1 else f"{self.seq}.{self.index}"
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> Position:
         """How far a client has come that has this event."""
-        return Seen(self.seq, None if self.count == 1 else self.index)
+        return Position(self.seq, None if self.count == 1 else self.index)
 
     @property
     def is_end(self) -> bool:
         """Whether it is the last one of its stream."""
         return isinstance(self.command, Dismiss)
 
-    def is_new_to(self, seen: Seen | None) -> bool:
+    def is_new_to(self, seen: Position | None) -> bool:
         """Whether a client that has come so far does not know it yet."""
         if seen is None:
             return True
@@ -109,7 +109,7 @@ def _end(command: Dismiss) -> wire.End:
     return wire.End(reason=causes.text(command.cause), cause=causes.as_json(command.cause))
 
 
-class CrowdedError(Exception):
+class StreamLimitError(Exception):
     """There are as many streams as there may be."""
 
 
@@ -143,7 +143,7 @@ class Streams:
         self._past, self._most = past, most
         self._codec = codec or Codec(TO_APP)
         self._listeners: dict[str, set[_Listener]] = defaultdict(set)
-        self._seats: Counter[str] = Counter()
+        self._slots: Counter[str] = Counter()
         self._numbers: list[int] = []
         self._recent: list[dict[str, list[Message]]] = []
         self._kept = 0
@@ -177,20 +177,20 @@ class Streams:
                 for message in messages[app]:
                     self.cut_off += not listener.tell(message)
 
-    def take_seat(self, owner: str, most: int | None) -> "Seat":
+    def open_slot(self, owner: str, most: int | None) -> "StreamSlot":
         """A place for one more stream of this owner, who may have `most`.
 
         Raises:
-            CrowdedError: this owner, or everybody together, has as many as there may be.
+            StreamLimitError: this owner, or everybody together, has as many as there may be.
         """
-        if self._most is not None and self._seats.total() >= self._most:
-            raise CrowdedError(
+        if self._most is not None and self._slots.total() >= self._most:
+            raise StreamLimitError(
                 f"at most {self._most} event streams may be open at a time, over all users; try again later"
             )
-        if most is not None and self._seats[owner] >= most:
-            raise CrowdedError(f"at most {most} streams of one user are open at a time in this pool")
-        self._seats[owner] += 1
-        return Seat(self._seats, owner)
+        if most is not None and self._slots[owner] >= most:
+            raise StreamLimitError(f"at most {most} streams of one user are open at a time in this pool")
+        self._slots[owner] += 1
+        return StreamSlot(self._slots, owner)
 
     def is_known(self, app: str) -> bool:
         """Whether there is, or will be, something to tell this application (its arbiter id, or YARN's)."""
@@ -206,7 +206,7 @@ class Streams:
         dismissed = self._past.state.dismissed.get(app)
         return Message(self.last, 0, 1, Dismiss(app, dismissed.cause)) if dismissed else None
 
-    async def follow(self, app: str, seen: Seen | None) -> AsyncGenerator[bytes, None]:
+    async def follow(self, app: str, seen: Position | None) -> AsyncGenerator[bytes, None]:
         """The stream of one application: what it missed (or its present share), then what comes, then its end."""
         listener = _Listener()
         self._listeners[app].add(listener)
@@ -239,7 +239,7 @@ class Streams:
             if not self._listeners[app]:
                 del self._listeners[app]
 
-    def _missed(self, app: str, seen: Seen | None) -> Iterator[Message]:
+    def _missed(self, app: str, seen: Position | None) -> Iterator[Message]:
         """What this application was told after `seen`, at least its present share if that is new, or its end."""
         known, present = self.is_known(app), self._present(app)
         if seen is not None and seen.seq > max(self.last, present.seq if present else 0):
@@ -257,7 +257,7 @@ class Streams:
             told = sorted([*told, present], key=lambda message: message.seq)
         yield from told
 
-    def _told_since(self, app: str, seen: Seen) -> list[Message]:
+    def _told_since(self, app: str, seen: Position) -> list[Message]:
         since = self._recent[bisect_left(self._numbers, seen.seq) :]
         return [message for messages in since for message in messages.get(app, ()) if message.is_new_to(seen)]
 
@@ -288,19 +288,19 @@ class Streams:
         del self._numbers[:too_many], self._recent[:too_many]
 
 
-class Seat:
+class StreamSlot:
     """One stream's place among those that may be open; given back once."""
 
-    def __init__(self, seats: "Counter[str]", owner: str) -> None:
-        self._seats, self._owner, self._taken = seats, owner, True
+    def __init__(self, slots: "Counter[str]", owner: str) -> None:
+        self._slots, self._owner, self._taken = slots, owner, True
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Make room for another stream. Idempotent."""
         if self._taken:
             self._taken = False
-            self._seats[self._owner] -= 1
-            if not self._seats[self._owner]:
-                del self._seats[self._owner]
+            self._slots[self._owner] -= 1
+            if not self._slots[self._owner]:
+                del self._slots[self._owner]
 
 
 def _messages(decided: Decided[Event, Command]) -> dict[str, list[Message]]:

@@ -247,8 +247,8 @@ class Daemon:
             self._refuse_the_rest()
         return item.answer
 
-    def look(self) -> None:
-        """Look at the ResourceManager now."""
+    def poll(self) -> None:
+        """Poll the ResourceManager now, and wait for that."""
         self._watch.look()
 
     def is_alive(self) -> bool:

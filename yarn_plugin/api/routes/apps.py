@@ -1,0 +1,113 @@
+"""Routes of applications: list, register, revise, deregister, and what an application reports."""
+
+from fastapi import APIRouter, Response
+from pydantic import TypeAdapter
+
+from yarn_plugin.api import registration, translate, wire
+from yarn_plugin.api.access import Allowed, AppId
+from yarn_plugin.api.backend import Backend, Shared
+from yarn_plugin.api.bodies import StrictRoute
+from yarn_plugin.api.refusals import Refused
+from yarn_plugin.api.tokens import ADMIN, Principal
+from yarn_plugin.decide import events
+from yarn_plugin.decide.membership import home_of
+from yarn_plugin.decide.state import State
+from yarn_plugin.model.share import Registration
+
+router = APIRouter(prefix="/v1/apps", route_class=StrictRoute)
+
+_APPS = TypeAdapter(list[wire.App])
+
+
+@router.get("", response_model=list[wire.App])
+async def apps(access: Allowed, backend: Shared) -> Response:
+    """The applications that the asker may see."""
+
+    def render() -> bytes:
+        state, offset = backend.arbiter.state, backend.arbiter.wall_offset()
+        visible = (known for known in translate.known_apps(state) if access.can_see(known))
+        return _APPS.dump_json([translate.app(state, known, offset) for known in visible])
+
+    return await backend.respond(access.caller, render)
+
+
+@router.post("", status_code=201)
+async def register(request: wire.Register, access: Allowed, backend: Shared) -> wire.Registered:
+    """Register an application: it gets a queue, a token of its own, and its share."""
+    caller = access.caller
+    if caller.kind == "app":
+        raise Refused(403, "Authorization", None, "registering needs a user's token")
+    event = await registration.check(backend.arbiter, backend.poll.run, request, caller, backend.users)
+    await backend.decide(event, event.user)
+    state = backend.arbiter.state
+    registered = registration.find_request(state, event.user, event.request_id)
+    if registered is None:
+        raise _not_registered(state, event, caller)
+    return _answer(backend, state, registered)
+
+
+@router.get("/{app}")
+async def one_app(app: AppId, access: Allowed, backend: Shared) -> wire.App:
+    """One application, by the arbiter's id or YARN's."""
+    state = backend.arbiter.state
+    return translate.app(state, access.find_app(state, app), backend.arbiter.wall_offset())
+
+
+@router.patch("/{app}")
+async def revise(app: AppId, request: wire.Revise, access: Allowed, backend: Shared) -> wire.App:
+    """Change what an application weighs or can use."""
+    state = backend.arbiter.state
+    known = access.find_registration(state, app)
+    pool = next((pool for pool in state.pools if pool.name == known.pool), None)
+    if request.weight is not None and pool is not None:
+        registration.check_weight(pool, request.weight, access.caller)
+    demand = registration.to_demand(request.demand) if "demand" in request.model_fields_set else known.demand
+    await backend.decide(events.Revised(known.id, request.weight or known.weight, demand), known.user)
+    state = backend.arbiter.state
+    return translate.app(state, access.find_app(state, known.id), backend.arbiter.wall_offset())
+
+
+@router.delete("/{app}", status_code=204)
+async def deregister(app: AppId, access: Allowed, backend: Shared) -> None:
+    """The application is done."""
+    known = access.find_registration(backend.arbiter.state, app)
+    await backend.decide(events.Deregistered(known.id), known.user)
+
+
+@router.post("/{app}/vacated", status_code=204)
+async def vacated(app: AppId, request: wire.Vacated, access: Allowed, backend: Shared) -> None:
+    """The application holds no more than it was told: nobody needs to wait for its grace to end."""
+    known = access.find_registration(backend.arbiter.state, app)
+    await backend.decide(events.Vacated(known.id, request.seq), known.user)
+
+
+@router.post("/{app}/messages", status_code=204)
+async def say(app: AppId, request: wire.Message, access: Allowed, backend: Shared) -> None:
+    """The application says something to the controller of its pool: an answer, a bid."""
+    state = backend.arbiter.state
+    known = access.find_registration(state, app)
+    message = backend.messages.read(home_of(state, known.id), request)
+    await backend.decide(events.AppSaid(known.id, message), known.user)
+
+
+def _not_registered(state: State, event: events.Registered, caller: Principal) -> Refused:
+    """Why there is no application after a registration; it passed the checks, but another was decided on first."""
+    if event.yarn_app and event.yarn_app in state.yarn_apps.values():
+        return Refused(409, "yarn_app", event.yarn_app, "it is registered already")
+    pool = next((pool for pool in state.pools if pool.name == event.pool), None)
+    if pool is not None and caller != ADMIN and registration.is_full(state, pool, event.user):
+        return registration.too_many(pool, event.user)
+    return Refused(409, "request_id", event.request_id, "this registration has ended; use a new request_id")
+
+
+def _answer(backend: Backend, state: State, registered: Registration) -> wire.Registered:
+    member = state.members.get(registered.id)
+    offset = backend.arbiter.wall_offset()
+    return wire.Registered(
+        app=registered.id,
+        pool=registered.pool,
+        queue=registered.queue,
+        token=backend.tokens.issue(Principal("app", registered.id)),
+        grace_s=registered.grace,
+        share=translate.share(registered.id, member.share, offset) if member else None,
+    )

@@ -1,0 +1,90 @@
+"""Routes for operating the arbiter: health, readiness, users' tokens, the cluster, metrics."""
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
+from pydantic import TypeAdapter
+
+from yarn_plugin.api import metrics, translate, wire
+from yarn_plugin.api.access import Caller, Documented
+from yarn_plugin.api.backend import Backend, Health, Shared
+from yarn_plugin.api.bodies import StrictRoute
+from yarn_plugin.api.refusals import Refused
+from yarn_plugin.api.tokens import ADMIN, SCRAPE, Principal
+from yarn_plugin.decide.state import State
+
+router = APIRouter(route_class=StrictRoute)
+scraping = APIRouter(route_class=StrictRoute)
+
+_CLUSTER = TypeAdapter(wire.Cluster)
+
+
+@router.get("/v1/health", responses={503: {"model": wire.Health}})
+async def health(backend: Shared, response: Response) -> wire.Health:
+    """Whether the arbiter decides; what else is wrong is named. No token is needed."""
+    found = backend.arbiter.health()
+    response.status_code = 200 if found.alive else 503
+    return _wire_health(found, backend.arbiter.state)
+
+
+@router.get("/v1/ready", responses={503: {"model": wire.Health}})
+async def ready(backend: Shared, response: Response) -> wire.Health:
+    """Whether the arbiter can serve: it decides, records, and sees the ResourceManager. No token is needed."""
+    found = backend.arbiter.health()
+    response.status_code = 200 if found.alive and found.ready else 503
+    return _wire_health(found, backend.arbiter.state)
+
+
+@router.post("/v1/tokens", status_code=201)
+async def issue(request: wire.IssueToken, caller: Caller, backend: Shared) -> wire.Token:
+    """A token for a user. The administrator's token is needed."""
+    if caller != ADMIN:
+        raise Refused(403, "Authorization", None, "only the administrator's token issues tokens")
+    if request.user == ADMIN.name:
+        raise Refused(422, "user", request.user, "this name is the administrator's; choose another")
+    return wire.Token(user=request.user, token=backend.tokens.issue(Principal("user", request.user)))
+
+
+@router.get("/v1/cluster", response_model=wire.Cluster)
+async def cluster(caller: Caller, backend: Shared) -> Response:
+    """Nodes, pools, and how shares are enforced."""
+    arbiter = backend.arbiter
+    return await backend.respond(caller, lambda: _CLUSTER.dump_json(translate.cluster(arbiter.state, arbiter.now())))
+
+
+@scraping.get("/metrics", response_class=PlainTextResponse)
+async def measure(request: Request, documented: Documented, backend: Shared) -> Response:
+    """Figures for Prometheus. The token in the file scrape.token, or the administrator's, is needed."""
+    caller = request.state.principal
+    if caller not in (ADMIN, SCRAPE):
+        raise Refused(403, "Authorization", None, "send the token in scrape.token of the arbiter's state folder")
+    figures = _figures(backend)
+    return await backend.respond(caller, lambda: metrics.render(figures).encode(), metrics.TYPE)
+
+
+def _wire_health(health: Health, state: State) -> wire.Health:
+    return wire.Health(
+        arbiter="running" if health.alive else "stopped",
+        manager=state.manager_error or "reached",
+        journal=health.journal_error or "writable",
+        last_look_age_s=health.last_look_age,
+        problems=list(health.problems),
+        id=health.id,
+    )
+
+
+def _figures(backend: Backend) -> metrics.Figures:
+    arbiter, streams = backend.arbiter, backend.streams
+    health = arbiter.health()
+    return metrics.Figures(
+        state=arbiter.state,
+        now=arbiter.now(),
+        inputs=streams.last,
+        connections=backend.connections(),
+        streams=streams.open,
+        streams_cut_off=streams.cut_off,
+        counters=arbiter.counters(),
+        refused=backend.refusals.counts(),
+        journal_writable=health.journal_error is None,
+        last_look_age=health.last_look_age,
+        apps=backend.limits.metrics_apps,
+    )
