@@ -1,5 +1,6 @@
 """`yarn-plugin cluster`: a Hadoop cluster on this machine."""
 
+import shlex
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -119,6 +120,19 @@ def _print_addresses(shown: embedded.Cluster) -> None:
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Treat SIGTERM like Ctrl-C: stop the daemons that were started."""
     raise KeyboardInterrupt
+
+
+@cluster.command(short_help="Print the environment that clients need.")
+@_directory
+def env(directory: Path) -> None:
+    """Print the shell commands that point Hadoop's and Spark's clients at the cluster.
+
+    \b
+    Use:  eval "$(yarn-plugin cluster env)"
+    """
+    shown = embedded.load(directory.resolve())
+    for name, folder in (("HADOOP_CONF_DIR", shown.conf_dir), ("SPARK_CONF_DIR", shown.spark_conf_dir)):
+        click.echo(f"export {name}={shlex.quote(str(folder))}")
 
 
 @cluster.command()
