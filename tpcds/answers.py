@@ -2,7 +2,7 @@
 
 Rows are compared in their order, which the texts of `tpcds.queries` make total; columns by position, as engines name
 unnamed columns differently. Integers, decimals, strings and dates must be equal; where one side is a float, both may
-differ by RELATIVE of the larger: the rounding of `stddev_samp` and of sums of floats depends on the order of
+differ by RELATIVE_TOLERANCE of the larger: the rounding of `stddev_samp` and of sums of floats depends on the order of
 evaluation.
 """
 
@@ -17,10 +17,10 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """What an engine that switches plans did for one query.
+    """Plan counts of one query on an engine that switches plans.
 
-    `join_trees` counts the trees considered, `stages` those executed; `reused`, `cancelled` and `backtracked` count
-    stages. `one_stage_reason` says why the query was not split, where it was not.
+    `join_trees`: trees considered. `stages`: stages run. `reused`, `cancelled`, `backtracked` (finished, output unused)
+    count stages over all switches. `one_stage_reason`: why the query ran as one stage.
     """
 
     join_trees: int
@@ -34,7 +34,7 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows of a query in their order, with the seconds from text to last row."""
+    """The rows of a query in order; `seconds`: from the text to the last row."""
 
     columns: tuple[str, ...]
     rows: list[Row]
@@ -54,15 +54,15 @@ class Engine(Protocol):
         ...
 
 
-RELATIVE = 1e-9
-MISSING = "no row"
+RELATIVE_TOLERANCE = 1e-9
+MISSING_ROW = "no row"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One cell (or, without a column, the whole row or number of columns) in which two answers differ.
+    """A cell in which two answers differ; without a column, a missing row or the number of columns.
 
-    Rows are counted from 1; row 0 stands for the answer as a whole.
+    Rows are numbered from 1; row 0 is the answer as a whole.
     """
 
     row: int
@@ -76,7 +76,7 @@ class Difference:
 
 
 def compare(left: Answer, right: Answer) -> list[Difference]:
-    """All cells in which two answers differ; none if the answers are the same."""
+    """All differences between two answers; empty if they are the same."""
     if len(left.columns) != len(right.columns):
         return [Difference(0, None, f"{len(left.columns)} columns", f"{len(right.columns)} columns")]
     found: list[Difference] = []
@@ -87,25 +87,25 @@ def compare(left: Answer, right: Answer) -> list[Difference]:
 
 def _row_differences(number: int, columns: tuple[str, ...], one: Row | None, other: Row | None) -> list[Difference]:
     if one is None or other is None:
-        return [Difference(number, None, MISSING if one is None else one, MISSING if other is None else other)]
+        return [Difference(number, None, MISSING_ROW if one is None else one, MISSING_ROW if other is None else other)]
     return [
         Difference(number, column, x, y)
         for column, x, y in zip(columns, one, other, strict=True)
-        if not same_value(x, y)
+        if not is_same_value(x, y)
     ]
 
 
-def same_value(x: Any, y: Any) -> bool:
-    """Whether two cells mean the same, see the module's rules."""
+def is_same_value(x: Any, y: Any) -> bool:
+    """Whether two cells are equal by the rules of this module."""
     if isinstance(x, float) or isinstance(y, float):
-        return _is_number(x) and _is_number(y) and _close(float(x), float(y))
+        return _is_number(x) and _is_number(y) and _is_close(float(x), float(y))
     if _is_number(x) and _is_number(y):
         return bool(x == y)
     return type(x) is type(y) and bool(x == y)
 
 
-def _close(x: float, y: float) -> bool:
-    return (math.isnan(x) and math.isnan(y)) or math.isclose(x, y, rel_tol=RELATIVE)
+def _is_close(x: float, y: float) -> bool:
+    return (math.isnan(x) and math.isnan(y)) or math.isclose(x, y, rel_tol=RELATIVE_TOLERANCE)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The command `tpcds`: data, queries, runs."""
+"""The command `tpcds`: generate data, list queries, run them."""
 
 import sys
 from contextlib import ExitStack
@@ -16,25 +16,27 @@ from yarn_plugin.errors import BadInputError
 from yarn_plugin.report import write as write_page
 
 if TYPE_CHECKING:
-    from tpcds.engines import Setting
+    from tpcds.engines import RunSettings
+
+FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.group(context_settings=console.CONTEXT)
 def cli() -> None:
-    """TPC-DS: make data, look at the 99 queries, run them on an engine and compare the answers."""
+    """TPC-DS: generate data, list the 99 queries, run them on an engine and compare the answers."""
 
 
 @cli.command()
-@click.option("--scale", required=True, help="Size in units of about 1 GB of raw data; 0.1 and 0.01 are fine.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Directory to make, a folder per table.")
-@click.option("--parts", type=click.IntRange(1), help="Files per large table (default: grows with the scale).")
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures there.")
+@click.option("--scale", required=True, help="Scale factor: 1 is about 1 GB of raw data; fractions work too.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Directory to create, a folder per table.")
+@click.option("--parts", type=click.IntRange(1), help="Files per large table.  [default: grows with the scale]")
+@click.option("--json", "json_file", type=FILE, help="Write the figures to a file too.")
 def generate(scale: str, out: Path, parts: int | None, json_file: Path | None) -> None:
-    """Generate Parquet tables; a complete data set of the same scale is left as it is."""
+    """Generate Parquet tables; a complete data set of the same scale is reused."""
     size = data.parse_scale(scale)
     with show.progress() as bar:
-        made = data.generate(size, out, parts, _watch(bar))
-    what = "found complete" if made.reused else f"made in {made.seconds:.1f} s"
+        made = data.generate(size, out, parts, _show_progress(bar))
+    what = "already complete" if made.reused else f"generated in {made.seconds:.1f} s"
     console.out.print(f"scale {made.scale:g}: {what}, {made.size / 1e6:.0f} MB in {made.path}")
     if json_file:
         figures = {"scale": made.scale, "reused": made.reused, "bytes": made.size, "seconds": made.seconds}
@@ -42,11 +44,11 @@ def generate(scale: str, out: Path, parts: int | None, json_file: Path | None) -
 
 
 @cli.command(name="queries")
-@click.option("--queries", "numbers", default="1-99", show_default=True, help="Numbers, like 3 or 1-10,72.")
+@click.option("--queries", "numbers", default="1-99", show_default=True, help="Query numbers, such as 3 or 1-10,72.")
 @click.option("--dialect", type=click.Choice(queries.DIALECTS), default="spark", show_default=True)
-@click.option("--show", "show_text", is_flag=True, help="Print the text of each query.")
+@click.option("--show", "show_text", is_flag=True, help="Print the SQL of each query.")
 def list_queries(numbers: str, dialect: str, show_text: bool) -> None:
-    """List the queries with the tables they read and their joins, or print their texts."""
+    """List the queries with their joins and tables, or print their SQL."""
     chosen = queries.parse_numbers(numbers)
     if not show_text:
         console.out.print(show.query_list([queries.shape(number) for number in chosen]))
@@ -56,19 +58,17 @@ def list_queries(numbers: str, dialect: str, show_text: bool) -> None:
 
 
 @cli.command()
-@click.option("--queries", "numbers", default="1-99", show_default=True, help="Numbers, like 3 or 1-10,72.")
-@click.option("--engine", default="spark", show_default=True, help="Measure qoop, spark or duckdb.")
-@click.option("--scale", help="Scale of the data, made under the user's cache directory (default: 0.1).")
-@click.option("--data", "folder", type=click.Path(path_type=Path), help="A data set to use instead of --scale.")
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master: local[N], yarn, ...")
-@click.option("--conf", "confs", multiple=True, metavar="KEY=VALUE", help="A setting for Spark; may be repeated.")
-@click.option("--compare", "references", help="Engines to compare with, like spark,duckdb; '' for none.")
-@click.option("--switch-every-stage", is_flag=True, help="With qoop: another tree after every stage (a test).")
-@click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Times each query is run.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the results there.")
-@click.option(
-    "--html", "html_file", type=click.Path(path_type=Path, dir_okay=False), help="Write a page of them there."
-)
+@click.option("--queries", "numbers", default="1-99", show_default=True, help="Query numbers, such as 3 or 1-10,72.")
+@click.option("--engine", default="spark", show_default=True, help="Engine to measure: qoop, spark or duckdb.")
+@click.option("--scale", help="Scale of the data, generated in the user's cache directory.  [default: 0.1]")
+@click.option("--data", "folder", type=click.Path(path_type=Path), help="Data set to use instead of --scale.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master: local[N], yarn, ...")
+@click.option("--conf", "confs", multiple=True, metavar="KEY=VALUE", help="Spark property; may be repeated.")
+@click.option("--compare", "references", help="Reference engines, such as spark,duckdb; '' for none.")
+@click.option("--switch-every-stage", is_flag=True, help="qoop: force a switch after every stage (for testing).")
+@click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Runs of each query.")
+@click.option("--json", "json_file", type=FILE, help="Write the results to a file too.")
+@click.option("--html", "html_file", type=FILE, help="Write a page with charts to a file too.")
 def run(
     numbers: str,
     engine: str,
@@ -82,22 +82,25 @@ def run(
     json_file: Path | None,
     html_file: Path | None,
 ) -> int:
-    """Run queries on an engine and compare the answers; ends with 1 if one failed or is not equal."""
+    """Run queries on an engine and compare the answers.
+
+    The exit code is 1 if a query failed or an answer differs from a reference.
+    """
     # Spark's Python package takes half a second to load, which the other commands do not need.
     from tpcds import engines
 
     chosen = queries.parse_numbers(numbers)
     engines.check_engine(engine, switch_every_stage)
     compared = engines.parse_references(references, engine)
-    settings = _parse_confs(confs)
-    setting = engines.Setting(_data_set(scale, folder), master, settings, switch_every_stage)
-    rows = _run(chosen, engine, compared, setting, repeat)
+    properties = _parse_confs(confs)
+    settings = engines.RunSettings(_data_set(scale, folder), master, properties, switch_every_stage)
+    rows = _run(chosen, engine, compared, settings, repeat)
     report = Report(
         engine=engine,
         compared_with=compared,
         master=master,
-        confs=settings,
-        scale=setting.data.scale,
+        confs=properties,
+        scale=settings.data.scale,
         switch_every_stage=switch_every_stage,
         repeat=repeat,
         queries=tuple(rows),
@@ -110,44 +113,46 @@ def run(
     console.out.print(show.query_rows(rows))
     for line in show.summary(report):
         console.out.print(line)
-    return int(any(row.wrong for row in rows))
+    return int(any(row.is_wrong for row in rows))
 
 
-def _run(chosen: list[int], engine: str, compared: tuple[str, ...], setting: "Setting", repeat: int) -> list[QueryRow]:
-    from tpcds.engines import Contenders
+def _run(
+    chosen: list[int], engine: str, compared: tuple[str, ...], settings: "RunSettings", repeat: int
+) -> list[QueryRow]:
+    from tpcds.engines import EngineFactory
     from tpcds.suite import run_suite
 
     rows: list[QueryRow] = []
     with ExitStack() as stack:
-        opened = stack.enter_context(Contenders(setting))
-        measured, others = opened.measured(engine), [opened.reference(name) for name in compared]
+        factory = stack.enter_context(EngineFactory(settings))
+        measured, references = factory.measured(engine), [factory.reference(name) for name in compared]
         bar = stack.enter_context(show.progress())
         task = bar.add_task(f"query {chosen[0]}", total=len(chosen))
-        for row, following in zip(run_suite(chosen, measured, others, repeat), [*chosen[1:], None], strict=True):
+        for row, following in zip(run_suite(chosen, measured, references, repeat), [*chosen[1:], None], strict=True):
             rows.append(row)
-            show.done(row, len(chosen), len(rows))
+            show.print_progress(row, len(chosen), len(rows))
             bar.update(task, advance=1, description=f"query {following}" if following else "done")
     return rows
 
 
 def _data_set(scale: str | None, folder: Path | None) -> data.DataSet:
     if folder is not None and scale is not None:
-        raise BadInputError("--scale", scale, "give either --scale or --data, the data has its own scale")
+        raise BadInputError("--scale", scale, "give either --scale or --data: a data set has its own scale")
     if folder is not None:
         return data.open_data(folder)
     size = data.parse_scale(scale or "0.1")
     with show.progress() as bar:
-        return data.open_data(data.ensure(size, _watch(bar)))
+        return data.open_data(data.ensure(size, _show_progress(bar)))
 
 
-def _watch(bar: ProgressBar) -> data.Watch:
+def _show_progress(bar: ProgressBar) -> data.OnProgress:
     task = bar.add_task("generating", total=len(TABLES))
 
-    def tell(progress: Progress) -> None:
+    def update(progress: Progress) -> None:
         description = f"{progress.table or 'done'}, {progress.size / 1e6:.0f} MB"
         bar.update(task, completed=progress.finished, description=description)
 
-    return tell
+    return update
 
 
 def _parse_confs(confs: tuple[str, ...]) -> dict[str, str]:
@@ -155,7 +160,7 @@ def _parse_confs(confs: tuple[str, ...]) -> dict[str, str]:
     for conf in confs:
         key, equals, value = conf.partition("=")
         if not (equals and key.strip()):
-            raise BadInputError("--conf", conf, "must be KEY=VALUE, like spark.sql.shuffle.partitions=16")
+            raise BadInputError("--conf", conf, "must be KEY=VALUE, such as spark.sql.shuffle.partitions=16")
         parsed[key.strip()] = value
     return parsed
 

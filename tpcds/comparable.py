@@ -1,20 +1,19 @@
-"""One meaning for a query on every engine, so that answers can be compared exactly.
+"""Give a query the same meaning on every engine, so that answers can be compared exactly.
 
-The published texts leave open what engines answer differently: rows that the ORDER BY does not tell apart (and which
-of them a LIMIT keeps), the type of a quotient and of an average. Each function here closes one such gap, in the
-syntax tree of the query; both engines' texts are then written from the same tree. After that all sums are of
-decimals or integers, therefore exact in any order of addition; all quotients are one IEEE operation on exact
-operands. What is left to differ by the order of evaluation is `stddev_samp` and sums over quotients.
+The published texts leave open the order of rows that tie in the ORDER BY (and which of them a LIMIT returns), and the
+types of quotients and averages. Each function here closes one such gap in the syntax tree, from which both engines'
+texts are rendered. Sums are then over decimals or integers and so exact in any order; each quotient is one IEEE
+operation on exact operands. Only `stddev_samp` and sums of quotients still depend on the order of evaluation.
 """
 
 from sqlglot import exp
 
-# Digits kept before a quotient is rounded: a double holds them exactly up to 10^7, more than any ratio here.
+# Digits before rounding a quotient: a double represents them exactly up to 10^7, more than any ratio here.
 ROUNDING = "DECIMAL(28, 8)"
 
 
 def comparable(query: exp.Query, width: int) -> exp.Query:
-    """The query with its order made total and its arithmetic made explicit; `width` is its number of columns."""
+    """The query with a total order and explicit arithmetic; `width` is its number of columns."""
     tree = query.copy()
     order_totally(tree, width)
     divide_after_summing(tree)
@@ -25,7 +24,7 @@ def comparable(query: exp.Query, width: int) -> exp.Query:
 
 
 def order_totally(query: exp.Query, width: int) -> None:
-    """Append every output column that is not yet a sort key to the ORDER BY, by its position."""
+    """Append every output column that is not yet a sort key to the ORDER BY, by position."""
     order = query.args.get("order") or exp.Order(expressions=[])
     ordered = _ordered_positions(query, order)
     for position in range(1, width + 1):
@@ -36,7 +35,7 @@ def order_totally(query: exp.Query, width: int) -> None:
 
 
 def divide_after_summing(query: exp.Query) -> None:
-    """SUM(x / 2) becomes SUM(x) / 2: the sum is then one of decimals, not of doubles."""
+    """Rewrite SUM(x / 2) as SUM(x) / 2, which sums decimals instead of doubles."""
     for total in list(query.find_all(exp.Sum)):
         summed = total.this.unnest()
         if isinstance(summed, exp.Div) and isinstance(summed.expression, exp.Literal):
@@ -44,31 +43,31 @@ def divide_after_summing(query: exp.Query) -> None:
 
 
 def divide_as_doubles(query: exp.Query) -> None:
-    """a / b becomes CAST(a AS DOUBLE) / b, as DuckDB means it; Spark would divide decimals as decimals."""
+    """Rewrite a / b as CAST(a AS DOUBLE) / b, DuckDB's semantics; Spark divides decimals as decimals."""
     for quotient in query.find_all(exp.Div):
         if not isinstance(quotient.this.unnest(), exp.Div):
             quotient.set("this", exp.cast(quotient.this.unnest(), "DOUBLE"))
 
 
 def average_as_quotient(query: exp.Query) -> None:
-    """AVG(x) becomes (CAST(SUM(x) AS DOUBLE) / COUNT(x)); Spark would round averages of decimals to six digits."""
+    """Rewrite AVG(x) as (CAST(SUM(x) AS DOUBLE) / COUNT(x)); Spark rounds averages of decimals to six digits."""
     for average in list(query.find_all(exp.Avg)):
-        whole = average.parent if isinstance(average.parent, exp.Window) else average
-        total = _in_place_of(average, whole, exp.Sum(this=average.this.copy()))
-        number = _in_place_of(average, whole, exp.Count(this=average.this.copy()))
-        whole.replace(exp.paren(exp.Div(this=exp.cast(total, "DOUBLE"), expression=number), copy=False))
+        term = average.parent if isinstance(average.parent, exp.Window) else average
+        total = _in_place_of(average, term, exp.Sum(this=average.this.copy()))
+        number = _in_place_of(average, term, exp.Count(this=average.this.copy()))
+        term.replace(exp.paren(exp.Div(this=exp.cast(total, "DOUBLE"), expression=number), copy=False))
 
 
 def round_decimals(query: exp.Query) -> None:
-    """ROUND(x, n) becomes ROUND(CAST(x AS DECIMAL), n): engines disagree on doubles such as 1.025 only."""
+    """Rewrite ROUND(x, n) as ROUND(CAST(x AS DECIMAL), n): engines round doubles such as 1.025 differently."""
     for rounded in query.find_all(exp.Round):
         rounded.set("this", exp.cast(rounded.this, ROUNDING))
 
 
-def _in_place_of(average: exp.Avg, whole: exp.Expression, function: exp.Expression) -> exp.Expression:
-    if whole is average:
+def _in_place_of(average: exp.Avg, term: exp.Expression, function: exp.Expression) -> exp.Expression:
+    if term is average:
         return function
-    window = whole.copy()
+    window = term.copy()
     window.set("this", function)
     return window
 
@@ -78,8 +77,8 @@ def _ordered_positions(query: exp.Query, order: exp.Order) -> set[int]:
     positions = {int(key.name) for key in keys if isinstance(key, exp.Literal)}
     if query.is_star:
         return positions
-    written = {key.sql() for key in keys}
+    key_texts = {key.sql() for key in keys}
     for position, column in enumerate(query.selects, 1):
-        if column.alias_or_name in written or column.unalias().sql() in written:
+        if column.alias_or_name in key_texts or column.unalias().sql() in key_texts:
             positions.add(position)
     return positions

@@ -1,4 +1,4 @@
-"""The engines by their names on the command line, opened for one data set and closed together."""
+"""The engines by their names on the command line; opened for one data set, closed together."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -11,15 +11,15 @@ from pyspark.sql import SparkSession
 
 from tpcds.answers import Engine
 from tpcds.data import DataSet
-from tpcds.reference import DuckDbEngine, Remembering
+from tpcds.reference import CachingEngine, DuckDbEngine
 from tpcds.spark_engine import QoopEngine, SparkEngine, spark_session
-from tpcds.suite import Contender
+from tpcds.suite import NamedEngine
 from yarn_plugin.errors import BadInputError
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What a run is made with."""
+class RunSettings:
+    """The data set, Spark's master and properties, and whether qoop is forced to switch after every stage."""
 
     data: DataSet
     master: str = "local[*]"
@@ -27,11 +27,11 @@ class Setting:
     switch_every_stage: bool = False
 
 
-class Contenders:
+class EngineFactory:
     """Opens engines over one data set; all that need Spark share one session."""
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting = setting
+    def __init__(self, settings: RunSettings) -> None:
+        self.settings = settings
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -40,65 +40,65 @@ class Contenders:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         self._open.close()
 
-    def measured(self, name: str) -> Contender:
-        """The engine whose times count: it answers every query itself."""
-        return Contender(name, KINDS[name].dialect, KINDS[name].open(self))
+    def measured(self, name: str) -> NamedEngine:
+        """The engine to measure; it runs every query itself."""
+        return NamedEngine(name, KINDS[name].dialect, KINDS[name].open(self))
 
-    def reference(self, name: str) -> Contender:
-        """An engine to compare with."""
-        return Contender(name, KINDS[name].dialect, KINDS[name].open_as_reference(self))
+    def reference(self, name: str) -> NamedEngine:
+        """A reference engine to compare with; its answers may come from the cache."""
+        return NamedEngine(name, KINDS[name].dialect, KINDS[name].open_as_reference(self))
 
     @cached_property
     def session(self) -> SparkSession:
-        setting = self.setting
-        return self._open.enter_context(spark_session(setting.data, setting.master, setting.confs or {}))
+        settings = self.settings
+        return self._open.enter_context(spark_session(settings.data, settings.master, settings.confs or {}))
 
     @cached_property
     def duckdb(self) -> DuckDbEngine:
-        engine = DuckDbEngine(self.setting.data)
+        engine = DuckDbEngine(self.settings.data)
         self._open.callback(engine.close)
         return engine
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """An engine's name stands for this: its dialect, how it is opened, what it is compared with if nothing is said."""
+class EngineKind:
+    """An engine's dialect, how it is opened, and its default references."""
 
     dialect: str
-    open: Callable[[Contenders], Engine]
-    open_as_reference: Callable[[Contenders], Engine]
+    open: Callable[[EngineFactory], Engine]
+    open_as_reference: Callable[[EngineFactory], Engine]
     compared_with: tuple[str, ...]
     switches: bool = False
 
 
-def _spark(contenders: Contenders) -> Engine:
-    return SparkEngine(contenders.session)
+def _spark(factory: EngineFactory) -> Engine:
+    return SparkEngine(factory.session)
 
 
-def _duckdb(contenders: Contenders) -> Engine:
-    return contenders.duckdb
+def _duckdb(factory: EngineFactory) -> Engine:
+    return factory.duckdb
 
 
-def _remembered_duckdb(contenders: Contenders) -> Engine:
-    data, duckdb = contenders.setting.data, contenders.duckdb
-    return Remembering(duckdb, data.answers, f"duckdb {duckdb.version} {data.fingerprint()}")
+def _cached_duckdb(factory: EngineFactory) -> Engine:
+    data, duckdb = factory.settings.data, factory.duckdb
+    return CachingEngine(duckdb, data.answers, f"duckdb {duckdb.version} {data.fingerprint()}")
 
 
-def _qoop(contenders: Contenders) -> Engine:
-    return QoopEngine(contenders.session, contenders.setting.switch_every_stage)
+def _qoop(factory: EngineFactory) -> Engine:
+    return QoopEngine(factory.session, factory.settings.switch_every_stage)
 
 
-KINDS: Mapping[str, Kind] = {
-    "qoop": Kind("spark", _qoop, _qoop, ("spark", "duckdb"), switches=True),
-    "spark": Kind("spark", _spark, _spark, ("duckdb",)),
-    "duckdb": Kind("duckdb", _duckdb, _remembered_duckdb, ()),
+KINDS: Mapping[str, EngineKind] = {
+    "qoop": EngineKind("spark", _qoop, _qoop, ("spark", "duckdb"), switches=True),
+    "spark": EngineKind("spark", _spark, _spark, ("duckdb",)),
+    "duckdb": EngineKind("duckdb", _duckdb, _cached_duckdb, ()),
 }
-# The engines whose answers others can be compared with.
 REFERENCES = ("spark", "duckdb")
+"""Engines that others can be compared with."""
 
 
 def check_engine(name: str, switch_every_stage: bool) -> None:
-    """Raises BadInputError for an engine that there is not, or a switch forced on one that has no plans to switch."""
+    """Raise `BadInputError` for an unknown engine, or a forced switch on an engine that does not switch plans."""
     if name not in KINDS:
         raise BadInputError("--engine", name, f"must be one of {', '.join(KINDS)}")
     if switch_every_stage and not KINDS[name].switches:
@@ -106,10 +106,10 @@ def check_engine(name: str, switch_every_stage: bool) -> None:
 
 
 def parse_references(text: str | None, engine: str) -> tuple[str, ...]:
-    """The engines to compare with, as a person writes them: "spark,duckdb", "" for none, None for what is usual.
+    """The reference engines of `--compare`: "spark,duckdb", "" for none, None for the engine's default.
 
     Raises:
-        BadInputError: not an engine that can be compared with, or the measured engine itself.
+        BadInputError: an engine is no reference, or is the measured engine itself.
     """
     if text is None:
         return KINDS[engine].compared_with

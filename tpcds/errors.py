@@ -1,27 +1,27 @@
-"""What can go wrong here, each as one line for a person."""
+"""Errors of this package; each message is one line."""
 
 from yarn_plugin.errors import ReportedError
 
 
 class TpcdsError(ReportedError):
-    """The root of this package's errors."""
+    """Base class of this package's errors."""
 
 
 class IncompleteDataError(TpcdsError):
-    """A data set lacks tables or files."""
+    """Tables or files of a data set are missing."""
 
 
 class GenerationError(TpcdsError):
-    """The generator failed, or may not write where it was told to."""
+    """The generator failed, or the output directory cannot be used."""
 
 
 class NotInstalledError(TpcdsError):
-    """A package of the `tpcds` extra is missing or does not fit the others."""
+    """A package of the `tpcds` extra is missing or incompatible."""
 
 
 class ChangedTextError(TpcdsError):
-    """A published query no longer holds the text that a substitution replaces."""
+    """A published query does not contain the text that a substitution replaces."""
 
 
 class EngineError(TpcdsError):
-    """An engine could not answer a query; the run goes on with the next one."""
+    """A query failed on an engine; the run continues with the next one."""

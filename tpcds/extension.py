@@ -1,6 +1,6 @@
-"""DuckDB with its tpcds extension, which holds the 99 published queries; found among the installed packages.
+"""DuckDB with its tpcds extension, which contains the 99 published queries; both are installed packages.
 
-Both packages are loaded when they are needed only: `tpcds generate` and `tpcds -h` work without them.
+They are imported lazily: `tpcds generate` and `tpcds -h` work without them.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ def duckdb_module() -> ModuleType:
     """DuckDB itself.
 
     Raises:
-        NotInstalledError: it is not there.
+        NotInstalledError: it is not installed.
     """
     try:
         return importlib.import_module("duckdb")
@@ -33,14 +33,14 @@ def published() -> dict[int, str]:
 
 
 def output_width(sql: str) -> int:
-    """How many columns a query over the TPC-DS tables has."""
+    """The number of columns of a query over the TPC-DS tables."""
     return len(_empty().execute(f"DESCRIBE {sql}").fetchall())
 
 
 @cache
 def _empty() -> Any:
     duckdb = duckdb_module()
-    # Nothing may be fetched: the extension is a file of an installed package.
+    # No downloads: the extension is a file of an installed package.
     settings = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
     connection = duckdb.connect(config=settings)
     connection.load_extension(str(_extension_file(duckdb.__version__)))
@@ -55,9 +55,9 @@ def _extension_file(duckdb_version: str) -> Path:
     extensions = Path(found.submodule_search_locations[0]) / "extensions"
     file = extensions / f"v{duckdb_version}" / "tpcds.duckdb_extension"
     if not file.exists():
-        has = ", ".join(sorted(path.name for path in extensions.glob("v*"))) or "none"
+        supported = ", ".join(sorted(path.name for path in extensions.glob("v*"))) or "none"
         raise NotInstalledError(
-            f"{PACKAGE} is for DuckDB {has}, installed is {duckdb_version}:"
+            f"{PACKAGE} is for DuckDB {supported}, but {duckdb_version} is installed:"
             f" pip install {PACKAGE.replace('_', '-')}=={duckdb_version}"
         )
     return file

@@ -1,8 +1,8 @@
-"""Substitution parameters: where the published ones find nothing at scale 0.1, others that do.
+"""Query parameters that replace the published ones where those select no rows at scale 0.1.
 
-The published parameters are those for which DuckDB publishes its 99 texts; they suit scale 1. The changed texts are
-the same on every engine and at every scale, and find rows at scale 0.1 and at scale 1. Queries 16, 94 and 95 ask for
-orders shipped from two warehouses and stay as they are: up to scale 0.1 there is one warehouse, and they count 0.
+The parameters in DuckDB's 99 published texts suit scale 1. The changed texts are the same on every engine and at every
+scale, and select rows at scales 0.1 and 1. Queries 16, 94 and 95 select orders shipped from two warehouses and are
+unchanged: up to scale 0.1 there is one warehouse, and they count 0.
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from tpcds.errors import ChangedTextError
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """Every occurrence of `published` in the text of a query becomes `instead`."""
+    """Replaces every occurrence of `published` in the text of a query."""
 
     published: str
-    instead: str
+    replacement: str
 
 
 SUBSTITUTIONS: Mapping[int, tuple[Substitution, ...]] = {
@@ -70,7 +70,7 @@ def substitute(query: int, published: str) -> str:
     """The text of a query with its parameters changed.
 
     Raises:
-        ChangedTextError: the text to be replaced is not there, so the published queries are not those meant here.
+        ChangedTextError: the published text does not contain the text to replace; its version has changed.
     """
     text = published
     for change in SUBSTITUTIONS.get(query, ()):
@@ -79,5 +79,5 @@ def substitute(query: int, published: str) -> str:
                 f"query {query}: {change.published!r} is not in the published text;"
                 " the tpcds extension has changed: review tpcds/parameters.py"
             )
-        text = text.replace(change.published, change.instead)
+        text = text.replace(change.published, change.replacement)
     return text

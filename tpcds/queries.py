@@ -1,4 +1,4 @@
-"""The 99 queries in each engine's dialect: published text, other parameters, made comparable.
+"""The 99 queries in each engine's dialect: published text, substituted parameters, comparable answers.
 
 Public: `duckdb_text(n)`, `spark_text(n)`, `text(n, dialect)`, `parse_numbers("1-10,72")`.
 """
@@ -37,7 +37,7 @@ def text(query: int, dialect: str) -> str:
 
 @cache
 def tree(query: int) -> exp.Query:
-    """The syntax tree both texts are written from; not to be changed by the caller.
+    """The syntax tree from which both dialects are rendered; callers must not change it.
 
     Raises:
         BadInputError: there is no such query.
@@ -53,14 +53,14 @@ def tree(query: int) -> exp.Query:
 
 
 def parse_numbers(text: str) -> list[int]:
-    """Query numbers as a person writes them: "1-99", "3", "1-10,72"; in the order written, each once.
+    """The query numbers of an option such as "1-99", "3" or "1-10,72"; in the order given, without duplicates.
 
     Raises:
-        BadInputError: not such a list, or a number without a query.
+        BadInputError: not such a list, or a number outside 1 to 99.
     """
     numbers: list[int] = []
-    for piece in text.split(","):
-        first, dash, last = piece.strip().partition("-")
+    for item in text.split(","):
+        first, dash, last = item.strip().partition("-")
         if not (first.isdecimal() and (last.isdecimal() or not dash)):
             raise _bad(text)
         chosen = range(int(first), int(last if dash else first) + 1)
@@ -71,21 +71,21 @@ def parse_numbers(text: str) -> list[int]:
 
 
 def _bad(text: str) -> BadInputError:
-    return BadInputError("--queries", text, f"must be numbers from {FIRST} to {LAST}, like 3 or 1-10,72")
+    return BadInputError("--queries", text, f"must be numbers from {FIRST} to {LAST}, such as 3 or 1-10,72")
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The tables a query reads (each once), its joins, and the most relations that one SELECT joins."""
+    """The tables a query reads, its number of joins, and the most relations joined by one SELECT."""
 
     query: int
     tables: tuple[str, ...]
     joins: int
-    widest: int
+    max_relations: int
 
 
 def shape(query: int) -> Shape:
-    """The shape of a query as it is written: a subquery that is named twice counts once."""
+    """The shape of a query as written: a CTE referenced twice counts once."""
     tree = queries.tree(query)
     read = {table.name for table in tree.find_all(exp.Table)}
     selects = [len(select.args.get("joins") or ()) for select in tree.find_all(exp.Select)]

@@ -24,7 +24,7 @@ from yarn_plugin import files
 
 
 class DuckDbEngine:
-    """One connection in memory, a view for each table."""
+    """An in-memory connection with a view for each table."""
 
     def __init__(self, data: DataSet) -> None:
         self._duckdb = duckdb_module()
@@ -38,14 +38,14 @@ class DuckDbEngine:
         return str(self._duckdb.__version__)
 
     def run(self, sql: str) -> Answer:
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
             result = self._connection.execute(sql)
             columns = tuple(column[0] for column in result.description)
             rows = result.fetchall()
         except self._duckdb.Error as wrong:
             raise EngineError(f"duckdb: {str(wrong).splitlines()[0]}") from wrong
-        return Answer(columns, rows, time.perf_counter() - began)
+        return Answer(columns, rows, time.perf_counter() - started)
 
     def close(self) -> None:
         self._connection.close()
@@ -55,8 +55,8 @@ def _quoted(path: Path) -> str:
     return "'" + str(path).replace("'", "''") + "'"
 
 
-class Kept(BaseModel):
-    """The file: a cell is written as itself, a decimal as {"decimal": text}, a date as {"date": text}."""
+class CachedAnswer(BaseModel):
+    """A cached answer on disk; cells as JSON values, a decimal as {"decimal": text}, a date as {"date": text}."""
 
     model_config = ConfigDict(frozen=True)
     version: Literal[1] = 1
@@ -65,41 +65,41 @@ class Kept(BaseModel):
     seconds: float
 
 
-class Remembering:
-    """An engine that asks another one only for what it has not kept yet; `seconds` are then those of the first time."""
+class CachingEngine:
+    """An engine that runs each query once and then answers from its cache; `seconds` are those of that one run."""
 
-    def __init__(self, engine: Engine, folder: Path, about: str) -> None:
-        """`about` says what the answers depend on besides the text: the engine's version, the data's fingerprint."""
-        self._engine, self._folder, self._about = engine, folder, about
+    def __init__(self, engine: Engine, folder: Path, version: str) -> None:
+        """`version`: what the answers depend on besides the text: engine version and data fingerprint."""
+        self._engine, self._folder, self._version = engine, folder, version
 
     def run(self, sql: str) -> Answer:
-        key = hashlib.sha256(f"{self._about}\n{sql}".encode()).hexdigest()[:24]
+        key = hashlib.sha256(f"{self._version}\n{sql}".encode()).hexdigest()[:24]
         file = self._folder / f"{key}.json"
-        kept = _read(file)
-        if kept is None:
-            kept = self._engine.run(sql)
-            _write(file, kept)
-        return kept
+        answer = _read(file)
+        if answer is None:
+            answer = self._engine.run(sql)
+            _write(file, answer)
+        return answer
 
 
 def _read(file: Path) -> Answer | None:
     try:
-        kept = Kept.model_validate_json(file.read_bytes())
+        cached = CachedAnswer.model_validate_json(file.read_bytes())
     except (OSError, ValidationError):
         return None
-    return Answer(kept.columns, [tuple(map(_cell, row)) for row in kept.rows], kept.seconds)
+    return Answer(cached.columns, [tuple(map(_decoded, row)) for row in cached.rows], cached.seconds)
 
 
 def _write(file: Path, answer: Answer) -> None:
-    rows = [[_written(cell) for cell in row] for row in answer.rows]
-    kept = {"version": 1, "columns": answer.columns, "rows": rows, "seconds": answer.seconds}
-    # A data set may be read-only: the answer is then computed again next time.
+    rows = [[_encoded(cell) for cell in row] for row in answer.rows]
+    cached = {"version": 1, "columns": answer.columns, "rows": rows, "seconds": answer.seconds}
+    # The data set may be read-only: the answer is then not cached.
     with suppress(OSError):
         file.parent.mkdir(exist_ok=True)
-        files.write(file, json.dumps(kept))
+        files.write(file, json.dumps(cached))
 
 
-def _written(cell: Any) -> Any:
+def _encoded(cell: Any) -> Any:
     match cell:
         case Decimal():
             return {"decimal": str(cell)}
@@ -109,11 +109,11 @@ def _written(cell: Any) -> Any:
             return cell
 
 
-def _cell(written: Any) -> Any:
-    match written:
+def _decoded(cell: Any) -> Any:
+    match cell:
         case {"decimal": text}:
             return Decimal(text)
         case {"date": text}:
             return date.fromisoformat(text)
         case _:
-            return written
+            return cell

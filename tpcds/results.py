@@ -1,4 +1,4 @@
-"""The results file of a run (`tpcds run --json`), and what they come to over the suite."""
+"""The results file of a run (`tpcds run --json`): a row per query, and totals."""
 
 import math
 from collections.abc import Iterable
@@ -6,9 +6,23 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+PLAN_COUNTS = {
+    "join_trees": "join trees",
+    "stages": "stages",
+    "switches": "switches",
+    "reused": "reused",
+    "cancelled": "cancelled",
+    "backtracked": "unused",
+}
+"""Counts of an engine that switches plans: fields of `QueryRow`, and their names in tables and charts."""
+
 
 class QueryRow(BaseModel):
-    """One query: null where it was not compared with that engine, or where the engine has no plans to switch."""
+    """One query. Comparisons not made and plan counts of an engine that does not switch are null.
+
+    `reused`, `cancelled` and `backtracked` count stages; a backtracked one is finished, and no later plan uses its
+    output.
+    """
 
     model_config = ConfigDict(frozen=True)
     query: int
@@ -31,13 +45,13 @@ class QueryRow(BaseModel):
     error: str | None = None
 
     @property
-    def wrong(self) -> bool:
-        """The query failed, or its answer is not the one it was compared with."""
+    def is_wrong(self) -> bool:
+        """Whether the query failed, or its answer differs from a reference."""
         return self.error is not None or self.equal_to_spark is False or self.equal_to_duckdb is False
 
 
 class Totals(BaseModel):
-    """The suite as a whole; plan counts are sums, null where the engine has no plans to switch."""
+    """Totals over all queries; plan counts are null for an engine that does not switch plans."""
 
     model_config = ConfigDict(frozen=True)
     queries: int
@@ -75,7 +89,7 @@ class Report(BaseModel):
 
 
 def totals(rows: Iterable[QueryRow]) -> Totals:
-    """What the rows of a run come to."""
+    """The totals over the rows of a run."""
     rows = tuple(rows)
     times = [row.seconds for row in rows if row.seconds]
     return Totals(

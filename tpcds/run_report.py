@@ -1,9 +1,9 @@
-"""The page of a run of queries (`tpcds run --html`): answers compared, times, and what switching did."""
+"""The page of a run (`tpcds run --html`): times, switches, and whether the answers are equal."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 
-from tpcds.results import QueryRow, Report, Totals
+from tpcds.results import PLAN_COUNTS, QueryRow, Report, Totals
 from yarn_plugin.report import (
     Badge,
     Column,
@@ -23,22 +23,21 @@ from yarn_plugin.report.markup import Block
 from yarn_plugin.report.numbers import count, number, seconds
 from yarn_plugin.report.table import Cell, Tone
 
-PLAN_COLUMNS = ("join_trees", "stages", "switches", "reused", "cancelled", "backtracked")
-FATES = ("reused", "cancelled", "backtracked")
+STAGE_OUTCOMES = ("reused", "cancelled", "backtracked")
 
 
 def page(report: Report) -> Page:
-    """The page of a results file."""
+    """The page of a run's results."""
     scale = "" if report.scale is None else f" at scale {report.scale:g}"
     master = "" if report.engine == "duckdb" else f", master {report.master}"
-    forced = ", a switch forced after every stage" if report.switch_every_stage else ""
+    forced = ", switch forced after every stage" if report.switch_every_stage else ""
     repeated = f", median of {report.repeat} runs" if report.repeat > 1 else ""
     sections = [
         Section("Times", tuple(_times(report))),
         *_switching(report),
         Section("Queries", (_table(report),)),
-        *_exceptions(report),
-        Section("How it was run", (_setting(report),)),
+        *_problems(report),
+        Section("Setup", (_setup(report),)),
     ]
     return Page(
         f"TPC-DS on {report.engine}: {count(len(report.queries), 'query', 'queries')}",
@@ -50,7 +49,7 @@ def page(report: Report) -> Page:
 
 def _figures(total: Totals) -> list[KeyFigure]:
     figures = [
-        KeyFigure("Time of all", seconds(total.seconds), f"{count(total.queries, 'query', 'queries')}"),
+        KeyFigure("Total time", seconds(total.seconds), f"{count(total.queries, 'query', 'queries')}"),
         KeyFigure("Geometric mean", seconds(total.seconds_geometric_mean), "per query"),
     ]
     compared = (
@@ -62,12 +61,17 @@ def _figures(total: Totals) -> list[KeyFigure]:
             figures.append(KeyFigure(name, f"{equal} of {of}", "answers", _tone(equal == of)))
     figures.append(KeyFigure("With rows", f"{total.non_empty} of {total.queries}", "answers"))
     if total.failed:
-        figures.append(KeyFigure("Failed", str(len(total.failed)), "queries", "bad"))
+        figures.append(KeyFigure("Failed", str(len(total.failed)), _queries(len(total.failed)), "bad"))
     if total.switches is not None:
-        reused = f"{number(total.reused)} outputs reused"
-        figures.append(KeyFigure("Several join trees", str(total.several_join_trees), "queries"))
+        reused = f"{count(total.reused or 0, 'stage output')} reused"
+        trees = total.several_join_trees
+        figures.append(KeyFigure("Several join trees", str(trees), _queries(trees)))
         figures.append(KeyFigure("Switches", number(total.switches), reused))
     return figures
+
+
+def _queries(how_many: int | None) -> str:
+    return "query" if how_many == 1 else "queries"
 
 
 def _tone(good: bool) -> Tone:
@@ -77,13 +81,13 @@ def _tone(good: bool) -> Tone:
 def _times(report: Report) -> list[Block]:
     names = tuple(str(row.query) for row in report.queries)
     times = tuple(row.seconds for row in report.queries)
-    title = f"Time of each query on {report.engine}"
+    title = f"Time per query on {report.engine}"
     blocks: list[Block] = [
         ColumnChart(title, "seconds", names, (ColumnSeries("seconds", times),), across="query", digits=2)
     ]
     known = tuple(time for time in times if time is not None)
     if len(known) >= 10:
-        blocks.append(Distribution("Distribution of the times", "seconds", (Sample(report.engine, known),)))
+        blocks.append(Distribution("Distribution of query times", "seconds", (Sample(report.engine, known),)))
     return blocks
 
 
@@ -93,16 +97,23 @@ def _switching(report: Report) -> list[Section]:
         return []
     names = tuple(str(row.query) for row in rows)
     switches = ColumnSeries("switches", tuple(row.switches for row in rows))
-    fates = tuple(
-        ColumnSeries(fate, tuple(getattr(row, fate) for row in rows), place) for place, fate in enumerate(FATES, 2)
+    outcomes = tuple(
+        ColumnSeries(PLAN_COUNTS[name], tuple(getattr(row, name) for row in rows), place)
+        for place, name in enumerate(STAGE_OUTCOMES, 2)
     )
     return [
         Section(
             "Switches",
             (
-                ColumnChart("Switches of each query", "switches", names, (switches,), across="query", digits=0),
+                ColumnChart("Switches per query", "switches", names, (switches,), across="query", digits=0),
                 ColumnChart(
-                    "What switches made of stages", "stages", names, fates, across="query", stacked=True, digits=0
+                    "Stages reused, cancelled and unused after switches",
+                    "stages",
+                    names,
+                    outcomes,
+                    across="query",
+                    stacked=True,
+                    digits=0,
                 ),
             ),
         )
@@ -111,18 +122,18 @@ def _switching(report: Report) -> list[Section]:
 
 def _table(report: Report) -> Table:
     compared = [name for name in ("spark", "duckdb") if name in report.compared_with]
-    plans = [name for name in PLAN_COLUMNS if any(getattr(row, name) is not None for row in report.queries)]
+    plans = [name for name in PLAN_COUNTS if any(getattr(row, name) is not None for row in report.queries)]
     columns = (
         Column("query", figures=True),
         Column("seconds", figures=True),
         Column("rows", figures=True),
         *(Column(f"equal to {NAMES[name]}") for name in compared),
-        *(Column(name.replace("_", " "), figures=True) for name in plans),
+        *(Column(PLAN_COUNTS[name], figures=True) for name in plans),
         Column("remarks"),
     )
     longest = max((row.seconds or 0.0 for row in report.queries), default=0.0)
     rows = (_row(row, compared, plans, longest) for row in report.queries)
-    return Table(columns, tuple(rows), note="A click on a column's name sorts by it.")
+    return Table(columns, tuple(rows), note="Click a column's name to sort by it.")
 
 
 NAMES = {"spark": "Spark", "duckdb": "DuckDB"}
@@ -141,18 +152,18 @@ def _equal(equal: bool | None) -> Badge | None:
 
 
 def _remarks(row: QueryRow) -> str:
-    said = [f"failed: {row.error}"] if row.error else []
+    remarks = [f"failed: {row.error}"] if row.error else []
     if row.rows == 0:
-        said.append("no rows")
+        remarks.append("no rows")
     if row.rows and row.blank:
-        said.append("only NULL or 0")
+        remarks.append("only NULL or 0")
     if row.one_stage_reason:
-        said.append(f"one stage: {row.one_stage_reason}")
-    return "; ".join(said)
+        remarks.append(f"one stage: {row.one_stage_reason}")
+    return "; ".join(remarks)
 
 
-def _exceptions(report: Report) -> list[Section]:
-    """What a reader must know that is not as it should be, and the queries that could not be split."""
+def _problems(report: Report) -> list[Section]:
+    """Failures and differences, and the queries that were not split into stages."""
     sections = []
     wrong = [Text(f"Query {row.query} failed: {row.error}", "warning") for row in report.queries if row.error]
     wrong += [Text(f"Query {row.query}: {line}") for row in report.queries for line in row.differences]
@@ -163,19 +174,19 @@ def _exceptions(report: Report) -> list[Section]:
         if row.one_stage_reason:
             by_reason[row.one_stage_reason].append(row.query)
     if by_reason:
-        rows = tuple((len(them), ", ".join(map(str, them)), reason) for reason, them in by_reason.items())
-        columns = (Column("how many", figures=True), Column("queries"), Column("why"))
-        sections.append(Section("Queries of one stage", (Table(columns, rows),)))
+        rows = tuple((len(queries), ", ".join(map(str, queries)), reason) for reason, queries in by_reason.items())
+        columns = (Column("count", figures=True), Column("queries"), Column("reason"))
+        sections.append(Section("Queries run as one stage", (Table(columns, rows),)))
     return sections
 
 
-def _setting(report: Report) -> Table:
+def _setup(report: Report) -> Table:
     rows = [
         ("engine", report.engine),
         ("compared with", ", ".join(report.compared_with) or "nothing"),
         *([] if report.engine == "duckdb" else [("master", report.master)]),
         ("scale", "unknown" if report.scale is None else f"{report.scale:g}"),
-        ("runs of each query", str(report.repeat)),
+        ("runs per query", str(report.repeat)),
         *report.confs.items(),
     ]
     return Table((Column(""), Column("")), tuple(rows))

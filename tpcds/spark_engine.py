@@ -24,7 +24,7 @@ from tpcds.data import DataSet
 from tpcds.errors import EngineError
 from tpcds.generator import TABLES
 
-# What a caller's own `--conf` overrides.
+# Defaults that `--conf` overrides.
 CONFS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -39,36 +39,36 @@ LOCAL_CONFS = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
 }
-# Lines that Spark's JVM writes whether it starts or not.
-CHATTER = re.compile(r"WARNING:|Using |Setting |To adjust |[\d/]+ [\d:]+ (WARN|INFO) |$")
+# Lines that Spark's JVM prints even when it starts successfully.
+STARTUP_NOISE = re.compile(r"WARNING:|Using |Setting |To adjust |[\d/]+ [\d:]+ (WARN|INFO) |$")
 
 
 class SparkEngine:
-    """Runs each text as one Spark SQL statement."""
+    """Runs each query as one Spark SQL statement."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
 
     def run(self, sql: str) -> Answer:
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
             frame = self._session.sql(sql)
             rows = [tuple(row) for row in frame.collect()]
         except (PySparkException, Py4JError) as wrong:
             raise EngineError(f"spark: {_first_line(wrong)}") from wrong
-        return Answer(tuple(frame.columns), rows, time.perf_counter() - began)
+        return Answer(tuple(frame.columns), rows, time.perf_counter() - started)
 
 
 @contextmanager
 def spark_session(data: DataSet, master: str, confs: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session with a temporary view for each table of the data set.
 
-    Stopped at the end, unless this process had a session before, which is then used as it is.
+    It is stopped at the end, unless this process already had a session, which is then reused.
 
     Raises:
-        EngineError: Spark does not start with this master and these settings.
+        EngineError: Spark does not start with this master and these properties.
     """
-    own = SparkSession.getActiveSession() is None
+    is_own = SparkSession.getActiveSession() is None
     with tempfile.TemporaryFile() as log:
         try:
             with _stderr_to(log):
@@ -80,12 +80,12 @@ def spark_session(data: DataSet, master: str, confs: Mapping[str, str]) -> Itera
             _make_views(session, data)
             yield session
         finally:
-            if own:
+            if is_own:
                 session.stop()
 
 
 def _start(master: str, settings: Mapping[str, str]) -> SparkSession:
-    # PySpark would log every failed query with its Java stack to stderr, besides raising the exception.
+    # PySpark logs every failed query with its Java stack trace to stderr, besides raising the exception.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.appName("tpcds").master(master)
     for key, value in settings.items():
@@ -103,8 +103,8 @@ def _make_views(session: SparkSession, data: DataSet) -> None:
 
 @contextmanager
 def _stderr_to(file: IO[bytes]) -> Iterator[None]:
-    # What Spark's JVM says on starting belongs neither into a progress bar nor before a one-line error. The JVM keeps
-    # this stderr for as long as it lives, this process gets its own back.
+    # What Spark's JVM prints at startup would clutter a progress bar or a one-line error. The JVM inherits this stderr
+    # for its lifetime; this process restores its own.
     sys.stderr.flush()
     saved = os.dup(2)
     os.dup2(file.fileno(), 2)
@@ -117,12 +117,12 @@ def _stderr_to(file: IO[bytes]) -> Iterator[None]:
 
 def _cause(log: IO[bytes]) -> str | None:
     log.seek(0)
-    said = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
-    return next((line.split("Exception: ", 1)[-1] for line in said if not CHATTER.match(line)), None)
+    lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
+    return next((line.split("Exception: ", 1)[-1] for line in lines if not STARTUP_NOISE.match(line)), None)
 
 
 def _first_line(wrong: BaseException) -> str:
-    # Spark wraps what went wrong in what it was doing; the innermost exception names the value at fault.
+    # Spark wraps exceptions; the innermost one names the value at fault.
     while (cause := getattr(wrong, "_cause", None)) is not None:
         wrong = cause
     java = getattr(wrong, "java_exception", None)
@@ -133,8 +133,8 @@ def _first_line(wrong: BaseException) -> str:
 class QoopEngine:
     """Runs each text with replanning.
 
-    `switch_every_stage`: cut a stage at every join, and after each stage switch to another join tree of what is
-    unfinished, whatever it costs: for testing that no switch changes an answer.
+    `switch_every_stage`: end a stage at every join, and after each stage switch to another join tree for the rest,
+    whatever it costs; tests that no switch changes an answer.
     """
 
     def __init__(self, session: SparkSession, switch_every_stage: bool = False) -> None:
@@ -144,7 +144,7 @@ class QoopEngine:
         )
 
     def run(self, sql: str) -> Answer:
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
             answer = qoop.collect(self._session, sql, self._options)
         except (QoopError, PySparkException, Py4JError) as wrong:
@@ -160,4 +160,4 @@ class QoopEngine:
             one_stage_reason=outcome.one_stage_reason,
         )
         columns = tuple(name for name, _ in answer.columns)
-        return Answer(columns, [tuple(row) for row in answer.rows], time.perf_counter() - began, facts)
+        return Answer(columns, [tuple(row) for row in answer.rows], time.perf_counter() - started, facts)

@@ -1,4 +1,4 @@
-"""Runs queries on one engine, compares each answer with those of reference engines."""
+"""Run queries on one engine and compare each answer with those of the reference engines."""
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,15 +9,15 @@ from tpcds.answers import Answer, Engine, compare
 from tpcds.errors import EngineError
 from tpcds.results import QueryRow
 
-# Of the cells that differ, so many are kept in the results; their number is kept always.
-SHOWN_DIFFERENCES = 5
+MAX_SHOWN_DIFFERENCES = 5
+"""Differing cells listed in the results; their total is always given."""
 
 TextOf = Callable[[int, str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
-    """An engine with its name and the dialect it reads."""
+class NamedEngine:
+    """An engine with its name and its SQL dialect."""
 
     name: str
     dialect: str
@@ -26,18 +26,18 @@ class Contender:
 
 def run_suite(
     numbers: Sequence[int],
-    measured: Contender,
-    references: Sequence[Contender] = (),
+    measured: NamedEngine,
+    references: Sequence[NamedEngine] = (),
     repeat: int = 1,
     text_of: TextOf = queries.text,
 ) -> Iterator[QueryRow]:
-    """Yield the result of each query as it is known; a query that fails is a result as well."""
+    """Yield the result of each query as soon as it is known; a failed query yields a row with its error."""
     for number in numbers:
         yield _run_query(number, measured, references, repeat, text_of)
 
 
 def _run_query(
-    number: int, measured: Contender, references: Sequence[Contender], repeat: int, text_of: TextOf
+    number: int, measured: NamedEngine, references: Sequence[NamedEngine], repeat: int, text_of: TextOf
 ) -> QueryRow:
     try:
         answers = [measured.engine.run(text_of(number, measured.dialect)) for _ in range(repeat)]
@@ -63,19 +63,19 @@ def _facts(answers: Sequence[Answer]) -> Mapping[str, object]:
 
 
 def _compare(
-    number: int, answers: Sequence[Answer], name: str, references: Sequence[Contender], text_of: TextOf
+    number: int, answers: Sequence[Answer], name: str, references: Sequence[NamedEngine], text_of: TextOf
 ) -> dict[str, list[str]]:
-    """The differences to each reference, as lines; every repetition is compared, not only the last."""
+    """The differences from each reference, as lines; every repetition is compared, not only the last."""
     found: dict[str, list[str]] = {}
     for reference in references:
         try:
             expected = reference.engine.run(text_of(number, reference.dialect))
         except EngineError as failed:
-            found[reference.name] = [f"no answer to compare with: {failed}"]
+            found[reference.name] = [f"no reference answer: {failed}"]
             continue
         differing = max((compare(answer, expected) for answer in answers), key=len)
-        lines = [f"{name} / {reference.name}: {difference}" for difference in differing[:SHOWN_DIFFERENCES]]
-        if len(differing) > SHOWN_DIFFERENCES:
-            lines.append(f"{name} / {reference.name}: {len(differing)} differences in all")
+        lines = [f"{name} / {reference.name}: {difference}" for difference in differing[:MAX_SHOWN_DIFFERENCES]]
+        if len(differing) > MAX_SHOWN_DIFFERENCES:
+            lines.append(f"{name} / {reference.name}: {len(differing)} differences in total")
         found[reference.name] = lines
     return found

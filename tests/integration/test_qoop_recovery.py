@@ -228,7 +228,7 @@ def test_what_a_stage_says_when_it_fails(spark, watched):
     assert not any(isinstance(event, QueryCancelled) for event in watched.events)
 
 
-# Kept outputs that are lost.
+# CachedAnswer outputs that are lost.
 
 
 def losing(lose, options):

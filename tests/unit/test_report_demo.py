@@ -9,8 +9,8 @@ import pytest
 
 from qoop.report import NoRecordError, read
 from tests.html_checks import Parsed, checked
+from tpcds.demo.record import DemoReportError, Story, read_samples
 from tpcds.demo.report import write_report
-from tpcds.demo.story import DemoReportError, Story, read_samples
 
 RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
 

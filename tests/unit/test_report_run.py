@@ -35,9 +35,9 @@ def test_a_run_with_switches() -> None:
         for number in range(1, 100)
     ]
     text = parsed(*rows).text
-    for said in ("TPC-DS on qoop: 99 queries", "99 of 99", "297", "198 outputs reused", "Switches of each query"):
+    for said in ("TPC-DS on qoop: 99 queries", "99 of 99", "297", "198 stage outputs reused", "Switches per query"):
         assert said in text, said
-    for said in ("a switch forced after every stage", "median of 3 runs", "Distribution of the times", "partitions"):
+    for said in ("switch forced after every stage", "median of 3 runs", "Distribution of query times", "partitions"):
         assert said in text, said
 
 

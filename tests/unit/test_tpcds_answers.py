@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tpcds.answers import RELATIVE, Answer, Difference, compare, same_value
+from tpcds.answers import RELATIVE_TOLERANCE, Answer, Difference, compare, is_same_value
 
 
 def answer(*rows: tuple[Any, ...], columns: tuple[str, ...] = ("a", "b")) -> Answer:
@@ -20,7 +20,7 @@ def answer(*rows: tuple[Any, ...], columns: tuple[str, ...] = ("a", "b")) -> Ans
         (Decimal("1.5"), Decimal("1.50")),
         (1.5, Decimal("1.5")),
         (1.0, 1),
-        (1.0, 1.0 + RELATIVE / 2),
+        (1.0, 1.0 + RELATIVE_TOLERANCE / 2),
         (float("nan"), float("nan")),
         (float("inf"), float("inf")),
         (None, None),
@@ -29,8 +29,8 @@ def answer(*rows: tuple[Any, ...], columns: tuple[str, ...] = ("a", "b")) -> Ans
     ],
 )
 def test_same_values(x: Any, y: Any) -> None:
-    assert same_value(x, y)
-    assert same_value(y, x)
+    assert is_same_value(x, y)
+    assert is_same_value(y, x)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_same_values(x: Any, y: Any) -> None:
         ("1", 1),
         ("a", "a "),
         ("a", "A"),
-        (1.0, 1.0 + 3 * RELATIVE),
+        (1.0, 1.0 + 3 * RELATIVE_TOLERANCE),
         (0.0, 1e-300),
         (float("nan"), 1.0),
         (float("nan"), None),
@@ -53,8 +53,8 @@ def test_same_values(x: Any, y: Any) -> None:
     ],
 )
 def test_different_values(x: Any, y: Any) -> None:
-    assert not same_value(x, y)
-    assert not same_value(y, x)
+    assert not is_same_value(x, y)
+    assert not is_same_value(y, x)
 
 
 def test_columns_go_by_position_not_by_name() -> None:

@@ -22,7 +22,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("generate --scale 1", "Missing option '--out'"),
         ("generate --scale 1 --out X --parts 0", "--parts"),
         ("generate --scale 1 --out pyproject.toml", "is a file; name a directory"),
-        ("queries --queries 100", "--queries '100': must be numbers from 1 to 99, like 3 or 1-10,72"),
+        ("queries --queries 100", "--queries '100': must be numbers from 1 to 99, such as 3 or 1-10,72"),
         ("queries --queries 5-1", "--queries '5-1': must be numbers from 1 to 99"),
         ("queries --dialect oracle", "'oracle' is not one of 'duckdb', 'spark'"),
         ("run --queries 0", "--queries '0'"),
@@ -32,8 +32,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("run --switch-every-stage", "--switch-every-stage 'spark': this engine does not switch plans"),
         ("run --scale 1 --data X", "--scale '1': give either --scale or --data"),
         ("run --scale tiny", "--scale 'tiny'"),
-        ("run --data no/such", "--data 'no/such': no such directory; make it with `tpcds generate --out`"),
-        ("run --data tests", "--data 'tests': incomplete, lacks store_sales, catalog_sales, web_sales and 21 more"),
+        ("run --data no/such", "--data 'no/such': no such directory; create it with `tpcds generate --out`"),
+        ("run --data tests", "--data 'tests': incomplete, missing store_sales, catalog_sales, web_sales and 21 more"),
         ("run --conf spark.x", "--conf 'spark.x': must be KEY=VALUE"),
         ("run --repeat 0", "--repeat"),
         ("walk", "No such command 'walk'"),
@@ -53,7 +53,7 @@ def test_generate_and_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[
     arguments = ["generate", "--scale", "0.01", "--out", str(out), "--json", str(figures)]
     assert console.run(cli, "tpcds", arguments) == 0
     assert console.run(cli, "tpcds", arguments) == 0
-    assert "found complete" in capsys.readouterr().out
+    assert "already complete" in capsys.readouterr().out
     assert json.loads(figures.read_text())["reused"] is True
     assert data.open_data(out).scale == 0.01
 

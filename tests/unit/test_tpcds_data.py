@@ -82,7 +82,7 @@ def test_a_complete_set_is_reused(copy: Path) -> None:
     assert data.open_data(copy).fingerprint() == before
 
 
-@pytest.mark.parametrize("lost", ["store/store.1.parquet", data.MARKER])
+@pytest.mark.parametrize("lost", ["store/store.1.parquet", data.MANIFEST])
 def test_an_incomplete_set_is_made_again(made: Path, copy: Path, lost: str) -> None:
     before = data.open_data(copy).fingerprint()
     (copy / lost).unlink()
@@ -94,7 +94,7 @@ def test_an_incomplete_set_is_made_again(made: Path, copy: Path, lost: str) -> N
 def test_a_file_cut_short_is_noticed(copy: Path) -> None:
     file = copy / "item" / "item.1.parquet"
     file.write_bytes(file.read_bytes()[:-10])
-    with pytest.raises(IncompleteDataError, match=r"incomplete, lacks item/item.1.parquet; make it again"):
+    with pytest.raises(IncompleteDataError, match=r"incomplete, missing item/item.1.parquet; generate it again"):
         data.open_data(copy)
     assert not data.generate(SCALE, copy).reused
 
@@ -102,7 +102,7 @@ def test_a_file_cut_short_is_noticed(copy: Path) -> None:
 def test_another_scale_in_the_same_place_is_refused(copy: Path) -> None:
     with pytest.raises(BadInputError, match=r"holds scale 0.01 .* choose another directory or remove this one"):
         data.generate(0.02, copy)
-    with pytest.raises(BadInputError, match=r"holds scale 0.01 in 1 parts"):
+    with pytest.raises(BadInputError, match=r"holds scale 0.01 in 1 part"):
         data.generate(SCALE, copy, parts=2)
     assert data.generate(SCALE, copy).reused
 
@@ -110,7 +110,7 @@ def test_another_scale_in_the_same_place_is_refused(copy: Path) -> None:
 def test_other_files_are_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").write_text("mine")
-    with pytest.raises(GenerationError, match=r"holds other things \('thesis.tex'\)"):
+    with pytest.raises(GenerationError, match=r"holds other files \('thesis.tex'\)"):
         data.generate(SCALE, tmp_path / "home")
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -124,7 +124,7 @@ def test_a_generator_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     program.write_text("#!/bin/sh\necho some noise >&2\necho 'no space left' >&2\nexit 3\n")
     program.chmod(0o755)
     monkeypatch.setattr(generator, "_program", lambda: str(program))
-    with pytest.raises(GenerationError, match="tpcgen-cli ended with code 3: no space left"):
+    with pytest.raises(GenerationError, match="tpcgen-cli exited with code 3: no space left"):
         data.generate(SCALE, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".out*"))
@@ -152,7 +152,7 @@ def test_killed_in_the_middle_nothing_is_there_and_the_next_one_succeeds(tmp_pat
 
 def test_progress_is_told_table_by_table(tmp_path: Path) -> None:
     told: list[Progress] = []
-    data.generate(SCALE, tmp_path / "out", watch=told.append)
+    data.generate(SCALE, tmp_path / "out", on_progress=told.append)
     assert [progress.finished for progress in told] == sorted(progress.finished for progress in told)
     assert {progress.table for progress in told} == {*TABLES, None}
     assert told[-1].finished == len(TABLES)
@@ -169,16 +169,16 @@ def test_ensure_keeps_a_set_under_the_users_cache(tmp_path: Path) -> None:
 
 
 def test_data_made_elsewhere_will_do_if_all_tables_are_there(copy: Path) -> None:
-    (copy / data.MARKER).unlink()
+    (copy / data.MANIFEST).unlink()
     assert data.open_data(copy).scale is None
     shutil.rmtree(copy / "reason")
     (copy / "store" / "store.1.parquet").unlink()
-    with pytest.raises(IncompleteDataError, match="incomplete, lacks reason, store;"):
+    with pytest.raises(IncompleteDataError, match="incomplete, missing reason, store;"):
         data.open_data(copy)
 
 
 def test_no_data(tmp_path: Path) -> None:
     with pytest.raises(IncompleteDataError, match="no such directory"):
         data.open_data(tmp_path / "nothing")
-    with pytest.raises(IncompleteDataError, match="lacks store_sales, catalog_sales, web_sales and 21 more"):
+    with pytest.raises(IncompleteDataError, match="missing store_sales, catalog_sales, web_sales and 21 more"):
         data.open_data(tmp_path)

@@ -114,5 +114,5 @@ def test_explicit_arithmetic_gives_what_was_meant(expression: str) -> None:
 def test_the_shape_of_a_query() -> None:
     found = shape(96)
     assert found.tables == ("household_demographics", "store", "store_sales", "time_dim")
-    assert (found.joins, found.widest) == (3, 4)
-    assert shape(64).widest == 18
+    assert (found.joins, found.max_relations) == (3, 4)
+    assert shape(64).max_relations == 18

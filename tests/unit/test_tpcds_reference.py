@@ -5,7 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from tpcds.answers import Answer
-from tpcds.reference import Remembering
+from tpcds.reference import CachingEngine
 
 ROWS = [
     (1, 1.1, Decimal("1.10"), date(1999, 12, 31), "é", None, True),
@@ -24,8 +24,8 @@ class Counting:
 
 def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
     engine = Counting()
-    first = Remembering(engine, tmp_path / "kept", "v1").run("SELECT 1")
-    again = Remembering(engine, tmp_path / "kept", "v1").run("SELECT 1")
+    first = CachingEngine(engine, tmp_path / "kept", "v1").run("SELECT 1")
+    again = CachingEngine(engine, tmp_path / "kept", "v1").run("SELECT 1")
     assert engine.asked == ["SELECT 1"]
     assert again == first
     assert [[type(cell) for cell in row] for row in again.rows] == [[type(cell) for cell in row] for row in ROWS]
@@ -34,21 +34,21 @@ def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_another_text_engine_or_data_set_is_asked_anew(tmp_path: Path) -> None:
     engine = Counting()
     for about, sql in (("v1", "SELECT 1"), ("v1", "SELECT 2"), ("v2", "SELECT 1")):
-        Remembering(engine, tmp_path, about).run(sql)
+        CachingEngine(engine, tmp_path, about).run(sql)
     assert len(engine.asked) == 3
 
 
 def test_a_broken_file_is_replaced(tmp_path: Path) -> None:
     engine = Counting()
-    Remembering(engine, tmp_path, "v1").run("SELECT 1")
+    CachingEngine(engine, tmp_path, "v1").run("SELECT 1")
     (file,) = tmp_path.iterdir()
     file.write_text(file.read_text()[:20])
-    Remembering(engine, tmp_path, "v1").run("SELECT 1")
+    CachingEngine(engine, tmp_path, "v1").run("SELECT 1")
     assert len(engine.asked) == 2
-    Remembering(engine, tmp_path, "v1").run("SELECT 1")
+    CachingEngine(engine, tmp_path, "v1").run("SELECT 1")
     assert len(engine.asked) == 2
 
 
 def test_where_nothing_can_be_kept_the_answer_is_given_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert Remembering(Counting(), tmp_path / "file" / "below", "v1").run("SELECT 1").rows == ROWS
+    assert CachingEngine(Counting(), tmp_path / "file" / "below", "v1").run("SELECT 1").rows == ROWS

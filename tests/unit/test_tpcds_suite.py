@@ -11,10 +11,10 @@ from tpcds import show
 from tpcds.answers import Answer, PlanFacts
 from tpcds.errors import EngineError
 from tpcds.results import QueryRow, Report, totals
-from tpcds.suite import Contender, run_suite
+from tpcds.suite import NamedEngine, run_suite
 
 SWITCHED = PlanFacts(join_trees=5, stages=4, switches=2, reused=1, cancelled=1, backtracked=0)
-WHOLE = PlanFacts(1, 1, 0, 0, 0, 0, one_stage_reason="one relation")
+ONE_STAGE = PlanFacts(1, 1, 0, 0, 0, 0, one_stage_reason="one relation")
 
 
 class Scripted:
@@ -34,12 +34,12 @@ def text_of(number: int, dialect: str) -> str:
     return f"{dialect} {number}"
 
 
-def contender(name: str, rows: dict[int, list[tuple[Any, ...]]], plan: PlanFacts | None = None) -> Contender:
+def named_engine(name: str, rows: dict[int, list[tuple[Any, ...]]], plan: PlanFacts | None = None) -> NamedEngine:
     dialect = "duckdb" if name == "duckdb" else "spark"
-    return Contender(name, dialect, Scripted({text_of(number, dialect): told for number, told in rows.items()}, plan))
+    return NamedEngine(name, dialect, Scripted({text_of(number, dialect): told for number, told in rows.items()}, plan))
 
 
-def run(numbers: list[int], measured: Contender, *references: Contender, repeat: int = 1) -> list[QueryRow]:
+def run(numbers: list[int], measured: NamedEngine, *references: NamedEngine, repeat: int = 1) -> list[QueryRow]:
     return list(run_suite(numbers, measured, references, repeat, text_of))
 
 
@@ -67,48 +67,50 @@ def printed(rows: list[QueryRow]) -> str:
 
 
 def test_equal_answers() -> None:
-    (row,) = run([1], contender("qoop", {1: [(1,)]}), contender("spark", {1: [(1,)]}), contender("duckdb", {1: [(1,)]}))
+    (row,) = run(
+        [1], named_engine("qoop", {1: [(1,)]}), named_engine("spark", {1: [(1,)]}), named_engine("duckdb", {1: [(1,)]})
+    )
     assert (row.equal_to_spark, row.equal_to_duckdb, row.differences) == (True, True, ())
-    assert not row.wrong
+    assert not row.is_wrong
 
 
 def test_an_answer_that_differs_from_one_reference() -> None:
-    measured = contender("qoop", {1: [(Decimal("0.10"),)]})
-    spark, duckdb = contender("spark", {1: [(Decimal("0.1"),)]}), contender("duckdb", {1: [(Decimal("0.11"),)]})
+    measured = named_engine("qoop", {1: [(Decimal("0.10"),)]})
+    spark, duckdb = named_engine("spark", {1: [(Decimal("0.1"),)]}), named_engine("duckdb", {1: [(Decimal("0.11"),)]})
     (row,) = run([1], measured, spark, duckdb)
     assert (row.equal_to_spark, row.equal_to_duckdb) == (True, False)
     assert row.differences == ("qoop / duckdb: row 1, a: 0.10 / 0.11",)
-    assert row.wrong
+    assert row.is_wrong
 
 
 def test_of_many_differences_the_first_are_kept_and_all_counted() -> None:
     many = [(number,) for number in range(50)]
-    (row,) = run([1], contender("qoop", {1: many}), contender("spark", {1: []}))
+    (row,) = run([1], named_engine("qoop", {1: many}), named_engine("spark", {1: []}))
     assert len(row.differences) == 6
-    assert row.differences[-1] == "qoop / spark: 50 differences in all"
+    assert row.differences[-1] == "qoop / spark: 50 differences in total"
 
 
 def test_not_compared_is_not_equal_nor_different() -> None:
-    (row,) = run([1], contender("spark", {1: [(1,)]}))
+    (row,) = run([1], named_engine("spark", {1: [(1,)]}))
     assert (row.equal_to_spark, row.equal_to_duckdb) == (None, None)
-    assert not row.wrong
+    assert not row.is_wrong
 
 
 def test_a_query_that_fails_does_not_end_the_run() -> None:
-    rows = run([1, 2], contender("spark", {2: [(1,)]}), contender("duckdb", {2: [(1,)]}))
+    rows = run([1, 2], named_engine("spark", {2: [(1,)]}), named_engine("duckdb", {2: [(1,)]}))
     assert [row.error for row in rows] == ["cannot spark 1", None]
-    assert [row.wrong for row in rows] == [True, False]
+    assert [row.is_wrong for row in rows] == [True, False]
     assert totals(rows).failed == (1,)
 
 
 def test_a_reference_that_fails_is_said_and_not_taken_for_equal() -> None:
-    (row,) = run([1], contender("spark", {1: [(1,)]}), contender("duckdb", {}))
+    (row,) = run([1], named_engine("spark", {1: [(1,)]}), named_engine("duckdb", {}))
     assert row.equal_to_duckdb is False
-    assert row.differences == ("no answer to compare with: cannot duckdb 1",)
+    assert row.differences == ("no reference answer: cannot duckdb 1",)
 
 
 def test_repetitions_give_the_median() -> None:
-    (row,) = run([1], contender("spark", {1: [(1,)]}), repeat=3)
+    (row,) = run([1], named_engine("spark", {1: [(1,)]}), repeat=3)
     assert (row.seconds, row.repetitions) == (2.0, (1.0, 2.0, 3.0))
 
 
@@ -116,13 +118,13 @@ def test_repetitions_give_the_median() -> None:
     ("rows", "blank"), [([], True), ([(0,)], True), ([(None,)], True), ([(None,), ("x",)], False), ([(0.5,)], False)]
 )
 def test_an_answer_of_nothing_but_null_and_zero_is_marked(rows: list[tuple[Any, ...]], blank: bool) -> None:
-    (row,) = run([1], contender("spark", {1: rows}))
+    (row,) = run([1], named_engine("spark", {1: rows}))
     assert (row.rows, row.blank) == (len(rows), blank)
 
 
 def test_plans_are_counted_over_the_suite() -> None:
-    rows = run([1, 2], contender("qoop", {1: [(1,)], 2: []}, SWITCHED))
-    rows += run([3], contender("qoop", {3: [(0,)]}, WHOLE))
+    rows = run([1, 2], named_engine("qoop", {1: [(1,)], 2: []}, SWITCHED))
+    rows += run([3], named_engine("qoop", {3: [(0,)]}, ONE_STAGE))
     total = totals(rows)
     assert (total.switches, total.reused, total.cancelled, total.backtracked) == (4, 2, 2, 0)
     assert (total.several_join_trees, total.queries, total.non_empty) == (2, 3, 2)
@@ -130,26 +132,26 @@ def test_plans_are_counted_over_the_suite() -> None:
 
 
 def test_without_plans_nothing_is_counted() -> None:
-    total = totals(run([1], contender("spark", {1: [(1,)]})))
+    total = totals(run([1], named_engine("spark", {1: [(1,)]})))
     assert (total.switches, total.several_join_trees) == (None, None)
 
 
 def test_what_a_person_sees() -> None:
-    spark = contender("spark", {1: [(1,)], 2: [(2,)], 3: []})
-    rows = run([1, 2, 3], contender("qoop", {1: [(1,)], 2: [(3,)]}, SWITCHED), spark)
-    rows += run([4], contender("qoop", {4: [(0,)]}, WHOLE))
+    spark = named_engine("spark", {1: [(1,)], 2: [(2,)], 3: []})
+    rows = run([1, 2, 3], named_engine("qoop", {1: [(1,)], 2: [(3,)]}, SWITCHED), spark)
+    rows += run([4], named_engine("qoop", {4: [(0,)]}, ONE_STAGE))
     text = printed(rows)
     assert "equal to Spark: 1 of 2" in text
     assert "equal to DuckDB" not in text
     assert "with rows: 3 of 4" in text
-    assert "switches 4, reused 2, cancelled 2, backtracked 0" in text
+    assert "switches 4, reused 2, cancelled 2, unused 0" in text
     assert "one stage, one relation (in: 4)" in text
     assert "query 2: qoop / spark: row 1, a: 3 / 2" in text
     assert "query 3 failed: cannot spark 3" in text
 
 
 def test_the_results_file_has_a_row_for_each_query() -> None:
-    written = report(run([1], contender("qoop", {1: [(1,)]}, SWITCHED))).model_dump(mode="json")
+    written = report(run([1], named_engine("qoop", {1: [(1,)]}, SWITCHED))).model_dump(mode="json")
     wanted = "query equal_to_spark equal_to_duckdb join_trees stages switches reused cancelled backtracked seconds"
     assert set(wanted.split()) <= set(written["queries"][0])
     assert Report.model_validate(written).queries[0].join_trees == 5

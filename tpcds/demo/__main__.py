@@ -16,9 +16,9 @@ import psutil
 from tpcds import data as datasets
 from tpcds.data import DataSet
 from tpcds.demo.cluster import CPU_PER_NODE, NODE_MEMORY_MB, NODE_VCORES, NODES, DemoError, Stage, sampling, stage
+from tpcds.demo.record import Environment, Run, Scene, Story
 from tpcds.demo.report import write_report
 from tpcds.demo.runs import Submitted, Wanted, began, stage_finished
-from tpcds.demo.story import Environment, Run, Scene, Story
 from tpcds.reference import DuckDbEngine
 from yarn_plugin import console
 from yarn_plugin.console import out

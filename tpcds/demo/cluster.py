@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tpcds.demo.story import AppSample, Sample
+from tpcds.demo.record import AppSample, Sample
 from tpcds.errors import TpcdsError
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError

@@ -1,6 +1,6 @@
 """The page of the demo: what happened on the cluster and to query A, and what switching was worth.
 
-`write_report(folder / "story.json", folder / "report.html")`; what the story's files hold: `tpcds.demo.story`.
+`write_report(folder / "story.json", folder / "report.html")`; what the story's files hold: `tpcds.demo.record`.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from pathlib import Path
 from qoop.report import QueryRecord, decision_list, plan_blocks, what_won
 from qoop.report import read as read_journal
 from qoop.run.wording import verdict
-from tpcds.demo.scenes import SceneRecord, scene_section
-from tpcds.demo.story import Environment, Run, Scene, Story, read_samples
+from tpcds.demo.charts import SceneRecord, scene_section
+from tpcds.demo.record import Environment, Run, Scene, Story, read_samples
 from yarn_plugin.report import (
     Badge,
     BarChart,

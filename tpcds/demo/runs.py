@@ -15,9 +15,9 @@ from qoop.run import journal
 from tpcds.answers import Answer, compare
 from tpcds.data import DataSet
 from tpcds.demo.cluster import EXECUTOR_MEMORY, DemoError, Stage, command
-from tpcds.demo.story import Run
+from tpcds.demo.record import Run
 from tpcds.queries import duckdb_text, spark_text
-from tpcds.reference import DuckDbEngine, Remembering
+from tpcds.reference import CachingEngine, DuckDbEngine
 
 CONFS = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "1g", "spark.sql.session.timeZone": "UTC"}
 LONGEST_S = 600.0
@@ -92,7 +92,7 @@ class Submitted:
         if self._process.returncode:
             raise DemoError(f"query {self.wanted.query} ({self.wanted.name}) failed: {self._last_words()}")
         answer, seconds = _answer(self.folder / "rows"), _seconds(self.records())
-        truth = Remembering(duckdb, data.answers, f"duckdb {duckdb.version} {data.fingerprint()}").run(
+        truth = CachingEngine(duckdb, data.answers, f"duckdb {duckdb.version} {data.fingerprint()}").run(
             duckdb_text(self.wanted.query)
         )
         differences = compare(answer, truth)

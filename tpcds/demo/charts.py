@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from qoop.report import Axis, QueryRecord, share_chart, stages_chart
-from tpcds.demo.story import AppSample, Sample, Scene
+from tpcds.demo.record import AppSample, Sample, Scene
 from yarn_plugin.report import Details, Moment, Section, Series, Text, TimeChart
 from yarn_plugin.report.markup import Block
 
