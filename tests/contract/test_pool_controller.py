@@ -526,7 +526,7 @@ def test_the_daemon_goes_on_where_a_controller_raises(live, tmp_path, monkeypatc
 
 def check_same(stage):
     """What is journaled so far, decided on again, is the same."""
-    again = journaling.past(TOYS)
+    again = journaling.arbiter_replay(TOYS)
     again.take_all(stage.journal.read())
     again.decide_waiting()
     assert again.different == 0

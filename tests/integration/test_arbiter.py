@@ -12,7 +12,7 @@ from tests.integration.arbiter_process import CONFIG, ArbiterProcess, check_jour
 from tests.integration.sleepers import Sleepers, eventually
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError, new_request_id
-from yarn_plugin.drive.rerun import rerun, rerun_records
+from yarn_plugin.drive.replay import rerun, rerun_records
 from yarn_plugin.journal.records import read_records
 
 pytestmark = pytest.mark.integration

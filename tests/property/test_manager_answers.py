@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarn_plugin.act.leaves import leaves_in
 from yarn_plugin.act.ownership import owner_of
+from yarn_plugin.act.weights import leaves_in
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.events import Looked, ManagerReached
 from yarn_plugin.decide.state import State

@@ -8,14 +8,14 @@ from tests.property.histories import histories
 from tests.world import World
 from yarn_plugin.decide.events import TimerFired
 from yarn_plugin.drive.journaling import open_intake
-from yarn_plugin.drive.rerun import rerun, rerun_records
-from yarn_plugin.drive.virtual_time import KeptJournal
+from yarn_plugin.drive.replay import rerun, rerun_records
+from yarn_plugin.drive.virtual_time import UncompactedJournal
 from yarn_plugin.journal.records import RecordFile
 
 
 def journal_of(history):
     """The records of an arbiter that took these inputs, with the timers that its intake fired."""
-    world, journal, clock = World(), KeptJournal(), HandClock(0.0)
+    world, journal, clock = World(), UncompactedJournal(), HandClock(0.0)
     for action in history:
         world.do(action)
     intake = open_intake(journal, clock)

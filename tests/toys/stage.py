@@ -12,8 +12,7 @@ from yarn_plugin.decide.events import AppSaid, Configured, Deregistered, EpochBe
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded
 from yarn_plugin.drive.daemon import Daemon
 from yarn_plugin.drive.journaling import open_intake
-from yarn_plugin.drive.replay import replay
-from yarn_plugin.drive.rerun import rerun
+from yarn_plugin.drive.replay import replay, rerun
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.memory import MemoryJournal
 from yarn_plugin.model.share import Pool

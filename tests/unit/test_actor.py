@@ -6,8 +6,8 @@ import pytest
 
 from tests.web import WebServer, reply
 from yarn_plugin.act.actor import Actor
-from yarn_plugin.act.leaves import leaves_in
 from yarn_plugin.act.ownership import Owner, Ownership
+from yarn_plugin.act.weights import leaves_in
 from yarn_plugin.decide.commands import ListContainers, ReadLeaves, SignalContainers, WriteWeights
 from yarn_plugin.decide.events import (
     ContainersListed,

@@ -6,7 +6,7 @@ from yarn_plugin.decide.events import AppsChanged, NodesChanged, QueuesChanged
 from yarn_plugin.model.cluster import Node, Queue
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.observe.changes import Broken, Doubt, confirm_gone, halves, is_mass, the_one
-from yarn_plugin.observe.refusals import AGAIN_AFTER, Refusals
+from yarn_plugin.observe.delivery import AGAIN_AFTER, Refusals
 
 
 @pytest.mark.parametrize(

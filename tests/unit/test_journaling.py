@@ -10,7 +10,7 @@ from yarn_plugin.decide.policies import max_min
 from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.replay import replay
-from yarn_plugin.drive.virtual_time import KeptJournal, VirtualClock
+from yarn_plugin.drive.virtual_time import UncompactedJournal, VirtualClock
 from yarn_plugin.journal.records import JournalError, RecordFile
 
 KIND = replace(STANDARD.kinds["share"], name="mine")
@@ -63,7 +63,7 @@ def test_a_journal_whose_pools_have_no_controller_is_refused_and_left_as_it_is(t
 
 
 def test_an_input_that_was_not_decided_on_is_not_lost_by_starts_without_its_controller():
-    journal = KeptJournal()
+    journal = UncompactedJournal()
     intake = open_intake(journal, VirtualClock(1000.0), RICHER)
     intake.take(Configured((replace(SQL, policy="fair"),)))
     intake.compact()

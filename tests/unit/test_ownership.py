@@ -6,8 +6,7 @@ import pytest
 
 from tests.queue_store import PREFIX, QueueStore
 from tests.web import WebServer, reply
-from yarn_plugin.act.identity import identity
-from yarn_plugin.act.ownership import OwnedError, Owner, Ownership, answers_as, claim, owner_of
+from yarn_plugin.act.ownership import OwnedError, Owner, Ownership, answers_as, claim, identity, owner_of
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerRefusedError
 from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration
 

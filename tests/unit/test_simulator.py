@@ -13,9 +13,9 @@ from yarn_plugin.decide.pools.commands import Solve
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import Outcome, Started
 from yarn_plugin.decide.pools.registry import STANDARD
-from yarn_plugin.drive.rerun import rerun_records
+from yarn_plugin.drive.replay import rerun_records
 from yarn_plugin.drive.simulator import Simulation
-from yarn_plugin.drive.virtual_time import KeptJournal
+from yarn_plugin.drive.virtual_time import UncompactedJournal
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.simulation import workload
 from yarn_plugin.simulation.batch import KIND
@@ -110,7 +110,7 @@ LIVELY = ({"obeys": False, "core_seconds": 3000}, {"arrival_s": 15}, {"arrival_s
 
 
 def journal_of(tmp_path, *applications):
-    journal = KeptJournal()
+    journal = UncompactedJournal()
     failures = [{"at_s": 40, "node": 2, "for_s": 10}]
     Simulation(cluster(failures=failures), submissions(tmp_path, *applications), journal=journal).run()
     return journal

@@ -4,12 +4,10 @@ import logging
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from yarn_plugin.act.containers import end_containers, list_containers
-from yarn_plugin.act.leaves import leaves_in
 from yarn_plugin.act.ownership import OwnedError, Ownership, SupersededError
-from yarn_plugin.act.weights import write_weights
+from yarn_plugin.act.weights import leaves_in, write_weights
 from yarn_plugin.decide.commands import Command, ListContainers, ReadLeaves, SignalContainers, WriteWeights
 from yarn_plugin.decide.events import (
     ContainersListed,
@@ -19,10 +17,11 @@ from yarn_plugin.decide.events import (
     Superseded,
     WeightsRefused,
 )
-from yarn_plugin.observe import scheduler_configuration
+from yarn_plugin.model.cluster import Container
+from yarn_plugin.observe import scheduler_configuration, translate
 from yarn_plugin.observe.capabilities import says_read_only
 from yarn_plugin.observe.delivery import Stopped
-from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
+from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
@@ -157,3 +156,33 @@ def _failure(command: Command, problem: Exception, said: str) -> list[Event]:
             return [ContainersSignalled(app, (), (said,))]
     # A list of containers: it has ended, or the RM is away. The watch tells either, and the overstay is found again.
     return []
+
+
+def list_containers(manager: ResourceManager, yarn_app: str) -> tuple[Container, ...]:
+    """The running containers of an application's present attempt.
+
+    Raises:
+        ManagerError: the RM does not answer, or no longer knows the application.
+    """
+    attempts = translate.attempts(manager.get(f"/apps/{yarn_app}/appattempts"))
+    if not attempts:
+        return ()
+    attempt, master = attempts[-1]
+    return translate.containers(manager.get(f"/apps/{yarn_app}/appattempts/{attempt}/containers"), master)
+
+
+def end_containers(manager: ResourceManager, containers: Sequence[str]) -> tuple[str, ...]:
+    """Tell containers to end at once. Returns those that could not be told, with the reason.
+
+    Raises:
+        ManagerAwayError: no RM answers.
+    """
+    failed: list[str] = []
+    for container in containers:
+        try:
+            manager.post(f"/containers/{container}/signal/FORCEFUL_SHUTDOWN")
+        except ManagerAwayError:
+            raise
+        except ManagerError as problem:
+            failed.append(f"{container}: {problem}")
+    return tuple(failed)

@@ -18,14 +18,17 @@ import json
 import logging
 import re
 import time
+import uuid
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import requests
 from urllib3.exceptions import InsecureRequestWarning
 
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.files import write_private
 from yarn_plugin.observe import bounded, scheduler_configuration
 from yarn_plugin.observe.capabilities import says_read_only
 from yarn_plugin.observe.resource_manager import ManagerError, ManagerRefusedError, ResourceManager
@@ -37,8 +40,27 @@ OWNER = "arbiter-owner"
 PAUSE = 1.0
 """Seconds after which a claim is read back once more."""
 
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
 _ADDRESS = r"https?://(?:[A-Za-z0-9._-]{1,200}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
 _RECORD = re.compile(rf"([A-Za-z0-9_-]{{1,64}})\|({_ADDRESS})\|(\d{{1,15}})", re.ASCII)
+
+
+def identity(state_dir: Path) -> str:
+    """The identity in a state folder's file `identity` (readable by its owner alone); made if there is none.
+
+    Raises:
+        OSError: the file can be neither read nor written.
+    """
+    path = state_dir / "identity"
+    try:
+        known = path.read_text(errors="replace").strip()
+    except FileNotFoundError:
+        known = ""
+    if _IDENTITY.fullmatch(known):
+        return known
+    made = uuid.uuid4().hex
+    write_private(path, made + "\n")
+    return made
 
 
 class OwnedError(ReportedError):

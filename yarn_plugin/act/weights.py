@@ -3,17 +3,33 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from yarn_plugin.act.leaves import static_queues
 from yarn_plugin.act.ownership import Ownership
-from yarn_plugin.decide.events import WeightsWritten
+from yarn_plugin.decide.events import LeavesSeen, WeightsWritten
 from yarn_plugin.observe import scheduler_configuration
 from yarn_plugin.observe.capabilities import says_read_only
 from yarn_plugin.observe.resource_manager import ManagerError, ManagerRefusedError, ResourceManager
-from yarn_plugin.observe.scheduler_configuration import CAPACITY, SchedulerConfiguration
+from yarn_plugin.observe.scheduler_configuration import CAPACITY, SchedulerConfiguration, weight_of
 
 
 class WeightsIgnoredError(ManagerError):
     """The ResourceManager said yes and did not do it."""
+
+
+def leaves_in(configuration: SchedulerConfiguration, parents: Collection[str]) -> LeavesSeen:
+    """The queues directly below the parents: static ones, and the weights of others."""
+    static = static_queues(configuration, parents)
+    weights = (
+        (queue, weight)
+        for parent in parents
+        for queue, value in configuration.capacities_below(parent)
+        if queue not in static and (weight := weight_of(value)) is not None
+    )
+    return LeavesSeen(tuple(sorted(static)), tuple(sorted(weights)))
+
+
+def static_queues(configuration: SchedulerConfiguration, parents: Collection[str]) -> frozenset[str]:
+    """The queues directly below the parents that the configuration itself defines."""
+    return frozenset(queue for parent in parents for queue in configuration.children(parent))
 
 
 def write_weights(

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from yarn_plugin import console
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.simulator import Simulation
-from yarn_plugin.drive.virtual_time import KeptJournal
+from yarn_plugin.drive.virtual_time import UncompactedJournal
 from yarn_plugin.files import PRIVATE, write
 from yarn_plugin.simulation import workload as workloads
 from yarn_plugin.simulation.application import kinds
@@ -63,7 +63,7 @@ def simulate(
     registry = installed()
     cluster = load(cluster_file, registry)
     submissions = workloads.load(workload_file, kinds(), seed)
-    journal = KeptJournal() if journal_file is not None else None
+    journal = UncompactedJournal() if journal_file is not None else None
     began = time.perf_counter()
     with _progress() as bar:
         task = bar.add_task("", total=len(submissions))

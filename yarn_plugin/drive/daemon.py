@@ -39,8 +39,7 @@ from yarn_plugin.decide.events import (
 )
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.registry import STANDARD
-from yarn_plugin.drive.epoch import begin_epoch, last_begun
-from yarn_plugin.drive.journaling import open_intake
+from yarn_plugin.drive.journaling import begin_epoch, last_begun, open_intake
 from yarn_plugin.drive.registry import INSTALLED
 from yarn_plugin.drive.watchdog import Heartbeat
 from yarn_plugin.errors import describe

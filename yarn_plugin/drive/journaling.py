@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.commands import Command
@@ -11,11 +12,12 @@ from yarn_plugin.decide.pools.controller import NoControllerError, Registry
 from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.state import State
 from yarn_plugin.drive.registry import journal_tags
+from yarn_plugin.files import write_private
 from yarn_plugin.journal.clock import Clock
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.durable import Durable
 from yarn_plugin.journal.intake import Intake, StateMachine
-from yarn_plugin.journal.records import JournalError, Records
+from yarn_plugin.journal.records import JournalError, Record, Records
 from yarn_plugin.journal.replay import Replay
 from yarn_plugin.model.mutable import Mutable, parts_of
 
@@ -32,7 +34,7 @@ def open_intake(journal: Records, clock: Clock, registry: Registry = STANDARD) -
     return Intake(_machine(registry), policy, clock, _resumes)
 
 
-def past(registry: Registry = STANDARD) -> Replay[State, Event, Command]:
+def arbiter_replay(registry: Registry = STANDARD) -> Replay[State, Event, Command]:
     """The arbiter before its first record, to be given the records of a journal."""
     return Replay(_machine(registry), journal_tags(registry))
 
@@ -65,3 +67,32 @@ def _resumes(event: Event) -> bool:
 
 def _changed_in_place(state: State) -> Iterable[Mutable]:
     return [part for kept in state.pool_states.values() for part in parts_of(kept.state)]
+
+
+def begin_epoch(state_dir: Path, known: int, lost: Iterable[Record]) -> int:
+    """A number above that of every earlier series: `known`, those in the records that are lost, and the last one begun.
+
+    It is on the disk when this returns, so that it is not begun again should the journal be lost too.
+    """
+    epoch = max([known, last_begun(state_dir), *_epochs(lost)]) + 1
+    write_private(_file(state_dir), f"{epoch}\n")
+    return epoch
+
+
+def _file(state_dir: Path) -> Path:
+    return state_dir / "epoch"
+
+
+def last_begun(state_dir: Path) -> int:
+    """The series begun last, also where the process ended before its journal said so; 0 before the first."""
+    try:
+        text = _file(state_dir).read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _epochs(records: Iterable[Record]) -> list[int]:
+    parts = [part for record in records for part in (record.get("event"), record.get("state"))]
+    found = [part.get("epoch") for part in parts if isinstance(part, dict)]
+    return [epoch for epoch in found if isinstance(epoch, int)]

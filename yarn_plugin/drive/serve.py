@@ -20,8 +20,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from yarn_plugin.act.identity import identity
-from yarn_plugin.act.ownership import Ownership, answers_as, claim
+from yarn_plugin.act.ownership import Ownership, answers_as, claim, identity
 from yarn_plugin.api.connections import LONGEST_HEAD, Connections, CountingListener, protocol
 from yarn_plugin.api.refusals import Limits, Refusals
 from yarn_plugin.api.service import create

@@ -63,7 +63,7 @@ class VirtualClock:
         return self.at
 
 
-class KeptJournal(MemoryJournal):
+class UncompactedJournal(MemoryJournal):
     """Every record from the first one on, never compacted."""
 
     def append(self, *records: Record | bytes, durable: bool = True) -> None:

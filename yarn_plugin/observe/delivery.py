@@ -3,20 +3,23 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from yarn_plugin.decide.events import Event
 from yarn_plugin.journal.intake import SetAsideError
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.observe.changes import Observation, halves, is_of_something, the_one
-from yarn_plugin.observe.refusals import Refusals
 from yarn_plugin.observe.subjects import Subject
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
 UNTAKEABLE = (SetAsideError, ArithmeticError, LookupError, TypeError, ValueError)
 """What the taker raises where an event itself is at fault."""
+
+AGAIN_AFTER = 60.0
+"""Seconds until one that changed meanwhile is handed on again."""
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: whoever waits for a decision learns that none will come
@@ -85,3 +88,35 @@ class Delivery:
         name, value = the_one(event)
         if self._refusals.add(kind, name, value, time.monotonic()):
             log.error("%s of %s is not taken in: %s", name, kind, problem)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    value: object
+    at: float
+
+
+class Refusals:
+    """Remembers what was refused, by kind ("apps") and id; the value is None for what is gone."""
+
+    def __init__(self) -> None:
+        self._refused: dict[tuple[str, str], _Refusal] = {}
+
+    def add(self, kind: str, name: str, value: object, now: float) -> bool:
+        """Remember one. Returns whether it is the first time."""
+        known = self._refused.get((kind, name))
+        self._refused[kind, name] = _Refusal(value, now)
+        return known is None
+
+    def allows(self, kind: str, name: str, value: object, now: float) -> bool:
+        """Whether an observation may be handed on."""
+        refusal = self._refused.get((kind, name))
+        if refusal is None:
+            return True
+        # What is gone stays the same for ever: that it was refused may have had another reason.
+        return (refusal.value != value or value is None) and now >= refusal.at + AGAIN_AFTER
+
+    def keep(self, kind: str, names: Collection[str]) -> None:
+        """Forget what was refused of anything but these."""
+        for key in [key for key in self._refused if key[0] == kind and key[1] not in names]:
+            del self._refused[key]
