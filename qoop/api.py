@@ -21,10 +21,10 @@ from qoop.estimate.cost import CostModel
 from qoop.feedback.profile import fixed
 from qoop.parsing.statement import Statement, read
 from qoop.planner import Planned, plan
-from qoop.plans.candidates import Cutting
+from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import Command
 from qoop.replan.decision import Rules
-from qoop.replan.state import Tally
+from qoop.replan.state import QueryCounts
 from qoop.run.journal import QueryJournal
 from qoop.run.query_run import Feed, Outcome, QueryRun
 from yarn_plugin.errors import describe
@@ -43,7 +43,7 @@ class Options:
     feed: Callable[[], Feed] | None = None
     confirm: Callable[[int], None] = lambda seq: None
     rules: Rules = field(default_factory=Rules)
-    cutting: Cutting = field(default_factory=Cutting)
+    cutting: CutPolicy = field(default_factory=CutPolicy)
     model: CostModel = field(default_factory=CostModel)
     checkpoint: str | None = None
     journal: Path | None = None
@@ -177,7 +177,7 @@ def _execute_as_written(spark: SparkSession, text: str) -> Outcome:
     began = time.monotonic()
     spark.sql(text).collect()
     reason = "it holds no query to plan"
-    return Outcome(Tally(stages=1), 1, time.monotonic() - began, reason, ())
+    return Outcome(QueryCounts(stages=1), 1, time.monotonic() - began, reason, ())
 
 
 def _undisturbed(warn: Callable[[str], None]) -> Callable[[str], None]:

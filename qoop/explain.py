@@ -9,13 +9,13 @@ from rich.tree import Tree as RichTree
 
 from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError
 from qoop.estimate.cost import CostModel
-from qoop.estimate.packing import completion
-from qoop.parsing.render import view_of
+from qoop.estimate.packing import completion_time
+from qoop.parsing.render import view_name
 from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import read
 from qoop.planner import Planned, plan
-from qoop.plans.candidates import Cutting
-from qoop.plans.plan import GOAL, Plan, StageId
+from qoop.plans.candidates import CutPolicy
+from qoop.plans.plan import RESULT, Plan, StageId
 from qoop.plans.trees import Join, Tree
 from qoop.tables.folder import FolderCatalogue, did_you_mean
 from yarn_plugin import console
@@ -54,7 +54,7 @@ def explain(text: str, tables: str | None, shares: Sequence[float], most: int, j
         if json_file is not None:
             console.write_json(json_file, {"plans": [], "one_stage_reason": str(reason), "shares": list(shares)})
         return
-    ends = [[completion(planned.estimator.tasks(one), share) for share in shares] for one in planned.plans]
+    ends = [[completion_time(planned.estimator.tasks(one), share) for share in shares] for one in planned.plans]
     chosen = [min(range(len(ends)), key=lambda number: (ends[number][place], number)) for place in range(len(shares))]
     shown = list(dict.fromkeys([*chosen, *sorted(range(len(ends)), key=lambda number: ends[number])]))
     shown = shown[: max(most, len(set(chosen)))]
@@ -69,13 +69,13 @@ def _plan(text: str, tables: str | None) -> Planned:
         folder = FolderCatalogue(Path(tables))
         catalogue, statistics = folder, folder.statistics
         try:
-            return plan(read(text), catalogue, statistics, Cutting(), CostModel())
+            return plan(read(text), catalogue, statistics, CutPolicy(), CostModel())
         except UnknownTableError as problem:
             raise UnknownNameError(f"{problem}{did_you_mean(problem.table, folder.tables)}") from None
     from qoop.engine.catalogue import on_this_machine
 
     with on_this_machine() as known:
-        return plan(read(text), known, known.statistics, Cutting(), CostModel())
+        return plan(read(text), known, known.statistics, CutPolicy(), CostModel())
 
 
 def _show(
@@ -126,7 +126,7 @@ def _add(branch: RichTree, planned: Planned, shown: Plan, block: str, tree: Tree
     cut = tree.relations in shown.parts[block].cuts
     label = Text(f"join: about {rows:,.0f} rows")
     if cut:
-        label.append(f" stage {view_of(StageId(block, tree.relations))}", style="bold")
+        label.append(f" stage {view_name(StageId(block, tree.relations))}", style="bold")
     below = branch.add(label)
     for side in (tree.left, tree.right):
         _add(below, planned, shown, block, side)
@@ -143,7 +143,7 @@ def _figures(
         "plans": [
             {
                 "plan": number,
-                "stages": [view_of(stage) if stage != GOAL else "result" for stage in one.stages()],
+                "stages": [view_name(stage) if stage != RESULT else "result" for stage in one.stages()],
                 "seconds": ends[number],
             }
             for number, one in enumerate(planned.plans)

@@ -10,11 +10,11 @@ from qoop.estimate.statistics import TableStatistics
 from qoop.parsing.query import QueryText, describe
 from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import Statement
-from qoop.plans.candidates import Cutting, Rows, candidates
+from qoop.plans.candidates import CutPolicy, Rows, candidates
 from qoop.plans.plan import Plan, Query
 from qoop.plans.trees import JoinCost, shape
 
-DOUBTS = (0.0, 1.0, -1.0)
+PESSIMISM_LEVELS = (0.0, 1.0, -1.0)
 """Under which turns of the doubtful estimates the best plans are kept: as expected, more rows, fewer rows."""
 
 
@@ -51,7 +51,7 @@ def plan(
     statement: Statement,
     catalogue: Catalogue,
     statistics: Callable[[str], TableStatistics],
-    cutting: Cutting,
+    cutting: CutPolicy,
     model: CostModel,
 ) -> Planned:
     """The candidate plans of a statement's query.
@@ -66,7 +66,9 @@ def plan(
     if not text.query.planned and not any(block.shared for block in text.query.blocks.values()):
         raise CannotSplitError(_why_whole(text.query))
     estimator = Estimator(text.query, {table: statistics(table) for table in text.tables}, model)
-    views = [_view(estimator.doubting(doubt) if doubt else estimator) for doubt in DOUBTS]
+    views = [
+        _view(estimator.with_pessimism(uncertainty) if uncertainty else estimator) for uncertainty in PESSIMISM_LEVELS
+    ]
     return Planned(text, tuple(candidates(text.query, views, cutting)), estimator)
 
 

@@ -8,14 +8,14 @@ import sqlglot
 
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, distinct_values
-from qoop.parsing.render import query_text, view_of
+from qoop.parsing.render import query_text, view_name
 from qoop.parsing.spark_sql import DIALECT
 from qoop.parsing.statement import read
 from qoop.planner import plan
-from qoop.plans.candidates import Cutting
-from qoop.plans.plan import GOAL
+from qoop.plans.candidates import CutPolicy
+from qoop.plans.plan import RESULT
 
-EVERYWHERE = Cutting(every=True)
+EVERYWHERE = CutPolicy(every=True)
 
 
 class Tables:
@@ -64,9 +64,9 @@ class Tables:
                 stages = chosen.stages(ready)
                 stage = choices.choice([one for one in stages if chosen.reads(one, ready) <= ready])
                 text = _duck(query_text(planned.text, chosen, stage, sorted(chosen.reads(stage, ready))))
-                if stage == GOAL:
+                if stage == RESULT:
                     return Counter(_comparable(row) for row in database.execute(text).fetchall())
-                database.execute(f'CREATE OR REPLACE TABLE "{view_of(stage)}" AS {text}')
+                database.execute(f'CREATE OR REPLACE TABLE "{view_name(stage)}" AS {text}')
                 ready |= {stage}
                 if lose and choices.random() < 0.3:
                     lose -= 1

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import qoop
 from qoop.errors import QoopError
-from qoop.plans.candidates import Cutting
+from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from tpcds.answers import Answer, PlanFacts
 from tpcds.data import DataSet
@@ -140,7 +140,9 @@ class QoopEngine:
     def __init__(self, session: SparkSession, switch_every_stage: bool = False) -> None:
         self._session = session
         self._options = (
-            qoop.Options(rules=Rules(force=True), cutting=Cutting(every=True)) if switch_every_stage else qoop.Options()
+            qoop.Options(rules=Rules(force=True), cutting=CutPolicy(every=True))
+            if switch_every_stage
+            else qoop.Options()
         )
 
     def run(self, sql: str) -> Answer:

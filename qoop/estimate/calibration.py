@@ -1,4 +1,4 @@
-"""How fast the machine is, learned from stages as they finish."""
+"""Calibration: how fast the machine is compared with nominal speed, learned from finished stages."""
 
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -6,58 +6,64 @@ from math import sqrt
 from qoop.estimate.cost import Work
 
 TRUST_CORE = 5.0
-"""Estimated core seconds that must have been measured before the estimates weigh less than what was measured.
+"""Estimated core seconds after which measurements weigh more than the nominal speed.
 
-A cold executor spends some seconds on itself, whatever its first stages are: small stages tell of nothing else.
+A cold executor spends some seconds on its own start-up, so small first stages measure little else.
 """
 
 TRUST_FIXED = 1.0
-"""The same for seconds that no core shortens."""
+"""The same for the fixed time of stages, in seconds."""
 
-UNKNOWN_SPEED = 1.2
+INITIAL_UNCERTAINTY = 1.2
 """Standard deviation of the logarithm of a machine's speed before any stage has run: about a factor of 3.
 
-A cold JVM on a node with half a core is ten times slower than what the costs were fitted to.
+A cold JVM on a node with half a core is ten times slower than the machine that the costs were fitted to.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """What stages were estimated to take on a machine of ordinary speed, and what they took, in seconds, summed up.
+class Calibration:
+    """Sums over finished stages: estimated seconds on a machine of nominal speed, and measured seconds.
 
-    `stages`: how many. `slower`: a factor by which the machine is suspected to be slower than all that.
+    `stages`: how many stages were measured. `slowdown`: a further factor by which late stages suggest that the machine
+    is slower.
     """
 
     stages: int = 0
-
     core_estimated: float = 0.0
     core_measured: float = 0.0
     fixed_estimated: float = 0.0
     fixed_measured: float = 0.0
-    slower: float = 1.0
+    slowdown: float = 1.0
 
     @property
-    def core(self) -> float:
-        """Real over estimated core seconds."""
-        return self.slower * (TRUST_CORE + self.core_measured) / (TRUST_CORE + self.core_estimated)
+    def core_factor(self) -> float:
+        """Measured over estimated core seconds."""
+        return self.slowdown * (TRUST_CORE + self.core_measured) / (TRUST_CORE + self.core_estimated)
 
     @property
-    def fixed(self) -> float:
-        """Real over estimated time of what no core shortens (the driver's)."""
+    def fixed_factor(self) -> float:
+        """Measured over estimated fixed time (the driver's), which no number of cores shortens."""
         return (TRUST_FIXED + self.fixed_measured) / (TRUST_FIXED + self.fixed_estimated)
 
     @property
-    def doubt(self) -> float:
-        """How wrong the speed may still be, as the standard deviation of its logarithm."""
-        return UNKNOWN_SPEED / sqrt(1.0 + 2.0 * self.stages)
+    def uncertainty(self) -> float:
+        """Standard deviation of the logarithm of the machine's speed."""
+        return INITIAL_UNCERTAINTY / sqrt(1.0 + 2.0 * self.stages)
 
-    def of(self, work: Work) -> Work:
-        """An estimated work at this pace."""
-        return Work(work.core_seconds * self.core, work.fixed_seconds * self.fixed, work.tasks)
+    def apply(self, work: Work) -> Work:
+        """Scale work estimated at nominal speed to this machine."""
+        return Work(work.core_seconds * self.core_factor, work.fixed_seconds * self.fixed_factor, work.tasks)
 
-    def after(self, work: Work, slots: float, seconds: float, core_seconds: float) -> "Pace":
-        """The pace once a stage was timed that had so many slots; `work`: estimated for a machine of ordinary speed,
-        with the rows that it really had."""
+    def updated(self, work: Work, slots: float, seconds: float, core_seconds: float) -> "Calibration":
+        """Add the measurement of a finished stage.
+
+        Args:
+            work: the stage's work at nominal speed, estimated from its true row counts.
+            slots: the slots that it had.
+            seconds: its wall-clock time.
+            core_seconds: the run time of its tasks, summed up.
+        """
         computing = core_seconds / max(min(slots, work.tasks), 1e-9)
         return replace(
             self,
@@ -68,6 +74,6 @@ class Pace:
             fixed_measured=self.fixed_measured + max(seconds - computing, 0.0),
         )
 
-    def slowed(self, factor: float) -> "Pace":
-        """The pace of a machine that is slower by this factor."""
-        return replace(self, slower=self.slower * factor)
+    def slowed_by(self, factor: float) -> "Calibration":
+        """The calibration of a machine that is slower by this factor."""
+        return replace(self, slowdown=self.slowdown * factor)

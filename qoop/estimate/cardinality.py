@@ -25,18 +25,18 @@ NOISE = 1e-3
 """Standard deviation of a measurement itself: keeps the system solvable when two say the same."""
 
 
-def corrections(doubts: Sequence[float], measurements: Sequence[Measurement]) -> list[float]:
+def corrections(uncertainties: Sequence[float], measurements: Sequence[Measurement]) -> list[float]:
     """The most likely logarithmic error of each source.
 
-    Sources are independent and normal with mean 0 and standard deviation `doubts`; each measurement is the sum of the
-    sources involved. The conditional mean is W A' (A W A' + noise)^-1 b, with W the variances (Gauss-Markov).
+    Errors are independent and normal with mean 0 and standard deviation `uncertainties`; each measurement is the sum of
+    the errors of its sources. The conditional mean is W A' (A W A' + noise)^-1 b, with W the variances (Gauss-Markov).
     """
-    if not measurements or not doubts:
-        return [0.0] * len(doubts)
-    design = np.zeros((len(measurements), len(doubts)))
+    if not measurements or not uncertainties:
+        return [0.0] * len(uncertainties)
+    design = np.zeros((len(measurements), len(uncertainties)))
     for row, measurement in enumerate(measurements):
         design[row, list(measurement.involved)] = 1.0
-    variance = np.asarray(doubts) ** 2
+    variance = np.asarray(uncertainties) ** 2
     gain = (design * variance) @ design.T + NOISE**2 * np.eye(len(measurements))
     errors = np.asarray([measurement.error for measurement in measurements])
     result = variance * (design.T @ np.linalg.solve(gain, errors))
@@ -46,9 +46,9 @@ def corrections(doubts: Sequence[float], measurements: Sequence[Measurement]) ->
 class Cardinalities:
     """Estimates for one graph, corrected by what was measured.
 
-    Sets that were counted have that many rows; the logarithm of each error is spread over the filters and joins that
-    may have caused it, by their doubt, so every related set is corrected too (correcting one count alone makes plans
-    look good that avoid it).
+    A counted set has exactly its counted rows. The logarithm of its estimation error is attributed to the filters and
+    joins that may have caused it, by their uncertainty, so every related set is corrected too: correcting one set alone
+    would favour plans that avoid it.
 
     Args:
         counted: true row counts of sets.
@@ -59,9 +59,11 @@ class Cardinalities:
     def __init__(self, prior: Prior, counted: Mapping[RelationSet, float], pessimism: float = 0.0) -> None:
         self.prior, self.graph = prior, prior.graph
         self._counted = dict(counted)
-        doubts = [source.doubt for source in prior.sources]
-        learned = corrections(doubts, self._measurements())
-        self._factors = [factor + pessimism * doubt for factor, doubt in zip(learned, doubts, strict=True)]
+        uncertainties = [source.uncertainty for source in prior.sources]
+        learned = corrections(uncertainties, self._measurements())
+        self._factors = [
+            factor + pessimism * uncertainty for factor, uncertainty in zip(learned, uncertainties, strict=True)
+        ]
         self._rows = {relations: max(rows, 1.0) for relations, rows in counted.items()}
 
     def rows(self, relations: RelationSet) -> float:
@@ -85,12 +87,12 @@ class Cardinalities:
         """The statistics of a relation without its filters."""
         return self.prior.tables[index]
 
-    def doubt(self, relations: RelationSet) -> float:
+    def uncertainty(self, relations: RelationSet) -> float:
         """How wrong the estimate of a set may be: the standard deviation of its logarithm; 0 once it was counted."""
         if relations in self._counted:
             return 0.0
-        involved = (source.doubt for source in self.prior.sources if source.relations & ~relations == 0)
-        return sqrt(sum(doubt**2 for doubt in involved))
+        involved = (source.uncertainty for source in self.prior.sources if source.relations & ~relations == 0)
+        return sqrt(sum(uncertainty**2 for uncertainty in involved))
 
     def _measurements(self) -> list[Measurement]:
         return [

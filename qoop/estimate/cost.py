@@ -71,7 +71,7 @@ class JoinCosts:
 
 
 @dataclass
-class Effort:
+class WorkSum:
     """What a stage does, summed up part by part: core seconds, shuffles, bytes read, bytes of the largest result."""
 
     core_seconds: float = 0.0

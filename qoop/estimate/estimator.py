@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from qoop.estimate.calibration import Pace
+from qoop.estimate.calibration import Calibration
 from qoop.estimate.cardinality import Cardinalities, result_statistics
-from qoop.estimate.cost import CostModel, Effort, JoinCosts, Work
+from qoop.estimate.cost import CostModel, JoinCosts, Work, WorkSum
 from qoop.estimate.packing import Task
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import UNKNOWN, TableStatistics
 from qoop.plans.graph import JoinGraph
-from qoop.plans.plan import GOAL, WHOLE, Piece, Plan, Query, StageId
+from qoop.plans.plan import BLOCK_RESULT, RESULT, Plan, Query, StageFragment, StageId
 from qoop.plans.trees import JoinCost, left_deep
 
 
@@ -19,7 +19,7 @@ class Estimator:
     Args:
         tables: what is known of the base tables, by name.
         counted: true row counts of stages that were run.
-        pace: how much slower than estimated the machine is.
+        calibration: how much slower than estimated the machine is.
         pessimism: how many standard deviations above what is expected doubtful filters and joins are taken to be.
         priors: of an earlier estimator of the same query, to be used again where what they rest on is the same.
     """
@@ -30,11 +30,16 @@ class Estimator:
         tables: Mapping[str, TableStatistics],
         model: CostModel,
         counted: Mapping[StageId, float] | None = None,
-        pace: Pace | None = None,
+        calibration: Calibration | None = None,
         pessimism: float = 0.0,
         priors: Mapping[str, Prior] | None = None,
     ) -> None:
-        self.query, self.model, self.pace, self._pessimism = query, model, pace or Pace(), pessimism
+        self.query, self.model, self.calibration, self._pessimism = (
+            query,
+            model,
+            calibration or Calibration(),
+            pessimism,
+        )
         self._given = tables
         self._tables = dict(tables)
         self._counted = dict(counted or {})
@@ -46,31 +51,31 @@ class Estimator:
         for name in query.blocks:
             self._add_block(name)
 
-    def after(self, counted: Mapping[StageId, float], pace: Pace) -> "Estimator":
-        """The estimates once these stages have been counted, on a machine of this pace."""
-        return self._again({**self._counted, **counted}, pace, self._pessimism)
+    def after(self, counted: Mapping[StageId, float], calibration: Calibration) -> "Estimator":
+        """The estimates once these stages have been counted, on a machine of this calibration."""
+        return self._again({**self._counted, **counted}, calibration, self._pessimism)
 
-    def doubting(self, pessimism: float) -> "Estimator":
+    def with_pessimism(self, pessimism: float) -> "Estimator":
         """The estimates if doubtful filters and joins let through more than expected (or less, below 0)."""
-        return self._again(self._counted, self.pace, pessimism)
+        return self._again(self._counted, self.calibration, pessimism)
 
-    def _again(self, counted: Mapping[StageId, float], pace: Pace, pessimism: float) -> "Estimator":
-        return Estimator(self.query, self._given, self.model, counted, pace, pessimism, self._priors)
+    def _again(self, counted: Mapping[StageId, float], calibration: Calibration, pessimism: float) -> "Estimator":
+        return Estimator(self.query, self._given, self.model, counted, calibration, pessimism, self._priors)
 
     def join_cost(self, block: str) -> JoinCost:
         """The cost of one join of a block."""
         return self._joins[block].seconds
 
-    def stage_doubt(self, stage: StageId) -> float:
+    def stage_uncertainty(self, stage: StageId) -> float:
         """How wrong a stage's size may be."""
         rows = self.rows.get(stage.block)
         if rows is None:
             return 1.0
-        return rows.doubt(stage.relations or rows.graph.everything)
+        return rows.uncertainty(stage.relations or rows.graph.everything)
 
     def stage_rows(self, stage: StageId) -> float:
         """How many rows a stage's output has."""
-        if stage.relations == WHOLE:
+        if stage.relations == BLOCK_RESULT:
             return self._tables[stage.block].rows
         return self.rows[stage.block].rows(stage.relations)
 
@@ -87,18 +92,18 @@ class Estimator:
         """The stages that a plan still needs, for packing."""
         return [Task(stage, after, self.work(plan, stage, ready)) for stage, after in plan.stages(ready).items()]
 
-    def _work(self, stage: StageId, pieces: tuple[Piece, ...]) -> Work:
-        effort = Effort()
+    def _work(self, stage: StageId, pieces: tuple[StageFragment, ...]) -> Work:
+        effort = WorkSum()
         for place, piece in enumerate(pieces):
             rows = self.rows.get(piece.block)
             if rows is not None:
                 tree = piece.tree or left_deep(len(rows.graph.relations))
                 effort.add_tree(tree, piece.inputs, rows, self._joins[piece.block], self.model)
-            if place > 0 or stage.relations == WHOLE:
+            if place > 0 or stage.relations == BLOCK_RESULT:
                 self._add_around(effort, piece.block)
-        if stage != GOAL:
+        if stage != RESULT:
             effort.core_seconds += self.stage_rows(stage) * self._width(stage) * self.model.keep_byte
-        return self.pace.of(effort.work(self.model))
+        return self.calibration.apply(effort.work(self.model))
 
     def _add_block(self, name: str) -> None:
         block = self.query.blocks[name]
@@ -106,12 +111,12 @@ class Estimator:
         if block.graph is not None:
             prior = self._prior(name, block.graph)
             counted = {stage.relations: count for stage, count in self._counted.items() if stage.block == name}
-            counted.pop(WHOLE, None)
+            counted.pop(BLOCK_RESULT, None)
             rows = self.rows[name] = Cardinalities(prior, counted, self._pessimism)
             self._joins[name] = JoinCosts(rows, self.model)
             self._priors[name] = prior
         self._tables[name] = result_statistics(block, rows, self._tables)
-        whole = self._counted.get(StageId(name, WHOLE))
+        whole = self._counted.get(StageId(name, BLOCK_RESULT))
         if whole is not None:
             estimated = self._tables[name]
             self._tables[name] = TableStatistics(max(whole, 1.0), estimated.bytes, estimated.columns)
@@ -121,7 +126,7 @@ class Estimator:
         old = self._old_priors.get(name)
         return old.over(tables) if old is not None else Prior(graph, tables)
 
-    def _add_around(self, effort: Effort, name: str) -> None:
+    def _add_around(self, effort: WorkSum, name: str) -> None:
         """What a block does around its core: read other tables, group."""
         block, model = self.query.blocks[name], self.model
         for source in block.around:
@@ -132,6 +137,6 @@ class Estimator:
             effort.exchanges += 1
 
     def _width(self, stage: StageId) -> float:
-        if stage.relations == WHOLE:
+        if stage.relations == BLOCK_RESULT:
             return 8.0 * len(self.query.blocks[stage.block].outputs)
         return self.rows[stage.block].width(stage.relations)

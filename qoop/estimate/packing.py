@@ -18,7 +18,7 @@ class Task(Generic[Key]):
     work: Work
 
 
-def completion(stages: Sequence[Task[Key]], slots: float) -> float:
+def completion_time(stages: Sequence[Task[Key]], slots: float) -> float:
     """Seconds until all stages are done, if this many slots stay.
 
     Ready stages run side by side and divide the slots equally, none more than it has tasks for (Spark's FAIR pools;

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from math import exp, inf, log
 from typing import NamedTuple
 
-from qoop.estimate import selectivity
-from qoop.estimate.selectivity import Selectivity
+from qoop.estimate.selectivity import Selectivity, filter_selectivity
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.plans.graph import JoinGraph, RelationSet, members
 from qoop.plans.predicate import Column, CompareColumns, Predicate
@@ -13,11 +12,11 @@ from qoop.plans.predicate import Column, CompareColumns, Predicate
 ACROSS_OPAQUE, ACROSS_RANGE = 0.3, 1 / 3
 
 
-class Source(NamedTuple):
+class ErrorSource(NamedTuple):
     """Something that may be wrong: which relations it needs, and the standard deviation of its logarithm."""
 
     relations: RelationSet
-    doubt: float
+    uncertainty: float
 
 
 class Prior:
@@ -34,7 +33,7 @@ class Prior:
         self.tables = [tables[relation.source] for relation in graph.relations]
         known = kept or {}
         self._kept = [
-            known.get(place) or selectivity.of_filters(relation.filters, self.tables[place])
+            known.get(place) or filter_selectivity(relation.filters, self.tables[place])
             for place, relation in enumerate(graph.relations)
         ]
         self._leaf = [max(table.rows * part.fraction, 1.0) for table, part in zip(self.tables, self._kept, strict=True)]
@@ -42,7 +41,7 @@ class Prior:
         self._pairs = self._find_pairs()
         self._rows: dict[RelationSet, float] = {}
         self._widths: dict[RelationSet, float] = {}
-        filters = [Source(1 << i, part.doubt) for i, part in enumerate(self._kept) if part.doubt > 0]
+        filters = [ErrorSource(1 << i, part.uncertainty) for i, part in enumerate(self._kept) if part.uncertainty > 0]
         self.sources = [*filters, *self._join_sources()]
 
     def over(self, tables: Mapping[str, TableStatistics]) -> "Prior":
@@ -140,18 +139,18 @@ class Prior:
                         found[1 << i | 1 << j] = excess
         return found
 
-    def _join_sources(self) -> list[Source]:
+    def _join_sources(self) -> list[ErrorSource]:
         """Joins that may be wrong: sure where one side is an unfiltered key, doubtful where values repeat on both."""
-        found: list[Source] = []
+        found: list[ErrorSource] = []
         for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True):
             indices = list(members(touched))
             for i in indices:
                 for j in (other for other in indices if other < i):
-                    found.append(Source(1 << i | 1 << j, self._join_doubt(columns, i, j)))
-        found += [Source(touched, 1.0) for touched in self.graph.predicate_sets]
-        return [source for source in found if source.doubt > 0]
+                    found.append(ErrorSource(1 << i | 1 << j, self._join_uncertainty(columns, i, j)))
+        found += [ErrorSource(touched, 1.0) for touched in self.graph.predicate_sets]
+        return [source for source in found if source.uncertainty > 0]
 
-    def _join_doubt(self, columns: frozenset[Column], i: int, j: int) -> float:
+    def _join_uncertainty(self, columns: frozenset[Column], i: int, j: int) -> float:
         keys = [self.tables[k].rows <= 1.05 * self._base_distinct(columns, k) for k in (i, j)]
         filtered = [self._leaf[k] < self.tables[k].rows for k in (i, j)]
         if any(key and not cut for key, cut in zip(keys, filtered, strict=True)):

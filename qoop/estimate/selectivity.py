@@ -8,17 +8,17 @@ from functools import lru_cache
 
 from qoop.estimate.statistics import TableStatistics, Value
 from qoop.plans.predicate import (
-    Among,
+    AllOf,
+    AnyOf,
     Compare,
     CompareColumns,
-    Every,
     Form,
+    InList,
     IsNull,
     Like,
-    Negated,
+    Not,
     Opaque,
     Predicate,
-    Some,
 )
 
 OPAQUE = 0.1
@@ -42,7 +42,7 @@ class Selectivity:
     """
 
     fraction: float
-    doubt: float
+    uncertainty: float
     passing: tuple[bool, ...] | None = None
 
     def between(self, values: Sequence[Value], low: float, high: float) -> float:
@@ -62,14 +62,14 @@ ENOUGH = 5
 """Rows of a sample from which on their number says something."""
 
 
-def of_filters(filters: Sequence[Predicate], table: TableStatistics) -> Selectivity:
+def filter_selectivity(filters: Sequence[Predicate], table: TableStatistics) -> Selectivity:
     """The fraction that passes all filters, tried together on the sample so that correlations count."""
     known = [predicate.form for predicate in filters if not _is_opaque(predicate.form)]
     opaque = len(filters) - len(known)
-    tried = _tried(Every(tuple(known)), table) if known else Selectivity(1.0, 0.0)
+    tried = _tried(AllOf(tuple(known)), table) if known else Selectivity(1.0, 0.0)
     if not opaque:
         return tried
-    return Selectivity(tried.fraction * OPAQUE**opaque, tried.doubt + 1.5 * min(opaque, 2))
+    return Selectivity(tried.fraction * OPAQUE**opaque, tried.uncertainty + 1.5 * min(opaque, 2))
 
 
 def _tried(form: Form, table: TableStatistics) -> Selectivity:
@@ -96,7 +96,7 @@ def _holds(form: Form, table: TableStatistics, row: int) -> bool | None:
             other = table.sample[right.name][row]
             shifted = other + offset if offset and isinstance(other, int | float) else other
             return _compared(table.sample[left.name][row], op, shifted)
-        case Among(column, values):
+        case InList(column, values):
             held = table.sample[column.name][row]
             return None if held is None else any(_compared(held, "=", value) for value in values)
         case Like(column, pattern):
@@ -104,13 +104,13 @@ def _holds(form: Form, table: TableStatistics, row: int) -> bool | None:
             return None if text is None else bool(_like(pattern).fullmatch(str(text)))
         case IsNull(column):
             return table.sample[column.name][row] is None
-        case Negated(part):
+        case Not(part):
             inner = _holds(part, table, row)
             return None if inner is None else not inner
-        case Every(parts):
+        case AllOf(parts):
             answers = [_holds(part, table, row) for part in parts]
             return False if False in answers else None if None in answers else True
-        case Some(parts):
+        case AnyOf(parts):
             answers = [_holds(part, table, row) for part in parts]
             return True if True in answers else None if None in answers else False
         case Opaque():
@@ -139,7 +139,7 @@ def _guessed(form: Form, table: TableStatistics) -> float:
     match form:
         case Compare(column, "=", _):
             return 1.0 / table.column(column.name).distinct
-        case Among(column, values):
+        case InList(column, values):
             return min(len(values) / table.column(column.name).distinct, 1.0)
         case CompareColumns(left, "=", right, _):
             return 1.0 / max(table.column(left.name).distinct, table.column(right.name).distinct)
@@ -147,11 +147,11 @@ def _guessed(form: Form, table: TableStatistics) -> float:
             return 0.9
         case IsNull(column):
             return max(table.column(column.name).nulls, 0.01)
-        case Negated(part):
+        case Not(part):
             return max(1.0 - _guessed(part, table), 0.05)
-        case Every(parts):
+        case AllOf(parts):
             return _product(_guessed(part, table) for part in parts)
-        case Some(parts):
+        case AnyOf(parts):
             return 1.0 - _product(1.0 - _guessed(part, table) for part in parts)
         case Opaque():
             return OPAQUE
@@ -170,21 +170,21 @@ def _is_opaque(form: Form) -> bool:
     match form:
         case Opaque():
             return True
-        case Every(parts) | Some(parts):
+        case AllOf(parts) | AnyOf(parts):
             return any(_is_opaque(part) for part in parts)
-        case Negated(part):
+        case Not(part):
             return _is_opaque(part)
     return False
 
 
 def _columns_sampled(form: Form, table: TableStatistics) -> bool:
     match form:
-        case Every(parts) | Some(parts):
+        case AllOf(parts) | AnyOf(parts):
             return all(_columns_sampled(part, table) for part in parts)
-        case Negated(part):
+        case Not(part):
             return _columns_sampled(part, table)
         case CompareColumns(left, _, right, _):
             return left.name in table.sample and right.name in table.sample
-        case Compare(column, _, _) | Among(column, _) | Like(column, _) | IsNull(column):
+        case Compare(column, _, _) | InList(column, _) | Like(column, _) | IsNull(column):
             return column.name in table.sample
     return False

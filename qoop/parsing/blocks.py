@@ -51,11 +51,11 @@ class SplitQuery:
 
     def uses(self, block: str) -> Counter[str]:
         """How often a block reads each other block."""
-        read = (source_of(table) for table in self.blocks[block].find_all(exp.Table))
+        read = (source_name(table) for table in self.blocks[block].find_all(exp.Table))
         return Counter(name for name in read if name in self.blocks)
 
 
-def source_of(table: exp.Table) -> str:
+def source_name(table: exp.Table) -> str:
     """The name of what a table node reads, without its alias: a block's, or a table's as the user wrote it."""
     if not table.db and table.name.startswith(PREFIX):
         return table.name
@@ -90,7 +90,7 @@ def split(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
 
 
 class _Names:
-    """Gives each block a name that nothing else in the query has; none has two underscores in a row (see `view_of`)."""
+    """Unique names for blocks; none contains two underscores in a row (see `view_name`)."""
 
     def __init__(self) -> None:
         self._taken = {ROOT}
@@ -170,7 +170,7 @@ def _name_tables(
             continue
         if node.name.lower().startswith(PREFIX):
             raise CannotSplitError(f"table {node.name} has a name that the planner keeps for itself ({PREFIX}...)")
-        written = source_of(node)
+        written = source_name(node)
         name = node.name.lower() if not node.db else f"{node.db}__{node.name}".lower()
         if name not in types:
             columns = catalogue.columns(written)
@@ -201,7 +201,7 @@ def _lift_ctes(query: exp.Query, blocks: dict[str, exp.Query]) -> None:
     for clause in list(query.find_all(exp.With)):
         for cte in clause.expressions:
             body = cte.this
-            if not isinstance(body, exp.Query) or reads_around(body):
+            if not isinstance(body, exp.Query) or is_correlated(body):
                 raise CannotSplitError(f"CTE {cte.alias} reads columns of the query around it")
             blocks[cte.alias] = body
         clause.pop()
@@ -212,7 +212,7 @@ def _lift_derived(query: exp.Query, blocks: dict[str, exp.Query], names: _Names)
     for node in reversed(list(query.find_all(exp.Subquery))):
         body = node.this
         in_from = isinstance(node.parent, exp.From | exp.Join)
-        if not in_from or not isinstance(body, exp.Query) or not is_plain(node) or reads_around(body):
+        if not in_from or not isinstance(body, exp.Query) or not is_plain(node) or is_correlated(body):
             continue
         name = names.unused(node.alias or "derived")
         node.replace(exp.alias_(exp.to_table(name), node.alias or name, table=True, copy=False))
@@ -240,7 +240,7 @@ def _branches(query: exp.Expr) -> Iterator[exp.Expr]:
         yield query
 
 
-def reads_around(body: exp.Query) -> bool:
+def is_correlated(body: exp.Query) -> bool:
     """Whether a subquery reads columns of the query around it."""
     scopes = traverse_scope(body)
     return bool(scopes) and bool(scopes[-1].external_columns)
@@ -279,8 +279,8 @@ def in_order(blocks: dict[str, exp.Query]) -> dict[str, exp.Query]:
         if name in ordered:
             return
         for table in blocks[name].find_all(exp.Table):
-            if source_of(table) in blocks:
-                add(source_of(table))
+            if source_name(table) in blocks:
+                add(source_name(table))
         ordered[name] = blocks[name]
 
     add(ROOT)

@@ -6,18 +6,18 @@ from sqlglot import exp
 
 from qoop.parsing.expressions import as_column
 from qoop.plans.predicate import (
-    Among,
+    AllOf,
+    AnyOf,
     Column,
     Compare,
     CompareColumns,
-    Every,
     Form,
+    InList,
     IsNull,
     Like,
     Literal,
-    Negated,
+    Not,
     Opaque,
-    Some,
 )
 
 OPERATORS: dict[type[exp.Expr], str] = {
@@ -31,20 +31,20 @@ OPERATORS: dict[type[exp.Expr], str] = {
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def form_of(node: exp.Expr) -> Form:
+def predicate_form(node: exp.Expr) -> Form:
     """The form of a condition; Opaque for what only the engine understands."""
     match node:
         case exp.Paren():
-            return form_of(node.this)
+            return predicate_form(node.this)
         case exp.And():
-            return Every((form_of(node.left), form_of(node.right)))
+            return AllOf((predicate_form(node.left), predicate_form(node.right)))
         case exp.Or():
-            return Some((form_of(node.left), form_of(node.right)))
+            return AnyOf((predicate_form(node.left), predicate_form(node.right)))
         case exp.Not():
-            return _negated(form_of(node.this))
+            return _negated(predicate_form(node.this))
         case exp.Between():
             low = _compare(node.this, ">=", node.args["low"])
-            return Every((low, _compare(node.this, "<=", node.args["high"])))
+            return AllOf((low, _compare(node.this, "<=", node.args["high"])))
         case exp.In() if not node.args.get("query"):
             return _among(node)
         case exp.Like() if isinstance(node.this, exp.Column):
@@ -152,8 +152,8 @@ def _among(node: exp.In) -> Form:
     values = [value_of(value) for value in node.expressions]
     if not isinstance(node.this, exp.Column) or any(value is None for value in values):
         return Opaque()
-    return Among(as_column(node.this), tuple(value for value in values if value is not None))
+    return InList(as_column(node.this), tuple(value for value in values if value is not None))
 
 
 def _negated(form: Form) -> Form:
-    return Opaque() if isinstance(form, Opaque) else Negated(form)
+    return Opaque() if isinstance(form, Opaque) else Not(form)

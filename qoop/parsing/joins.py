@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from qoop.errors import CannotSplitError
-from qoop.parsing.blocks import is_plain, source_of
+from qoop.parsing.blocks import is_plain, source_name
 from qoop.parsing.expressions import (
     all_of,
     alternatives,
@@ -19,10 +19,10 @@ from qoop.parsing.expressions import (
     sources,
     with_output_names,
 )
-from qoop.parsing.forms import form_of
+from qoop.parsing.forms import predicate_form
 from qoop.parsing.spark_sql import DIALECT, Types, family
 from qoop.plans.graph import JoinGraph, Relation
-from qoop.plans.predicate import Among, Column, Compare, Every, Form, Predicate
+from qoop.plans.predicate import AllOf, Column, Compare, Form, InList, Predicate
 
 CORE = "_qoop_core"
 """Stands in the rest of a SELECT where its join core was. No block's name begins like this."""
@@ -41,7 +41,7 @@ class Core:
     rest: exp.Select
 
 
-def core_of(select: exp.Select, types: Callable[[str], Types | None], blocks: Iterable[str]) -> Core:
+def extract_core(select: exp.Select, types: Callable[[str], Types | None], blocks: Iterable[str]) -> Core:
     """Take the inner-join core out of a SELECT whose names are qualified.
 
     Outer, semi and anti joins stay around the core, in their order: a relation joined to one of them afterwards stays
@@ -70,7 +70,7 @@ def _refuse_clashes(graph: JoinGraph, select: exp.Select, types: Callable[[str],
     if any(column.name == "*" for column in named):
         raise CannotSplitError("it reads all columns of a relation as one value")
     outputs = Counter(column.output for column in named)
-    taken = {name for table in select.find_all(exp.Table) for name in types(source_of(table)) or ()}
+    taken = {name for table in select.find_all(exp.Table) for name in types(source_name(table)) or ()}
     for projection in select.selects:
         behind = projection.unalias()
         if not isinstance(behind, exp.Column) or as_column(behind).output != projection.alias_or_name:
@@ -187,7 +187,7 @@ def _follow_equalities(
     copies: list[exp.Expr] = []
     for condition in conditions:
         found = {as_column(column) for column in columns_of(condition, aliases)}
-        form = form_of(condition)
+        form = predicate_form(condition)
         if len(found) != 1 or not _is_plain(form):
             continue
         column = found.pop()
@@ -204,8 +204,8 @@ def _has_text(condition: exp.Expr) -> bool:
 
 
 def _is_plain(form: Form) -> bool:
-    return isinstance(form, Compare | Among) or (
-        isinstance(form, Every) and all(_is_plain(part) for part in form.parts)
+    return isinstance(form, Compare | InList) or (
+        isinstance(form, AllOf) and all(_is_plain(part) for part in form.parts)
     )
 
 
@@ -246,7 +246,7 @@ def _equality(condition: exp.Expr, sides: _Sides, types: Callable[[str], Types |
 
 def _family(column: Column, sides: _Sides, types: Callable[[str], Types | None]) -> str | None:
     table = sides.core.get(column.relation)
-    known = types(source_of(table)) if table is not None else None
+    known = types(source_name(table)) if table is not None else None
     return family(known.get(column.name)) if known else None
 
 
@@ -301,8 +301,8 @@ def _graph(
     relations = tuple(
         Relation(
             alias=alias,
-            source=source_of(table),
-            is_block=source_of(table) in blocks,
+            source=source_name(table),
+            is_block=source_name(table) in blocks,
             columns=_columns_read(alias, read_at_all, filters[alias]),
             filters=_distinct(filters[alias]),
         )
@@ -337,9 +337,9 @@ def _predicate(condition: exp.Expr, aliases: frozenset[str]) -> Predicate:
     return Predicate(
         sql=with_output_names(condition, aliases).sql(DIALECT),
         columns=columns,
-        form=form_of(condition),
+        form=predicate_form(condition),
         joins=_joins(condition, aliases),
-        blocks=frozenset(source_of(table) for table in condition.find_all(exp.Table)),
+        blocks=frozenset(source_name(table) for table in condition.find_all(exp.Table)),
     )
 
 

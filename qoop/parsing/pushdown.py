@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 from sqlglot.optimizer.simplify import simplify
 
-from qoop.parsing.blocks import PREFIX, SplitQuery, in_order, is_plain, source_of
+from qoop.parsing.blocks import PREFIX, SplitQuery, in_order, is_plain, source_name
 from qoop.parsing.expressions import all_of, columns_of, conjuncts, sources
 from qoop.parsing.spark_sql import DIALECT, Types
 
-MOST_COPIES = 12
+MAX_COPIES = 12
 
 
-def specialise(split: SplitQuery) -> SplitQuery:
+def push_down_filters(split: SplitQuery) -> SplitQuery:
     """The same query with filters moved into the blocks that they filter, from the result downwards."""
     blocks = {name: block.copy() for name, block in split.blocks.items()}
     pending = list(reversed(blocks))
@@ -25,10 +25,10 @@ def specialise(split: SplitQuery) -> SplitQuery:
     while pending:
         reader = blocks[pending.pop(0)]
         for table, wanted in _filtered_reads(reader, blocks):
-            name = source_of(table)
+            name = source_name(table)
             readers = sum(_reads(block, name) for block in blocks.values())
             filters = [part for part in wanted if _can_move(blocks[name], part, blocks, split.types)]
-            if not filters or (readers > 1 and copies >= MOST_COPIES):
+            if not filters or (readers > 1 and copies >= MAX_COPIES):
                 continue
             target = name
             if readers > 1:
@@ -74,14 +74,14 @@ def _filtered_reads(reader: exp.Query, blocks: dict[str, exp.Query]) -> list[tup
         (node, by_alias[node.alias_or_name])
         for node in nodes
         if isinstance(node, exp.Table) and is_plain(node) and not node.alias_column_names
-        if source_of(node) in blocks and by_alias[node.alias_or_name]
+        if source_name(node) in blocks and by_alias[node.alias_or_name]
     ]
 
 
 def _can_move(block: exp.Query, moved: Moved, blocks: dict[str, exp.Query], types: Mapping[str, Types]) -> bool:
     """Whether a filter on a block's result is the same applied before the block groups, orders or unites."""
     if isinstance(block, exp.SetOperation):
-        names = branch_names(block, blocks)
+        names = _branch_blocks(block, blocks)
         if not isinstance(block, exp.Union) or _limits(block) or names is None:
             return False
         alias, condition = moved
@@ -140,11 +140,11 @@ def _move_into_branches(
     blocks: dict[str, exp.Query], union: exp.SetOperation, moved: Moved, types: Mapping[str, Types]
 ) -> None:
     """Into every branch, by position: a union's columns have the names of its first branch."""
-    names = branch_names(union, blocks) or []
+    names = _branch_blocks(union, blocks) or []
     first = blocks[names[0]]
     position = {projection.alias_or_name: i for i, projection in enumerate(first.selects)}
     for select in [node for node in union.find_all(exp.Select) if isinstance(node.selects[0], exp.Star)]:
-        name = source_of(select.args["from_"].this)
+        name = source_name(select.args["from_"].this)
         branch = blocks[name]
         alias, condition = moved
         renamed = condition.copy()
@@ -161,7 +161,7 @@ def _move_into_branches(
 
 
 def _reads(block: exp.Query, name: str) -> int:
-    return sum(1 for table in block.find_all(exp.Table) if source_of(table) == name)
+    return sum(1 for table in block.find_all(exp.Table) if source_name(table) == name)
 
 
 def _unused(name: str, blocks: dict[str, exp.Query]) -> str:
@@ -175,14 +175,14 @@ def _unused(name: str, blocks: dict[str, exp.Query]) -> str:
 Blocks = Mapping[str, exp.Query]
 
 
-def branch_names(block: exp.Expr, blocks: Blocks) -> list[str] | None:
+def _branch_blocks(block: exp.Expr, blocks: Blocks) -> list[str] | None:
     """The blocks that the branches of a union are; None where a branch is something else."""
     if isinstance(block, exp.SetOperation):
-        left, right = branch_names(block.left, blocks), branch_names(block.right, blocks)
+        left, right = _branch_blocks(block.left, blocks), _branch_blocks(block.right, blocks)
         return None if left is None or right is None else left + right
     if isinstance(block, exp.Select) and len(block.selects) == 1 and isinstance(block.selects[0], exp.Star):
         clause = block.args.get("from_")
-        name = source_of(clause.this) if clause is not None and isinstance(clause.this, exp.Table) else ""
+        name = source_name(clause.this) if clause is not None and isinstance(clause.this, exp.Table) else ""
         return [name] if isinstance(blocks.get(name), exp.Select) and len(block.args.get("joins") or []) == 0 else None
     return None
 
@@ -213,8 +213,8 @@ def _type_of(block: exp.Query, expression: exp.Expr, blocks: Blocks, types: Mapp
     table = next((one for one in read if one.alias_or_name == expression.table), None)
     if not isinstance(table, exp.Table) or table.alias_column_names:
         return None
-    inner = blocks.get(source_of(table))
+    inner = blocks.get(source_name(table))
     if inner is None:
-        return types.get(source_of(table), {}).get(expression.name)
+        return types.get(source_name(table), {}).get(expression.name)
     behind = next((one.unalias() for one in inner.selects if one.alias_or_name == expression.name), None)
     return _type_of(inner, behind, blocks, types) if behind is not None else None

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from qoop.errors import CannotSplitError
-from qoop.parsing.blocks import SplitQuery, source_of, split
+from qoop.parsing.blocks import SplitQuery, source_name, split
 from qoop.parsing.expressions import as_column, columns_of
-from qoop.parsing.joins import CORE, Core, core_of
-from qoop.parsing.pushdown import specialise
+from qoop.parsing.joins import CORE, Core, extract_core
+from qoop.parsing.pushdown import push_down_filters
 from qoop.parsing.spark_sql import DIALECT, Catalogue, Types
 from qoop.plans.plan import Block, Output, Query
 from qoop.plans.predicate import Column
@@ -35,7 +35,7 @@ def describe(query: exp.Query, catalogue: Catalogue) -> QueryText:
         UnknownNameError: a table or column does not exist.
         CannotSplitError: the query must run in one piece.
     """
-    parts = specialise(split(query, catalogue))
+    parts = push_down_filters(split(query, catalogue))
     cores: dict[str, Core] = {}
     blocks: dict[str, Block] = {}
     types = dict(parts.types)
@@ -55,7 +55,7 @@ def _core(tree: exp.Query, types: dict[str, Types], parts: SplitQuery) -> tuple[
     if not isinstance(tree, exp.Select):
         return None, "it is no SELECT"
     try:
-        core = core_of(tree, types.get, parts.blocks)
+        core = extract_core(tree, types.get, parts.blocks)
     except CannotSplitError as reason:
         return None, str(reason)
     return core, "it joins fewer than two relations" if len(core.graph.relations) < 2 else None
@@ -63,7 +63,7 @@ def _core(tree: exp.Query, types: dict[str, Types], parts: SplitQuery) -> tuple[
 
 def _block(name: str, tree: exp.Query, core: Core | None, reason: str | None) -> Block:
     read = core.rest if core else tree
-    around = frozenset(source_of(table) for table in read.find_all(exp.Table)) - {CORE}
+    around = frozenset(source_name(table) for table in read.find_all(exp.Table)) - {CORE}
     aliases = frozenset(core.graph.bit) if core else frozenset()
     outputs = tuple(_output(projection, aliases) for projection in tree.selects)
     is_union = isinstance(tree, exp.Union)

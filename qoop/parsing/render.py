@@ -6,14 +6,14 @@ from qoop.parsing.joins import CORE, Core
 from qoop.parsing.query import QueryText
 from qoop.parsing.spark_sql import DIALECT
 from qoop.plans.graph import JoinGraph, Relation, RelationSet, members
-from qoop.plans.plan import WHOLE, Plan, StageId
+from qoop.plans.plan import BLOCK_RESULT, Plan, StageId
 from qoop.plans.predicate import Column
 from qoop.plans.trees import Join, Leaf, Tree
 
 
-def view_of(stage: StageId) -> str:
+def view_name(stage: StageId) -> str:
     """The name under which a stage's output is read."""
-    return stage.block if stage.relations == WHOLE else f"{stage.block}__{stage.relations:x}"
+    return stage.block if stage.relations == BLOCK_RESULT else f"{stage.block}__{stage.relations:x}"
 
 
 def query_text(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[StageId]) -> str:
@@ -21,7 +21,7 @@ def query_text(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[S
     inside = {piece.block for piece in plan.reading(stage, frozenset(inputs)).pieces[1:]}
     body = _block_query(text, plan, stage, inputs)
     definitions = ", ".join(
-        f"{_quoted(name)} AS ({_block_query(text, plan, StageId(name, WHOLE), inputs)})"
+        f"{_quoted(name)} AS ({_block_query(text, plan, StageId(name, BLOCK_RESULT), inputs)})"
         for name in text.query.blocks
         if name in inside
     )
@@ -33,8 +33,8 @@ def _block_query(text: QueryText, plan: Plan, stage: StageId, inputs: Collection
     if tree is None:
         return text.texts[stage.block]
     core = text.cores[stage.block]
-    views = {made.relations: view_of(made) for made in inputs if made.block == stage.block and made != stage}
-    if stage.relations == WHOLE:
+    views = {made.relations: view_name(made) for made in inputs if made.block == stage.block and made != stage}
+    if stage.relations == BLOCK_RESULT:
         return block_text(core, tree, views)
     return stage_text(core.graph, tree, views)
 

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from qoop.plans.graph import JoinGraph, RelationSet, size
-from qoop.plans.plan import Part, Plan, Query, cuts_where
-from qoop.plans.trees import Join, JoinCost, Leaf, Tree, best_trees, joins, shape, written_tree
+from qoop.plans.plan import BlockPlan, Plan, Query, cuts_where
+from qoop.plans.trees import Join, JoinCost, Leaf, Tree, best_trees, joins, shape, tree_as_written
 
-CANDIDATES = 64
+MAX_CANDIDATES = 64
 """How many plans are kept for replanning."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cutting:
+class CutPolicy:
     """Where stages are cut: `large`: rows from which a join input counts as large; `every`: everywhere (tests)."""
 
     large: float = 80_000.0
@@ -31,8 +31,8 @@ class Rows(Protocol):
 def candidates(
     query: Query,
     views: Iterable[Callable[[str], tuple[JoinCost, Rows]]],
-    cutting: Cutting,
-    most: int = CANDIDATES,
+    cutting: CutPolicy,
+    most: int = MAX_CANDIDATES,
 ) -> list[Plan]:
     """Plans of a query, those that look best first.
 
@@ -48,22 +48,22 @@ def candidates(
     return _combined(query, parts, most)
 
 
-def _parts(graph: JoinGraph | None, views: list[tuple[JoinCost, Rows]], cutting: Cutting) -> list[Part]:
+def _parts(graph: JoinGraph | None, views: list[tuple[JoinCost, Rows]], cutting: CutPolicy) -> list[BlockPlan]:
     """The ways to compute one block, best first, taking turns between the views."""
     assert graph is not None
     beam = 32 if len(graph.relations) <= 12 else 12
     ranked = [[(one.tree, rows) for one in best_trees(graph, cost, beam)] for cost, rows in views]
-    ranked[-1].append((written_tree(graph), views[0][1]))
-    found: dict[object, Part] = {}
+    ranked[-1].append((tree_as_written(graph), views[0][1]))
+    found: dict[object, BlockPlan] = {}
     for place in range(max(len(trees) for trees in ranked)):
         for trees in ranked:
             if place < len(trees):
                 tree, _ = trees[place]
-                found.setdefault(shape(tree), Part(tree, _cuts(tree, views[0][1], cutting)))
+                found.setdefault(shape(tree), BlockPlan(tree, _cuts(tree, views[0][1], cutting)))
     return list(found.values())
 
 
-def _cuts(tree: Tree, rows: Rows, cutting: Cutting) -> frozenset[RelationSet]:
+def _cuts(tree: Tree, rows: Rows, cutting: CutPolicy) -> frozenset[RelationSet]:
     """Cut where two large inputs meet: small dimensions stay with what they are joined to, as one pipeline."""
     if cutting.every:
         return cuts_where(tree, lambda part, other: True)
@@ -74,7 +74,7 @@ def _cuts(tree: Tree, rows: Rows, cutting: Cutting) -> frozenset[RelationSet]:
     return cuts_where(tree, lambda part, other: is_large(other) and _does_much(part, rows, cutting))
 
 
-def _does_much(part: Join, rows: Rows, cutting: Cutting) -> bool:
+def _does_much(part: Join, rows: Rows, cutting: CutPolicy) -> bool:
     """Whether a part has something large in it: a join of small dimensions is not worth a stage."""
     return any(rows.rows(leaf) > cutting.large for leaf in _leaves(part))
 
@@ -86,7 +86,7 @@ def _leaves(tree: Tree) -> Iterable[RelationSet]:
                 yield side.relations
 
 
-def _combined(query: Query, parts: Mapping[str, list[Part]], most: int) -> list[Plan]:
+def _combined(query: Query, parts: Mapping[str, list[BlockPlan]], most: int) -> list[Plan]:
     """The best of each block together, then each block's others in turn, larger blocks first."""
     best = {block: ways[0] for block, ways in parts.items()}
     plans = {(plan := Plan(query, best)).key: plan}

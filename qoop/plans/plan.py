@@ -9,7 +9,7 @@ from qoop.plans.graph import JoinGraph, RelationSet
 from qoop.plans.predicate import Column
 from qoop.plans.trees import Join, Tree, joins
 
-WHOLE: RelationSet = 0
+BLOCK_RESULT: RelationSet = 0
 """Stands for everything that a block computes, not for a set of its relations."""
 
 
@@ -27,7 +27,7 @@ class StageId(NamedTuple):
 ROOT = "qoop_result"
 """The name of the block that is a query's result."""
 
-GOAL = StageId(ROOT, WHOLE)
+RESULT = StageId(ROOT, BLOCK_RESULT)
 """The stage whose output is the query's result, in every plan."""
 
 
@@ -92,7 +92,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Part:
+class BlockPlan:
     """How one block is computed: its join tree, and the inner parts of it that are stages of their own."""
 
     tree: Tree
@@ -104,7 +104,7 @@ class Part:
         return {join.relations: join for join in joins(self.tree)}
 
 
-class Piece(NamedTuple):
+class StageFragment(NamedTuple):
     """A block's join tree (or a part of it) as one stage computes it.
 
     `inputs`: the parts of it that are read from the outputs of other stages. `tree`: None for a block that is not
@@ -121,10 +121,10 @@ class Piece(NamedTuple):
         return self.block, id(self.tree), self.inputs
 
 
-class Reading(NamedTuple):
+class StageContent(NamedTuple):
     """What a stage does: its pieces (its own, then those of blocks computed inside it), and what it reads."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[StageFragment, ...]
     reads: frozenset[StageId]
 
 
@@ -133,7 +133,7 @@ class Plan:
     """A candidate plan: a part for each planned block."""
 
     query: Query
-    parts: Mapping[str, Part]
+    parts: Mapping[str, BlockPlan]
 
     @cached_property
     def key(self) -> tuple[tuple[str, frozenset[RelationSet], frozenset[RelationSet]], ...]:
@@ -145,7 +145,7 @@ class Plan:
         part = self.parts.get(stage.block)
         if part is None:
             return None
-        return part.tree if stage.relations == WHOLE else part.joins[stage.relations]
+        return part.tree if stage.relations == BLOCK_RESULT else part.joins[stage.relations]
 
     def stages(self, ready: frozenset[StageId] = frozenset()) -> dict[StageId, frozenset[StageId]]:
         """The stages to run, and for each the stages it reads (those in `ready` left out), each after those it reads.
@@ -162,27 +162,27 @@ class Plan:
                 visit(other)
             found[stage] = reads - ready
 
-        visit(GOAL)
+        visit(RESULT)
         return found
 
     def reads(self, stage: StageId, ready: frozenset[StageId] = frozenset()) -> frozenset[StageId]:
         """The stage results that a stage reads; blocks that are not kept are computed inside the stage."""
         return self.reading(stage, ready).reads
 
-    def reading(self, stage: StageId, ready: frozenset[StageId] = frozenset()) -> Reading:
+    def reading(self, stage: StageId, ready: frozenset[StageId] = frozenset()) -> StageContent:
         """What a stage does and reads when these stages have been run."""
         known = self._readings.get((stage, ready))
         if known is None:
             known = self._readings[stage, ready] = self._read(stage, ready)
         return known
 
-    def same_way(self, other: "Plan", stage: StageId) -> bool:
+    def computes_same(self, other: "Plan", stage: StageId) -> bool:
         """Whether a stage that is running under the other plan is what this plan would run.
 
         The join of a set is, whatever tree computes it. A block's result is only where all parts in it are the same:
         computing it another way is what a switch is for.
         """
-        if stage.relations != WHOLE:
+        if stage.relations != BLOCK_RESULT:
             return True
         inside = self.query.inside(stage.block)
         return all(self.parts.get(block) == other.parts.get(block) for block in inside)
@@ -192,13 +192,13 @@ class Plan:
         return frozenset(read for stage in self.stages(ready) for read in self.reads(stage, ready) if read in ready)
 
     @cached_property
-    def _readings(self) -> dict[tuple[StageId, frozenset[StageId]], Reading]:
+    def _readings(self) -> dict[tuple[StageId, frozenset[StageId]], StageContent]:
         return {}
 
-    def _read(self, stage: StageId, ready: frozenset[StageId]) -> Reading:
+    def _read(self, stage: StageId, ready: frozenset[StageId]) -> StageContent:
         block = self.query.blocks[stage.block]
         tree = self.stage_tree(stage)
-        sources = set(block.around) if stage.relations == WHOLE else set()
+        sources = set(block.around) if stage.relations == BLOCK_RESULT else set()
         inputs: set[RelationSet] = set()
         if tree is not None:
             leaves = self._walk(block.name, tree, stage.relations, ready, inputs)
@@ -207,17 +207,17 @@ class Plan:
         for index in leaves:
             assert block.graph is not None
             sources |= block.graph.relations[index].sources
-        pieces = [Piece(block.name, tree, frozenset(inputs))]
+        pieces = [StageFragment(block.name, tree, frozenset(inputs))]
         reads = {StageId(block.name, relations) for relations in inputs}
         for name in sorted(sources & self.query.blocks.keys()):
-            whole = StageId(name, WHOLE)
+            whole = StageId(name, BLOCK_RESULT)
             if self.query.blocks[name].shared:
                 reads.add(whole)
             else:
                 inner = self.reading(whole, ready)
                 pieces += inner.pieces
                 reads |= inner.reads
-        return Reading(tuple(pieces), frozenset(reads))
+        return StageContent(tuple(pieces), frozenset(reads))
 
     def _walk(
         self, block: str, tree: Tree, top: RelationSet, ready: frozenset[StageId], inputs: set[RelationSet]

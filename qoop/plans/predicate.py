@@ -39,7 +39,7 @@ class CompareColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
+class InList:
     """column IN (literals)."""
 
     column: Column
@@ -62,21 +62,21 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class AllOf:
     """All of these hold."""
 
     parts: tuple["Form", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
+class AnyOf:
     """At least one of these holds."""
 
     parts: tuple["Form", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Negated:
+class Not:
     """This does not hold."""
 
     part: "Form"
@@ -87,7 +87,7 @@ class Opaque:
     """Something that only the engine understands."""
 
 
-Form = Compare | CompareColumns | Among | Like | IsNull | Every | Some | Negated | Opaque
+Form = Compare | CompareColumns | InList | Like | IsNull | AllOf | AnyOf | Not | Opaque
 
 
 @dataclass(frozen=True, slots=True)

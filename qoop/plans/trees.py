@@ -63,7 +63,7 @@ JoinCost = Callable[[RelationSet, RelationSet], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedTree:
     """A tree and its cost: the sum of its joins'."""
 
     tree: Tree
@@ -80,7 +80,7 @@ class _Forest:
         return tuple(sorted(part.relations for part in self.parts))
 
 
-def best_trees(graph: JoinGraph, cost: JoinCost, beam: int = 32, alternatives: int = 3) -> list[Ranked]:
+def best_trees(graph: JoinGraph, cost: JoinCost, beam: int = 32, alternatives: int = 3) -> list[RankedTree]:
     """Trees of a graph by a beam search from the leaves up: in each step, every forest joins each connected pair.
 
     No cross joins, but between parts of the graph that nothing connects: those are joined last. Both sides of a join
@@ -95,11 +95,11 @@ def best_trees(graph: JoinGraph, cost: JoinCost, beam: int = 32, alternatives: i
     result = ranked[0]
     for others in ranked[1:]:
         best = others[0]
-        result = [Ranked(joined(one.tree, best.tree), one.cost + best.cost) for one in result]
+        result = [RankedTree(joined(one.tree, best.tree), one.cost + best.cost) for one in result]
     return result
 
 
-def written_tree(graph: JoinGraph) -> Tree:
+def tree_as_written(graph: JoinGraph) -> Tree:
     """The tree that the text writes: relations in their order, each joined to what is there, without cross joins."""
     parts: list[Tree] = [Leaf(1 << i) for i in range(len(graph.relations))]
     tree, parts = parts[0], parts[1:]
@@ -111,13 +111,13 @@ def written_tree(graph: JoinGraph) -> Tree:
     return tree
 
 
-def _search(graph: JoinGraph, part: RelationSet, cost: JoinCost, beam: int, alternatives: int) -> list[Ranked]:
+def _search(graph: JoinGraph, part: RelationSet, cost: JoinCost, beam: int, alternatives: int) -> list[RankedTree]:
     leaves = tuple(Leaf(1 << i) for i in range(len(graph.relations)) if part >> i & 1)
     forests = [_Forest(leaves, 0.0)]
     for _ in range(len(leaves) - 1):
         forests = _best(_grown(graph, forests, cost), beam, alternatives)
     ranked = sorted(forests, key=lambda forest: forest.cost)
-    return [Ranked(forest.parts[0], forest.cost) for forest in ranked]
+    return [RankedTree(forest.parts[0], forest.cost) for forest in ranked]
 
 
 def _grown(graph: JoinGraph, forests: list[_Forest], cost: JoinCost) -> list[_Forest]:

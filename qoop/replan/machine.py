@@ -7,9 +7,9 @@ Phases (QOOP, section 2.5): while `running`, ready stages are started; a switch 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from qoop.estimate.calibration import Pace
+from qoop.estimate.calibration import Calibration
 from qoop.estimate.cost import Work
-from qoop.plans.plan import GOAL, StageId
+from qoop.plans.plan import RESULT, StageId
 from qoop.replan.causes import (
     FailedStage,
     FinishedStage,
@@ -39,13 +39,13 @@ from qoop.replan.decision import (
     Candidate,
     Decision,
     Progress,
-    Underway,
+    StageProgress,
     Winner,
-    best_of,
+    choose,
     evaluate,
-    needed_gain,
-    other_tree,
-    suspicions,
+    forced_choice,
+    min_gain_for_switch,
+    stragglers,
 )
 from qoop.replan.events import (
     ArbiterAway,
@@ -63,16 +63,16 @@ from qoop.replan.events import (
 )
 from qoop.replan.state import Running, Share, State
 
-MOST_ATTEMPTS = 4
+MAX_ATTEMPTS = 4
 """How often a stage is tried that fails for reasons outside the query (as Spark does with a task)."""
 
-SIDE_BY_SIDE = 4
+MAX_CONCURRENT_STAGES = 4
 """How many stages run at once at most, and never more than there are slots."""
 
-COLD_START = 10.0
+COLD_START_S = 10.0
 """Seconds that executors may need for themselves: until a stage was measured, this long none counts as late."""
 
-LOOK_AGAIN = 5.0
+PROGRESS_CHECK_S = 5.0
 """Seconds after which running stages are compared with their estimates."""
 
 
@@ -96,7 +96,7 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     # 5. Look again while something runs.
     if not state.running or state.phase != "running":
         return replace(state, wake_at=None), tuple(commands)
-    return replace(state, wake_at=at + LOOK_AGAIN), (*commands, SetTimer(at + LOOK_AGAIN))
+    return replace(state, wake_at=at + PROGRESS_CHECK_S), (*commands, SetTimer(at + PROGRESS_CHECK_S))
 
 
 def _credit(state: State, at: float) -> State:
@@ -105,8 +105,8 @@ def _credit(state: State, at: float) -> State:
     if share is None or not state.running:
         return replace(state, credited_at=at)
     slots, cold = share.slots / len(state.running), 0.0
-    if state.estimator.pace.stages == 0 and state.began_at is not None:
-        cold = min(max(state.began_at + COLD_START - state.credited_at, 0.0), elapsed)
+    if state.estimator.calibration.stages == 0 and state.began_at is not None:
+        cold = min(max(state.began_at + COLD_START_S - state.credited_at, 0.0), elapsed)
     running = {}
     for stage, one in state.running.items():
         expected = max(one.work.seconds(slots), 1e-3)
@@ -157,38 +157,39 @@ def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Com
     running = state.running.get(event.stage)
     state = _without(state, [event.stage])
     state = replace(state, tally=replace(state.tally, stages=state.tally.stages + 1))
-    if event.stage == GOAL:
+    if event.stage == RESULT:
         return replace(state, phase="done"), [Finish()], None
     ready = {**state.ready, event.stage: event.rows}
-    suspected = {stage: known for stage, known in state.suspected.items() if stage != event.stage}
-    pace = _measured(state, running, event)
-    estimator = state.estimator.after({event.stage: event.rows}, pace)
-    state = _at_pace(replace(state, ready=ready, estimator=estimator, suspected=suspected), state.estimator.pace)
+    remaining = {stage: known for stage, known in state.stragglers.items() if stage != event.stage}
+    before = state.estimator.calibration
+    calibration = _measured(state, running, event)
+    estimator = state.estimator.after({event.stage: event.rows}, calibration)
+    state = _recalibrated(replace(state, ready=ready, estimator=estimator, stragglers=remaining), before)
     return state, [], FinishedStage(event.stage, _joins(event.stage, state))
 
 
-def _measured(state: State, running: Running | None, event: StageFinished) -> Pace:
-    """The pace, learned from a stage whose work is estimated anew from the rows that it really had."""
-    pace = state.estimator.pace
+def _measured(state: State, running: Running | None, event: StageFinished) -> Calibration:
+    """The calibration, learned from a stage whose work is estimated anew from the rows that it really had."""
+    calibration = state.estimator.calibration
     if running is None or event.core_seconds is None or state.share is None:
-        return pace
-    hindsight = state.estimator.after({event.stage: event.rows}, Pace())
+        return calibration
+    hindsight = state.estimator.after({event.stage: event.rows}, Calibration())
     work = hindsight.work(state.plans[running.plan], event.stage, frozenset(running.inputs))
     slots = state.share.slots / (len(state.running) + 1)
-    return pace.after(work, slots, event.seconds, event.core_seconds)
+    return calibration.updated(work, slots, event.seconds, event.core_seconds)
 
 
-def _at_pace(state: State, before: Pace) -> State:
+def _recalibrated(state: State, before: Calibration) -> State:
     """What is still running is as fast as what has just been measured."""
-    now = state.estimator.pace
+    now = state.estimator.calibration
     if state.share is None:
         return state
     running = {}
     for stage, one in state.running.items():
         ordinary = one.work
         work = Work(
-            ordinary.core_seconds * now.core / before.core,
-            ordinary.fixed_seconds * now.fixed / before.fixed,
+            ordinary.core_seconds * now.core_factor / before.core_factor,
+            ordinary.fixed_seconds * now.fixed_factor / before.fixed_factor,
             ordinary.tasks,
         )
         done = one.done * ordinary.seconds(state.share.slots) / max(work.seconds(state.share.slots), 1e-3)
@@ -201,12 +202,12 @@ def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command
     state = replace(state, tally=replace(state.tally, failed=state.tally.failed + 1))
     attempts = {**state.attempts, event.stage: state.attempts.get(event.stage, 0) + 1}
     state = replace(state, attempts=attempts)
-    again = event.retry and attempts[event.stage] < MOST_ATTEMPTS
+    again = event.retry and attempts[event.stage] < MAX_ATTEMPTS
     if state.phase == "as written":
-        if event.stage != GOAL:
+        if event.stage != RESULT:
             return state, [], None
         if again:
-            return state, [RunAsWritten(Retried(event.error, attempts[GOAL]))], None
+            return state, [RunAsWritten(Retried(event.error, attempts[RESULT]))], None
         return replace(state, phase="failed"), [Fail(_failed(event, state))], None
     if again:
         return state, [], None
@@ -241,9 +242,9 @@ def _without(state: State, stages: Iterable[StageId]) -> State:
     """The state once these stages no longer run; a switch that waited for the last of them is over."""
     gone = set(stages)
     running = {stage: since for stage, since in state.running.items() if stage not in gone}
-    waiting = state.waiting_cancelled - gone
+    waiting = state.awaiting_cancel - gone
     phase = "running" if state.phase == "switching" and not waiting else state.phase
-    return replace(state, running=running, waiting_cancelled=waiting, phase=phase)
+    return replace(state, running=running, awaiting_cancel=waiting, phase=phase)
 
 
 def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[Command]]:
@@ -252,16 +253,17 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
     stopping = rules.force and isinstance(event, ShareChanged)
     progress = _progress(state)
     candidates = evaluate(state.plans, state.estimator, progress, slots, replace(rules, let_finish=not stopping))
-    chosen = best_of(candidates, state.current, rules)
+    chosen = choose(candidates, state.current, rules)
     won_by: Winner = "first" if state.current is None else "kept"
     if rules.force and state.current is not None and isinstance(event, StageFinished | ShareChanged):
-        other = other_tree(state.plans, candidates, state.current, progress.ready, stopping)
+        other = forced_choice(state.plans, candidates, state.current, progress.ready, stopping)
         won_by, chosen = ("forced", other) if other != state.current else ("kept", chosen)
     elif state.current is not None and chosen != state.current:
         won_by = _what_won(state, progress, chosen)
     decision = _describe(state, progress, candidates, chosen, cause, won_by)
     if decision.switched:
-        state = replace(state, suspected={**state.suspected, **suspicions(progress, state.estimator, decision.cancel)})
+        late = stragglers(progress, state.estimator, decision.cancel)
+        state = replace(state, stragglers={**state.stragglers, **late})
         return _switch(state, candidates[chosen], decision)
     state = replace(state, current=chosen, decided_slots=state.decided_slots or slots)
     return state, [Note(decision)]
@@ -269,11 +271,11 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
 
 def _progress(state: State) -> Progress:
     underway = {
-        stage: Underway(running.plan, running.work, running.done, running.doubt)
+        stage: StageProgress(running.plan, running.work, running.done, running.uncertainty)
         for stage, running in state.running.items()
-        if stage not in state.waiting_cancelled
+        if stage not in state.awaiting_cancel
     }
-    return Progress(frozenset(state.ready), underway, state.suspected)
+    return Progress(frozenset(state.ready), underway, state.stragglers)
 
 
 def _what_won(state: State, progress: Progress, chosen: int) -> Winner:
@@ -290,7 +292,7 @@ def _what_won(state: State, progress: Progress, chosen: int) -> Winner:
         estimator = state.estimator if measured else state.prior
         seen = progress if late else in_time
         pair = evaluate(state.plans, estimator, seen, slots, state.rules, (current, chosen))
-        return best_of(pair, current, state.rules) == chosen
+        return choose(pair, current, state.rules) == chosen
 
     by_share, by_rows = wins(state.share.slots, measured=False), wins(before, measured=True)
     if by_share and by_rows:
@@ -323,7 +325,9 @@ def _describe(
         left_behind=tuple(sorted(before - reused)) if switched else (),
         won_by=won_by,
         fastest=min(candidates, key=lambda candidate: candidate.seconds).plan,
-        needed=None if state.current is None else round(needed_gain(candidates[state.current].seconds, state.rules), 3),
+        needed=None
+        if state.current is None
+        else round(min_gain_for_switch(candidates[state.current].seconds, state.rules), 3),
     )
 
 
@@ -339,8 +343,8 @@ def _switch(state: State, taken: Candidate, decision: Decision) -> tuple[State, 
     commands: list[Command] = [Note(decision)]
     if taken.cancel:
         commands.append(CancelStages(taken.cancel))
-        waiting = state.waiting_cancelled | set(taken.cancel)
-        state = replace(state, phase="switching", waiting_cancelled=waiting)
+        waiting = state.awaiting_cancel | set(taken.cancel)
+        state = replace(state, phase="switching", awaiting_cancel=waiting)
     return state, commands
 
 
@@ -353,12 +357,12 @@ def _start(state: State, at: float) -> tuple[State, list[Command]]:
     stages = plan.stages(at_hand)
     ready = [stage for stage in stages if plan.reads(stage, at_hand) <= state.ready.keys()]
     works = {stage: state.estimator.work(plan, stage, at_hand) for stage in ready}
-    room = max(1, min(SIDE_BY_SIDE, int(slots))) - len(state.running)
+    room = max(1, min(MAX_CONCURRENT_STAGES, int(slots))) - len(state.running)
     commands: list[Command] = []
     running = dict(state.running)
     for stage in sorted(ready, key=lambda stage: (works[stage].seconds(slots), stage))[: max(room, 0)]:
         inputs = tuple(sorted(plan.reads(stage, at_hand)))
-        running[stage] = Running(state.current, inputs, works[stage], state.estimator.stage_doubt(stage))
+        running[stage] = Running(state.current, inputs, works[stage], state.estimator.stage_uncertainty(stage))
         commands.append(StartStage(stage, state.current, inputs, state.attempts.get(stage, 0)))
     began_at = at if state.began_at is None and running else state.began_at
     return replace(state, running=running, began_at=began_at), commands

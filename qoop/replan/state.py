@@ -6,7 +6,7 @@ from typing import Literal
 from qoop.estimate.cost import Work
 from qoop.estimate.estimator import Estimator
 from qoop.plans.plan import Plan, StageId
-from qoop.replan.decision import Rules, Suspicion
+from qoop.replan.decision import Rules, Straggler
 
 Phase = Literal["planning", "running", "switching", "as written", "done", "failed"]
 
@@ -18,12 +18,12 @@ class Running:
     plan: int
     inputs: tuple[StageId, ...]
     work: Work
-    doubt: float
+    uncertainty: float
     done: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class QueryCounts:
     """What happened over the query's life."""
 
     stages: int = 0
@@ -50,8 +50,8 @@ class State:
 
     `plans` and `estimator` as known now; `prior`: the estimates before anything was measured. `ready`: the stages whose
     output is kept, with their row counts. `decided_slots`: those for which the present plan was chosen.
-    `suspected`: what is thought of stages that were late when a switch stopped them, until they are counted.
-    `waiting_cancelled`: stages that were told to stop and have not yet. `confirmed`: the last share that the arbiter
+    `stragglers`: what is thought of stages that were late when a switch stopped them, until they are counted.
+    `awaiting_cancel`: stages that were told to stop and have not yet. `confirmed`: the last share that the arbiter
     was told is kept to. `credited_at`: until when the work of running stages has been counted. `began_at`: when the
     first stage was started. `wake_at`: when running stages are to be looked at again.
     """
@@ -68,10 +68,10 @@ class State:
     confirmed: int | None = None
     ready: dict[StageId, float] = field(default_factory=dict)
     running: dict[StageId, Running] = field(default_factory=dict)
-    suspected: dict[StageId, Suspicion] = field(default_factory=dict)
-    waiting_cancelled: frozenset[StageId] = frozenset()
+    stragglers: dict[StageId, Straggler] = field(default_factory=dict)
+    awaiting_cancel: frozenset[StageId] = frozenset()
     attempts: dict[StageId, int] = field(default_factory=dict)
     credited_at: float = 0.0
     began_at: float | None = None
     wake_at: float | None = None
-    tally: Tally = field(default_factory=Tally)
+    tally: QueryCounts = field(default_factory=QueryCounts)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from qoop.parsing.render import view_of
-from qoop.plans.plan import GOAL, ROOT, WHOLE, StageId
+from qoop.parsing.render import view_name
+from qoop.plans.plan import BLOCK_RESULT, RESULT, ROOT, StageId
 from qoop.report.record import CandidatePlan, JoinOf, QueryRecord
 
 
@@ -19,19 +19,19 @@ class Names:
         self._plans = record.opening.plans
         self._relations = {view: aliases for plan in self._plans for view, aliases in _cut(plan)}
         ran = list(dict.fromkeys(attempt.stage for attempt in record.attempts))
-        numbered = [stage for stage in ran if stage != GOAL]
-        self._short = {view_of(stage): f"S{number}" for number, stage in enumerate(numbered, 1)}
-        self._first_inputs = {view_of(attempt.stage): attempt.inputs for attempt in reversed(record.attempts)}
+        numbered = [stage for stage in ran if stage != RESULT]
+        self._short = {view_name(stage): f"S{number}" for number, stage in enumerate(numbered, 1)}
+        self._first_inputs = {view_name(attempt.stage): attempt.inputs for attempt in reversed(record.attempts)}
         self.ran = ran
         worked = [attempt.plan for attempt in record.attempts if attempt.plan is not None]
         self.colours = {plan: number for number, plan in enumerate(dict.fromkeys([*worked, *record.plans_in_force]))}
         self.ran_under = {
-            view_of(attempt.stage): attempt.plan for attempt in record.attempts if attempt.outcome == "finished"
+            view_name(attempt.stage): attempt.plan for attempt in record.attempts if attempt.outcome == "finished"
         }
 
     def short(self, stage: StageId | str) -> str:
         """The short name of a stage that ran: "S3", "result"; empty for one that did not."""
-        view = stage if isinstance(stage, str) else view_of(stage)
+        view = stage if isinstance(stage, str) else view_name(stage)
         return "result" if view == ROOT else self._short.get(view, "")
 
     def all_short(self, stages: Iterable[StageId]) -> str:
@@ -41,20 +41,20 @@ class Names:
 
     def relations(self, stage: StageId) -> str:
         """What a stage computes: the relations that it joins, or the block whose result it is."""
-        if stage.relations == WHOLE:
-            return "the result" if stage == GOAL else f"all of {self.block(stage.block)}"
-        joined = "+".join(self._ordered(stage.block, self._relations.get(view_of(stage), frozenset())))
+        if stage.relations == BLOCK_RESULT:
+            return "the result" if stage == RESULT else f"all of {self.block(stage.block)}"
+        joined = "+".join(self._ordered(stage.block, self._relations.get(view_name(stage), frozenset())))
         return f"{self.block(stage.block)}: {joined}" if self._several_blocks else joined
 
     def label(self, stage: StageId) -> str:
         """The short name, and what the stage adds to the outputs that it read when it was first run."""
-        view = view_of(stage)
+        view = view_name(stage)
         inputs = self._first_inputs.get(view, ())
-        known = [self._relations.get(view_of(read), frozenset()) for read in inputs]
+        known = [self._relations.get(view_name(read), frozenset()) for read in inputs]
         own = self._relations.get(view, frozenset()).difference(*known)
         parts = [self.short(read) for read in inputs] + self._ordered(stage.block, own)
-        if stage.relations == WHOLE:
-            name = "result" if stage == GOAL else f"{self.short(stage)}  {self.block(stage.block)}"
+        if stage.relations == BLOCK_RESULT:
+            name = "result" if stage == RESULT else f"{self.short(stage)}  {self.block(stage.block)}"
             return f"{name}: from {' + '.join(parts)}" if parts else name
         return f"{self.short(stage)}  {' + '.join(parts)}"
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 
 from qoop.errors import QoopError
-from qoop.plans.plan import GOAL, StageId
+from qoop.plans.plan import RESULT, StageId
 from qoop.replan.causes import WhyAsWritten
 from qoop.replan.commands import CancelStages, Command, Fail, Finish, Note, RunAsWritten, SetExecutors, StartStage
 from qoop.replan.decision import Decision
@@ -182,7 +182,7 @@ def _follow(record: QueryRecord, at: float, event: Event, command: Command) -> N
             _start(record, stage, plan, inputs, at)
         case RunAsWritten(cause):
             record.as_written.append((at, cause))
-            _start(record, GOAL, None, (), at)
+            _start(record, RESULT, None, (), at)
         case SetExecutors(executors):
             record.wanted.append((at, executors))
         case CancelStages(stages):

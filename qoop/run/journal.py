@@ -10,7 +10,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from qoop.errors import QoopError
-from qoop.parsing.render import view_of
+from qoop.parsing.render import view_name
 from qoop.plans.plan import Plan, StageId
 from qoop.plans.trees import Join, Tree
 from qoop.replan import commands, events
@@ -238,7 +238,7 @@ def _understood(path: Path, number: int, record: Any) -> dict[str, Any]:
 def _describe(plan: Plan) -> dict[str, Any]:
     return {
         "trees": {block: _tree(plan, block, part.tree) for block, part in plan.parts.items()},
-        "stages": {view_of(stage): sorted(map(view_of, after)) for stage, after in plan.stages().items()},
+        "stages": {view_name(stage): sorted(map(view_name, after)) for stage, after in plan.stages().items()},
     }
 
 
@@ -250,4 +250,4 @@ def _tree(plan: Plan, block: str, tree: Tree) -> Any:
         return graph.aliases(tree.relations)[0]
     sides = [_tree(plan, block, side) for side in (tree.left, tree.right)]
     cut = tree.relations in plan.parts[block].cuts
-    return {"join": sides, **({"stage": view_of(StageId(block, tree.relations))} if cut else {})}
+    return {"join": sides, **({"stage": view_name(StageId(block, tree.relations))} if cut else {})}

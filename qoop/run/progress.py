@@ -5,7 +5,7 @@ import time
 
 from rich.console import Console
 
-from qoop.parsing.render import view_of
+from qoop.parsing.render import view_name
 from qoop.replan.causes import NewShare
 from qoop.replan.commands import CancelStages, Command, Note, RunAsWritten, SetExecutors, StartStage
 from qoop.replan.decision import Decision
@@ -33,9 +33,9 @@ class ProgressLines:
                 self._print(f"{what} {decision.plan}: {wording.why(decision.cause)}: {wording.verdict(decision)}")
             case StartStage(stage, plan, _, attempt):
                 again = f", attempt {attempt + 1}" if attempt else ""
-                self._print(f"stage {view_of(stage)} of plan {plan} started{again}")
+                self._print(f"stage {view_name(stage)} of plan {plan} started{again}")
             case CancelStages(stages):
-                self._print(f"cancelled {', '.join(map(view_of, stages))}")
+                self._print(f"cancelled {', '.join(map(view_name, stages))}")
             case SetExecutors(executors, _):
                 self._print(f"{executors} executors from now on")
             case RunAsWritten(cause):

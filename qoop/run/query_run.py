@@ -8,9 +8,9 @@ from typing import Protocol
 from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
-from qoop.parsing.render import query_text, view_of
+from qoop.parsing.render import query_text, view_name
 from qoop.planner import Planned
-from qoop.plans.plan import GOAL, Query, StageId
+from qoop.plans.plan import RESULT, Query, StageId
 from qoop.replan.causes import PlannerFailed
 from qoop.replan.commands import (
     CancelStages,
@@ -28,7 +28,7 @@ from qoop.replan.decision import Decision, Rules
 from qoop.replan.events import ArbiterAway, CannotPlan, Event, TimerFired
 from qoop.replan.events import Planned as PlansMade
 from qoop.replan.machine import run_as_written, step
-from qoop.replan.state import State, Tally
+from qoop.replan.state import QueryCounts, State
 from qoop.run import wording
 from qoop.run.journal import QueryJournal
 from yarn_plugin.errors import describe
@@ -74,7 +74,7 @@ class Feed(Protocol):
 class Outcome:
     """What became of a query, beside its result."""
 
-    tally: Tally
+    tally: QueryCounts
     join_trees: int
     seconds: float
     one_stage_reason: str | None
@@ -201,7 +201,7 @@ class QueryRun:
     def _act(self, command: Command, engine: StageRunner) -> None:
         match command:
             case StartStage(stage, _, _, attempt):
-                engine.start(stage, self._texts[command], None if stage == GOAL else view_of(stage), attempt)
+                engine.start(stage, self._texts[command], None if stage == RESULT else view_name(stage), attempt)
             case CancelStages(stages):
                 engine.cancel(stages)
             case SetExecutors(executors, by):
@@ -212,7 +212,7 @@ class QueryRun:
             case RunAsWritten(cause):
                 if self._planned is not None:
                     self._warn(f"running the query as written: {wording.why(cause)}")
-                engine.start(GOAL, self._text, None, 0)
+                engine.start(RESULT, self._text, None, 0)
             case SetTimer():
                 pass
             case Note(decision):

@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
-from qoop.estimate.packing import completion
+from qoop.estimate.packing import completion_time
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.parsing.spark_sql import Types
 from qoop.parsing.statement import read
 from qoop.planner import Planned as Plans
 from qoop.planner import plan
-from qoop.plans.candidates import Cutting
+from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import (
     CancelStages,
     Command,
@@ -68,7 +68,7 @@ class QueryParameters(BaseModel):
     """A query.
 
     `query`: its text. `tables`: for each table `rows`, and by the name of each column how many different values it has.
-    `row_error`: true row counts differ from the estimates by so many times what the planner itself doubts them by.
+    `row_error`: true row counts differ from the estimates by this multiple of the planner's own uncertainty.
     `feedback`: it hears of every change of its share; otherwise of the first one alone, as stock Spark plans once.
     `replanning`: it may switch plans. `profile` (pairs of seconds since its start, slots) or `volatility`: its share,
     instead of the arbiter's. `max_containers`: the most that it asks the arbiter for.
@@ -150,7 +150,7 @@ class SimulatedQuery:
     def alone(self, containers: int) -> float:
         """Seconds that its best plan takes with so many containers, or with the most that its profile gives."""
         slots = max(slots for _, slots in self._profile) if self._profile else float(containers * self._slots_each)
-        return min(completion(self._true.tasks(one), max(slots, 1.0)) for one in self._plans)
+        return min(completion_time(self._true.tasks(one), max(slots, 1.0)) for one in self._plans)
 
     def take(self, at: float, told: Told) -> Sequence[Request]:
         """Learn what happened, and ask for what follows."""
@@ -309,7 +309,7 @@ def _planned(text: str, tables: Tables) -> Plans:
     """
     known = _Catalogue(tables)
     try:
-        return plan(read(text), known, known.statistics, Cutting(), CostModel())
+        return plan(read(text), known, known.statistics, CutPolicy(), CostModel())
     except QoopError as problem:
         raise BadInputError(
             "query", " ".join(text.split())[:60], f"{problem}; a join of some tables is needed"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import exp
 from random import Random
 
-from qoop.estimate.calibration import Pace
+from qoop.estimate.calibration import Calibration
 from qoop.estimate.cost import Work
 from qoop.estimate.estimator import Estimator
 from qoop.plans.plan import Plan, StageId
@@ -18,17 +18,19 @@ NOTHING = 1e-9
 def truth(estimated: Estimator, plans: Sequence[Plan], row_error: float, random: Random) -> Estimator:
     """What a query's stages really are: the estimates, had every join been counted.
 
-    Whatever the planner doubts (a filter, a join) is wrong by a factor whose logarithm is normal, with `row_error`
-    times that doubt as standard deviation; so sets that share a join share its error, as they do in life.
+    Every uncertain filter or join is wrong by a factor whose logarithm is normal, with `row_error` times its
+    uncertainty as standard deviation; so sets that share a join share its error, as they do in life.
     """
     counted: dict[StageId, float] = {}
     for block, rows in sorted(estimated.rows.items()):
-        factors = [(source.relations, random.gauss(0.0, row_error * source.doubt)) for source in rows.prior.sources]
+        factors = [
+            (source.relations, random.gauss(0.0, row_error * source.uncertainty)) for source in rows.prior.sources
+        ]
         trees = [plan.parts[block].tree for plan in plans if block in plan.parts]
         for relations in sorted({join.relations for tree in trees for join in joins(tree)}):
             error = sum(factor for part, factor in factors if part & ~relations == 0)
             counted[StageId(block, relations)] = max(rows.prior.rows(relations) * exp(error), 1.0)
-    return estimated.after(counted, Pace())
+    return estimated.after(counted, Calibration())
 
 
 @dataclass(slots=True)

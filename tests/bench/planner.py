@@ -7,7 +7,7 @@ from typing import Any
 from qoop.estimate.cost import CostModel
 from qoop.parsing.statement import read
 from qoop.planner import Planned, plan
-from qoop.plans.candidates import Cutting
+from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.replan.events import Event, ShareChanged, StageFinished, TimerFired
 from qoop.replan.events import Planned as PlansMade
@@ -28,7 +28,7 @@ def measure() -> dict[str, Any]:
     times: list[float] = []
     rows: list[tuple[int, int, float]] = []
     for query in QUERIES:
-        planned = plan(read(spark_text(query)), catalogue, catalogue.statistics, Cutting(), CostModel())
+        planned = plan(read(spark_text(query)), catalogue, catalogue.statistics, CutPolicy(), CostModel())
         found = [spent for _ in range(ROUNDS) for spent in _decisions(planned)]
         times += found
         rows.append((query, len(planned.plans), statistics.median(found)))

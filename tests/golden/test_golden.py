@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from qoop.errors import CannotSplitError
-from qoop.estimate.packing import completion
-from qoop.parsing.render import query_text, view_of
-from qoop.plans.candidates import Cutting
-from qoop.plans.plan import GOAL
+from qoop.estimate.packing import completion_time
+from qoop.parsing.render import query_text, view_name
+from qoop.plans.candidates import CutPolicy
+from qoop.plans.plan import RESULT
 from qoop.plans.trees import Join
 from tests.golden.shop import Shop
 
@@ -43,7 +43,7 @@ def test_their_rows_are_those_of_the_query(path, shop):
     expected = shop.rows(query)
     assert expected, "the query has rows"
     try:
-        plans = [shop.plan(query, Cutting()), shop.plan(query, Cutting(every=True))]
+        plans = [shop.plan(query, CutPolicy()), shop.plan(query, CutPolicy(every=True))]
     except CannotSplitError:
         return
     for planned in plans:
@@ -58,14 +58,14 @@ def test_there_are_files():
 def described(shop, query):
     """What the planner makes of a query, as text."""
     try:
-        planned = shop.plan(query, Cutting())
+        planned = shop.plan(query, CutPolicy())
     except CannotSplitError as reason:
         return f"one stage: {reason}\n"
     lines = []
     for block in planned.text.query.blocks.values():
         lines += _block(block)
     lines += ["", f"{len(planned.plans)} candidates over {planned.join_trees} join trees"]
-    ends = [[completion(planned.estimator.tasks(plan), share) for share in SHARES] for plan in planned.plans]
+    ends = [[completion_time(planned.estimator.tasks(plan), share) for share in SHARES] for plan in planned.plans]
     chosen = [min(range(len(ends)), key=lambda number: (ends[number][place], number)) for place in range(len(SHARES))]
     for share, number, place in zip(SHARES, chosen, range(len(SHARES)), strict=True):
         lines.append(f"on {share} slots plan {number} in {ends[number][place]:.1f} s")
@@ -97,7 +97,7 @@ def _plan(planned, number):
         lines.append(f"  {block}: {_tree(plan.query.blocks[block].graph, part, part.tree)}")
     for stage in plan.stages():
         text = query_text(planned.text, plan, stage, sorted(plan.reads(stage)))
-        lines.append(f"  {'result' if stage == GOAL else view_of(stage)}: {text}")
+        lines.append(f"  {'result' if stage == RESULT else view_name(stage)}: {text}")
     return lines
 
 

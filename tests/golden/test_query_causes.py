@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from qoop.plans.plan import GOAL, StageId
+from qoop.plans.plan import RESULT, StageId
 from qoop.replan import causes
 from qoop.replan.decision import Decision
 from qoop.run import wording
@@ -26,7 +26,7 @@ CAUSES = (
     causes.FinishedStage(JOIN, ("orders", "o2")),
     causes.FinishedStage(BLOCK, ()),
     causes.FailedStage(JOIN, ("orders", "o2"), "cannot cast 'x' to INT"),
-    causes.FailedStage(GOAL, (), "division by zero"),
+    causes.FailedStage(RESULT, (), "division by zero"),
     causes.LostOutput(JOIN, ("orders", "o2"), "2 of 8 partitions are gone"),
     causes.StagesChecked(),
     causes.NotPlanned("it has one table"),
@@ -82,5 +82,5 @@ def test_words(request):
 
 
 def test_a_query_without_an_answer_ends_with_the_words_of_who_said_so():
-    assert wording.error(causes.FailedStage(GOAL, (), "division by zero")) == "division by zero"
+    assert wording.error(causes.FailedStage(RESULT, (), "division by zero")) == "division by zero"
     assert wording.error(causes.Stopped("stopped by the user")) == "stopped by the user"

@@ -11,7 +11,7 @@ from collections import Counter
 import psutil
 import pyarrow.parquet as pq
 
-from qoop.plans.plan import GOAL
+from qoop.plans.plan import RESULT
 from qoop.run import journal
 from tests.integration.sleepers import eventually
 from tpcds.answers import Answer
@@ -129,7 +129,7 @@ def check_query_journal(records):
     commands = [one for record in decisions for one in record["commands"]]
     # What runs as written is the last stage.
     started = Counter(str(one["stage"]) for one in commands if one["type"] == "StartStage")
-    started.update(str([*GOAL]) for one in commands if one["type"] == "RunAsWritten")
+    started.update(str([*RESULT]) for one in commands if one["type"] == "RunAsWritten")
     assert not ended - started, "a stage has ended more often than it was started"
     # What no plan needs any more may still run when the query ends.
     let_go = {str(stage) for one in commands if one["type"] == "Note" for stage in one["decision"]["let_finish"]}

@@ -14,8 +14,8 @@ from qoop.engine.session import AsWritten, query_session
 from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import QoopError
 from qoop.feedback import profile
-from qoop.plans.candidates import Cutting
-from qoop.plans.plan import GOAL, StageId
+from qoop.plans.candidates import CutPolicy
+from qoop.plans.plan import RESULT, StageId
 from qoop.replan import machine
 from qoop.replan.causes import NewShare
 from qoop.replan.commands import StartStage
@@ -29,7 +29,7 @@ from tpcds import data, queries
 
 pytestmark = pytest.mark.integration
 
-EVERYWHERE = Cutting(every=True)
+EVERYWHERE = CutPolicy(every=True)
 
 SALES = """
 SELECT i_category, s_state, d_year, hd_dep_count, count(*) AS sold, sum(ss_quantity) AS pieces
@@ -188,7 +188,7 @@ def test_the_work_of_a_cancelled_stage_stops_and_others_go_on(spark, slow, watch
     assert {type(event): event.stage for event in watched.events} == {StageCancelled: ONE, StageFinished: TWO}
     wait_until(lambda: not active_jobs(spark))
     wait_until(lambda: unchanged(marks))
-    watched.engine.start(GOAL, "SELECT 1 AS one", None, 0)
+    watched.engine.start(RESULT, "SELECT 1 AS one", None, 0)
     watched.wait(StageFinished, 2)
     assert watched.goals == [[(1,)]]
 

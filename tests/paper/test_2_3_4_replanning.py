@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.estimate.packing import completion
-from qoop.plans.plan import GOAL, Part, Plan, StageId
+from qoop.estimate.packing import completion_time
+from qoop.plans.plan import RESULT, BlockPlan, Plan, StageId
 from qoop.plans.trees import Leaf, joined
 from qoop.replan import commands
-from qoop.replan.decision import Progress, Rules, Underway, best_of, evaluate
+from qoop.replan.decision import Progress, Rules, StageProgress, choose, evaluate
 from tests.property.lives import TEXTS, World, begin, planned, share, started
 
 A, B, C, D = (Leaf(1 << place) for place in range(4))
@@ -20,8 +20,8 @@ NOTHING = Progress(frozenset(), {})
 
 def cut(query, tree):
     """The plan of a tree, with a stage for every inner join."""
-    every = frozenset(one for one in Part(tree, frozenset()).joins if one != tree.relations)
-    return Plan(query, {"qoop_result": Part(tree, every)})
+    every = frozenset(one for one in BlockPlan(tree, frozenset()).joins if one != tree.relations)
+    return Plan(query, {"qoop_result": BlockPlan(tree, every)})
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def made():
 
 
 def stages_of(*sets):
-    return {StageId("qoop_result", relations) for relations in sets} | {GOAL}
+    return {StageId("qoop_result", relations) for relations in sets} | {RESULT}
 
 
 def test_stages_are_equivalent_when_their_operators_are_as_in_figure_2_5(made):
@@ -41,8 +41,8 @@ def test_stages_are_equivalent_when_their_operators_are_as_in_figure_2_5(made):
     assert set(one.stages()) == stages_of(0b0011, 0b0111)
     assert set(other.stages()) == stages_of(0b0110, 0b0111)
     finished = frozenset({StageId("qoop_result", 0b0111)})
-    assert set(other.stages(finished)) == {GOAL}
-    assert other.reads(GOAL, finished) == finished
+    assert set(other.stages(finished)) == {RESULT}
+    assert other.reads(RESULT, finished) == finished
 
 
 def test_a_stage_over_other_relations_is_not_equivalent(made):
@@ -52,7 +52,7 @@ def test_a_stage_over_other_relations_is_not_equivalent(made):
 
 def test_the_stages_below_a_finished_one_are_not_needed_any_more(made):
     plan = cut(made.text.query, joined(joined(joined(A, B), C), D))
-    assert set(plan.stages(frozenset({StageId("qoop_result", 0b0111)}))) == {GOAL}
+    assert set(plan.stages(frozenset({StageId("qoop_result", 0b0111)}))) == {RESULT}
 
 
 def test_a_running_stage_counts_for_every_plan_that_has_its_equivalent(made):
@@ -64,7 +64,7 @@ def test_a_running_stage_counts_for_every_plan_that_has_its_equivalent(made):
     running = StageId("qoop_result", 0b0011)
     work = made.estimator.work(plans[0], running)
     before = evaluate(plans, made.estimator, NOTHING, 4.0, Rules())
-    half = Progress(frozenset(), {running: Underway(0, work, 0.5, 0.1)})
+    half = Progress(frozenset(), {running: StageProgress(0, work, 0.5, 0.1)})
     after = evaluate(plans, made.estimator, half, 4.0, Rules())
     assert after[0].seconds < before[0].seconds
     assert after[1].seconds < before[1].seconds
@@ -76,8 +76,8 @@ def test_completion_time_is_that_of_the_remaining_tasks_packed_into_the_share(ma
     plan = cut(made.text.query, joined(joined(A, B), joined(C, D)))
     done = frozenset({StageId("qoop_result", 0b0011)})
     (candidate,) = evaluate([plan], made.estimator, Progress(done, {}), 2.0, Rules())
-    assert candidate.seconds == pytest.approx(completion(made.estimator.tasks(plan, done), 2.0))
-    assert candidate.seconds < completion(made.estimator.tasks(plan), 2.0)
+    assert candidate.seconds == pytest.approx(completion_time(made.estimator.tasks(plan, done), 2.0))
+    assert candidate.seconds < completion_time(made.estimator.tasks(plan), 2.0)
 
 
 def test_the_plan_with_the_earliest_completion_under_the_share_is_taken():
@@ -111,8 +111,8 @@ def test_hysteresis_is_a_threshold_on_the_relative_improvement(made):
     found = evaluate(made.plans, made.estimator, NOTHING, 4.0, Rules())
     slow, fast = (pick(found, key=lambda one: one.seconds) for pick in (max, min))
     gain = 1 - fast.seconds / slow.seconds
-    assert best_of(found, slow.plan, Rules(hysteresis=gain - 0.01, least_gain=0)) == fast.plan
-    assert best_of(found, slow.plan, Rules(hysteresis=gain + 0.01, least_gain=0)) == slow.plan
+    assert choose(found, slow.plan, Rules(hysteresis=gain - 0.01, min_gain=0)) == fast.plan
+    assert choose(found, slow.plan, Rules(hysteresis=gain + 0.01, min_gain=0)) == slow.plan
 
 
 @given(st.sampled_from(TEXTS), st.lists(st.sampled_from((1, 2, 64)), min_size=1, max_size=6))
@@ -134,12 +134,12 @@ def test_checkpoints_of_every_plan_are_kept_so_that_going_back_computes_nothing_
 def test_going_back_to_a_plan_takes_up_what_it_had_finished():
     """Plan, other plan, first plan again (backtracking): its first stage is reused, not run again."""
     made = planned(TEXTS[4], [30_000_000, 1_000_000, 1_000, 1_000_000, 1_000_000, 1_000_000])
-    world = started(World(begin(made, Rules(hysteresis=0.1, least_gain=0.05))), 1)
+    world = started(World(begin(made, Rules(hysteresis=0.1, min_gain=0.05))), 1)
     first = world.state.current
     world.take(share(64))
     other = world.state.current
     assert other != first
-    while world.state.current == other and GOAL not in world.running:
+    while world.state.current == other and RESULT not in world.running:
         finished = min(world.running)
         world.finish(finished, world.state.estimator.stage_rows(finished), 0.5)
         world.take(share(1))

@@ -1,7 +1,7 @@
 """QOOP, section 2.4: greedy replanning against the best single plan in hindsight.
 
 A plan a x b has b tasks that need a units of the resource each for one step; its work is a b. The choice at each step
-is the product's own (`best_of`), over the times that are left.
+is the product's own (`choose`), over the times that are left.
 """
 
 import random
@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.replan.decision import Candidate, Rules, best_of
+from qoop.replan.decision import Candidate, Rules, choose
 
-GREEDY = Rules(hysteresis=0.0, least_gain=0.0)
+GREEDY = Rules(hysteresis=0.0, min_gain=0.0)
 NEVER = 1e12
 
 
@@ -46,7 +46,7 @@ def online(plans, allocations, rules=GREEDY):
             for number, plan in enumerate(plans)
         ]
         if any(one.seconds < NEVER for one in candidates):
-            current = best_of(candidates, current, rules)
+            current = choose(candidates, current, rules)
             if plans[current].units <= units:
                 left[current] -= units
                 if left[current] <= 0:
@@ -97,7 +97,7 @@ def adversary(bags):
     while highest >= 0:
         units = bags[highest].units
         given_units.append(units)
-        current = best_of([Candidate(n, left[n] / units) for n in range(highest + 1)], None, GREEDY)
+        current = choose([Candidate(n, left[n] / units) for n in range(highest + 1)], None, GREEDY)
         left[current] -= units
         if left[current] <= bags[current].units:
             highest = current - 1
@@ -135,6 +135,6 @@ def test_hysteresis_keeps_the_bound_on_random_cases():
         given_units = [choices.randint(0, 18) for _ in range(60)]
         limit = in_hindsight(bags, given_units, 4)
         if limit is not None:
-            taken = online(pruned(bags), given_units, Rules(hysteresis=0.15, least_gain=0.0))
+            taken = online(pruned(bags), given_units, Rules(hysteresis=0.15, min_gain=0.0))
             worst = max(worst, taken / limit if taken is not None else NEVER)
     assert 0 < worst <= 1

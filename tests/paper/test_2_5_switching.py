@@ -2,7 +2,7 @@
 
 import pytest
 
-from qoop.plans.plan import GOAL
+from qoop.plans.plan import RESULT
 from qoop.replan import commands
 from qoop.replan.decision import Rules
 from tests.property.lives import TEXTS, World, begin, planned, share, started
@@ -44,13 +44,13 @@ def test_it_runs_again_once_the_switch_is_over_with_the_stages_of_the_new_plan(s
 def test_inputs_of_stages_of_the_new_plan_point_to_checkpoints(switching):
     for stage in sorted(switching.stopping):
         switching.stopped(stage)
-    while GOAL not in switching.running:
+    while RESULT not in switching.running:
         switching.finish(min(switching.running))
     goal = next(
         one
         for _, _, told in switching.took
         for one in told
-        if isinstance(one, commands.StartStage) and one.stage == GOAL
+        if isinstance(one, commands.StartStage) and one.stage == RESULT
     )
     assert goal.inputs
     assert set(goal.inputs) <= switching.kept

@@ -8,8 +8,8 @@ from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.parsing.statement import read
 from qoop.planner import plan
-from qoop.plans.candidates import Cutting
-from qoop.plans.plan import GOAL, WHOLE
+from qoop.plans.candidates import CutPolicy
+from qoop.plans.plan import BLOCK_RESULT, RESULT
 from qoop.replan import commands, events
 from qoop.replan.decision import Rules
 from qoop.replan.machine import step
@@ -44,7 +44,7 @@ class Known:
 def planned(text, rows):
     """A query over tables of these sizes, with stages wherever there can be some."""
     known = Known(rows)
-    return plan(read(text), known, known.statistics, Cutting(every=True), CostModel())
+    return plan(read(text), known, known.statistics, CutPolicy(every=True), CostModel())
 
 
 sizes = st.lists(st.sampled_from((10, 1_000, 50_000, 1_000_000, 30_000_000)), min_size=6, max_size=6)
@@ -93,8 +93,8 @@ class World:
                 self.stopping |= set(stages)
             case commands.RunAsWritten():
                 self.as_written = True
-                self.stopping |= self.running - {GOAL}
-                self.running.add(GOAL)
+                self.stopping |= self.running - {RESULT}
+                self.running.add(RESULT)
             case commands.Finish() | commands.Fail():
                 self.ended.append(command)
             case commands.Note(decision):
@@ -103,24 +103,24 @@ class World:
     def _is_part(self, one, stage):
         """Whether an output is the join of a part of what the stage joins, or the result of a block that it reads."""
         inside = self.state.estimator.query.inside(stage.block)
-        if one.block == stage.block and stage.relations != WHOLE:
-            return one.relations != WHOLE and one.relations & ~stage.relations == 0
-        return one.relations == WHOLE or one.block in inside
+        if one.block == stage.block and stage.relations != BLOCK_RESULT:
+            return one.relations != BLOCK_RESULT and one.relations & ~stage.relations == 0
+        return one.relations == BLOCK_RESULT or one.block in inside
 
     def _weigh(self, before, decision):
         if not decision.switched or decision.won_by == "forced":
             return
         now, then = decision.seconds[decision.before], decision.seconds[decision.plan]
         assert then == min(decision.seconds), "the fastest is chosen"
-        assert now - then >= max(before.rules.least_gain, before.rules.hysteresis * now) - 0.01, "it is worth a switch"
+        assert now - then >= max(before.rules.min_gain, before.rules.hysteresis * now) - 0.01, "it is worth a switch"
 
     def _check(self):
         state = self.state
         if state.phase in ("running", "switching"):
             assert set(state.running) == self.running
             assert set(state.ready) == self.kept
-            assert state.waiting_cancelled == self.stopping & self.running
-            assert (state.phase == "switching") == bool(state.waiting_cancelled)
+            assert state.awaiting_cancel == self.stopping & self.running
+            assert (state.phase == "switching") == bool(state.awaiting_cancel)
             if state.share is not None:
                 assert self.running, "something always runs until the end"
         assert len(self.ended) <= 1
@@ -129,7 +129,7 @@ class World:
     def finish(self, stage, rows=1000.0, seconds=1.0):
         self.running.discard(stage)
         self.stopping.discard(stage)
-        if stage != GOAL:
+        if stage != RESULT:
             self.kept.add(stage)
         self.take(events.StageFinished(stage, rows, rows * 8, seconds, seconds), seconds)
 

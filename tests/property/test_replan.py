@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop.estimate.cost import Work
-from qoop.estimate.packing import Task, completion
-from qoop.plans.plan import GOAL
+from qoop.estimate.packing import Task, completion_time
+from qoop.plans.plan import RESULT
 from qoop.replan import commands, events
-from qoop.replan.decision import Progress, Rules, Underway, best_of, evaluate
+from qoop.replan.decision import Progress, Rules, StageProgress, choose, evaluate
 from qoop.replan.machine import step
 from tests.property.lives import TEXTS, World, begin, planned, share, sizes, started
 
@@ -51,7 +51,7 @@ def live(world, happened):
 
 @given(st.sampled_from(TEXTS), sizes, happenings, st.booleans())
 def test_whatever_happens_the_query_ends_once(text, rows, happened, force):
-    world = started(World(begin(planned(text, rows), Rules(hysteresis=0.05, least_gain=0.01, force=force))))
+    world = started(World(begin(planned(text, rows), Rules(hysteresis=0.05, min_gain=0.01, force=force))))
     live(world, happened)
     world.end()
     assert world.ended == [commands.Finish()]
@@ -82,10 +82,10 @@ def test_a_stage_that_fails_for_good_hands_the_query_to_the_engine_as_written(te
     assert world.as_written
     assert world.state.phase == "as written"
     assert not any(isinstance(one, commands.StartStage) for one in world.took[-1][2])
-    for stage in sorted(world.running - {GOAL}):
+    for stage in sorted(world.running - {RESULT}):
         world.stopped(stage)
     world.take(share(2))
-    world.finish(GOAL)
+    world.finish(RESULT)
     assert world.ended == [commands.Finish()]
 
 
@@ -106,11 +106,11 @@ def test_a_stage_is_tried_four_times(text, rows):
 def test_a_lost_output_that_is_needed_is_computed_again(text, rows, number):
     made = planned(text, rows)
     world = started(World(begin(made, Rules(hysteresis=inf))))
-    while len(world.running) == 1 and GOAL not in world.running:
+    while len(world.running) == 1 and RESULT not in world.running:
         world.finish(min(world.running))
         if len(world.kept) > 1:
             break
-    if not world.kept or GOAL in world.running:
+    if not world.kept or RESULT in world.running:
         return
     lost = sorted(world.kept)[number % len(world.kept)]
     world.lose(lost)
@@ -134,7 +134,7 @@ def needed(plan, state):
             for other in plan.reads(stage, ready):
                 visit(other)
 
-    visit(GOAL)
+    visit(RESULT)
     return found
 
 
@@ -189,12 +189,12 @@ def crawl(tasks, slots):
 
 @given(packed(), st.sampled_from((1.0, 2.0, 5.0)))
 def test_packing_is_what_handing_out_slots_grain_by_grain_gives(tasks, slots):
-    assert completion(tasks, slots) == pytest.approx(max(crawl(tasks, slots).values()), rel=0.02, abs=1e-6)
+    assert completion_time(tasks, slots) == pytest.approx(max(crawl(tasks, slots).values()), rel=0.02, abs=1e-6)
 
 
 @given(packed(), st.sampled_from((1.0, 2.0, 5.0)))
 def test_packing_lies_between_the_bounds_of_any_list_schedule(tasks, slots):
-    ends = completion(tasks, slots)
+    ends = completion_time(tasks, slots)
     path = {}
     for task in tasks:
         path[task.key] = task.work.seconds(slots) + max((path[other] for other in task.after), default=0.0)
@@ -205,9 +205,9 @@ def test_packing_lies_between_the_bounds_of_any_list_schedule(tasks, slots):
 
 def dumb(plan, plans, estimator, progress, slots, rules):
     """When a plan would end, and whether running stages are stopped: by walking it, and packing grain by grain."""
-    usable = {stage for stage, one in progress.running.items() if plan.same_way(plans[one.plan], stage)}
+    usable = {stage for stage, one in progress.running.items() if plan.computes_same(plans[one.plan], stage)}
     at_hand = progress.ready | usable
-    tasks, pending, met = {}, [GOAL], set()
+    tasks, pending, met = {}, [RESULT], set()
     while pending:
         stage = pending.pop()
         met.add(stage)
@@ -217,11 +217,11 @@ def dumb(plan, plans, estimator, progress, slots, rules):
             pending += reads
     on_the_way = [rest_of(stage, progress) for stage in met & usable]
     useless = [rest_of(stage, progress) for stage in progress.running.keys() - (met & usable)]
-    alone = crawl([*tasks.values(), *on_the_way], slots)[GOAL]
+    alone = crawl([*tasks.values(), *on_the_way], slots)[RESULT]
     if not useless:
         return alone, False
     if not any(task.key in needed(plan, progress) for task in useless):
-        together = crawl([*tasks.values(), *on_the_way, *useless], slots)[GOAL]
+        together = crawl([*tasks.values(), *on_the_way, *useless], slots)[RESULT]
         if together <= alone + rules.cancel_seconds:
             return together, False
     return alone + rules.cancel_seconds, True
@@ -242,9 +242,9 @@ def test_every_candidate_is_judged_as_a_dumb_walk_would(text, rows, happened, sl
     if world.ended or state.current is None:
         return
     running = {
-        stage: Underway(one.plan, one.work, done, one.doubt)
+        stage: StageProgress(one.plan, one.work, done, one.uncertainty)
         for stage, one in state.running.items()
-        if stage not in state.waiting_cancelled
+        if stage not in state.awaiting_cancel
     }
     progress = Progress(frozenset(state.ready), running)
     found = evaluate(state.plans, state.estimator, progress, slots, state.rules)
@@ -252,7 +252,7 @@ def test_every_candidate_is_judged_as_a_dumb_walk_would(text, rows, happened, sl
         seconds, stops = dumb(plan, state.plans, state.estimator, progress, slots, state.rules)
         assert candidate.seconds == pytest.approx(seconds, rel=0.02, abs=0.01)
         assert not stops or candidate.cancel or candidate.seconds <= seconds * 1.02
-    assert best_of(found, state.current, state.rules) == plainly_best(found, state.current, state.rules)
+    assert choose(found, state.current, state.rules) == plainly_best(found, state.current, state.rules)
 
 
 def plainly_best(found, current, rules):
@@ -263,7 +263,7 @@ def plainly_best(found, current, rules):
             fastest, chosen = candidate.seconds, candidate.plan
     now = found[current].seconds
     saved = now - fastest
-    return current if saved < rules.least_gain or saved < rules.hysteresis * now else chosen
+    return current if saved < rules.min_gain or saved < rules.hysteresis * now else chosen
 
 
 def test_a_plan_that_saves_less_than_the_hysteresis_is_not_taken():
@@ -273,5 +273,5 @@ def test_a_plan_that_saves_less_than_the_hysteresis_is_not_taken():
     fastest = min(found, key=lambda candidate: candidate.seconds)
     gain = (slowest.seconds - fastest.seconds) / slowest.seconds
     assert 0.01 < gain < 1
-    assert best_of(found, slowest.plan, Rules(hysteresis=gain * 0.99, least_gain=0.0)) == fastest.plan
-    assert best_of(found, slowest.plan, Rules(hysteresis=gain * 1.01, least_gain=0.0)) == slowest.plan
+    assert choose(found, slowest.plan, Rules(hysteresis=gain * 0.99, min_gain=0.0)) == fastest.plan
+    assert choose(found, slowest.plan, Rules(hysteresis=gain * 1.01, min_gain=0.0)) == slowest.plan

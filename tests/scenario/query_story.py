@@ -3,7 +3,7 @@
 Events (`at TIME` in front; else at the time of the line before):
 
     tables a=30000000 b=1000        how many rows the tables have, whose columns are k, m, x, z
-    rules hysteresis=0.1 least_gain=0 force=1
+    rules hysteresis=0.1 min_gain=0 force=1
     query SELECT ...                is planned, with a stage wherever there can be one
     share SLOTS [executors=N] [seq=N] [by=TIME] [REASON]        away REASON         executors N
     finished STAGE [rows=N or rows=xFACTOR] [seconds=S]         cancelled STAGE     lost STAGE
@@ -21,8 +21,8 @@ from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.parsing.blocks import PREFIX
 from qoop.parsing.statement import read
 from qoop.planner import plan
-from qoop.plans.candidates import Cutting
-from qoop.plans.plan import GOAL, ROOT, WHOLE, StageId
+from qoop.plans.candidates import CutPolicy
+from qoop.plans.plan import BLOCK_RESULT, RESULT, ROOT, StageId
 from qoop.replan import commands, events
 from qoop.replan.decision import Rules
 from qoop.replan.machine import step
@@ -68,11 +68,11 @@ class QueryStory:
     def _tables(self, **sizes):
         self.sizes = {name: float(rows) for name, rows in sizes.items()}
 
-    def _rules(self, hysteresis="0.15", least_gain="0.3", force="0"):
-        self.rules = Rules(hysteresis=float(hysteresis), least_gain=float(least_gain), force=force == "1")
+    def _rules(self, hysteresis="0.15", min_gain="0.3", force="0"):
+        self.rules = Rules(hysteresis=float(hysteresis), min_gain=float(min_gain), force=force == "1")
 
     def _query(self, text):
-        made = plan(read(text), self, self.statistics, Cutting(every=True), CostModel())
+        made = plan(read(text), self, self.statistics, CutPolicy(every=True), CostModel())
         self.blocks = made.text.query.blocks
         self.state = State(made.plans, made.estimator, made.estimator, self.rules)
         self._feed(events.Planned(len(made.plans), made.join_trees))
@@ -172,10 +172,10 @@ class QueryStory:
         return cause_value(cause, self._name)
 
     def _name(self, stage):
-        if stage == GOAL:
+        if stage == RESULT:
             return "result"
         block = "" if stage.block == ROOT else stage.block.removeprefix(PREFIX)
-        if stage.relations == WHOLE:
+        if stage.relations == BLOCK_RESULT:
             return block
         joined = "+".join(self.blocks[stage.block].graph.aliases(stage.relations))
         return f"{block}:{joined}" if block else joined
@@ -183,8 +183,8 @@ class QueryStory:
     def _stage(self, name):
         block, colon, joined = name.rpartition(":")
         if name == "result":
-            return GOAL
+            return RESULT
         if not colon and "+" not in name:
-            return StageId(PREFIX + name, WHOLE)
+            return StageId(PREFIX + name, BLOCK_RESULT)
         block = PREFIX + block if colon else ROOT
         return StageId(block, self.blocks[block].graph.set_of(joined.split("+")))

@@ -7,9 +7,9 @@ import pytest
 from qoop.estimate.cost import CostModel
 from qoop.parsing.statement import read
 from qoop.planner import plan
-from qoop.plans.candidates import Cutting
+from qoop.plans.candidates import CutPolicy
 from qoop.replan import commands, events
-from qoop.replan.decision import Rules, Suspicion
+from qoop.replan.decision import Rules, Straggler
 from qoop.replan.machine import step
 from qoop.replan.state import State
 from tests.property.lives import Known
@@ -21,7 +21,7 @@ CHAIN = "SELECT a.x FROM a, b, c, d, e WHERE a.k = b.k AND b.m = c.m AND c.x = d
 def begin(text, rows, slots=4.0):
     """A query that was just planned and told its share; and what it commanded."""
     known = Known(rows)
-    made = plan(read(text), known, known.statistics, Cutting(), CostModel())
+    made = plan(read(text), known, known.statistics, CutPolicy(), CostModel())
     state, _ = step(State(made.plans, made.estimator, made.estimator, Rules()), 0.0, events.Planned(len(made.plans), 2))
     return step(state, 0.0, events.ShareChanged(slots, None, "alone", 0.0, None))
 
@@ -52,7 +52,7 @@ def test_a_stage_that_was_stopped_late_is_not_taken_for_a_fast_one_again(slots):
     state, stopped = waited(state, 600)
     assert stopped
     assert len(stopped) == len(set(stopped)), "none is stopped twice without having been counted"
-    assert all(state.suspected[stage].rows > before[stage] for stage in stopped if stage in before)
+    assert all(state.stragglers[stage].rows > before[stage] for stage in stopped if stage in before)
 
 
 def test_a_cold_start_is_no_evidence():
@@ -79,6 +79,6 @@ def test_a_count_settles_what_was_suspected():
     state, _ = begin(CHAIN, (10_000_000, 10_000_000, 1_000_000, 10_000_000, 10_000_000, 1))
     state, _ = waited(state, 600)
     running = next(iter(state.running))
-    suspected = replace(state, suspected={**state.suspected, running: Suspicion(1e9, 1e3)})
-    state, _ = step(suspected, 601.0, events.StageFinished(running, 5.0, 5.0, 1.0, 1.0))
-    assert running not in state.suspected
+    stragglers = replace(state, stragglers={**state.stragglers, running: Straggler(1e9, 1e3)})
+    state, _ = step(stragglers, 601.0, events.StageFinished(running, 5.0, 5.0, 1.0, 1.0))
+    assert running not in state.stragglers

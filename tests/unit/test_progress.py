@@ -6,7 +6,7 @@ from qoop.plans.plan import StageId
 from qoop.replan.causes import FinishedStage, NewShare, Said, StagesChecked
 from qoop.replan.commands import Note
 from qoop.replan.decision import Decision
-from qoop.replan.state import Tally
+from qoop.replan.state import QueryCounts
 from qoop.run.progress import ProgressLines
 from qoop.run.query_run import Outcome
 from yarn_plugin import console
@@ -47,9 +47,12 @@ def test_a_plan_that_is_kept_for_any_other_reason_is_not_shown(capsys, cause):
 @pytest.mark.parametrize(
     ("tally", "said"),
     [
-        (Tally(stages=3, switches=2, reused=1), "3 stages, 2 switches (1 stages reused, 0 cancelled, 0 left behind)"),
         (
-            Tally(stages=3, failed=2, lost=1),
+            QueryCounts(stages=3, switches=2, reused=1),
+            "3 stages, 2 switches (1 stages reused, 0 cancelled, 0 left behind)",
+        ),
+        (
+            QueryCounts(stages=3, failed=2, lost=1),
             "3 stages, 0 switches (0 stages reused, 0 cancelled, 0 left behind), 2 failed, 1 outputs lost",
         ),
     ],

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.plans.candidates import CANDIDATES, Cutting
+from qoop.plans.candidates import MAX_CANDIDATES, CutPolicy
 from qoop.plans.graph import JoinGraph, Relation, members, size
-from qoop.plans.plan import GOAL, Part, Plan, StageId, cuts_where
+from qoop.plans.plan import RESULT, BlockPlan, Plan, StageId, cuts_where
 from qoop.plans.predicate import Column
-from qoop.plans.trees import Join, Leaf, best_trees, joined, joins, left_deep, nodes, shape, written_tree
+from qoop.plans.trees import Join, Leaf, best_trees, joined, joins, left_deep, nodes, shape, tree_as_written
 from tests.property.lives import TEXTS, planned
 from tests.staged import Tables
 
@@ -90,8 +90,8 @@ def test_parts_that_nothing_connects_are_joined_last():
 
 def test_the_written_tree_follows_the_text_without_cross_joins():
     star = graph(4, [(0, 3), (1, 3), (2, 3)])
-    assert [join.relations for join in joins(written_tree(CHAIN))] == [0b11, 0b111, 0b1111, 0b11111]
-    assert [join.relations for join in joins(written_tree(star))] == [0b1001, 0b1011, 0b1111]
+    assert [join.relations for join in joins(tree_as_written(CHAIN))] == [0b11, 0b111, 0b1111, 0b11111]
+    assert [join.relations for join in joins(tree_as_written(star))] == [0b1001, 0b1011, 0b1111]
 
 
 def test_trees():
@@ -111,7 +111,7 @@ def test_stages_are_cut_where_two_large_inputs_meet():
     assert all(len(plan.stages()) == 3 for plan in known.plans), "with every cut"
     tables = Tables("CREATE TABLE a (k integer, m integer)", "CREATE TABLE b (k integer, m integer)")
     tables.connection.execute("CREATE TABLE c (m integer)")
-    small = tables.plan("SELECT a.k FROM a, b, c WHERE a.k = b.k AND b.m = c.m", Cutting())
+    small = tables.plan("SELECT a.k FROM a, b, c WHERE a.k = b.k AND b.m = c.m", CutPolicy())
     assert small.one_stage_reason().startswith("no join has two inputs that are both large")
     assert all(len(plan.stages()) == 1 for plan in small.plans)
 
@@ -130,12 +130,12 @@ def test_stages_come_after_what_they_read():
             for stage, reads in plan.stages().items():
                 assert reads <= seen
                 seen.add(stage)
-            assert stage == GOAL
+            assert stage == RESULT
 
 
 def test_a_stage_that_is_at_hand_stands_in_for_what_is_below_it():
     made = planned(TEXTS[0], [1_000_000] * 6)
-    plan = Plan(made.text.query, {"qoop_result": Part(left_deep(4), frozenset({0b11, 0b111}))})
+    plan = Plan(made.text.query, {"qoop_result": BlockPlan(left_deep(4), frozenset({0b11, 0b111}))})
     ready = frozenset({StageId("qoop_result", 0b111), StageId("qoop_result", 0b11)})
     assert plan.reused(ready) == {StageId("qoop_result", 0b111)}
 
@@ -146,7 +146,7 @@ def test_a_stage_that_is_at_hand_stands_in_for_what_is_below_it():
 @pytest.mark.parametrize("text", TEXTS)
 def test_plans_differ_and_are_limited(text):
     plans = planned(text, [1_000_000] * 6).plans
-    assert 1 < len(plans) <= CANDIDATES
+    assert 1 < len(plans) <= MAX_CANDIDATES
     assert len({plan.key for plan in plans}) == len(plans)
 
 
@@ -174,7 +174,7 @@ def test_a_block_that_several_read_is_computed_once():
     for plan in made.plans:
         stages = plan.stages()
         assert StageId("qoop_v", 0) in stages
-        assert StageId("qoop_v", 0) in plan.reads(GOAL) | plan.reads(
+        assert StageId("qoop_v", 0) in plan.reads(RESULT) | plan.reads(
             next(s for s in stages if s.block == "qoop_result")
         )
 
@@ -184,7 +184,7 @@ def test_a_stage_is_the_same_in_another_plan_unless_a_block_in_it_is_computed_an
     one = plans[0]
     other = next(plan for plan in plans if plan.parts["qoop_v"] != one.parts["qoop_v"])
     third = next(plan for plan in plans if plan.parts["qoop_v"] == one.parts["qoop_v"] and plan is not one)
-    assert one.same_way(other, StageId("qoop_v", 0b11))
-    assert not one.same_way(other, StageId("qoop_v", 0))
-    assert one.same_way(third, StageId("qoop_v", 0))
-    assert isinstance(one.stage_tree(GOAL), Join)
+    assert one.computes_same(other, StageId("qoop_v", 0b11))
+    assert not one.computes_same(other, StageId("qoop_v", 0))
+    assert one.computes_same(third, StageId("qoop_v", 0))
+    assert isinstance(one.stage_tree(RESULT), Join)

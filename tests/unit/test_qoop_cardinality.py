@@ -76,8 +76,8 @@ def test_the_estimate_of_a_set_does_not_depend_on_the_order_of_asking():
 def test_what_was_counted_is_believed():
     known = rows({LINES: 7.0, LINES | ITEMS: 70.0})
     assert (known.rows(LINES), known.rows(LINES | ITEMS)) == (7.0, 70.0)
-    assert known.doubt(LINES) == 0.0
-    assert known.doubt(ORDERS | LINES) > 0.0
+    assert known.uncertainty(LINES) == 0.0
+    assert known.uncertainty(ORDERS | LINES) > 0.0
 
 
 def test_a_count_corrects_all_that_shares_what_was_wrong():
@@ -111,9 +111,9 @@ def test_an_empty_result_makes_no_estimate_zero():
 
 
 def test_pessimism_raises_what_is_doubtful_and_leaves_what_was_counted():
-    doubting = rows({ITEMS: 500.0}, pessimism=1.0)
-    assert doubting.rows(LINES) > rows().rows(LINES) > rows(pessimism=-1.0).rows(LINES)
-    assert doubting.rows(ITEMS) == 500.0
+    with_pessimism = rows({ITEMS: 500.0}, pessimism=1.0)
+    assert with_pessimism.rows(LINES) > rows().rows(LINES) > rows(pessimism=-1.0).rows(LINES)
+    assert with_pessimism.rows(ITEMS) == 500.0
 
 
 def test_columns_that_are_one_key_together_are_not_counted_twice():
@@ -152,14 +152,14 @@ measured = st.lists(
 @given(
     st.lists(st.floats(0.05, 3.0), min_size=4, max_size=4), st.lists(st.floats(-4, 4), min_size=4, max_size=4), measured
 )
-def test_consistent_measurements_are_reproduced(doubts, truth, found):
+def test_consistent_measurements_are_reproduced(uncertainties, truth, found):
     measurements = [Measurement(tuple(sorted(involved)), sum(truth[i] for i in involved)) for involved, _ in found]
-    learned = corrections(doubts, measurements)
+    learned = corrections(uncertainties, measurements)
     for one in measurements:
         assert sum(learned[i] for i in one.involved) == pytest.approx(one.error, abs=0.05)
 
 
 @given(st.lists(st.floats(0.05, 3.0), min_size=4, max_size=4), measured)
-def test_contradicting_measurements_do_not_break_it(doubts, found):
+def test_contradicting_measurements_do_not_break_it(uncertainties, found):
     measurements = [Measurement(tuple(sorted(involved)), error) for involved, error in found]
-    assert all(abs(value) < 1e6 for value in corrections(doubts, measurements))
+    assert all(abs(value) < 1e6 for value in corrections(uncertainties, measurements))

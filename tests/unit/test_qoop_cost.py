@@ -1,11 +1,11 @@
-"""Work of joins and stages, the machine's pace, and packing."""
+"""Work of joins and stages, the machine's calibration, and packing."""
 
 import pytest
 
-from qoop.estimate.calibration import TRUST_CORE, TRUST_FIXED, UNKNOWN_SPEED, Pace
+from qoop.estimate.calibration import INITIAL_UNCERTAINTY, TRUST_CORE, TRUST_FIXED, Calibration
 from qoop.estimate.cardinality import Cardinalities
-from qoop.estimate.cost import CostModel, Effort, JoinCosts, Work
-from qoop.estimate.packing import Task, completion, finish_times
+from qoop.estimate.cost import CostModel, JoinCosts, Work, WorkSum
+from qoop.estimate.packing import Task, completion_time, finish_times
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.plans.graph import JoinGraph, Relation
@@ -63,7 +63,7 @@ def test_a_cross_join_costs_every_pair():
 def test_a_part_that_is_only_read_costs_its_bytes_not_its_joins():
     rows, joins = costs(5e6, 5e6)
     tree = joined(Leaf(1), Leaf(2))
-    whole, read = Effort(), Effort()
+    whole, read = WorkSum(), WorkSum()
     whole.add_tree(tree, frozenset(), rows, joins, MODEL)
     read.add_tree(tree, frozenset({3}), rows, joins, MODEL)
     assert read.core_seconds < whole.core_seconds / 10
@@ -71,10 +71,10 @@ def test_a_part_that_is_only_read_costs_its_bytes_not_its_joins():
 
 
 def test_a_stage_has_a_task_for_each_piece_of_its_input():
-    effort = Effort()
+    effort = WorkSum()
     effort.add_read(1.0, 10 * MODEL.task_bytes)
     assert effort.work(MODEL).tasks == 10
-    assert Effort().work(MODEL) == Work(0.0, MODEL.stage_seconds, 1.0)
+    assert WorkSum().work(MODEL) == Work(0.0, MODEL.stage_seconds, 1.0)
 
 
 def test_keeping_an_output_costs_more_than_handing_it_on():
@@ -86,52 +86,54 @@ def test_keeping_an_output_costs_more_than_handing_it_on():
     assert kept.fixed_seconds >= MODEL.stage_seconds
 
 
-# The machine's pace.
+# The machine's calibration.
 
 
-def after(pace, times, core_estimated, core_measured):
-    """The pace after so many equal stages of two slots."""
+def after(calibration, times, core_estimated, core_measured):
+    """The calibration after so many equal stages of two slots."""
     work = Work(core_seconds=core_estimated, fixed_seconds=0.5, tasks=8.0)
     for _ in range(times):
-        pace = pace.after(work, slots=2.0, seconds=core_measured / 2.0 + 0.5, core_seconds=core_measured)
-    return pace
+        calibration = calibration.updated(
+            work, slots=2.0, seconds=core_measured / 2.0 + 0.5, core_seconds=core_measured
+        )
+    return calibration
 
 
-def test_before_anything_is_measured_the_machine_is_an_ordinary_one():
-    assert (Pace().core, Pace().fixed) == (1.0, 1.0)
+def test_before_anything_is_measured_the_machine_has_nominal_speed():
+    assert (Calibration().core_factor, Calibration().fixed_factor) == (1.0, 1.0)
 
 
 def test_what_is_measured_counts_by_its_size():
     """(TRUST_CORE + 5 x 8) / (TRUST_CORE + 5 x 2): the more was measured, the nearer to 4."""
-    assert after(Pace(), 5, 2.0, 8.0).core == pytest.approx((TRUST_CORE + 40.0) / (TRUST_CORE + 10.0))
-    assert after(Pace(), 1000, 2.0, 8.0).core == pytest.approx(4.0, rel=0.01)
-    assert after(Pace(), 3, 2.0, 8.0).of(Work(1.0, 1.0, 8.0)).core_seconds == pytest.approx(
-        after(Pace(), 3, 2.0, 8.0).core
+    assert after(Calibration(), 5, 2.0, 8.0).core_factor == pytest.approx((TRUST_CORE + 40.0) / (TRUST_CORE + 10.0))
+    assert after(Calibration(), 1000, 2.0, 8.0).core_factor == pytest.approx(4.0, rel=0.01)
+    assert after(Calibration(), 3, 2.0, 8.0).apply(Work(1.0, 1.0, 8.0)).core_seconds == pytest.approx(
+        after(Calibration(), 3, 2.0, 8.0).core_factor
     )
 
 
 def test_small_cold_stages_do_not_make_large_ones_slow():
-    known = after(Pace(), 1, 100.0, 100.0)
-    assert after(known, 3, 0.05, 3.0).core < 1.1
+    known = after(Calibration(), 1, 100.0, 100.0)
+    assert after(known, 3, 0.05, 3.0).core_factor < 1.1
 
 
 def test_waiting_is_the_drivers_time_not_the_cores():
     work = Work(core_seconds=2.0, fixed_seconds=0.5, tasks=8.0)
-    pace = Pace().after(work, slots=2.0, seconds=1.0 + 2.0, core_seconds=2.0)
-    assert pace.core == pytest.approx(1.0)
-    assert pace.fixed == pytest.approx((TRUST_FIXED + 2.0) / (TRUST_FIXED + 0.5))
+    calibration = Calibration().updated(work, slots=2.0, seconds=1.0 + 2.0, core_seconds=2.0)
+    assert calibration.core_factor == pytest.approx(1.0)
+    assert calibration.fixed_factor == pytest.approx((TRUST_FIXED + 2.0) / (TRUST_FIXED + 0.5))
 
 
-def test_every_stage_makes_the_pace_surer():
-    doubts = [after(Pace(), times, 1.0, 1.0).doubt for times in range(5)]
-    assert doubts == sorted(doubts, reverse=True)
-    assert doubts[0] == UNKNOWN_SPEED
+def test_every_stage_makes_the_calibration_surer():
+    uncertainties = [after(Calibration(), times, 1.0, 1.0).uncertainty for times in range(5)]
+    assert uncertainties == sorted(uncertainties, reverse=True)
+    assert uncertainties[0] == INITIAL_UNCERTAINTY
 
 
 def test_a_suspected_machine_is_slower_by_the_factor():
-    known = after(Pace(), 2, 2.0, 3.0)
-    assert known.slowed(2.0).core == pytest.approx(2.0 * known.core)
-    assert known.slowed(2.0).fixed == known.fixed
+    known = after(Calibration(), 2, 2.0, 3.0)
+    assert known.slowed_by(2.0).core_factor == pytest.approx(2.0 * known.core_factor)
+    assert known.slowed_by(2.0).fixed_factor == known.fixed_factor
 
 
 # Packing.
@@ -156,20 +158,20 @@ def test_a_stage_waits_for_what_it_reads():
 
 
 def test_the_drivers_time_is_not_shortened_by_slots():
-    assert completion([task("a", 0.0, fixed=1.5)], 64.0) == 1.5
-    assert completion([task("a", 0.0, fixed=1.0), task("b", 0.0, "a", fixed=1.0)], 64.0) == 2.0
+    assert completion_time([task("a", 0.0, fixed=1.5)], 64.0) == 1.5
+    assert completion_time([task("a", 0.0, fixed=1.0), task("b", 0.0, "a", fixed=1.0)], 64.0) == 2.0
 
 
 def test_what_is_not_among_the_stages_is_there_already():
-    assert completion([task("a", 2.0, "finished earlier")], 2.0) == 1.0
+    assert completion_time([task("a", 2.0, "finished earlier")], 2.0) == 1.0
 
 
 def test_nothing_to_do_is_done():
-    assert completion([], 4.0) == 0.0
-    assert completion([task("a", 0.0)], 4.0) == 0.0
+    assert completion_time([], 4.0) == 0.0
+    assert completion_time([task("a", 0.0)], 4.0) == 0.0
 
 
 def test_fewer_slots_never_end_earlier():
     stages = [task("a", 3.0, fixed=0.2), task("b", 9.0, tasks=3.0), task("c", 4.0, "a"), task("d", 1.0, "b", "c")]
-    ends = [completion(stages, slots) for slots in (0.5, 1.0, 2.0, 4.0, 32.0)]
+    ends = [completion_time(stages, slots) for slots in (0.5, 1.0, 2.0, 4.0, 32.0)]
     assert ends == sorted(ends, reverse=True)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from qoop.plans.plan import GOAL
+from qoop.plans.plan import RESULT
 from qoop.replan import machine
 from qoop.replan.causes import NotPlanned
 from qoop.replan.commands import RunAsWritten
@@ -29,14 +29,14 @@ class Engine:
         self.problem, self.run = problem, None
 
     def start(self, stage, query, view, attempt):
-        assert stage == GOAL
+        assert stage == RESULT
 
     def cancel(self, stages):
         raise AssertionError("nothing is to be cancelled")
 
     def set_executors(self, target, by):
         self.run.tell(ExecutorsChanged(target))
-        self.run.tell(StageFinished(GOAL, 1.0, 1.0, 1.0, None))
+        self.run.tell(StageFinished(RESULT, 1.0, 1.0, 1.0, None))
         raise self.problem
 
 
@@ -94,7 +94,7 @@ class Slowly:
 
     def start(self, stage, query, view, attempt):
         if view is None and query == "as the user wrote it":
-            self.run.tell(StageFinished(GOAL, 1.0, 1.0, 1.0, None))
+            self.run.tell(StageFinished(RESULT, 1.0, 1.0, 1.0, None))
         else:
             self.kept.append(stage)
 
@@ -196,7 +196,7 @@ def test_a_journal_that_fails_ends_no_query(slowly, monkeypatch):
 
 @pytest.mark.parametrize("jump", [-7200.0, 7200.0])
 def test_a_wall_clock_that_jumps_neither_stalls_timers_nor_turns_time_back(slowly, tmp_path, monkeypatch, jump):
-    monkeypatch.setattr(machine, "LOOK_AGAIN", 0.02)
+    monkeypatch.setattr(machine, "PROGRESS_CHECK_S", 0.02)
     offset, fired = [0.0], []
 
     def watch(command):
@@ -221,9 +221,9 @@ def test_what_arrived_before_a_timer_was_due_precedes_it_though_it_is_taken_late
     def watch(command):
         if type(command).__name__ == "SetTimer" and clock.time == 1000.0:
             # The query is busy with this decision meanwhile.
-            clock.time = 1000.0 + machine.LOOK_AGAIN - 1.0
+            clock.time = 1000.0 + machine.PROGRESS_CHECK_S - 1.0
             run.tell(ArbiterAway("before"))
-            clock.time = 1000.0 + machine.LOOK_AGAIN + 9.0
+            clock.time = 1000.0 + machine.PROGRESS_CHECK_S + 9.0
             run.tell(ArbiterAway("after"))
         elif type(command).__name__ == "SetTimer":
             engine.finish()
@@ -242,9 +242,9 @@ def test_a_query_asks_for_a_look_only_while_stages_run():
     state = machine.State(made.plans, made.estimator, made.estimator, Rules())
     for at, event in ((1.0, machine.Planned(len(made.plans), 1)), (2.0, ShareChanged(4.0, None, "a share", 2.0))):
         state, commands = machine.step(state, at, event)
-    assert state.wake_at == commands[-1].at == 2.0 + machine.LOOK_AGAIN
+    assert state.wake_at == commands[-1].at == 2.0 + machine.PROGRESS_CHECK_S
     state, _ = machine.step(state, state.wake_at, TimerFired())
-    assert state.wake_at == 2.0 + 2 * machine.LOOK_AGAIN
+    assert state.wake_at == 2.0 + 2 * machine.PROGRESS_CHECK_S
     assert machine.run_as_written(state, NotPlanned("no reason"))[0].wake_at is None
-    state, _ = machine.step(state, 9.0, StageFinished(GOAL, 1.0, 1.0, 1.0, 1.0))
+    state, _ = machine.step(state, 9.0, StageFinished(RESULT, 1.0, 1.0, 1.0, 1.0))
     assert state.wake_at is None

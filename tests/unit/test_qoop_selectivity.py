@@ -4,20 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.estimate.selectivity import OPAQUE, of_filters
+from qoop.estimate.selectivity import OPAQUE, filter_selectivity
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, distinct_values
 from qoop.plans.predicate import (
-    Among,
+    AllOf,
+    AnyOf,
     Column,
     Compare,
     CompareColumns,
-    Every,
+    InList,
     IsNull,
     Like,
-    Negated,
+    Not,
     Opaque,
     Predicate,
-    Some,
 )
 
 X, Y, S, D = (Column("t", name) for name in "xysd")
@@ -38,7 +38,7 @@ HUNDRED = table(
 
 
 def kept(form, of=HUNDRED):
-    return of_filters([Predicate("?", frozenset(), form)], of).fraction
+    return filter_selectivity([Predicate("?", frozenset(), form)], of).fraction
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def kept(form, of=HUNDRED):
         (Compare(X, "<>", 5), 0.99),
         (Compare(Y, "=", 5), 0.1),
         (Compare(D, "<", "2000-01-08"), 0.28),
-        (Among(X, tuple(range(20))), 0.2),
+        (InList(X, tuple(range(20))), 0.2),
         (Like(S, "name _"), 1.0),
         (Like(S, "%1"), 0.2),
         (IsNull(Y), 0.25),
-        (Negated(IsNull(Y)), 0.75),
+        (Not(IsNull(Y)), 0.75),
         (CompareColumns(X, "<", Y, 5.0), 0.06),
-        (Every((Compare(X, ">=", 10), Compare(X, "<", 20))), 0.1),
-        (Some((Compare(X, "<", 10), Compare(X, ">=", 90))), 0.2),
+        (AllOf((Compare(X, ">=", 10), Compare(X, "<", 20))), 0.1),
+        (AnyOf((Compare(X, "<", 10), Compare(X, ">=", 90))), 0.2),
     ],
 )
 def test_filters_are_tried_on_the_sample(form, fraction):
@@ -65,14 +65,14 @@ def test_filters_are_tried_on_the_sample(form, fraction):
 
 def test_unknown_is_neither_true_nor_false():
     # NOT (y = 5) and y <> 5 do not hold where y is NULL; NULL OR TRUE does, NULL AND FALSE does not.
-    assert kept(Negated(Compare(Y, "=", 5))) == kept(Compare(Y, "<>", 5)) == pytest.approx(0.65)
-    assert kept(Some((Compare(Y, "=", 99), Compare(X, ">=", 0)))) == 1.0
-    assert kept(Negated(Every((Compare(Y, "=", 99), Compare(X, "<", 0))))) == 1.0
+    assert kept(Not(Compare(Y, "=", 5))) == kept(Compare(Y, "<>", 5)) == pytest.approx(0.65)
+    assert kept(AnyOf((Compare(Y, "=", 99), Compare(X, ">=", 0)))) == 1.0
+    assert kept(Not(AllOf((Compare(Y, "=", 99), Compare(X, "<", 0))))) == 1.0
 
 
 def test_correlated_filters_are_tried_together():
     same = [Compare(X, "<", 50), Compare(X, "<", 60)]
-    assert of_filters([Predicate("?", frozenset(), form) for form in same], HUNDRED).fraction == 0.5
+    assert filter_selectivity([Predicate("?", frozenset(), form) for form in same], HUNDRED).fraction == 0.5
 
 
 def test_text_is_compared_with_numbers_as_numbers():
@@ -80,39 +80,39 @@ def test_text_is_compared_with_numbers_as_numbers():
 
 
 def test_what_the_sample_rarely_shows_is_doubtful_but_never_nothing():
-    few = of_filters([Predicate("?", frozenset(), Compare(X, "=", -1))], HUNDRED)
-    many = of_filters([Predicate("?", frozenset(), Compare(X, "<", 50))], HUNDRED)
+    few = filter_selectivity([Predicate("?", frozenset(), Compare(X, "=", -1))], HUNDRED)
+    many = filter_selectivity([Predicate("?", frozenset(), Compare(X, "<", 50))], HUNDRED)
     assert 0 < few.fraction <= 0.01
-    assert few.doubt > many.doubt > 0
+    assert few.uncertainty > many.uncertainty > 0
 
 
 def test_a_table_that_is_all_in_the_sample_is_known_for_sure():
     whole = table(rows=100.0, x=range(100))
-    found = of_filters([Predicate("?", frozenset(), Compare(X, "<", 30))], whole)
-    assert (found.fraction, found.doubt) == (0.3, 0.0)
+    found = filter_selectivity([Predicate("?", frozenset(), Compare(X, "<", 30))], whole)
+    assert (found.fraction, found.uncertainty) == (0.3, 0.0)
 
 
 def test_what_only_the_engine_understands_is_guessed_once_a_filter():
     opaque = Predicate("f(x)", frozenset(), Opaque())
-    assert of_filters([opaque], HUNDRED).fraction == pytest.approx(OPAQUE)
-    both = of_filters([opaque, Predicate("?", frozenset(), Compare(X, "<", 50))], HUNDRED)
+    assert filter_selectivity([opaque], HUNDRED).fraction == pytest.approx(OPAQUE)
+    both = filter_selectivity([opaque, Predicate("?", frozenset(), Compare(X, "<", 50))], HUNDRED)
     assert both.fraction == pytest.approx(0.5 * OPAQUE)
-    assert both.doubt > 1.0
+    assert both.uncertainty > 1.0
 
 
 def test_without_filters_everything_is_kept_for_sure():
-    assert (of_filters([], HUNDRED).fraction, of_filters([], HUNDRED).doubt) == (1.0, 0.0)
+    assert (filter_selectivity([], HUNDRED).fraction, filter_selectivity([], HUNDRED).uncertainty) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize(
     ("form", "fraction"),
     [
         (Compare(X, "=", 5), 0.01),
-        (Among(X, (1, 2, 3)), 0.03),
+        (InList(X, (1, 2, 3)), 0.03),
         (Compare(X, "<>", 5), 0.9),
         (CompareColumns(X, "=", S), 0.01),
-        (Negated(Compare(X, "=", 5)), 0.99),
-        (Every((Compare(X, "=", 5), Compare(S, "=", "name 1"))), 0.002),
+        (Not(Compare(X, "=", 5)), 0.99),
+        (AllOf((Compare(X, "=", 5), Compare(S, "=", "name 1"))), 0.002),
         (Compare(X, "<", 5), 0.3),
     ],
 )
@@ -126,7 +126,7 @@ columns = st.sampled_from([X, Y, S, D, Column("t", "missing")])
 plain = st.one_of(
     st.builds(Compare, columns, st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), literals),
     st.builds(CompareColumns, columns, st.sampled_from(["=", "<", "<>"]), columns, st.floats(-9, 9)),
-    st.builds(Among, columns, st.lists(literals, min_size=1, max_size=4).map(tuple)),
+    st.builds(InList, columns, st.lists(literals, min_size=1, max_size=4).map(tuple)),
     st.builds(Like, columns, st.text("name%_1", max_size=6)),
     st.builds(IsNull, columns),
     st.just(Opaque()),
@@ -134,9 +134,9 @@ plain = st.one_of(
 forms = st.recursive(
     plain,
     lambda inner: st.one_of(
-        st.builds(Every, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-        st.builds(Some, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-        st.builds(Negated, inner),
+        st.builds(AllOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(AnyOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(Not, inner),
     ),
     max_leaves=6,
 )
@@ -145,9 +145,9 @@ forms = st.recursive(
 @given(st.lists(forms, max_size=3), st.booleans())
 def test_any_filters_keep_more_than_nothing_and_no_more_than_all(found, sampled):
     over = HUNDRED if sampled else TableStatistics(HUNDRED.rows, HUNDRED.bytes, HUNDRED.columns)
-    result = of_filters([Predicate("?", frozenset(), form) for form in found], over)
+    result = filter_selectivity([Predicate("?", frozenset(), form) for form in found], over)
     assert 0 < result.fraction <= 1
-    assert result.doubt >= 0
+    assert result.uncertainty >= 0
 
 
 def test_distinct_values_of_a_sample():

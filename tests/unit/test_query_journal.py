@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qoop.errors import QoopError
-from qoop.plans.plan import GOAL
+from qoop.plans.plan import RESULT
 from qoop.replan.causes import NotPlanned
 from qoop.replan.commands import Finish, RunAsWritten
 from qoop.replan.events import CannotPlan, StageFinished
@@ -27,7 +27,7 @@ def wrote(path, warn=lambda line: None):
     made = QueryJournal(path, warn)
     made.query(1.0, "q", "SELECT secret", (), "it has one table")
     took(made, 2.0, CannotPlan("it has one table"), (RunAsWritten(NotPlanned("it has one table")),), "as written")
-    took(made, 3.0, StageFinished(GOAL, 1.0, 1.0, 1.0, None), (Finish(),), "done")
+    took(made, 3.0, StageFinished(RESULT, 1.0, 1.0, 1.0, None), (Finish(),), "done")
     made.close()
     return path
 

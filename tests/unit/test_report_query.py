@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from qoop.plans.plan import GOAL, StageId
+from qoop.plans.plan import RESULT, StageId
 from qoop.replan.causes import FailedStage, NotPlanned, Said
 from qoop.replan.commands import CancelStages, Command, Fail, Finish, Note, RunAsWritten, SetExecutors, StartStage
 from qoop.replan.decision import Decision
@@ -162,8 +162,8 @@ def test_cancelled_failed_lost_and_run_again(tmp_path: Path) -> None:
             (2.5, StageCancelled(TWO), ()),
             (3.0, CheckpointLost(ONE, "executor 1 lost"), (start,)),
             (4.0, StageFailed(ONE, "out of memory", retry=True), (start,)),
-            (5.0, finished(ONE), (StartStage(GOAL, 1, (ONE,), 0),)),
-            (6.0, finished(GOAL), (Finish(),)),
+            (5.0, finished(ONE), (StartStage(RESULT, 1, (ONE,), 0),)),
+            (6.0, finished(RESULT), (Finish(),)),
         ],
     )
     outcomes = [(attempt.stage, attempt.number, attempt.outcome) for attempt in record.attempts]
@@ -172,7 +172,7 @@ def test_cancelled_failed_lost_and_run_again(tmp_path: Path) -> None:
         (TWO, 1, "cancelled"),
         (ONE, 2, "failed"),
         (ONE, 3, "finished"),
-        (GOAL, 1, "finished"),
+        (RESULT, 1, "finished"),
     ]
     signs = list(rows(stages_chart(record)).values())
     assert signs[0] == ["output reused after a switch", "run again", "output lost", "failed", "run again"]
@@ -205,7 +205,7 @@ def test_a_query_in_one_piece(tmp_path: Path) -> None:
             (0.0, cannot, (RunAsWritten(NotPlanned("it has one table")),)),
             (0.1, share(4), ()),
             (0.2, ArbiterAway("connection refused"), ()),
-            (3.0, finished(GOAL), (Finish(),)),
+            (3.0, finished(RESULT), (Finish(),)),
         ],
         "it has one table",
     )
@@ -222,7 +222,7 @@ def test_a_query_that_fails(tmp_path: Path) -> None:
         tmp_path,
         [
             (0.0, CannotPlan("x"), (RunAsWritten(NotPlanned("x")),)),
-            (1.0, StageFailed(GOAL, error, retry=False), (Fail(FailedStage(GOAL, (), error)),)),
+            (1.0, StageFailed(RESULT, error, retry=False), (Fail(FailedStage(RESULT, (), error)),)),
         ],
     )
     assert (record.status, record.error) == ("failed", "division by zero")
@@ -295,7 +295,7 @@ def test_several_queries_on_a_page(recorded: QueryRecord) -> None:
 
 
 def test_a_journal_of_several_queries_tells_of_the_last(tmp_path: Path) -> None:
-    record_of(tmp_path, [(0.0, share(4), ()), (1.0, finished(GOAL), (Finish(),))])
+    record_of(tmp_path, [(0.0, share(4), ()), (1.0, finished(RESULT), (Finish(),))])
     record = record_of(tmp_path, [(5.0, share(2), ())])
     assert [slots.slots for _, slots in record.shares] == [2.0]
     assert record.status == "unfinished"
