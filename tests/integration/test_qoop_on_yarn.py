@@ -70,7 +70,7 @@ def test_a_share_that_holds_no_executor_is_refused_before_anything_starts(arbite
     done = submit("--executor-memory", "40g", "--output", "parquet", tmp_path / "rows", "-e", TEXT)
     assert done.returncode != 0
     (line,) = done.stderr.strip().splitlines()
-    assert "16384 MB, 32 vcores do not hold the application master and one executor" in line
+    assert "16384 MB, 32 vcores" in line
     assert "--executor-memory" in line
     assert not (tmp_path / "rows").exists()
     assert not arbiter.admin().apps(), "nothing stays registered"

@@ -111,7 +111,8 @@ def test_weights_are_written_and_taken_back_and_read_back(carry_out, manager):
 def test_weights_that_are_not_kept_are_refused_weights(carry_out, manager):
     manager.mood = "ignores"
     outcome = carry_out(WEIGHTS)
-    assert outcome == WeightsRefused("queue root.sql.a: capacity '33.33w' was written, the RM has ''")
+    assert isinstance(outcome, WeightsRefused)
+    assert "root.sql.a: capacity '33.33w'" in outcome.error
 
 
 def test_a_refusal_and_an_answer_that_cannot_be_read_are_outcomes_and_the_next_command_is_carried_out(
@@ -120,7 +121,7 @@ def test_a_refusal_and_an_answer_that_cannot_be_read_are_outcomes_and_the_next_c
     manager.mood = "refuses"
     assert "mutable configuration store" in carry_out(WEIGHTS).error
     manager.mood = "nonsense"
-    assert "the answer to /scheduler-conf is not a ResourceManager's" in carry_out(WEIGHTS).error
+    assert "/scheduler-conf" in carry_out(WEIGHTS).error
     manager.mood = "obeys"
     assert isinstance(carry_out(WEIGHTS), WeightsWritten)
 
@@ -187,7 +188,8 @@ def test_a_weight_that_is_not_kept_is_refused_and_the_others_are_written(carry_o
     manager._keep = lose_one
     outcome = carry_out(many(3))
     assert outcome.weights == (("root.sql.a1", 1.0), ("root.sql.a3", 3.0))
-    assert outcome.refused == (("root.sql.a2", "capacity '2w' was written, the RM has '[memory=1024]'"),)
+    ((queue, error),) = outcome.refused
+    assert (queue, "'2w'" in error, "'[memory=1024]'" in error) == ("root.sql.a2", True, True)
 
 
 @pytest.mark.parametrize("foreign", ["[memory=1024]", "50%", "abc", "w", "nanw", "50", "", "1e999w"])
@@ -244,7 +246,7 @@ def test_who_finds_another_owner_says_so_once_and_writes_no_more(acting, manager
     manager.conf[OWNER] = "you|http://you:2|4"
     carry_out = acting(ownership=owned(), parents=("root.sql",))
     assert carry_out(WEIGHTS) == Superseded("http://you:2")
-    assert carry_out.outcome() == WeightsRefused("another arbiter, http://you:2, owns the pools' queues now")
+    assert "http://you:2" in carry_out.outcome().error
     assert isinstance(carry_out(WEIGHTS), WeightsRefused)
     assert isinstance(carry_out(ReadLeaves(("root.sql",))), LeavesSeen)
     assert manager.puts == 0

@@ -60,44 +60,44 @@ def test_a_manager_that_allows_everything_has_no_limits():
 @pytest.mark.parametrize(
     ("facts", "topic", "verdict", "text"),
     [
-        (changed(version="3.3.6"), "version", "limited", "Versions before 3.4 cannot create a leaf queue"),
-        (changed(state="STANDBY"), "state", "stops", "For an HA pair, give both addresses"),
-        (changed(security="kerberos"), "security", "limited", "supports simple authentication only"),
+        (changed(version="3.3.6"), "version", "limited", "3.4"),
+        (changed(state="STANDBY"), "state", "stops", "HA"),
+        (changed(security="kerberos"), "security", "limited", "simple authentication"),
         (changed(calculator="DefaultResourceCalculator"), "resource calculator", "limited", "memory only"),
         (
             changed(calculator=None),
             "resource calculator",
             "limited",
-            "capacity.resource-calculator is the Dominant",
+            "Dominant",
         ),
         (
             changed(store="file", writable=False),
             "configuration store",
             "limited",
-            "Shares are reported but not enforced. Set yarn.scheduler.configuration.store.class=fs",
+            "Set yarn.scheduler.configuration.store.class=fs",
         ),
-        (changed(store="file", writable=False), "mode", "limited", "feedback only: Queue weights cannot be written"),
+        (changed(store="file", writable=False), "mode", "limited", "feedback only"),
         (
             changed(writable=False, unread="oh no"),
             "mode",
             "limited",
-            "unknown: Shares are reported but not",
+            "unknown",
         ),
         (changed(unread="oh no"), "configuration store", "limited", "could not be read: oh no"),
         (changed(policies=()), "preemption", "limited", "scheduler.monitor.enable=true"),
         (changed(policies=()), "queue deletion", "limited", "AutoCreatedQueueDeletionPolicy"),
-        (changed(recovers=False), "recovery", "limited", "A restart of the ResourceManager kills all applications"),
+        (changed(recovers=False), "recovery", "limited", "restart"),
         (
             changed(preemption=PreemptionFacts(15_000, 1.0, 1.0, 0.0)),
             "preemption wait",
             "limited",
-            "kills containers of pool sql after 15 s, before YARN preempts",
+            "15 s",
         ),
         (
             changed(preemption=PreemptionFacts(wait_ms=1000)),
             "preemption speed",
             "limited",
-            "10% of the cluster and 20% of the excess per round, 10% excess ignored",
+            "20%",
         ),
     ],
 )
@@ -109,25 +109,25 @@ def test_each_limitation_is_reported_with_its_remedy(facts, topic, verdict, text
 
 def test_another_version_is_good_and_reported_as_untested():
     (version,) = [one for one in diagnose(changed(version="3.4.1"), tree(), [SQL]) if one.topic == "version"]
-    assert (version.verdict, version.follows) == ("good", "Tested with 3.5.0 only.")
+    assert (version.verdict, "3.5.0" in version.follows) == ("good", True)
 
 
 def test_the_wait_of_preemption_follows_the_grace_period():
     (wait,) = [one for one in diagnose(BEST, tree(), [SQL]) if one.topic == "preemption wait"]
-    assert (wait.found, "11 s after the notification" in wait.follows) == ("1 s after the grace period of 10 s", True)
+    assert ("10 s" in wait.found, "11 s" in wait.follows) == (True, True)
 
 
 @pytest.mark.parametrize(
     ("settings", "verdict", "text"),
     [
-        ({"root.sql.auto-queue-creation-v2.enabled": "false"}, "limited", "Set dynamic_leaves = true"),
-        ({f"{LEAF}.capacity": "5w"}, "limited", "Set weight = 1 in the leaf_template"),
-        ({f"{LEAF}.capacity": "0.01w"}, "limited", "Below 0.1w, YARN may reject its application"),
-        ({f"{LEAF}.user-limit-factor": "1"}, "limited", "Set user_limit_factor = 1000"),
+        ({"root.sql.auto-queue-creation-v2.enabled": "false"}, "limited", "dynamic_leaves = true"),
+        ({f"{LEAF}.capacity": "5w"}, "limited", "weight = 1"),
+        ({f"{LEAF}.capacity": "0.01w"}, "limited", "0.1w"),
+        ({f"{LEAF}.user-limit-factor": "1"}, "limited", "user_limit_factor = 1000"),
         (
             {"root.sql.queues": "x", "root.sql.x.capacity": "100"},
             "limited",
-            "Next to root.sql.x, dynamic queues",
+            "root.sql.x",
         ),
     ],
 )
@@ -140,7 +140,7 @@ def test_what_a_pools_queue_lacks_is_reported(settings, verdict, text):
 def test_a_stopped_queue_is_a_limit_and_a_missing_one_stops():
     store = QueueStore(**{f"{LEAF}.user-limit-factor": "1000"})
     store.states["root.sql"] = "STOPPED"
-    assert "The queue accepts no applications" in limits(queues=queue_tree(store.get("/scheduler")))["pool sql"][1]
+    assert "no applications" in limits(queues=queue_tree(store.get("/scheduler")))["pool sql"][1]
     missing = dataclasses.replace(SQL, queue="root.nope")
     assert limits(pools=[missing])["pool sql"][0] == "stops"
     assert not can_run(diagnose(BEST, tree(), [missing]))
@@ -256,15 +256,15 @@ def test_the_command_ends_with_0_where_the_arbiter_can_run(doctor):
     manager.store.writable = False
     code, out, figures = doctor(manager)
     assert (code, figures["can_run"]) == (0, True)
-    assert "Shares are reported but not enforced. Set yarn.scheduler.configuration.store.class=fs" in out
-    assert "the arbiter can run here, with " in out
+    assert "Set yarn.scheduler.configuration.store.class=fs" in out
+    assert "the arbiter can run here" in out
 
 
 def test_the_command_ends_with_1_where_it_cannot(doctor, tmp_path):
     (tmp_path / "pools.toml").write_text('[[pools]]\nname = "x"\nqueue = "root.x"\n')
     code, out, figures = doctor(Manager(), "--config", str(tmp_path / "pools.toml"))
     assert (code, figures["can_run"]) == (1, False)
-    assert "the arbiter cannot run here: see the line marked stops" in out
+    assert "the arbiter cannot run here" in out
     manager = Manager()
     manager.store.capacity_scheduler = False
     assert doctor(manager)[0] == 1
@@ -310,5 +310,5 @@ def test_a_verdict_has_a_colour_and_what_is_found_is_not_markup(monkeypatch, cap
     ],
 )
 def test_a_tree_that_cannot_be_read_is_not_a_managers(answer):
-    with pytest.raises(NotAManagerError, match="the answer to /scheduler is not a ResourceManager's"):
+    with pytest.raises(NotAManagerError, match="/scheduler"):
         queue_tree(answer)

@@ -31,6 +31,6 @@ def test_a_directory_without_a_record_has_no_cluster(tmp_path):
 @pytest.mark.parametrize("text", ["", "{", '{"version": 2}', '{"id": "x", "spec": {"dir": 3}}'])
 def test_a_record_that_cannot_be_read_is_one_line(tmp_path, text):
     (tmp_path / "cluster.json").write_text(text)
-    with pytest.raises(ClusterError, match=r"cluster\.json.*not a record of this version") as refused:
+    with pytest.raises(ClusterError, match=r"cluster\.json") as refused:
         read_record(tmp_path)
     assert "\n" not in str(refused.value)

@@ -60,7 +60,7 @@ def test_an_answer_that_trickles_without_end_is_given_up(serve, monkeypatch, tri
     ended = threading.Event()
     server = serve(slowly(trickle, 0.005, ended))
     try:
-        with pytest.raises(ManagerAwayError, match="no answer in time"):
+        with pytest.raises(ManagerAwayError, match="no answer"):
             ask(server)
     finally:
         ended.set()
@@ -113,7 +113,7 @@ class RawServerOfMany:
 )
 def test_an_answer_without_end_is_not_kept(serve, monkeypatch, script):
     monkeypatch.setattr(bounded, "MAX_BYTES", 2**20)
-    with pytest.raises(ManagerAwayError, match="its answer is larger than 1 MB"):
+    with pytest.raises(ManagerAwayError, match="1 MB"):
         ask(serve(script()))
 
 
@@ -175,12 +175,12 @@ def test_a_manager_with_a_certificate_of_an_authority_of_its_own(serve):
 
 def test_tls_that_fails_is_said_in_its_own_words(serve, tmp_path):
     server = serve(answer("{}"), tls=True)
-    with pytest.raises(ManagerAwayError, match=r"certificate verify failed: self-signed certificate; give .*--ca-file"):
+    with pytest.raises(ManagerAwayError, match=r"certificate verify failed: self-signed certificate.*--ca-file"):
         ask(server)
     (tmp_path / "empty.pem").write_text("no certificate")
     with pytest.raises(ManagerAwayError, match="holds no certificates"):
         ask(server, verify=str(tmp_path / "empty.pem"))
-    with pytest.raises(ManagerAwayError, match="there is no file of certificates where --ca-file"):
+    with pytest.raises(ManagerAwayError, match="--ca-file"):
         ask(server, verify=str(tmp_path / "none.pem"))
 
 

@@ -368,7 +368,7 @@ def test_a_state_that_cannot_be_written_or_read_leaves_the_journal_as_it_is_and_
     monkeypatch.setattr(durable_module, "COMPACT_AT", 0)
     intake._policy._compact_at = 0
     assert intake.take(Put(1, 2)).commands == (Sum(3),)
-    assert "the journal is not compacted: the state cannot be written and read again" in caplog.text
+    assert "not compacted" in caplog.text
     monkeypatch.undo()
     intake.close()
     assert content(grid()) == {1: [1, 2, 0, 0]}

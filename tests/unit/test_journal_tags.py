@@ -103,12 +103,12 @@ def with_kind(**fields):
 @pytest.mark.parametrize(
     ("registry", "said"),
     [
-        (with_kind(tags={"State": Bid}), "controller 'toy': its tag 'State' is in use"),
-        (with_kind(tags={"toy.bid": Bid, "toy.other": Bid}), "its type Bid has the tag 'toy.bid'; use that"),
-        (with_kind(tags={}, parameters=Bid), "its parameters, Bid, have no tag"),
-        (with_kind(messages=frozenset({"toy.ask"})), "no type is declared for the tag 'toy.ask'"),
-        (with_kind(solvers={"toy.problem": len}), "no type is declared for the tag 'toy.problem'"),
-        (Registry({}, {"odd": SimpleNamespace(TAGS={"ask": Bid})}), "policy 'odd': its tag 'ask' is in use"),
+        (with_kind(tags={"State": Bid}), "controller 'toy': .*'State'"),
+        (with_kind(tags={"toy.bid": Bid, "toy.other": Bid}), "Bid.*'toy.bid'"),
+        (with_kind(tags={}, parameters=Bid), "Bid"),
+        (with_kind(messages=frozenset({"toy.ask"})), "'toy.ask'"),
+        (with_kind(solvers={"toy.problem": len}), "'toy.problem'"),
+        (Registry({}, {"odd": SimpleNamespace(TAGS={"ask": Bid})}), "policy 'odd': .*'ask'"),
     ],
 )
 def test_what_cannot_be_told_apart_in_a_journal_is_refused_at_the_start(registry, said):
@@ -121,7 +121,7 @@ def test_a_policy_declares_the_types_of_its_state():
 
 
 def test_a_field_that_is_called_type_has_no_place():
-    with pytest.raises(ValueError, match="Typed has a field `type`, which is where its tag is written"):
+    with pytest.raises(ValueError, match=r"Typed .*`type`"):
         Codec({"typed": Typed})
 
 

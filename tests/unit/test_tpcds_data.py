@@ -46,7 +46,7 @@ def test_scales(text: str, scale: float) -> None:
 
 @pytest.mark.parametrize("text", ["-1", "0", "abc", "nan", "inf", "", "0.0001", "200000"])
 def test_scales_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(BadInputError, match=r"--scale .* must be a number from 0.001 to 100,000"):
+    with pytest.raises(BadInputError, match=r"--scale .*100,000"):
         data.parse_scale(text)
 
 
@@ -94,15 +94,15 @@ def test_an_incomplete_set_is_made_again(made: Path, copy: Path, lost: str) -> N
 def test_a_file_cut_short_is_noticed(copy: Path) -> None:
     file = copy / "item" / "item.1.parquet"
     file.write_bytes(file.read_bytes()[:-10])
-    with pytest.raises(IncompleteDataError, match=r"incomplete, missing item/item.1.parquet; generate it again"):
+    with pytest.raises(IncompleteDataError, match=r"item/item.1.parquet"):
         data.open_data(copy)
     assert not data.generate(SCALE, copy).reused
 
 
 def test_another_scale_in_the_same_place_is_refused(copy: Path) -> None:
-    with pytest.raises(BadInputError, match=r"holds scale 0.01 .* choose another directory or remove this one"):
+    with pytest.raises(BadInputError, match=r"scale 0.01 "):
         data.generate(0.02, copy)
-    with pytest.raises(BadInputError, match=r"holds scale 0.01 in 1 part"):
+    with pytest.raises(BadInputError, match=r"scale 0.01 in 1 part"):
         data.generate(SCALE, copy, parts=2)
     assert data.generate(SCALE, copy).reused
 
@@ -124,7 +124,7 @@ def test_a_generator_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     program.write_text("#!/bin/sh\necho some noise >&2\necho 'no space left' >&2\nexit 3\n")
     program.chmod(0o755)
     monkeypatch.setattr(generator, "_program", lambda: str(program))
-    with pytest.raises(GenerationError, match="tpcgen-cli exited with code 3: no space left"):
+    with pytest.raises(GenerationError, match="code 3: no space left"):
         data.generate(SCALE, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".out*"))

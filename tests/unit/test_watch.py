@@ -377,7 +377,7 @@ def test_an_application_that_cannot_be_read_stays_as_it_was_and_loses_no_other(w
     assert known[THREE[0]] == before[THREE[0]]
     assert (known[THREE[1]].containers, set(known)) == (5, {THREE[0], THREE[1], "application_1_4"})
     assert looking.counters["items_unreadable"] == 1
-    assert len([line for line in caplog.messages if line.startswith(f"{THREE[0]} of /apps cannot be read")]) == 1
+    assert len([line for line in caplog.messages if line.startswith(f"{THREE[0]} of /apps ")]) == 1
 
 
 @pytest.mark.parametrize("nameless", [None, 3, "application_1_1", {}, {"id": 3}, {"id": "a\nb"}, {"id": "\ud800"}])
@@ -579,7 +579,7 @@ def test_an_observation_that_is_set_aside_is_narrowed_to_what_is_at_fault(watch,
     looking.look()
     looking.look()
     assert len(taker.refused) == tries, "it is not handed on again while it is the same"
-    assert len([line for line in caplog.messages if "application_1_3 of apps is not taken in" in line]) == 1
+    assert len([line for line in caplog.messages if "application_1_3" in line]) == 1
     manager.app = lambda name, **more: Manager.app(manager, name, runningContainers=2)
     looking.look()
     assert len(taker.refused) == tries, "nor, changed, more often than once a minute"

@@ -111,8 +111,8 @@ def test_tasks_are_solved_in_order_and_by_one_process(start):
         (Trouble("exits"), "SystemExit: enough"),
         (Trouble("untagged"), "Untagged has no tag"),
         (Trouble("wrong"), "value"),
-        (Trouble("endless"), "Total cannot be read again"),
-        (Unsolved(), "no solver for problems of type 'unsolved'"),
+        (Trouble("endless"), "Total"),
+        (Unsolved(), "'unsolved'"),
         (Untagged(), "Untagged has no tag"),
     ],
 )
@@ -183,7 +183,7 @@ def test_a_process_that_ends_by_itself_loses_its_task(start):
     worker, told = start()
     worker.submit("gpu", "1", Trouble("dies"))
     outcome = told.next()
-    assert (outcome.kind, outcome.error) == ("lost", "the worker process ended with exit code 3")
+    assert (outcome.kind, "exit code 3" in outcome.error) == ("lost", True)
 
 
 def test_a_process_that_is_killed_between_tasks_loses_none(start):
@@ -203,7 +203,7 @@ def test_a_task_past_its_limit_is_killed_with_whatever_it_started(start, tmp_pat
     worker, told = start(limit_s=1.0)
     worker.submit("gpu", "1", Trouble(kind, str(tmp_path / "mark")))
     outcome = told.next()
-    assert (outcome.kind, outcome.error) == ("lost", "it ran past 1 s and was killed")
+    assert (outcome.kind, " 1 s" in outcome.error) == ("lost", True)
     pids = [int(path.read_text()) for path in (tmp_path / "mark", tmp_path / "mark.child") if path.exists()]
     assert pids
     until(lambda: all(is_gone(pid) for pid in pids), "the end")
