@@ -75,8 +75,8 @@ class ArbiterFeed:
         self._listener = ShareListener(
             self._stream,
             self._app,
-            told=lambda share: tell(self._translate(share)),
-            away=lambda reason: tell(ArbiterAway(reason)),
+            on_share=lambda share: tell(self._translate(share)),
+            on_lost=lambda reason: tell(ArbiterAway(reason)),
         )
 
     def confirm(self, seq: int) -> None:
@@ -162,7 +162,7 @@ class Confirmer:
         pause = FIRST_PAUSE
         for _ in range(CONFIRM_TRIES):
             try:
-                self._client.vacated(self._app, seq)
+                self._client.report_vacated(self._app, seq)
                 return
             except ArbiterRefusedError as refused:
                 if refused.status != 429:

@@ -157,7 +157,7 @@ def _say(line: str) -> None:
 
 
 def _allocation_step(client: ArbiterClient) -> int:
-    return max(client.cluster().least_allocation.get("memory-mb", 1), 1)
+    return max(client.get_cluster().least_allocation.get("memory-mb", 1), 1)
 
 
 def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str], along: tuple[str, ...] = ()) -> int:

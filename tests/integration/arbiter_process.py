@@ -111,7 +111,7 @@ class Follower:
         self._thread.start()
 
     def _run(self, client):
-        for share in client.follow(self.app, away=self.lost.append, stopped=self._stop.is_set):
+        for share in client.follow(self.app, on_lost=self.lost.append, should_stop=self._stop.is_set):
             self.shares.append(share)
         self.ended.set()
 

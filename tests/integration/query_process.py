@@ -154,7 +154,7 @@ def executors(app_id):
 def yarn_app(arbiter, name_of_app):
     """The id that YARN knows a registered application by."""
     return eventually(
-        lambda: next((app.yarn_app for app in arbiter.admin().apps() if app.app == name_of_app), None),
+        lambda: next((app.yarn_app for app in arbiter.admin().list_apps() if app.app == name_of_app), None),
         f"{name_of_app} runs on YARN",
     )
 

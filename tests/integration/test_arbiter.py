@@ -40,7 +40,7 @@ def arbiter(yarn, shared_arbiter):
     """The arbiter, running, with nothing in its pool; started again if a test has killed it."""
     if shared_arbiter.process is None or shared_arbiter.process.poll() is not None:
         shared_arbiter.start()
-    eventually(lambda: not shared_arbiter.admin().apps(), "the pool is empty")
+    eventually(lambda: not shared_arbiter.admin().list_apps(), "the pool is empty")
     return shared_arbiter
 
 
@@ -80,7 +80,7 @@ def test_shares_are_told_on_arrival_and_end_and_weights_follow_after_the_grace(a
     if time.time() < told.effective_at - 1:
         assert yarn.weights()[a.queue] == 100.0, "nothing is taken before the grace is over"
     eventually(lambda: {yarn.weights()[one.queue] for one in (a, b)} == {50.0}, "both queues weigh the same")
-    state = {app.app: app for app in arbiter.admin().apps()}
+    state = {app.app: app for app in arbiter.admin().list_apps()}
     assert [state[one.app].yarn_app for one in (a, b)] == [running, second]
 
     seen = len(a.shares)
@@ -98,7 +98,7 @@ def test_who_vacates_early_is_not_waited_for(arbiter, yarn, register):
     b = register("waiting")
     yarn.submit(b.queue)
     told = a.share(guaranteed(0.5), "is told its half")
-    ArbiterClient(arbiter.url, a.token).vacated(a.app, told.seq)
+    ArbiterClient(arbiter.url, a.token).report_vacated(a.app, told.seq)
     eventually(lambda: {yarn.weights().get(one.queue) for one in (a, b)} == {50.0}, "both queues weigh the same")
 
 
@@ -138,8 +138,8 @@ def test_a_killed_arbiter_goes_on_where_it_was_and_streams_miss_nothing(arbiter,
     for one in (a, b, c):
         one.share(guaranteed(1 / 3), "is told its third")
     eventually(lambda: {round(yarn.weights().get(one.queue, 0)) for one in (a, b, c)} == {33}, "weights are written")
-    eventually(lambda: all(app.yarn_app for app in arbiter.admin().apps()), "all run")
-    before = {app.app: app for app in arbiter.admin().apps()}
+    eventually(lambda: all(app.yarn_app for app in arbiter.admin().list_apps()), "all run")
+    before = {app.app: app for app in arbiter.admin().list_apps()}
 
     arbiter.kill()
     records = len(arbiter.journal())
@@ -150,7 +150,7 @@ def test_a_killed_arbiter_goes_on_where_it_was_and_streams_miss_nothing(arbiter,
         one.share(guaranteed(0.5), "is told its half, over the same stream")
     assert b.ended.wait(30)
     assert "resumed from" in arbiter.log()
-    after = {app.app: app for app in arbiter.admin().apps()}
+    after = {app.app: app for app in arbiter.admin().list_apps()}
     assert set(after) == {a.app, c.app}
     for app, known in after.items():
         same = ("yarn_app", "queue", "weight", "user", "name", "registered")
@@ -198,19 +198,19 @@ def test_a_killed_resource_manager_loses_nothing_and_no_node_is_taken_for_lost(c
     a, b = register("one"), register("two")
     running = yarn.submit(a.queue), yarn.submit(b.queue)
     eventually(lambda: {yarn.weights().get(one.queue) for one in (a, b)} == {50.0}, "both queues weigh the same")
-    seen = len(arbiter.admin().decisions(1000))
+    seen = len(arbiter.admin().list_decisions(1000))
     os.kill(cluster.daemons["rm"], signal.SIGKILL)
-    eventually(lambda: arbiter.admin().cluster().manager_error, "the arbiter notices")
+    eventually(lambda: arbiter.admin().get_cluster().manager_error, "the arbiter notices")
     c = register("told although there is no manager")
     c.share(guaranteed(1 / 3), "is told its third")
     cluster.start("rm")
-    eventually(lambda: arbiter.admin().cluster().manager_error is None, "the arbiter finds it again")
+    eventually(lambda: arbiter.admin().get_cluster().manager_error is None, "the arbiter finds it again")
     eventually(lambda: all(map(yarn.runs, running)), "the applications go on")
-    eventually(lambda: len(arbiter.admin().cluster().nodes) == 4, "all nodes are there")
+    eventually(lambda: len(arbiter.admin().get_cluster().nodes) == 4, "all nodes are there")
     third = yarn.submit(c.queue)
     eventually(lambda: {round(yarn.weights().get(one.queue, 0)) for one in (a, b, c)} == {33}, "weights follow")
-    assert {app.yarn_app for app in arbiter.admin().apps()} == {*running, third}
-    reasons = [decision.reason for decision in arbiter.admin().decisions(1000)[seen:]]
+    assert {app.yarn_app for app in arbiter.admin().list_apps()} == {*running, third}
+    reasons = [decision.reason for decision in arbiter.admin().list_decisions(1000)[seen:]]
     assert not [reason for reason in reasons if "lost" in reason or "ended" in reason]
     assert {share.apps for share in a.shares} == {1, 2, 3}
 
@@ -220,11 +220,11 @@ def test_who_holds_more_than_its_share_while_another_waits_is_looked_into(arbite
     small, large = register("small", weight=0.01), register("large", weight=10.0)
     held = yarn.submit(small.queue, memory_mb=1024)
     eventually(lambda: yarn.runs(held), "it runs")
-    nodes = arbiter.admin().cluster().nodes
+    nodes = arbiter.admin().get_cluster().nodes
     for _ in nodes:
         # As large as a node each, so that the last one waits for the node on which the small one runs.
         yarn.submit(large.queue, memory_mb=max(node.capacity["memory-mb"] for node in nodes))
-    about_small = lambda: [one.kind for one in arbiter.admin().decisions(1000) if one.app == small.app]  # noqa: E731
+    about_small = lambda: [one.kind for one in arbiter.admin().list_decisions(1000) if one.app == small.app]  # noqa: E731
     eventually(lambda: "ListContainers" in about_small(), "it overstays")
     assert "SignalContainers" not in about_small()
 
@@ -251,7 +251,7 @@ def test_why_tells_the_decisions_and_what_the_manager_says_of_a_waiting_one(arbi
     fill = [yarn.submit(f"root.sql.fill_{n}_{int(time.time()):x}", memory_mb=4096) for n in range(4)]
     eventually(lambda: all(map(yarn.runs, fill)), "the nodes are full")
     waiting = yarn.submit(a.queue, memory_mb=4096)
-    eventually(lambda: arbiter.admin().app(a.app).yarn_app == waiting, "it is known to wait")
+    eventually(lambda: arbiter.admin().get_app(a.app).yarn_app == waiting, "it is known to wait")
     access = ("--arbiter", arbiter.url, "--token-file", arbiter.admin_token_file)
     answer = run("why", a.app, *access, "--json", tmp_path / "why.json")
     assert answer.returncode == 0, answer.stderr

@@ -133,26 +133,26 @@ def test_an_arbiter_goes_on_with_the_same_applications_and_their_tokens(folder, 
     arbiter, rm = resume(folder)
     assert arbiter.admin_token_file.read_text().strip() == tokens["admin"]
     admin = ArbiterClient(arbiter.url, tokens["admin"])
-    eventually(lambda: admin.cluster().manager_error is None and admin.cluster().nodes, "it has looked")
+    eventually(lambda: admin.get_cluster().manager_error is None and admin.get_cluster().nodes, "it has looked")
     time.sleep(3)  # several looks, and the graces that were running
-    known = {app.app: app for app in admin.apps() if app.registered}
+    known = {app.app: app for app in admin.list_apps() if app.registered}
     assert {app: (one.name, one.user, one.queue, one.weight) for app, one in known.items()} == {
         app: (one["name"], one["user"], one["queue"], one["weight"]) for app, one in expected["registered"].items()
     }
     assert {app: one.yarn_app for app, one in known.items() if one.yarn_app} == expected["yarn_apps"]
     for app in expected["registered"]:
         mine = ArbiterClient(arbiter.url, tokens["apps"][app])
-        assert [one.app for one in mine.apps()] == [app]
-        assert mine.app(app).share is not None
+        assert [one.app for one in mine.list_apps()] == [app]
+        assert mine.get_app(app).share is not None
     for user, token in tokens["users"].items():
         own = {app for app, one in expected["registered"].items() if one["user"] == user}
-        assert {app.app for app in ArbiterClient(arbiter.url, token).apps() if app.registered} == own
+        assert {app.app for app in ArbiterClient(arbiter.url, token).list_apps() if app.registered} == own
     assert rm.capacities() <= set(expected["written"])
     made = admin.register(wire.Register(name="after", request_id="request after", pool="sql"))
     assert made.app not in tokens["apps"]
     for token in tokens["apps"].values():
         with pytest.raises(ArbiterRefusedError):
-            ArbiterClient(arbiter.url, token).app(made.app)
+            ArbiterClient(arbiter.url, token).get_app(made.app)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

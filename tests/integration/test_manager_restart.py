@@ -37,25 +37,25 @@ def test_no_node_is_lost_while_nodes_find_the_manager_again(patient_cluster, arb
     sleepers = Sleepers(patient_cluster.rm_url)
     follower = arbiter.register("goes on")
     running = sleepers.submit(follower.queue)
-    eventually(lambda: arbiter.admin().app(follower.app).yarn_app == running, "it is known to run")
+    eventually(lambda: arbiter.admin().get_app(follower.app).yarn_app == running, "it is known to run")
     eventually(lambda: sleepers.runs(running), "it runs")
     # Once while the arbiter runs, and once while it is down too, so that it starts with nodes that have not reported.
     for with_arbiter in (False, True):
         os.kill(patient_cluster.daemons["rm"], signal.SIGKILL)
-        eventually(lambda: arbiter.admin().cluster().manager_error, "the arbiter notices")
+        eventually(lambda: arbiter.admin().get_cluster().manager_error, "the arbiter notices")
         if with_arbiter:
             arbiter.kill()
         patient_cluster.start("rm")
         if with_arbiter:
             arbiter.start()
-        eventually(lambda: arbiter.admin().cluster().manager_error is None, "the arbiter finds it again")
+        eventually(lambda: arbiter.admin().get_cluster().manager_error is None, "the arbiter finds it again")
 
         def all_are_back():
-            assert len(arbiter.admin().cluster().nodes) == 2
+            assert len(arbiter.admin().get_cluster().nodes) == 2
             return sleepers.get("/metrics")["clusterMetrics"]["activeNodes"] == 2
 
         eventually(all_are_back, "all nodes have reported again")
-    reasons = [decision.reason for decision in arbiter.admin().decisions(1000)]
+    reasons = [decision.reason for decision in arbiter.admin().list_decisions(1000)]
     assert not [reason for reason in reasons if "lost" in reason or "ended" in reason]
     assert {share.apps for share in follower.shares} == {1}
     follower.close()

@@ -60,9 +60,9 @@ def test_the_driver_runs_on_the_cluster_and_follows_its_share(arbiter, submit, t
     assert done.returncode == 0, done.stderr[-3000:]
     (row,) = pq.read_table(tmp_path / "rows").to_pylist()
     assert row["n"] > 0
-    reasons = [decision.reason for decision in arbiter.admin().decisions(100)]
+    reasons = [decision.reason for decision in arbiter.admin().list_decisions(100)]
     assert any("arrived: 1 app now" in reason for reason in reasons)
-    eventually(lambda: not arbiter.admin().apps(), "it is deregistered")
+    eventually(lambda: not arbiter.admin().list_apps(), "it is deregistered")
     assert not list((tmp_path / "checkpoints").glob("qoop-*")), "what the stages kept is gone"
 
 
@@ -73,4 +73,4 @@ def test_a_share_that_holds_no_executor_is_refused_before_anything_starts(arbite
     assert "16384 MB, 32 vcores" in line
     assert "--executor-memory" in line
     assert not (tmp_path / "rows").exists()
-    assert not arbiter.admin().apps(), "nothing stays registered"
+    assert not arbiter.admin().list_apps(), "nothing stays registered"

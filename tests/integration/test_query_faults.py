@@ -103,7 +103,7 @@ CASES = [
 @pytest.mark.parametrize(("victim", "phase"), CASES)
 def test_a_query_survives_a_kill(victim, phase, cluster, arbiter, submit, truth):
     query = submit()
-    app = eventually(lambda: next((one.app for one in arbiter.admin().apps()), None), "the query is registered")
+    app = eventually(lambda: next((one.app for one in arbiter.admin().list_apps()), None), "the query is registered")
     on_yarn = yarn_app(arbiter, app)
     query.reach("running", stage_runs_after_one_has_finished)
     if phase == "switching":
@@ -122,6 +122,6 @@ def test_a_query_survives_a_kill(victim, phase, cluster, arbiter, submit, truth)
     check_query_journal(query.records())
     assert rows.rows
     assert compare(rows, truth) == []
-    eventually(lambda: app not in {one.app for one in arbiter.admin().apps()}, "the query is deregistered")
+    eventually(lambda: app not in {one.app for one in arbiter.admin().list_apps()}, "the query is deregistered")
     check_journal(arbiter.journal(), [follower])
     follower.close()

@@ -99,7 +99,9 @@ class Follower:
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self):
-        for _ in self.client.follow(self.app, stopped=self._stop.is_set, heard=lambda *told: self.heard.append(told)):
+        for _ in self.client.follow(
+            self.app, should_stop=self._stop.is_set, on_message=lambda *told: self.heard.append(told)
+        ):
             pass
 
     def close(self):
@@ -113,7 +115,7 @@ class Follower:
 
         def answered():
             try:
-                self.client.say(self.app, "toy-auction.answer", round=number, wants=wants)
+                self.client.send(self.app, "toy-auction.answer", round=number, wants=wants)
             except ArbiterAwayError:
                 return False
             return True

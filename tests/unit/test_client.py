@@ -50,9 +50,9 @@ def refusal(status, expected="no such application", field="app", **fields):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(client_module, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(client_module, "LONGEST_WAIT", 0.01)
-    monkeypatch.setattr(client_module, "FOLLOW_AGAIN", 0.01)
+    monkeypatch.setattr(client_module, "MIN_BACKOFF", 0.01)
+    monkeypatch.setattr(client_module, "MAX_BACKOFF", 0.01)
+    monkeypatch.setattr(client_module, "RETRY_INTERVAL", 0.01)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def followed(server, count, **options):
     """So many shares of a stream: their numbers, and what was said meanwhile."""
     said = []
     found = []
-    for share in client_of(server).follow("app_1", away=said.append, **options):
+    for share in client_of(server).follow("app_1", on_lost=said.append, **options):
         found.append(share.seq)
         if len(found) == count:
             break
@@ -129,7 +129,7 @@ def test_a_stream_through_a_proxy_of_http_1_0_is_read_as_it_arrives(serve):
 def test_a_stream_ends_with_the_end_or_with_410(serve, last):
     scripts = [stream(share_event(1), last)] if last else [stream(share_event(1)), refusal("410 Gone", "it has ended")]
     server, ends = serve(*scripts), []
-    assert followed(server, 9, ended=ends.append)[0] == [1]
+    assert followed(server, 9, on_end=ends.append)[0] == [1]
     assert ends == ["app_1 ended" if last else "it has ended"]
 
 
@@ -246,7 +246,7 @@ def test_a_share_that_cannot_be_used_does_not_end_the_listener(listen, monkeypat
         (answer('{"detail": 1}'), "answer"),
         (answer("[" * 100_000), "answer"),
         (answer('[{"app": 1}]'), "(0.app: "),
-        (answer("gone", "404 Not Found", "text/plain"), "(404)"),
+        (answer("gone", "404 Not Found", "text/plain"), "404"),
         (answer("", "307 Temporary", Location="https://x/"), "'https://x/'"),
         (refusal("503 Unavailable", "the disk is full", "journal"), "(503): the disk is full"),
         (answer("oops", "502 Bad Gateway"), "(502)"),
@@ -257,7 +257,7 @@ def test_a_share_that_cannot_be_used_does_not_end_the_listener(listen, monkeypat
 def test_what_is_no_answer_of_an_arbiter_is_said_in_one_line(serve, said, words):
     server = serve(said)
     with pytest.raises(ArbiterAwayError) as caught:
-        client_of(server).apps()
+        client_of(server).list_apps()
     message = str(caught.value)
     assert message.startswith(f"arbiter {server.url}: ")
     assert words in message
@@ -268,17 +268,17 @@ def test_an_answer_without_an_end_is_given_up(serve, monkeypatch):
     monkeypatch.setattr(client_module, "MAX_ANSWER_BYTES", 1000)
     server = serve([b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n", *[b" " * 4096] * 200])
     with pytest.raises(ArbiterAwayError, match="arbiter"):
-        client_of(server).apps()
+        client_of(server).list_apps()
     monkeypatch.setattr(client_module, "MAX_ANSWER_BYTES", 10**9)
-    monkeypatch.setattr(client_module, "ANSWER_WITHIN", -1.0)
+    monkeypatch.setattr(client_module, "ANSWER_TIMEOUT", -1.0)
     with pytest.raises(ArbiterAwayError, match="arbiter"):
-        client_of(server).apps()
+        client_of(server).list_apps()
 
 
 def test_a_name_stays_one_part_of_the_path(serve):
     server = serve(refusal("404 Not Found"))
     with pytest.raises(ArbiterRefusedError):
-        client_of(server).why("../x?y=1#z", 3)
+        client_of(server).explain("../x?y=1#z", 3)
     assert server.asked[0][""] == "GET /v1/apps/..%2Fx%3Fy%3D1%23z/why?limit=3 HTTP/1.1"
 
 
@@ -305,7 +305,7 @@ def test_an_address_that_is_none(url):
 )
 def test_a_host_that_nobody_knows_is_one_line(url, said):
     with pytest.raises(ArbiterAwayError) as caught:
-        ArbiterClient(url, "x").apps()
+        ArbiterClient(url, "x").list_apps()
     assert str(caught.value).startswith(f"arbiter {url}: {said}")
 
 
@@ -315,7 +315,7 @@ def test_a_host_that_nobody_knows_is_one_line(url, said):
 def test_a_certificate_that_nobody_vouches_for_is_said_as_tls_says_it(serve):
     server = serve(answer("[]"), tls=True)
     with pytest.raises(ArbiterAwayError) as caught:
-        client_of(server).apps()
+        client_of(server).list_apps()
     message = str(caught.value)
     assert message.startswith(f"arbiter {server.url}: TLS: certificate verify failed: self-signed certificate")
     assert "--ca-file" in message
@@ -323,7 +323,7 @@ def test_a_certificate_that_nobody_vouches_for_is_said_as_tls_says_it(serve):
 
 def test_a_certificate_that_is_trusted_by_its_file(serve):
     server = serve(answer("[]"), tls=True)
-    assert client_of(server, verify=str(CERTIFICATE)).apps() == []
+    assert client_of(server, verify=str(CERTIFICATE)).list_apps() == []
 
 
 def test_the_bundle_of_the_environment_is_the_commands_to_read(serve, monkeypatch):
@@ -332,18 +332,18 @@ def test_the_bundle_of_the_environment_is_the_commands_to_read(serve, monkeypatc
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(CERTIFICATE))
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     with pytest.raises(ArbiterAwayError, match="self-signed certificate"):
-        client_of(server).apps()
+        client_of(server).list_apps()
 
 
 def test_https_where_there_is_none_and_a_bundle_that_is_none(serve, tmp_path):
     server = serve(answer("[]"))
     with pytest.raises(ArbiterAwayError, match=r"TLS: "):
-        ArbiterClient(server.url.replace("http:", "https:"), "x").apps()
+        ArbiterClient(server.url.replace("http:", "https:"), "x").list_apps()
     trusting = serve(answer("[]"), tls=True)
     (tmp_path / "notes").write_text("no certificate")
     for bundle in (tmp_path / "none", tmp_path / "notes"):
         with pytest.raises(ArbiterAwayError) as caught:
-            client_of(trusting, verify=str(bundle)).apps()
+            client_of(trusting, verify=str(bundle)).list_apps()
         assert "\n" not in str(caught.value)
 
 

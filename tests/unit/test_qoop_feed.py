@@ -21,7 +21,7 @@ class Arbiter:
     def __init__(self, *failures):
         self.failures, self.open, self.asked, self.begun = list(failures), threading.Event(), [], threading.Event()
 
-    def vacated(self, app, seq):
+    def report_vacated(self, app, seq):
         self.begun.set()
         assert self.open.wait(20)
         self.asked.append(seq)

@@ -23,26 +23,26 @@ EVENTS = [
 def test_events_do_not_depend_on_the_pieces_in_which_they_arrive(size):
     parser = EventParser()
     pieces = [STREAM[at : at + size] for at in range(0, len(STREAM), size)]
-    assert [event for piece in pieces for event in parser.take(piece)] == EVENTS
+    assert [event for piece in pieces for event in parser.feed(piece)] == EVENTS
 
 
 @pytest.mark.parametrize("wrong", ["", " 17", "1\t7", "caf\u00e9", "1\x007"])
 def test_an_id_that_cannot_go_back_in_a_header_is_none(wrong):
-    assert list(EventParser().take(f"id: {wrong}\ndata: x\n\n".encode())) == [ServerSent("message", "x", None)]
+    assert list(EventParser().feed(f"id: {wrong}\ndata: x\n\n".encode())) == [ServerSent("message", "x", None)]
 
 
 def test_half_an_event_is_none():
-    assert list(EventParser().take(b"id: 17\nevent: share\ndata: {}\n")) == []
+    assert list(EventParser().feed(b"id: 17\nevent: share\ndata: {}\n")) == []
 
 
 @pytest.mark.parametrize("endless", [b"data: x" * 20, b"data: x\n" * 20])
 def test_an_event_without_an_end_is_refused(monkeypatch, endless):
     monkeypatch.setattr(server_sent, "MAX_EVENT_BYTES", 100)
     with pytest.raises(TooLongError):
-        list(EventParser().take(endless))
+        list(EventParser().feed(endless))
 
 
 def test_signs_of_life_add_up_to_nothing(monkeypatch):
     monkeypatch.setattr(server_sent, "MAX_EVENT_BYTES", 100)
     parser = EventParser()
-    assert [event for _ in range(50) for event in parser.take(b": still here\n")] == []
+    assert [event for _ in range(50) for event in parser.feed(b": still here\n")] == []

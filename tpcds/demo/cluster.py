@@ -110,7 +110,7 @@ def _await_arbiter(process: subprocess.Popen[bytes], address: Path, log: Path) -
             url: str = json.loads(address.read_text())["url"]
             token = (address.parent / "admin.token").read_text().strip()
             try:
-                ArbiterClient(url, token).cluster()
+                ArbiterClient(url, token).get_cluster()
             except ArbiterError:
                 pass
             else:
@@ -161,7 +161,7 @@ def _write_samples(client: ArbiterClient, out: Path, stop: threading.Event) -> N
 
 
 def _sample(client: ArbiterClient) -> Sample:
-    cluster, apps = client.cluster(), client.apps()
+    cluster, apps = client.get_cluster(), client.list_apps()
     return Sample(
         at=time.time(),
         memory_mb=cluster.capacity.get(MEMORY, 0),

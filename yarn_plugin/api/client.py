@@ -1,4 +1,4 @@
-"""The Python client of the arbiter. Any language can do the same: it is HTTP, JSON and server-sent events.
+"""The Python client of the arbiter; in any other language, use HTTP, JSON and server-sent events directly.
 
 arbiter = ArbiterClient("http://127.0.0.1:8780", token)
 me = arbiter.register(wire.Register(name="nightly", request_id=new_request_id()))
@@ -31,40 +31,41 @@ DEFAULT_URL = "http://127.0.0.1:8780"
 URL_VARIABLE = "YARN_ARBITER_URL"
 TOKEN_VARIABLE = "YARN_ARBITER_TOKEN"
 CONNECT_TIMEOUT, READ_TIMEOUT = 5.0, 15.0
-FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
+MIN_BACKOFF, MAX_BACKOFF = 0.2, 5.0
+"""Seconds between attempts to reconnect; doubled after each that fails."""
 
-ANSWER_WITHIN = 60.0
-"""Seconds that a whole answer may take, however steadily its bytes trickle in."""
+ANSWER_TIMEOUT = 60.0
+"""Seconds until an answer must be complete, however steadily its bytes arrive."""
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 
-FOLLOW_AGAIN = 30.0
-"""Seconds after which a `ShareListener` asks again for an application that is no longer followed."""
+RETRY_INTERVAL = 30.0
+"""Seconds after which a `ShareListener` follows again an application that the arbiter no longer knows."""
 
 GONE = (404, 410)
-"""What the arbiter says of an application that it does not follow, now."""
+"""Statuses for an application that the arbiter does not know, or no longer."""
 
-_PIECE = 65536
+_CHUNK_BYTES = 65536
 
 
 class ArbiterError(ReportedError):
-    """The arbiter cannot be used."""
+    """The arbiter cannot be used; the root of this module's errors."""
 
 
 class ArbiterAwayError(ArbiterError):
-    """No arbiter answers at this address, now; or something else does, such as a proxy, or it cannot answer (5xx)."""
+    """No arbiter answers at this address for now: nothing does, or a proxy does, or the arbiter fails (5xx)."""
 
 
 class ArbiterRefusedError(ArbiterError):
-    """The arbiter itself refused the request; `status` is the HTTP status, `problems` what is wrong."""
+    """The arbiter itself refused the request, with this HTTP `status` and these `problems`."""
 
     def __init__(self, status: int, problems: list[wire.Problem]) -> None:
-        super().__init__(f"the arbiter refused ({status}): {_said(problems)}")
+        super().__init__(f"the arbiter refused ({status}): {_describe(problems)}")
         self.status, self.problems = status, problems
 
 
 def new_request_id() -> str:
-    """An id for a registration: with the same id, a request sent again registers once."""
+    """An id for a registration: a request that is repeated with the same id registers once."""
     return uuid.uuid4().hex
 
 
@@ -72,7 +73,7 @@ def find_token(file: Path | None = None) -> str:
     """The caller's token: from a file, or from the environment variable YARN_ARBITER_TOKEN.
 
     Raises:
-        ArbiterError: there is none, or what is there is no token.
+        ArbiterError: there is no token, or it is malformed.
     """
     if file is not None:
         try:
@@ -80,20 +81,20 @@ def find_token(file: Path | None = None) -> str:
         except OSError as problem:
             raise ArbiterError(f"--token-file {str(file)!r}: {problem.strerror}") from None
         except UnicodeDecodeError:
-            raise ArbiterError(f"--token-file {str(file)!r}: {_NO_TOKEN}") from None
+            raise ArbiterError(f"--token-file {str(file)!r}: {_MALFORMED_TOKEN}") from None
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not token:
         raise ArbiterError(f"no token: give --token-file, or set {TOKEN_VARIABLE} (`yarn-plugin token USER` makes one)")
     return _checked_token(token, TOKEN_VARIABLE)
 
 
-_NO_TOKEN = "it holds no token; write the one line there that `yarn-plugin token USER` prints"
+_MALFORMED_TOKEN = "not a token; write the one line there that `yarn-plugin token USER` prints"
 
 
 def _checked_token(token: str, where: str) -> str:
-    """The token, if it can be one. It is a secret, so no message shows it."""
+    """The token, if it is well formed. It is a secret, so no message shows it."""
     if not token or not all("!" <= character <= "~" for character in token):
-        raise ArbiterError(f"{where}: {_NO_TOKEN}")
+        raise ArbiterError(f"{where}: {_MALFORMED_TOKEN}")
     return token
 
 
@@ -109,18 +110,18 @@ def _checked_url(url: str) -> str:
 
 
 class ArbiterClient:
-    """Talks to one arbiter as one principal. Use one client per thread, and one more for each stream.
+    """A client of one arbiter, for one principal. Use one client per thread, and one more for each stream.
 
     Args:
         url: the arbiter's address.
         token: a user's, an application's, or the administrator's.
         verify: for https, a file of certificates to trust, or True for those that come with Python's `requests`.
 
-    Every call raises ArbiterAwayError where no arbiter answers, and ArbiterRefusedError where it refuses. Fields that
-    this version does not know are ignored in answers.
+    Every call raises ArbiterAwayError where no arbiter answers, and ArbiterRefusedError where it refuses. Unknown
+    fields in answers are ignored.
 
     Raises:
-        ArbiterError: the address or the token cannot be one.
+        ArbiterError: the address or the token is malformed.
     """
 
     def __init__(self, url: str, token: str, verify: str | bool = True) -> None:
@@ -128,7 +129,7 @@ class ArbiterClient:
         self._session = requests.Session()
         self._session.headers["Authorization"] = f"Bearer {token}"
         self._session.verify = verify
-        # A proxy of the environment is never meant for the arbiter on loopback.
+        # A proxy in the environment is never meant for the arbiter on loopback.
         self._session.trust_env = False
 
     def register(self, request: wire.Register) -> wire.Registered:
@@ -137,47 +138,42 @@ class ArbiterClient:
 
     def revise(self, app: str, change: wire.Revise) -> wire.App:
         """Change an application's weight or demand."""
-        return self._ask("PATCH", f"/v1/apps/{_part(app)}", wire.App, change)
+        return self._ask("PATCH", f"/v1/apps/{_segment(app)}", wire.App, change)
 
     def deregister(self, app: str) -> None:
-        """The application is done. Idempotent."""
+        """Deregister an application. Idempotent."""
         try:
-            self._call("DELETE", f"/v1/apps/{_part(app)}")
+            self._call("DELETE", f"/v1/apps/{_segment(app)}")
         except ArbiterRefusedError as refused:
             if refused.status not in GONE:
                 raise
 
-    def say(self, app: str, kind: str, **fields: Any) -> None:
-        """Say something to the controller of the application's pool: a message of a type that it declares.
-
-        Raises:
-            ArbiterAwayError: the arbiter does not answer.
-            ArbiterRefusedError: it does not take the message.
-        """
+    def send(self, app: str, kind: str, **fields: Any) -> None:
+        """Send a message to the controller of the application's pool, of a type that the controller declares."""
         message = wire.Message.model_validate({"type": kind, **fields})
-        self._call("POST", f"/v1/apps/{_part(app)}/messages", message)
+        self._call("POST", f"/v1/apps/{_segment(app)}/messages", message)
 
-    def vacated(self, app: str, seq: int) -> None:
-        """The application holds no more than share number `seq` gives it."""
-        self._call("POST", f"/v1/apps/{_part(app)}/vacated", wire.Vacated(seq=seq))
+    def report_vacated(self, app: str, seq: int) -> None:
+        """Report that the application holds no more than share number `seq` allows."""
+        self._call("POST", f"/v1/apps/{_segment(app)}/vacated", wire.Vacated(seq=seq))
 
-    def app(self, app: str) -> wire.App:
+    def get_app(self, app: str) -> wire.App:
         """One application, by the arbiter's id or YARN's."""
-        return self._ask("GET", f"/v1/apps/{_part(app)}", wire.App)
+        return self._ask("GET", f"/v1/apps/{_segment(app)}", wire.App)
 
-    def apps(self) -> list[wire.App]:
+    def list_apps(self) -> list[wire.App]:
         """The applications that the token may see."""
         return self._ask("GET", "/v1/apps", list[wire.App])
 
-    def cluster(self) -> wire.Cluster:
-        """Nodes, pools, enforcement."""
+    def get_cluster(self) -> wire.Cluster:
+        """The cluster: nodes, pools, how shares are enforced."""
         return self._ask("GET", "/v1/cluster", wire.Cluster)
 
-    def why(self, app: str, limit: int = 20) -> wire.Why:
-        """The last decisions about an application."""
-        return self._ask("GET", f"/v1/apps/{_part(app)}/why?limit={limit}", wire.Why)
+    def explain(self, app: str, limit: int = 20) -> wire.Why:
+        """Why an application has what it has: the last decisions about it."""
+        return self._ask("GET", f"/v1/apps/{_segment(app)}/why?limit={limit}", wire.Why)
 
-    def decisions(self, limit: int = 100) -> list[wire.Decision]:
+    def list_decisions(self, limit: int = 100) -> list[wire.Decision]:
         """The last decisions, oldest first."""
         return self._ask("GET", f"/v1/decisions?limit={limit}", list[wire.Decision])
 
@@ -189,45 +185,44 @@ class ArbiterClient:
         self,
         app: str,
         last_seen: int | None = None,
-        away: Callable[[str], None] = lambda reason: None,
-        stopped: Callable[[], bool] = lambda: False,
-        ended: Callable[[str], None] = lambda reason: None,
-        heard: Callable[[str, dict[str, Any]], None] = lambda name, message: None,
+        on_lost: Callable[[str], None] = lambda reason: None,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_end: Callable[[str], None] = lambda reason: None,
+        on_message: Callable[[str, dict[str, Any]], None] = lambda name, message: None,
     ) -> Iterator[wire.Share]:
         """The application's shares: the present one, then every change, once each, in order.
 
-        Reconnects by itself and misses nothing: the id of the last event goes back to the arbiter as it came. Ends when
-        the application is no longer followed. Events of a name that is not known, or whose data cannot be read, are
-        passed over.
+        Reconnects by itself and misses nothing: it sends the id of the last event back to the arbiter. Ends when the
+        arbiter no longer knows the application. Events with an unknown name or unreadable data are skipped.
 
         Args:
             app: the arbiter's id.
-            last_seen: the number of the last share already known.
-            away: called once each time the arbiter is lost, with the reason.
-            stopped: asked between events; True ends the stream.
-            ended: called with the reason before the stream ends because the application is no longer followed.
-            heard: called with what the controller of the pool says: its name (`ask`, `grant`, ...) and its fields. The
-                same may come again after a connection was lost; its `id` tells.
+            last_seen: the number of the last share that is known already.
+            on_lost: called with the reason, once each time the arbiter is lost.
+            should_stop: called between events; True ends the stream.
+            on_end: called with the reason before the stream ends because the arbiter no longer knows the application.
+            on_message: called with each message of the pool's controller: its name (`ask`, `grant`, ...) and fields.
+                A message may be repeated after a lost connection, with the same `id`.
 
         Raises:
-            ArbiterRefusedError: the arbiter itself refuses, and will again. What a proxy answers, and an arbiter that
-                has too much to do (429), count as away.
+            ArbiterRefusedError: the arbiter itself refuses, and will refuse again. Answers of a proxy, and of an
+                arbiter that is overloaded (429), count as a lost arbiter.
         """
-        wait, lost = FIRST_WAIT, False
+        backoff, is_lost = MIN_BACKOFF, False
         last_id = None if last_seen is None else str(last_seen)
-        while not stopped():
+        while not should_stop():
             try:
-                for event in self._events(app, last_id, stopped):
-                    wait, lost = FIRST_WAIT, False
+                for event in self._events(app, last_id, should_stop):
+                    backoff, is_lost = MIN_BACKOFF, False
                     if event is None:
                         continue
                     repeated, last_id = event.id is not None and event.id == last_id, event.id or last_id
                     if event.name == "end":
-                        ended(_end_of(event))
+                        on_end(_end_of(event))
                         return
                     message = _message_of(event)
                     if message is not None and not repeated:
-                        heard(event.name, message)
+                        on_message(event.name, message)
                     share = _share_of(event)
                     if share is None or repeated or _is_older(share, event, last_seen):
                         continue
@@ -238,65 +233,69 @@ class ArbiterClient:
                 reason = str(problem)
             except ArbiterRefusedError as refused:
                 if refused.status == 410:
-                    ended(_said(refused.problems))
+                    on_end(_describe(refused.problems))
                     return
                 if refused.status != 429:
                     raise
                 reason = str(refused)
-            if stopped():
+            if should_stop():
                 return
-            if not lost:
-                lost = True
-                away(reason)
-            time.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT)
+            if not is_lost:
+                is_lost = True
+                on_lost(reason)
+            time.sleep(backoff)
+            backoff = min(2 * backoff, MAX_BACKOFF)
 
-    def _events(self, app: str, last_id: str | None, stopped: Callable[[], bool]) -> Iterator[ServerSent | None]:
-        """The events of one connection; None for a sign of life, which is a comment."""
+    def _events(self, app: str, last_id: str | None, should_stop: Callable[[], bool]) -> Iterator[ServerSent | None]:
+        """The events of one connection; None for a heartbeat, which is a comment."""
         headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
         if last_id is not None:
             headers["Last-Event-ID"] = last_id
-        path = f"/v1/apps/{_part(app)}/events"
+        path = f"/v1/apps/{_segment(app)}/events"
         with self._open("GET", path, headers=headers) as answer:
             kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
             if kind != "text/event-stream":
                 raise ArbiterAwayError(f"arbiter {self.url}: it answers with {kind or 'nothing'} instead of events")
             parser = EventParser()
-            for piece in self._pieces(answer):
-                if stopped():
+            for chunk in self._chunks(answer):
+                if should_stop():
                     return
-                if piece.startswith(b":"):
+                if chunk.startswith(b":"):
                     yield None
                 try:
-                    yield from parser.take(piece)
+                    yield from parser.feed(chunk)
                 except TooLongError as problem:
                     raise ArbiterAwayError(f"arbiter {self.url}: {problem}") from None
 
     def _ask(self, method: str, path: str, kind: type[Answer], body: wire.Wire | None = None) -> Answer:
-        said = self._call(method, path, body)
+        content = self._call(method, path, body)
         try:
-            return TypeAdapter(kind).validate_json(said)
+            return TypeAdapter(kind).validate_json(content)
         except ValidationError as problem:
-            raise ArbiterAwayError(f"arbiter {self.url}: {_not_understood(problem)}") from None
+            raise ArbiterAwayError(f"arbiter {self.url}: {_describe_invalid(problem)}") from None
 
     def _call(self, method: str, path: str, body: wire.Wire | None = None) -> bytes:
         with self._open(method, path, body) as answer:
             return self._body(answer)
 
     def _body(self, answer: requests.Response) -> bytes:
-        """The whole body, if it comes to an end."""
-        deadline, said = time.monotonic() + ANSWER_WITHIN, bytearray()
-        for piece in self._pieces(answer):
-            said += piece
-            if time.monotonic() > deadline or len(said) > MAX_ANSWER_BYTES:
-                raise ArbiterAwayError(f"arbiter {self.url}: its answer is too long or too slow")
-        return bytes(said)
+        """The complete body.
 
-    def _pieces(self, answer: requests.Response) -> Iterator[bytes]:
-        """The body as it arrives: `iter_content` would wait until a piece is full, or read one byte at a time."""
+        Raises:
+            ArbiterAwayError: it is too long, or takes too long.
+        """
+        deadline, body = time.monotonic() + ANSWER_TIMEOUT, bytearray()
+        for chunk in self._chunks(answer):
+            body += chunk
+            if time.monotonic() > deadline or len(body) > MAX_ANSWER_BYTES:
+                raise ArbiterAwayError(f"arbiter {self.url}: its answer is too long or too slow")
+        return bytes(body)
+
+    def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
+        """The body as it arrives: `iter_content` would wait until a chunk is full, or read one byte at a time."""
         try:
-            while piece := answer.raw.read1(_PIECE, decode_content=True):
-                yield piece
+            while chunk := answer.raw.read1(_CHUNK_BYTES, decode_content=True):
+                yield chunk
         except (urllib3.exceptions.HTTPError, OSError) as problem:
             raise ArbiterAwayError(f"arbiter {self.url}: {_cause(problem)}") from None
 
@@ -306,7 +305,7 @@ class ArbiterClient:
         content = None if body is None else body.model_dump_json(exclude_unset=True).encode()
         sent = {**(headers or {}), **({"Content-Type": "application/json"} if content else {})}
         try:
-            # Redirects are not followed: the token is this arbiter's alone.
+            # Redirects are not followed: the token is for this arbiter only.
             answer = self._session.request(
                 method,
                 self.url + path,
@@ -324,7 +323,7 @@ class ArbiterClient:
             raise self._refusal(answer)
 
     def _refusal(self, answer: requests.Response) -> ArbiterError:
-        """What an answer that is not 2xx means. Only the arbiter names problems: all else was said on the way to it."""
+        """The error for an answer that is not 2xx. Only the arbiter lists problems; all else comes from a proxy."""
         status = answer.status_code
         if answer.is_redirect:
             where = answer.headers.get("Location")
@@ -334,40 +333,40 @@ class ArbiterClient:
         except ValueError:
             problems = []
         if status >= 500:
-            why = f": {_said(problems)}" if problems else ""
+            why = f": {_describe(problems)}" if problems else ""
             return ArbiterAwayError(f"arbiter {self.url}: it failed ({status}){why}")
         if not problems:
-            return ArbiterAwayError(f"arbiter {self.url}: what answers there ({status}) is not an arbiter")
+            return ArbiterAwayError(f"arbiter {self.url}: the server there is not an arbiter (it answers {status})")
         return ArbiterRefusedError(status, problems)
 
 
 class ShareListener:
     """Follows an application's shares in a thread of its own.
 
-    An application may be dismissed in error, and come back under its own id. So after the end of a stream, and where
-    the arbiter says that there is no such application (404, 410), the listener tells that once through `away` and asks
-    again every 30 s until it is closed: whoever was dismissed in error hears of its shares again. It ends by itself,
-    and tells why through `away`, only where the arbiter refuses for good: the token is not valid (401), or not for this
-    application (403), or the request is wrong. Whatever a proxy answers ends nothing.
+    The arbiter may remove an application in error, which then comes back under its own id. So after the end of a
+    stream, and where the arbiter does not know the application (404, 410), the listener reports that once through
+    `on_lost` and retries every 30 s until it is closed. It ends by itself, and reports why through `on_lost`, only
+    where the arbiter refuses for good: the token is not valid (401) or not for this application (403), or the request
+    is wrong. No answer of a proxy ends it.
 
     Args:
-        client: a client of the listener's own.
+        client: a client for this listener only.
         app: the arbiter's id.
-        told: called with every new share.
-        away: called once each time the arbiter is lost, with the reason.
+        on_share: called with every new share.
+        on_lost: called with the reason, once each time the arbiter is lost.
     """
 
     def __init__(
-        self, client: ArbiterClient, app: str, told: Callable[[wire.Share], None], away: Callable[[str], None]
+        self, client: ArbiterClient, app: str, on_share: Callable[[wire.Share], None], on_lost: Callable[[str], None]
     ) -> None:
-        self._client, self._app, self._told, self._away = client, app, told, away
-        self._said: str | None = None
+        self._client, self._app, self._on_share, self._on_lost = client, app, on_share, on_lost
+        self._last_reported: str | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"shares-{app}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; returns at once."""
+        """Stop listening. Does not wait for the thread."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -375,31 +374,32 @@ class ShareListener:
             try:
                 self._follow()
             except ArbiterRefusedError as refused:
-                self._say(str(refused))
+                self._report(str(refused))
                 if refused.status not in GONE:
                     return
-            except Exception as problem:  # noqa: BLE001 - a thread that ended untold would leave the last share for good
-                self._say(f"the share could not be followed: {type(problem).__name__}: {problem}")
-            self._stop.wait(FOLLOW_AGAIN)
+            except Exception as problem:  # noqa: BLE001 - if the thread died silently, the last share would stay in force for good
+                self._report(f"the share could not be followed: {type(problem).__name__}: {problem}")
+            self._stop.wait(RETRY_INTERVAL)
 
     def _follow(self) -> None:
-        def ended(reason: str) -> None:
-            self._say(f"the arbiter no longer follows {self._app}: {reason}")
+        def on_end(reason: str) -> None:
+            self._report(f"the arbiter no longer follows {self._app}: {reason}")
 
         # From the present share on, each time: an end that was seen must not hide what came after it.
-        for share in self._client.follow(self._app, away=self._away, stopped=self._stop.is_set, ended=ended):
-            self._said = None
-            self._told(share)
+        stopped = self._stop.is_set
+        for share in self._client.follow(self._app, on_lost=self._on_lost, should_stop=stopped, on_end=on_end):
+            self._last_reported = None
+            self._on_share(share)
 
-    def _say(self, reason: str) -> None:
-        """Tell a reason once, until there was a share again."""
-        if reason != self._said and not self._stop.is_set():
-            self._said = reason
-            self._away(reason)
+    def _report(self, reason: str) -> None:
+        """Report a reason once, until the next share."""
+        if reason != self._last_reported and not self._stop.is_set():
+            self._last_reported = reason
+            self._on_lost(reason)
 
 
-def _part(name: str) -> str:
-    """A name as one part of a path, whatever is in it."""
+def _segment(name: str) -> str:
+    """A name as one segment of a path, whatever characters are in it."""
     return quote(name, safe="")
 
 
@@ -413,7 +413,7 @@ def _share_of(event: ServerSent) -> wire.Share | None:
 
 
 def _message_of(event: ServerSent) -> dict[str, Any] | None:
-    """What a pool's controller says; None of an event of another kind, and of one that cannot be read."""
+    """A message of a pool's controller; None for an event of another kind, and for one that cannot be read."""
     if event.name in ("share", "end"):
         return None
     try:
@@ -431,17 +431,17 @@ def _end_of(event: ServerSent) -> str:
 
 
 def _is_older(share: wire.Share, event: ServerSent, last_seen: int | None) -> bool:
-    """Whether a share was known before. Two shares of one decision have one number, and ids of their own."""
+    """Whether a share was known before. Two shares of one decision have the same number, but ids of their own."""
     if last_seen is None:
         return False
     return share.seq < last_seen or (share.seq == last_seen and event.id in (None, str(last_seen)))
 
 
-def _said(problems: list[wire.Problem]) -> str:
+def _describe(problems: list[wire.Problem]) -> str:
     return "; ".join(f"{p.field} {p.value!r}: {p.expected}" if p.value else p.expected for p in problems)
 
 
-def _not_understood(problem: ValidationError) -> str:
+def _describe_invalid(problem: ValidationError) -> str:
     first = problem.errors()[0]
     field = ".".join(map(str, first["loc"]))
     where = f"{field}: " if field else ""
@@ -449,23 +449,23 @@ def _not_understood(problem: ValidationError) -> str:
 
 
 def _cause(problem: BaseException) -> str:
-    """The cause, without the libraries' own wording around it."""
+    """The cause of a failed request, without the wording of the libraries."""
     for cause in _causes(problem):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"TLS: certificate verify failed: {cause.verify_message}"
         if isinstance(cause, ssl.SSLError) and cause.reason:
             return f"TLS: {cause.reason.replace('_', ' ').lower()}"
         if isinstance(cause, urllib3.exceptions.NameResolutionError):
-            return "its host name is not known"
+            return "unknown host name"
         if isinstance(cause, requests.Timeout | urllib3.exceptions.ReadTimeoutError):
-            return "no answer in time"
+            return "timed out"
     if isinstance(problem, requests.ConnectionError | urllib3.exceptions.HTTPError):
         return "no connection"
     return " ".join(str(problem).split())
 
 
 def _causes(problem: BaseException) -> Iterator[BaseException]:
-    """An error, and what it wraps: `requests` and `urllib3` put the cause among the arguments, or under `reason`."""
+    """An error and what it wraps: `requests` and `urllib3` put the cause among the arguments, or under `reason`."""
     waiting, seen = [problem], set[int]()
     while waiting:
         one = waiting.pop(0)
@@ -478,7 +478,7 @@ def _causes(problem: BaseException) -> Iterator[BaseException]:
 
 
 def _advice(problem: BaseException) -> str:
-    """What to look at: where nothing answers, whether the arbiter runs; where TLS fails, which certificates count."""
+    """What to check: where nothing answers, whether the arbiter runs; where TLS fails, which certificates to trust."""
     cause = _cause(problem)
     if "certificate verify failed" in cause:
         return "; give the certificate of its authority with --ca-file"

@@ -28,7 +28,7 @@ def apps(arbiter: str, token_file: Path | None, verify: str | bool, json_file: P
       yarn-plugin apps --arbiter http://127.0.0.1:8780 --token-file alice.token
     """
     client = ArbiterClient(arbiter, find_token(token_file), verify)
-    found, cluster = client.apps(), client.cluster()
+    found, cluster = client.list_apps(), client.get_cluster()
     columns = (
         "app",
         "name",
@@ -67,7 +67,7 @@ def why(
       yarn-plugin why application_1700000000000_0042 --token-file alice.token --limit 3
     """
     client = ArbiterClient(arbiter, find_token(token_file), verify)
-    answer = client.why(app, limit)
+    answer = client.explain(app, limit)
     if answer.app is not None:
         console.out.print(
             console.table(None, ("app", "YARN application", "queue", "state", "used", "pending"), [_state(answer.app)])
