@@ -9,7 +9,7 @@ import pytest
 
 from qoop.report import NoRecordError, read
 from tests.html_checks import Parsed, checked
-from tpcds.demo.record import DemoReportError, Story, read_samples
+from tpcds.demo.record import DemoRecord, DemoReportError, read_samples
 from tpcds.demo.report import write_report
 
 RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
@@ -17,16 +17,16 @@ RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The files of a demo: A beside B from its 2nd second on, in each scene."""
+    """The files of a demo: in each scenario, B runs alongside A from second 2 on."""
     shutil.copy(RECORDED, tmp_path / "a.journal")
     began = read(tmp_path / "a.journal").began - 1.0
     a = run("A", 17, began, 8.0, journal="a.journal", equal_to_duckdb=True)
     b = run("B", 3, began + 2.0, 3.0, equal_to_duckdb=True, rows=5)
-    beside = {"runs": [a, b], "samples": "samples.jsonl"}
+    together = {"runs": [a, b], "samples": "samples.jsonl"}
     write_samples(tmp_path / "samples.jsonl", began)
-    story = {
+    demo = {
         "scale": 0.1,
-        "switching": beside,
+        "switching": together,
         "fixed": {"runs": [{**a, "switching": False, "journal": None, "seconds": 12.0}, b]},
         "alone": {"runs": [a], "samples": "samples.jsonl"},
         "environment": {
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
         },
         "notes": ["Nothing forces a switch."],
     }
-    save(tmp_path, story)
+    save(tmp_path, demo)
     return tmp_path
 
 
@@ -67,42 +67,42 @@ def app(name: str, share: float) -> dict[str, Any]:
     return {"name": name, **used, "guarantee": share, "entitlement": share}
 
 
-def save(folder: Path, story: dict[str, Any]) -> None:
-    (folder / "story.json").write_text(json.dumps(story))
+def save(folder: Path, demo: dict[str, Any]) -> None:
+    (folder / "demo.json").write_text(json.dumps(demo))
 
 
 def change(folder: Path, *path: str | int, value: object) -> None:
-    story = json.loads((folder / "story.json").read_text())
-    place = story
+    demo = json.loads((folder / "demo.json").read_text())
+    place = demo
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
-    save(folder, story)
+    save(folder, demo)
 
 
 def report(folder: Path) -> Parsed:
-    write_report(folder / "story.json", folder / "report.html")
+    write_report(folder / "demo.json", folder / "report.html")
     return checked((folder / "report.html").read_text(encoding="utf-8"))
 
 
-def test_the_page_tells_the_story(folder: Path) -> None:
+def test_the_page_describes_the_demo(folder: Path) -> None:
     parsed = report(folder)
     for said in (
         "TPC-DS query 17",
-        "Query 17 (A) began alone on the cluster. 2 s later query 3 (B) was submitted.",
-        "A was told its share each time it changed: 4 → 2 slots.",
-        "It went from plan to plan in mid-query: 26 → 35 → 28 → 31 → 26 → 35.",
-        "What made the new plan win",
-        "Cluster use: memory in containers",
-        "A begins",
+        "Query 17 (A) started alone on the cluster. 2 s later, query 3 (B) was submitted.",
+        "The arbiter notified A of each change of its share: 4 → 2 slots.",
+        "A switched plans while running: 26 → 35 → 28 → 31 → 26 → 35.",
+        "Why A switched plans",
+        "Cluster use: allocated memory",
+        "A starts",
         "capacity",
         "B submitted",
-        "Share told to each application",
+        "Share of each application, as sent by the arbiter",
         "Stages of A (query 17)",
         "5 of 5",
         "Switching saved 4 s (33 %).",
-        "B left no journal.",
-        "0.5 cores a node: control groups",
+        "B wrote no journal.",
+        "0.5 cores per node: control groups",
         "Nothing forces a switch.",
     ):
         assert said in parsed.text, said
@@ -124,8 +124,8 @@ def test_it_says_so_when_nothing_was_recorded_or_nothing_switched(folder: Path) 
     change(folder, "switching", "runs", 0, "journal", value=None)
     change(folder, "switching", "samples", value=None)
     text = report(folder).text
-    assert "A left no journal." in text
-    assert "No samples of the cluster were kept." in text
+    assert "A wrote no journal." in text
+    assert "The cluster was not sampled in this run." in text
 
 
 def test_samples_end_where_the_sampler_was_ended(folder: Path) -> None:
@@ -146,12 +146,12 @@ def test_samples_end_where_the_sampler_was_ended(folder: Path) -> None:
         (("version",), 2, "version: "),
     ],
 )
-def test_a_wrong_story_is_one_line_with_its_field(
+def test_an_invalid_record_is_one_line_with_its_field(
     folder: Path, path: tuple[str | int, ...], value: object, said: str
 ) -> None:
     change(folder, *path, value=value)
     with pytest.raises(DemoReportError, match=said):
-        Story.read(folder / "story.json")
+        DemoRecord.read(folder / "demo.json")
 
 
 def test_missing_files_are_one_line(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""`make demo`: a query that changes its plan in mid-flight when its share of the cluster changes."""
+"""The command of `make demo`."""
 
 import os
 import platform
@@ -15,142 +15,162 @@ import psutil
 
 from tpcds import data as datasets
 from tpcds.data import DataSet
-from tpcds.demo.cluster import CPU_PER_NODE, NODE_MEMORY_MB, NODE_VCORES, NODES, DemoError, Stage, sampling, stage
-from tpcds.demo.record import Environment, Run, Scene, Story
+from tpcds.demo.cluster import (
+    CPU_PER_NODE,
+    NODE_MEMORY_MB,
+    NODE_VCORES,
+    NODES,
+    DemoCluster,
+    DemoError,
+    demo_cluster,
+    sampling,
+)
+from tpcds.demo.record import DemoRecord, Environment, Run, Scenario
 from tpcds.demo.report import write_report
-from tpcds.demo.runs import Submitted, Wanted, began, stage_finished
+from tpcds.demo.runs import RunSpec, SubmittedQuery, query_started, stage_finished
 from tpcds.reference import DuckDbEngine
 from yarn_plugin import console
 from yarn_plugin.console import out
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.report.numbers import count
 
 PACKAGES = ("pyspark", "duckdb", "sqlglot")
-MARK = ".demo"
-"""Marks a folder as a demo's, which the next one may replace."""
+MARKER = ".demo"
+"""A file that marks a folder as a demo's output, which the next demo may replace."""
 
 
-class Player:
-    """Plays the scenes on a stage, one after the other."""
+class ScenarioRunner:
+    """Runs the scenarios on a cluster, one after the other."""
 
-    def __init__(self, on: Stage, data: DataSet, duckdb: DuckDbEngine, queries: tuple[int, int]) -> None:
-        self._stage, self._data, self._duckdb = on, data, duckdb
+    def __init__(self, cluster: DemoCluster, data: DataSet, duckdb: DuckDbEngine, queries: tuple[int, int]) -> None:
+        self._cluster, self._data, self._duckdb = cluster, data, duckdb
         self._a, self._b = queries
-        self._delay = 0.0
+        self._arrival_delay_s = 0.0
 
-    def switching(self) -> Scene:
-        """A begins alone; when its first stage has finished, B arrives."""
-        with self._scene("switching") as (folder, samples):
+    def switching(self) -> Scenario:
+        """A starts alone; B arrives when A's first stage has finished."""
+        with self._scenario("switching") as (folder, samples):
             a = self._submit("A", self._a, True, folder)
-            if not a.await_moment(began):
-                raise DemoError(f"query {self._a} (A) ended before it began: see {folder / 'A' / 'log'}")
-            query_began = time.time()
-            a.await_moment(stage_finished)
-            self._delay = time.time() - query_began
-            out.print(f"  A has finished its first stage after {self._delay:.0f} s; B arrives")
+            if not a.wait_for(query_started):
+                raise DemoError(f"query {self._a} (A) ended before it started: see {folder / 'A' / 'log'}")
+            started_at = time.time()
+            a.wait_for(stage_finished)
+            self._arrival_delay_s = time.time() - started_at
+            out.print(f"  first stage of A finished after {self._arrival_delay_s:.0f} s; submitting B")
             return self._both(a, folder, samples)
 
-    def fixed(self) -> Scene:
-        """The same, A as written: B arrives as long after A's beginning as before."""
-        with self._scene("fixed") as (folder, samples):
+    def fixed(self) -> Scenario:
+        """The same with switching off for A; B arrives as long after A's start as in `switching`."""
+        with self._scenario("fixed") as (folder, samples):
             a = self._submit("A", self._a, False, folder)
-            if a.await_moment(began):
-                time.sleep(self._delay)
+            if a.wait_for(query_started):
+                time.sleep(self._arrival_delay_s)
             return self._both(a, folder, samples)
 
-    def alone(self) -> Scene:
+    def alone(self) -> Scenario:
         """A without B."""
-        with self._scene("alone") as (folder, samples):
-            run = self._end(self._submit("A", self._a, True, folder))
-            return Scene(runs=(run,), samples=samples)
+        with self._scenario("alone") as (folder, samples):
+            run = self._result(self._submit("A", self._a, True, folder))
+            return Scenario(runs=(run,), samples=samples)
 
-    def _both(self, a: Submitted, folder: Path, samples: Path) -> Scene:
+    def _both(self, a: SubmittedQuery, folder: Path, samples: Path) -> Scenario:
         b = self._submit("B", self._b, True, folder)
         try:
-            # B's end gives A its share back, so whoever ends first is waited for first by nobody: both run on.
-            return Scene(runs=(self._end(a), self._end(b)), samples=samples)
+            return Scenario(runs=(self._result(a), self._result(b)), samples=samples)
         finally:
             a.stop()
             b.stop()
 
-    def _submit(self, name: str, query: int, switching: bool, folder: Path) -> Submitted:
-        return Submitted(self._stage, self._data, Wanted(name, query, switching), folder / name)
+    def _submit(self, name: str, query: int, switching: bool, folder: Path) -> SubmittedQuery:
+        return SubmittedQuery(self._cluster, self._data, RunSpec(name, query, switching), folder / name)
 
-    def _end(self, submitted: Submitted) -> Run:
+    def _result(self, submitted: SubmittedQuery) -> Run:
         try:
-            run = submitted.finish(self._duckdb, self._data, self._stage.folder)
+            run = submitted.finish(self._duckdb, self._data, self._cluster.folder)
         finally:
             submitted.stop()
         equal = "equal to DuckDB" if run.equal_to_duckdb else "NOT equal to DuckDB"
-        out.print(f"  {run.name} (query {run.query}): {run.seconds:.1f} s, {run.rows} rows, {equal}")
+        rows = count(run.rows, "row")
+        out.print(f"  {run.name} (query {run.query}): {run.seconds:.1f} s, {rows}, {equal}")
         return run
 
     @contextmanager
-    def _scene(self, name: str) -> Iterator[tuple[Path, Path]]:
-        folder = self._stage.folder / name
+    def _scenario(self, name: str) -> Iterator[tuple[Path, Path]]:
+        folder = self._cluster.folder / name
         folder.mkdir()
         samples = folder / "samples.jsonl"
-        with sampling(self._stage, samples):
-            yield folder, samples.relative_to(self._stage.folder)
+        with sampling(self._cluster, samples):
+            yield folder, samples.relative_to(self._cluster.folder)
 
 
 @click.command(context_settings=console.CONTEXT)
 @click.option(
-    "--out", "folder", type=click.Path(path_type=Path), default=Path("out/demo"), show_default=True, help="Where to."
+    "--out",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("out/demo"),
+    show_default=True,
+    help="Output folder.",
 )
-@click.option("--scale", default="6", show_default=True, help="The scale of TPC-DS's data.")
+@click.option("--scale", default="6", show_default=True, help="TPC-DS scale factor.")
 @click.option("--query-a", type=click.IntRange(1, 99), default=72, show_default=True, help="The query that switches.")
 @click.option("--query-b", type=click.IntRange(1, 99), default=12, show_default=True, help="The query that arrives.")
 def demo(folder: Path, scale: str, query_a: int, query_b: int) -> int:
-    """Play the story on a real YARN cluster of four nodes with half a core each, and write a report of it.
+    """Run the demo on a real YARN cluster of four nodes with half a core each, and write a report.
 
-    Query A runs alone; query B arrives and halves its share; A is told at once and takes the plan that now ends first,
-    reusing what it has. The same is run with A's switching off, and A without B. Takes a few minutes; ends with 1 when
-    an answer was wrong or A kept its plan all the way.
+    Query A runs alone until query B arrives and halves its share. The arbiter notifies A at once; A switches to the
+    plan with the earliest estimated completion and reuses finished stages. For comparison, A also runs with switching
+    off, and without B. Takes a few minutes. The exit code is 1 if an answer is wrong or A never switched its plan.
     """
-    folder = _fresh(folder.resolve())
+    folder = _empty_folder(folder.resolve())
     out.print(f"data: TPC-DS at scale {scale}")
     data = datasets.open_data(datasets.ensure(datasets.parse_scale(scale)))
     duckdb = DuckDbEngine(data)
     try:
-        story = _play(folder, data, duckdb, datasets.parse_scale(scale), (query_a, query_b))
+        record = _run(folder, data, duckdb, datasets.parse_scale(scale), (query_a, query_b))
     finally:
         duckdb.close()
-    (folder / "story.json").write_text(story.model_dump_json(indent=2) + "\n")
-    write_report(folder / "story.json", folder / "report.html")
-    return _verdict(story, folder)
+    (folder / "demo.json").write_text(record.model_dump_json(indent=2) + "\n")
+    write_report(folder / "demo.json", folder / "report.html")
+    return _verdict(record, folder)
 
 
-def _fresh(folder: Path) -> Path:
-    """An empty folder; one that an earlier demo left is made anew, any other is refused.
+def _empty_folder(folder: Path) -> Path:
+    """The folder, created or emptied; only the output of an earlier demo is removed.
 
     Raises:
-        BadInputError: it holds something else.
+        BadInputError: it contains other files.
     """
     if folder.exists() and any(folder.iterdir()):
-        if not (folder / MARK).exists():
-            raise BadInputError("--out", str(folder), "holds something that is no demo's; name another folder")
+        if not (folder / MARKER).exists():
+            raise BadInputError("--out", str(folder), "contains files other than a demo's; name another folder")
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARK).touch()
+    (folder / MARKER).touch()
     return folder
 
 
-def _play(folder: Path, data: DataSet, duckdb: DuckDbEngine, scale: float, queries: tuple[int, int]) -> Story:
-    out.print(f"cluster: {NODES} nodes, {CPU_PER_NODE:g} cores each, and an arbiter")
-    with stage(folder) as on:
-        player = Player(on, data, duckdb, queries)
-        out.print("scene 1: A, and B arrives in its middle")
-        switching = player.switching()
-        out.print("scene 2: the same, A's switching off")
-        fixed = player.fixed()
-        out.print("scene 3: A alone")
-        alone = player.alone()
-        return Story(
-            scale=scale, switching=switching, fixed=fixed, alone=alone, environment=_environment(on), notes=_notes()
+def _run(folder: Path, data: DataSet, duckdb: DuckDbEngine, scale: float, queries: tuple[int, int]) -> DemoRecord:
+    out.print(f"cluster: {NODES} nodes with {CPU_PER_NODE:g} cores each, and the arbiter")
+    with demo_cluster(folder) as cluster:
+        runner = ScenarioRunner(cluster, data, duckdb, queries)
+        out.print("scenario 1 of 3: B arrives while A runs; A may switch its plan")
+        switching = runner.switching()
+        out.print("scenario 2 of 3: the same with switching off for A")
+        fixed = runner.fixed()
+        out.print("scenario 3 of 3: A alone")
+        alone = runner.alone()
+        return DemoRecord(
+            scale=scale,
+            switching=switching,
+            fixed=fixed,
+            alone=alone,
+            environment=_environment(cluster),
+            notes=_notes(),
         )
 
 
-def _environment(on: Stage) -> Environment:
+def _environment(cluster: DemoCluster) -> Environment:
     return Environment(
         versions={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         machine_cores=os.cpu_count() or 1,
@@ -159,39 +179,39 @@ def _environment(on: Stage) -> Environment:
         node_vcores=NODE_VCORES,
         node_memory_mb=NODE_MEMORY_MB,
         cpu_per_node=CPU_PER_NODE,
-        quotas=on.quotas,
-        executor="1 core, 1408 MB with overhead, one a node",
+        quotas=cluster.quotas,
+        executor="1 core, 1408 MB including overhead; one per node",
     )
 
 
 def _notes() -> tuple[str, ...]:
     return (
-        "Every run is a Spark application of its own, with cold executors: first stages are slow for that reason too.",
-        "B arrives when A's first stage has finished; with A's switching off, as long after A's beginning as then.",
+        "Each run is a separate Spark application with cold executors, which slows down its first stages.",
+        "B arrives when A's first stage has finished; with switching off, after the same delay from A's start.",
     )
 
 
-def _verdict(story: Story, folder: Path) -> int:
-    runs = [run for _, scene in story.scenes() for run in scene.runs]
+def _verdict(demo: DemoRecord, folder: Path) -> int:
+    runs = [run for _, scenario in demo.scenarios() for run in scenario.runs]
     from qoop.report import read
 
-    record = read(folder / str(story.switching.runs[0].journal))
+    record = read(folder / str(demo.switching.runs[0].journal))
     switches = len(record.switches)
     rows = [
-        (name, f"{scene.runs[0].seconds:.1f}", "yes" if all(run.equal_to_duckdb for run in scene.runs) else "NO")
-        for name, scene in story.scenes()
+        (name, f"{scenario.runs[0].seconds:.1f}", "yes" if all(run.equal_to_duckdb for run in scenario.runs) else "NO")
+        for name, scenario in demo.scenarios()
     ]
     out.print(console.table(None, ("query A", "#seconds", "answers equal to DuckDB"), rows))
     out.print(f"switches of A: {switches}; report: {folder / 'report.html'}", soft_wrap=True)
     if not all(run.equal_to_duckdb for run in runs):
         raise DemoError("an answer differs from DuckDB's: see the report")
     if not switches:
-        raise DemoError("A kept its plan in this run: nothing was worth a switch; run it again on a quieter machine")
+        raise DemoError("A never switched its plan: no switch paid off in this run; try again on a less busy machine")
     return 0
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command."""
     sys.exit(console.run(demo, "tpcds.demo"))
 
 

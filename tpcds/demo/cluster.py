@@ -19,9 +19,9 @@ from yarn_plugin.api.client import ArbiterClient, ArbiterError
 
 NODES, NODE_MEMORY_MB, NODE_VCORES, CPU_PER_NODE = 4, 1792, 4, 0.5
 EXECUTOR_MEMORY = "1g"
-"""A node holds one executor and one small master, so that four executors are a whole share and two are half."""
+"""A node has room for one executor and one small application master: four executors are a full share, two are half."""
 
-START_S = 60.0
+START_TIMEOUT_S = 60.0
 
 
 SAMPLE_INTERVAL_S = 1.0
@@ -29,12 +29,12 @@ MEMORY, VCORES = "memory-mb", "vcores"
 
 
 class DemoError(TpcdsError):
-    """The demo cannot go on."""
+    """The demo failed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """What the story is played on: addresses, tokens, the environment of Spark's clients."""
+class DemoCluster:
+    """The demo's cluster and arbiter: addresses, tokens, and the environment of Spark clients."""
 
     folder: Path
     rm_url: str
@@ -45,33 +45,35 @@ class Stage:
     quotas: str
 
     def client(self) -> ArbiterClient:
-        """A client of the arbiter that sees everything."""
+        """A client of the arbiter with the admin token."""
         return ArbiterClient(self.arbiter_url, self.admin_token)
 
 
 def command(name: str) -> str:
-    """One of the product's commands, as installed beside this Python."""
+    """The path of a command installed with this package."""
     return str(Path(sys.executable).with_name(name))
 
 
 @contextmanager
-def stage(folder: Path) -> Iterator[Stage]:
-    """A cluster of four nodes with half a core each, and an arbiter; both are gone afterwards, whatever happened.
+def demo_cluster(folder: Path) -> Iterator[DemoCluster]:
+    """Start a cluster of four nodes with half a core each, and an arbiter; stop both at the end in any case.
 
     Raises:
-        DemoError: one of them does not come up; with its own words.
+        DemoError: one of them does not start; quotes its error.
     """
     cluster = folder / "cluster"
     try:
-        addresses, said = _up(cluster)
+        addresses, output = _up(cluster)
         with _arbiter(folder / "arbiter", addresses["ResourceManager"]) as (url, admin_token):
             token_file = folder / "user.token"
             user = getpass.getuser()
             _run("yarn-plugin", "token", user, "--arbiter", url, "--out", token_file, token=admin_token)
             environment = {name: addresses[name] for name in ("HADOOP_CONF_DIR", "SPARK_CONF_DIR")}
             environment["YARN_CONF_DIR"] = addresses["HADOOP_CONF_DIR"]
-            quotas = next((line for line in said.splitlines() if "cpu" in line.lower() or "cgroup" in line), "cgroups")
-            yield Stage(folder, addresses["ResourceManager"], url, admin_token, token_file, environment, quotas)
+            quotas = next(
+                (line for line in output.splitlines() if "cpu" in line.lower() or "cgroup" in line), "cgroups"
+            )
+            yield DemoCluster(folder, addresses["ResourceManager"], url, admin_token, token_file, environment, quotas)
     finally:
         subprocess.run(
             [command("yarn-plugin"), "cluster", "down", "--dir", str(cluster)], capture_output=True, check=False
@@ -82,9 +84,9 @@ def _up(cluster: Path) -> tuple[dict[str, str], str]:
     out = cluster.parent / "addresses.json"
     size = ("--nodes", NODES, "--memory", NODE_MEMORY_MB, "--vcores", NODE_VCORES, "--gpus-per-node", 0)
     cpu = ("--cpu-per-node", CPU_PER_NODE, "--port-base", 0)
-    said = _run("yarn-plugin", "cluster", "up", "--dir", cluster, *size, *cpu, "--json", out)
+    output = _run("yarn-plugin", "cluster", "up", "--dir", cluster, *size, *cpu, "--json", out)
     addresses: dict[str, str] = json.loads(out.read_text())
-    return addresses, said
+    return addresses, output
 
 
 @contextmanager
@@ -96,15 +98,15 @@ def _arbiter(state: Path, rm_url: str) -> Iterator[tuple[str, str]]:
         arguments = ["arbiter", "--rm", rm_url, "--state", str(state), "--listen", "127.0.0.1:0"]
         process = subprocess.Popen([command("yarn-plugin"), *arguments], stdout=log, stderr=log)
         try:
-            url = _await_arbiter(process, address, state / "log")
+            url = _wait_for_arbiter(process, address, state / "log")
             yield url, (state / "admin.token").read_text().strip()
         finally:
             process.terminate()
             process.wait(timeout=30)
 
 
-def _await_arbiter(process: subprocess.Popen[bytes], address: Path, log: Path) -> str:
-    deadline = time.monotonic() + START_S
+def _wait_for_arbiter(process: subprocess.Popen[bytes], address: Path, log: Path) -> str:
+    deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         if address.exists():
             url: str = json.loads(address.read_text())["url"]
@@ -116,8 +118,8 @@ def _await_arbiter(process: subprocess.Popen[bytes], address: Path, log: Path) -
             else:
                 return url
         time.sleep(0.2)
-    last = (log.read_text().strip().splitlines() or ["it said nothing"])[-1]
-    raise DemoError(f"the arbiter did not come up: {last}")
+    last = (log.read_text().strip().splitlines() or ["no output"])[-1]
+    raise DemoError(f"the arbiter did not start: {last}")
 
 
 def _run(name: str, *arguments: object, token: str | None = None) -> str:
@@ -132,10 +134,10 @@ def _run(name: str, *arguments: object, token: str | None = None) -> str:
 
 
 @contextmanager
-def sampling(stage: Stage, out: Path) -> Iterator[None]:
-    """Write a sample a second to a file of JSON lines, meanwhile."""
+def sampling(cluster: DemoCluster, out: Path) -> Iterator[None]:
+    """Meanwhile, write a sample per second to a file of JSON lines."""
     stop = threading.Event()
-    thread = threading.Thread(target=_write_samples, args=(stage.client(), out, stop), name="samples", daemon=True)
+    thread = threading.Thread(target=_write_samples, args=(cluster.client(), out, stop), name="samples", daemon=True)
     thread.start()
     try:
         yield
@@ -150,7 +152,7 @@ def _write_samples(client: ArbiterClient, out: Path, stop: threading.Event) -> N
             try:
                 sample = _sample(client)
             except ArbiterError:
-                # A look that fails leaves a gap of a second.
+                # A failed poll leaves a gap of one second.
                 continue
             finally:
                 ended = stop.wait(SAMPLE_INTERVAL_S)

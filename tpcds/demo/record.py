@@ -1,10 +1,10 @@
-"""The files that the demo leaves behind, and its report is made of.
+"""The files that the demo writes, from which its report is made.
 
-A folder with `story.json` (`Story`), beside it what that names, by paths relative to it:
+A folder with `demo.json` (`DemoRecord`), and the files it refers to, by paths relative to it:
 
-- a journal for each run of a query (`qoop.run.journal`), as the query's driver wrote it;
-- for each scene a file of samples of the cluster: JSON lines, a `Sample` each, about one a second, from before the
-  first submission to after the last end. What is no longer there is left out of the next sample.
+- the journal of each run of a query (`qoop.run.journal`), written by the query's driver;
+- a file of cluster samples for each scenario: JSON lines, a `Sample` per line and about one per second, from before
+  the first submission to after the last end. An application that has ended is missing from the next sample.
 
 Times are seconds since the epoch, on one clock.
 """
@@ -19,23 +19,23 @@ from tpcds.errors import TpcdsError
 
 
 class DemoReportError(TpcdsError):
-    """The report of the demo cannot be made from its files."""
+    """The demo's report cannot be made from its files."""
 
 
 Fraction = Annotated[float, Field(ge=0)]
 
 
-class Recorded(BaseModel):
-    """Something on disk: unknown fields are refused, so a misspelt one is noticed."""
+class RecordModel(BaseModel):
+    """A model stored on disk; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class AppSample(Recorded):
+class AppSample(RecordModel):
     """An application at one moment.
 
-    `name`: that of its run ("A", "B"), or YARN's where it is none of the story's. `guarantee`, `entitlement`: the
-    share that the arbiter told it last, as fractions of the pool; None before it was told one.
+    `name`: that of its run ("A", "B"), or its name in YARN if it is not part of the demo. `guarantee`, `entitlement`:
+    the share last sent by the arbiter, as fractions of the pool; None before the first one.
     """
 
     name: str
@@ -46,8 +46,8 @@ class AppSample(Recorded):
     entitlement: Fraction | None = None
 
 
-class Sample(Recorded):
-    """The cluster at one moment: what it has (nodes that take containers), and what each application holds."""
+class Sample(RecordModel):
+    """The cluster at one moment: the capacity of its active nodes, and what is allocated to each application."""
 
     at: float
     memory_mb: int
@@ -55,11 +55,11 @@ class Sample(Recorded):
     apps: tuple[AppSample, ...]
 
 
-class Run(Recorded):
+class Run(RecordModel):
     """A run of a query.
 
-    `name`: "A" or "B". `seconds`: from the query's text to its last row, as its driver measured it, without the start
-    of Spark. `equal_to_duckdb`: None where it was not compared. `journal`: None where none was written.
+    `name`: "A" or "B". `seconds`: from the query's text to its last row, measured by its driver, without the startup
+    of Spark. `equal_to_duckdb`: None if it was not compared. `journal`: None if none was written.
     """
 
     name: str
@@ -75,15 +75,15 @@ class Run(Recorded):
     yarn_app: str | None = None
 
 
-class Scene(Recorded):
-    """Queries that had the cluster at the same time, in the order of their submission; the first is A."""
+class Scenario(RecordModel):
+    """Queries that shared the cluster, in the order of their submission; the first one is A."""
 
     runs: Annotated[tuple[Run, ...], Field(min_length=1)]
     samples: Path | None = None
 
 
-class Environment(Recorded):
-    """What the demo ran on. `quotas`: how a node's processor time is limited, in words, or why it is not."""
+class Environment(RecordModel):
+    """The environment of the demo. `quotas`: how a node's CPU time is limited, or why it is not, as text."""
 
     versions: dict[str, str]
     machine_cores: int
@@ -96,44 +96,44 @@ class Environment(Recorded):
     executor: str
 
 
-class Story(Recorded):
-    """The demo. `switching`: A, and B beside it. `fixed`: the same with A's switching off. `alone`: A without B.
+class DemoRecord(RecordModel):
+    """The demo. `switching`: A and B together. `fixed`: the same with switching off for A. `alone`: A without B.
 
-    `notes`: anything else that a reader should know, a sentence each.
+    `notes`: further remarks for the reader, a sentence each.
     """
 
     version: Literal[1] = 1
     scale: float
-    switching: Scene
-    fixed: Scene
-    alone: Scene
+    switching: Scenario
+    fixed: Scenario
+    alone: Scenario
     environment: Environment
     notes: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read `story.json`.
+        """Read `demo.json`.
 
         Raises:
-            DemoReportError: it cannot be read, or is not a story; with the field.
+            DemoReportError: it cannot be read, or is invalid; names the field.
         """
         try:
             return cls.model_validate_json(path.read_bytes())
         except OSError as problem:
-            raise DemoReportError(f"story {str(path)!r}: {problem.strerror}") from None
+            raise DemoReportError(f"demo {str(path)!r}: {problem.strerror}") from None
         except ValidationError as wrong:
-            raise DemoReportError(f"story {str(path)!r}: {_first(wrong)}") from None
+            raise DemoReportError(f"demo {str(path)!r}: {_first(wrong)}") from None
 
-    def scenes(self) -> tuple[tuple[str, Scene], ...]:
-        """The scenes with their names."""
-        return ("with switching", self.switching), ("switching off", self.fixed), ("without B", self.alone)
+    def scenarios(self) -> tuple[tuple[str, Scenario], ...]:
+        """The scenarios with their names."""
+        return ("with switching", self.switching), ("without switching", self.fixed), ("without B", self.alone)
 
 
 def read_samples(path: Path) -> Iterator[Sample]:
     """The samples of a file, in order.
 
     Raises:
-        DemoReportError: it cannot be read, or a line is no sample.
+        DemoReportError: the file cannot be read, or a line is malformed.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -144,7 +144,7 @@ def read_samples(path: Path) -> Iterator[Sample]:
             yield Sample.model_validate_json(line)
         except ValidationError as wrong:
             if number == len(lines):
-                # The sampler was ended while it wrote.
+                # The sampler was stopped while writing this line.
                 return
             raise DemoReportError(f"samples {str(path)!r}, line {number}: {_first(wrong)}") from None
 

@@ -1,4 +1,4 @@
-"""The runs of the story: queries submitted as a user submits them, timed and compared with DuckDB."""
+"""The demo's runs: queries submitted as a user would, timed and compared with DuckDB."""
 
 import os
 import subprocess
@@ -14,36 +14,36 @@ import pyarrow.parquet as pq
 from qoop.run import journal
 from tpcds.answers import Answer, compare
 from tpcds.data import DataSet
-from tpcds.demo.cluster import EXECUTOR_MEMORY, DemoError, Stage, command
+from tpcds.demo.cluster import EXECUTOR_MEMORY, DemoCluster, DemoError, command
 from tpcds.demo.record import Run
 from tpcds.queries import duckdb_text, spark_text
 from tpcds.reference import CachingEngine, DuckDbEngine
 
 CONFS = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "1g", "spark.sql.session.timeZone": "UTC"}
-LONGEST_S = 600.0
+TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A run to come: its name, the number of its TPC-DS query, whether it may switch."""
+class RunSpec:
+    """A run to submit: its name, its TPC-DS query, and whether it may switch plans."""
 
     name: str
     query: int
     switching: bool
 
 
-class Submitted:
-    """A query on its way: `qoop submit` as a process, its files in a folder of its own."""
+class SubmittedQuery:
+    """A submitted query: a `qoop submit` process, with its files in a folder of its own."""
 
-    def __init__(self, stage: Stage, data: DataSet, wanted: Wanted, folder: Path) -> None:
-        self.wanted, self.folder = wanted, folder
+    def __init__(self, cluster: DemoCluster, data: DataSet, spec: RunSpec, folder: Path) -> None:
+        self.spec, self.folder = spec, folder
         folder.mkdir(parents=True)
         self.journal = folder / "journal"
-        (folder / "query.sql").write_text(spark_text(wanted.query))
+        (folder / "query.sql").write_text(spark_text(spec.query))
         self.submitted_at = time.time()
         with (folder / "log").open("w") as log:
             self._process = subprocess.Popen(
-                self._command(stage, data), env={**os.environ, **stage.environment}, stdout=log, stderr=log
+                self._command(cluster, data), env={**os.environ, **cluster.environment}, stdout=log, stderr=log
             )
         self._ended_at = 0.0
         self._waiter = threading.Thread(target=self._wait, daemon=True)
@@ -53,53 +53,53 @@ class Submitted:
         self._process.wait()
         self._ended_at = time.time()
 
-    def _command(self, stage: Stage, data: DataSet) -> list[str]:
+    def _command(self, cluster: DemoCluster, data: DataSet) -> list[str]:
         confs = [part for name, value in CONFS.items() for part in ("--conf", f"{name}={value}")]
         return [
             command("qoop"), "submit", "--master", "yarn", "--executor-memory", EXECUTOR_MEMORY, *confs,
-            "--name", self.wanted.name, "--arbiter", stage.arbiter_url, "--token-file", str(stage.user_token_file),
+            "--name", self.spec.name, "--arbiter", cluster.arbiter_url, "--token-file", str(cluster.user_token_file),
             "--tables", str(data.path), "--output", "parquet", str(self.folder / "rows"),
-            "--journal", str(self.journal), *([] if self.wanted.switching else ["--no-replanning"]),
+            "--journal", str(self.journal), *([] if self.spec.switching else ["--no-replanning"]),
             str(self.folder / "query.sql"),
         ]  # fmt: skip
 
     @property
-    def running(self) -> bool:
-        """Whether it has not ended."""
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
         return self._process.poll() is None
 
     def records(self) -> list[dict[str, Any]]:
-        """What its journal says so far."""
+        """The records of its journal so far."""
         return journal.follow(self.journal) if self.journal.exists() else []
 
-    def await_moment(self, is_there: Callable[[list[dict[str, Any]]], bool]) -> bool:
-        """Wait until the journal shows a moment; False when the query ends without it."""
-        while self.running:
-            if is_there(self.records()):
+    def wait_for(self, condition: Callable[[list[dict[str, Any]]], bool]) -> bool:
+        """Wait until the journal meets a condition; False if the query ends without meeting it."""
+        while self.is_running:
+            if condition(self.records()):
                 return True
             time.sleep(0.2)
-        return is_there(self.records())
+        return condition(self.records())
 
     def finish(self, duckdb: DuckDbEngine, data: DataSet, base: Path) -> Run:
-        """Wait for its end and compare its rows.
+        """Wait for the end of the query and compare its rows with DuckDB's.
 
         Raises:
-            DemoError: it failed, or takes too long; with its last words.
+            DemoError: it failed or timed out; quotes its last log line.
         """
-        self._waiter.join(timeout=LONGEST_S)
-        if self.running:
-            raise DemoError(f"query {self.wanted.query} ({self.wanted.name}) took more than {LONGEST_S:g} s")
+        self._waiter.join(timeout=TIMEOUT_S)
+        if self.is_running:
+            raise DemoError(f"query {self.spec.query} ({self.spec.name}) did not end within {TIMEOUT_S:g} s")
         if self._process.returncode:
-            raise DemoError(f"query {self.wanted.query} ({self.wanted.name}) failed: {self._last_words()}")
+            raise DemoError(f"query {self.spec.query} ({self.spec.name}) failed: {self._last_log_line()}")
         answer, seconds = _answer(self.folder / "rows"), _seconds(self.records())
-        truth = CachingEngine(duckdb, data.answers, f"duckdb {duckdb.version} {data.fingerprint()}").run(
-            duckdb_text(self.wanted.query)
+        reference = CachingEngine(duckdb, data.answers, f"duckdb {duckdb.version} {data.fingerprint()}").run(
+            duckdb_text(self.spec.query)
         )
-        differences = compare(answer, truth)
+        differences = compare(answer, reference)
         return Run(
-            name=self.wanted.name,
-            query=self.wanted.query,
-            switching=self.wanted.switching,
+            name=self.spec.name,
+            query=self.spec.query,
+            switching=self.spec.switching,
             submitted_at=self.submitted_at,
             ended_at=self._ended_at,
             seconds=seconds,
@@ -110,34 +110,34 @@ class Submitted:
         )
 
     def stop(self) -> None:
-        """End it, if it has not ended."""
-        if self.running:
+        """Stop the query if it is still running."""
+        if self.is_running:
             self._process.terminate()
             self._waiter.join(timeout=60)
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         lines = [line for line in (self.folder / "log").read_text().splitlines() if line.startswith("qoop:")]
         return lines[-1] if lines else f"see {self.folder / 'log'}"
 
 
-def began(records: list[dict[str, Any]]) -> bool:
-    """Whether the query itself has begun: Spark is there, the plans are made."""
+def query_started(records: list[dict[str, Any]]) -> bool:
+    """Whether the query has started: Spark is up and the plans are made."""
     return bool(records)
 
 
 def stage_finished(records: list[dict[str, Any]]) -> bool:
-    """Whether a first stage has finished: the query is in its middle."""
+    """Whether a stage of the query has finished."""
     return any(record["kind"] == "input" and record["event"]["type"] == "StageFinished" for record in records)
 
 
 def _seconds(records: list[dict[str, Any]]) -> float:
     if not records:
-        raise DemoError("a query left no journal")
+        raise DemoError("a query wrote no journal")
     return float(records[-1]["at"] - records[0]["at"])
 
 
 def _answer(rows: Path) -> Answer:
-    """The rows that were written, in their order: part files are numbered by partition."""
+    """The rows written, in order: part files are numbered by partition."""
     files = sorted(rows.glob("part-*.parquet"))
     tables = [pq.read_table(file) for file in files]
     columns = tuple(tables[0].column_names)
