@@ -28,7 +28,9 @@ from yarn_plugin.model.cluster import Capabilities, Container, Node, YarnApp
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Demand, Pool
 
-SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=10.0, overstay=15.0, settle=5.0, submit_within=120.0)
+SQL = Pool(
+    "sql", "root.sql", ("memory-mb", "vcores"), grace=10.0, preempt_after=15.0, idle_timeout=5.0, submit_timeout=120.0
+)
 NEW_LEAF = 0.01
 STATIC = ("root.sql.fixed",)
 NODES = 4

@@ -38,7 +38,7 @@ def huge_demand(ground: Ground) -> Seen:
 def a_journal_that_holds_the_huge_demand(ground: Ground) -> Seen:
     """An input on which an earlier version failed stops every start. Must be set aside; the honest one is known."""
     folder = _fixture(ground, "poisoned")
-    arbiter = ground.arbiter(folder, pools={"submit_within_s": 3600}).start()
+    arbiter = ground.arbiter(folder, pools={"submit_timeout_s": 3600}).start()
     known = [app["app"] for app in arbiter.apps()]
     token = arbiter.ask("GET", "/v1/health").status
     made = arbiter.try_register("alice", "after")
@@ -388,7 +388,7 @@ def an_end_that_is_no_longer_remembered(ground: Ground) -> Seen:
     journal = folder / "state" / "journal"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(line for line in lines if b'"kind":"past"' not in line))
-    arbiter = ground.arbiter(folder, pools={"submit_within_s": 3600}).start()
+    arbiter = ground.arbiter(folder, pools={"submit_timeout_s": 3600}).start()
     tokens = json.loads((FIXTURES / "compacted" / "tokens.json").read_text())["apps"]
     app = next(iter(tokens))
     found = []

@@ -215,7 +215,7 @@ def replay_of_a_querys_journal(ground: Ground) -> Seen:
 @check
 def modes_of_files(ground: Ground) -> Seen:
     """Rewritten and dropped files are 0644 and hold what was private. Everything in the state folder is 0600."""
-    arbiter = ground.arbiter(pools={"submit_within_s": 3600})
+    arbiter = ground.arbiter(pools={"submit_timeout_s": 3600})
     arbiter.state.mkdir(mode=0o700)
     # Above the size at which a journal is rewritten: thousands of remembered inputs, then a state.
     lines = (FIXTURES / "compacted" / "state" / "journal").read_bytes().splitlines(keepends=True)

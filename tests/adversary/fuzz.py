@@ -81,7 +81,7 @@ class Report:
 
 def fuzz(ground: Ground, operations: int, seed: int) -> Report:
     """Carry out so many operations, then check."""
-    arbiter = ground.arbiter(pools={"submit_within_s": 3600}).start()
+    arbiter = ground.arbiter(pools={"submit_timeout_s": 3600}).start()
     attack = Attack(ground, arbiter, random.Random(seed))
     memory = arbiter.memory_mb()
     number = 0

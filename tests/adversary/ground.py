@@ -31,12 +31,12 @@ FOREIGN = "root.sql.etl"
 
 POOL = {
     "grace_s": 1,
-    "overstay_s": 30,
-    "settle_s": 1,
-    "submit_within_s": 120,
+    "preempt_after_s": 30,
+    "idle_timeout_s": 1,
+    "submit_timeout_s": 120,
 }
-WATCH = {"figures_s": 0.2, "apps_s": 0.5, "nodes_s": 0.5, "queues_s": 2}
-SINCE = {"watch": {"reconcile_s": 2}}
+POLL = {"metrics_s": 0.2, "apps_s": 0.5, "nodes_s": 0.5, "queues_s": 2}
+SINCE = {"poll": {"reconcile_s": 2}}
 """Settings that older versions refuse: left out for them."""
 
 Settings = dict[str, dict[str, Any]]
@@ -524,7 +524,7 @@ def _python(command: str, words: list[str]) -> list[str]:
 
 
 def _merged(*all_settings: Settings) -> Settings:
-    merged: Settings = {"pools": dict(POOL), "watch": dict(WATCH)}
+    merged: Settings = {"pools": dict(POOL), "poll": dict(POLL)}
     for settings in all_settings:
         for section, values in settings.items():
             merged[section] = {**merged.get(section, {}), **values}
@@ -532,16 +532,25 @@ def _merged(*all_settings: Settings) -> Settings:
 
 
 KNOWN = {
-    "pools": {"grace_s", "overstay_s", "settle_s", "submit_within_s"},
-    "watch": {"figures_s", "apps_s", "nodes_s", "queues_s"},
+    "grace_s": "grace_s",
+    "preempt_after_s": "overstay_s",
+    "idle_timeout_s": "settle_s",
+    "submit_timeout_s": "submit_within_s",
+    "poll": "watch",
+    "metrics_s": "figures_s",
+    "apps_s": "apps_s",
+    "nodes_s": "nodes_s",
+    "queues_s": "queues_s",
+    "pools": "pools",
 }
+"""The sections and settings that older versions have, by their names today."""
 
 
 def _known(settings: Settings) -> Settings:
-    """Without the settings that older versions refuse."""
+    """The settings as older versions name them, without those that they refuse."""
     merged = _merged(settings)
     return {
-        section: {name: value for name, value in values.items() if name in KNOWN[section]}
+        KNOWN[section]: {KNOWN[name]: value for name, value in values.items() if name in KNOWN}
         for section, values in merged.items()
         if section in KNOWN
     }

@@ -107,8 +107,8 @@ def an_administrators_queue_below_the_pools(ground: Ground) -> Seen:
 
 @check
 def submitted_while_the_arbiter_was_down(ground: Ground) -> Seen:
-    """Down for longer than submit_within (3 s here): dismissed before the first look. Nothing expires before one."""
-    arbiter = ground.arbiter(pools={"submit_within_s": 3}).start()
+    """Down for longer than submit_timeout_s (3 s here): dismissed before the first look. Nothing expires before one."""
+    arbiter = ground.arbiter(pools={"submit_timeout_s": 3}).start()
     made = arbiter.register("alice", "patient")
     arbiter.kill()
     app = ground.yarn.submit(made["queue"], "alice")
@@ -121,8 +121,8 @@ def submitted_while_the_arbiter_was_down(ground: Ground) -> Seen:
 
 @check
 def submitted_while_the_manager_was_away(ground: Ground) -> Seen:
-    """The RM away for longer than submit_within (3 s here): dismissed. Nothing expires while it is away."""
-    arbiter = ground.arbiter(pools={"submit_within_s": 3}).start()
+    """The RM away for longer than submit_timeout_s (3 s here): dismissed. Nothing expires while it is away."""
+    arbiter = ground.arbiter(pools={"submit_timeout_s": 3}).start()
     made = arbiter.register("alice", "patient")
     ground.proxy.set("", proxy.drop, method=None)
     app = ground.yarn.submit(made["queue"], "alice")

@@ -52,8 +52,8 @@ queue = "{cycles.POOL.queue}"
 max_apps_per_user = 100000
 max_streams_per_user = 100000
 
-[watch]
-figures_s = {FIGURES_S}
+[poll]
+metrics_s = {FIGURES_S}
 
 [limits]
 max_connections = 20000

@@ -34,13 +34,13 @@ from yarn_plugin.embedded.ports import free_base
 APPS = 50
 CHANGES = 15
 SPAN_S, TURNS = 30.0, 3
-SETTLE_S = 1.0
+IDLE_TIMEOUT_S = 1.0
 USER = getpass.getuser()
 CONFIG = f"""
 [[pools]]
 name = "sql"
 queue = "root.sql"
-settle_s = {SETTLE_S}
+idle_timeout_s = {IDLE_TIMEOUT_S}
 """
 
 

@@ -19,12 +19,12 @@ CONFIG = """
 name = "sql"
 queue = "root.sql"
 grace_s = 3
-overstay_s = 6
-settle_s = 2
-submit_within_s = 60
+preempt_after_s = 6
+idle_timeout_s = 2
+submit_timeout_s = 60
 
-[watch]
-figures_s = 0.2
+[poll]
+metrics_s = 0.2
 apps_s = 1
 nodes_s = 2
 """

@@ -9,23 +9,19 @@ from pathlib import Path
 import pytest
 
 from tests.adversary.ground import Stream, eventually, happens
+from tests.fixtures.renamed import with_present_names
 from tests.fixtures.scripted_manager import ScriptedManager
 from tests.integration.arbiter_process import ArbiterProcess
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterRefusedError
-from yarn_plugin.drive import config
 from yarn_plugin.drive.replay import replay
 from yarn_plugin.journal.records import decode
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 VERSIONS = ("version0", "version1", "version2")
-RENAMED = {"figures": "metrics", "confirmed": "confirm_delay"}
-"""Poll intervals that had other names when the fixtures were written."""
 FOLDERS = ("version0/poisoned", *(f"{version}/{name}" for version in VERSIONS for name in ("plain", "compacted")))
-CONFIG = (
-    (FIXTURES / "version0" / "configuration" / "arbiter.toml")
-    .read_text()
-    .replace("submit_within_s = 3600.0", "submit_within_s = 86400")
+CONFIG = with_present_names((FIXTURES / "version0" / "configuration" / "arbiter.toml").read_text()).replace(
+    "submit_timeout_s = 3600.0", "submit_timeout_s = 86400"
 )
 """As it was, but for what depends on how long ago that was: who has not been submitted for an hour expires."""
 
@@ -216,18 +212,3 @@ def test_requests_are_answered_as_they_were(resume, version):
         )
         assert now.status_code == then["status"], request
         assert now.json()["problems"][0].keys() >= json.loads(then["body"])["problems"][0].keys()
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_configuration_with_every_setting_is_read_as_it_was(version):
-    folder = FIXTURES / version / "configuration"
-    expected = json.loads((folder / "expected.json").read_text())
-    loaded = config.load(folder / "arbiter.toml")
-    for section, then in zip(loaded.pools, expected["pools"], strict=True):
-        pool = section.pool()
-        now = {name: getattr(pool, name) for name in then}
-        assert {**now, "resources": list(now["resources"])} == then
-    intervals = loaded.watch.intervals()
-    for name, then in expected["rhythm"].items():
-        if name != "reported_again":  # its default has grown, as Hadoop's own needs it
-            assert getattr(intervals, RENAMED.get(name, name)) == then

@@ -181,4 +181,4 @@ def test_shares_are_told_when_they_change_and_not_otherwise(history):
 
 
 def test_the_pool_of_the_world_is_the_usual_one():
-    assert (SQL.grace, SQL.overstay) == (10.0, 15.0)
+    assert (SQL.grace, SQL.preempt_after) == (10.0, 15.0)

@@ -2,7 +2,7 @@
 
 Events (`at TIME` in front; else at the time of the line before):
 
-    pools NAME QUEUE RESOURCES [grace:S] [overstay:S] [settle:S] [within:S] / NAME ...
+    pools NAME QUEUE RESOURCES [grace:S] [preempt_after:S] [idle_timeout:S] [submit_timeout:S] / NAME ...
     reached [read-only] [without-preemption] [unseen]       away            restarted [unseen]
     seen (after unseen: YARN's queues and applications have been read)      static QUEUE ... (defined by configuration)
     weights QUEUE:WEIGHT ... (as read from YARN)
@@ -76,7 +76,7 @@ class ArbiterStory:
         for part in line.split(" / "):
             name, queue, resources, *rest = part.split()
             numbers = dict(word.split(":") for word in rest)
-            settings = {{"within": "submit_within"}.get(key, key): float(value) for key, value in numbers.items()}
+            settings = {key: float(value) for key, value in numbers.items()}
             pools.append(Pool(name, queue, tuple(resources.split(",")), **settings))
         self.configured = tuple(pools)
         self._feed(event.Configured(self.configured, NEVER))

@@ -27,8 +27,8 @@ queue = "root.gpu"
 controller = "toy-auction"
 parameters = {parameters}
 
-[watch]
-figures_s = 0.1
+[poll]
+metrics_s = 0.1
 apps_s = 0.5
 nodes_s = 1
 """

@@ -280,7 +280,7 @@ def test_one_that_returns_is_what_it_was_also_where_others_run_in_the_same_queue
 
 
 def test_what_returns_counts_for_the_limit_of_its_user():
-    arbiter = Arbiter(replace(SQL, max_apps_per_user=1, submit_within=10.0))
+    arbiter = Arbiter(replace(SQL, max_apps_per_user=1, submit_timeout=10.0))
     arbiter(1, Registered("request-1", "first", "ann", "sql", 1.0, None, None, None, ("ann",)))
     queue = next(iter(arbiter.state.registered.values())).queue
     arbiter(20, TimerFired())

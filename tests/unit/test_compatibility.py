@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.clock import HandClock
+from tests.fixtures.renamed import POLL_INTERVALS, POOL_FIELDS, SETTINGS, with_present_names
 from yarn_plugin.api.causes import text
 from yarn_plugin.api.tokens import Principal, Tokens
 from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Dismiss, WriteWeights
-from yarn_plugin.drive.config import load
+from yarn_plugin.drive.config import ConfigError, load
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.replay import replay
 from yarn_plugin.drive.topology import load_topology
@@ -20,8 +21,6 @@ from yarn_plugin.journal.records import RecordFile
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 VERSIONS = ("version0", "version1", "version2")
-RENAMED = {"figures": "metrics", "confirmed": "confirm_delay"}
-"""Poll intervals that had other names when the fixtures were written."""
 ARBITERS = ("version0/poisoned", *(f"{version}/{name}" for version in VERSIONS for name in ("plain", "compacted")))
 
 
@@ -137,26 +136,42 @@ def test_tokens_stay_good(name, tmp_path):
         assert tokens.check(token) == Principal("app", app)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_its_configuration_is_read_as_it_was(version):
-    folder = FIXTURES / version / "configuration"
-    expected = json.loads((folder / "expected.json").read_text())
-    config = load(folder / "arbiter.toml")
+@pytest.fixture
+def configuration(request, tmp_path):
+    """The configuration of a version with today's names, and what it was read as."""
+    folder = FIXTURES / request.param / "configuration"
+    shutil.copytree(folder, tmp_path / "configuration")
+    path = tmp_path / "configuration" / "arbiter.toml"
+    path.write_text(with_present_names(path.read_text()))
+    return load(path), json.loads((folder / "expected.json").read_text())
+
+
+@pytest.mark.parametrize("configuration", VERSIONS, indirect=True)
+def test_its_configuration_means_what_it_meant(configuration):
+    config, expected = configuration
     for section, then in zip(config.pools, expected["pools"], strict=True):
-        assert {name: _plain(getattr(section.pool(), name)) for name in then} == then
+        assert {name: _plain(getattr(section.pool(), POOL_FIELDS.get(name, name))) for name in then} == then
     # The time for nodes to report again could not be set, and was too short for Hadoop's default.
     intervals = {name: every for name, every in expected["rhythm"].items() if name != "reported_again"}
-    assert {name: getattr(config.watch.intervals(), RENAMED.get(name, name)) for name in intervals} == intervals
+    now = config.poll.intervals()
+    assert {name: getattr(now, POLL_INTERVALS.get(name, name)) for name in intervals} == intervals
 
 
-def test_every_other_setting_of_version_2_is_read_as_it_was():
-    folder = FIXTURES / "version2" / "configuration"
-    expected = json.loads((folder / "expected.json").read_text())
-    config = load(folder / "arbiter.toml")
-    assert config.limits.model_dump() == expected["limits"]
+@pytest.mark.parametrize("configuration", ["version2"], indirect=True)
+def test_every_other_setting_of_version_2_means_what_it_meant(configuration):
+    config, expected = configuration
+    limits = {SETTINGS.get(name, name): value for name, value in expected["limits"].items()}
+    assert config.limits.model_dump() == limits
     assert (config.users, config.watchdog_s) == (expected["users"], expected["watchdog_s"])
-    assert config.watch.reconcile_s == expected["reconcile_s"]
+    assert (config.poll.reconcile_s, config.poll.reregister_timeout_s) == (expected["reconcile_s"], 40)
     assert json.loads(json.dumps(asdict(load_topology(config.topology.file)))) == expected["topology"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_its_configuration_as_it_stands_is_refused_with_the_present_names(version):
+    with pytest.raises(ConfigError) as refused:
+        load(FIXTURES / version / "configuration" / "arbiter.toml")
+    assert str(refused.value).endswith("arbiter.toml': watch: renamed to poll")
 
 
 def _plain(value):

@@ -16,7 +16,7 @@ from yarn_plugin.observe.findings import Finding, can_run, diagnose
 from yarn_plugin.observe.queue_tree import queue_tree
 from yarn_plugin.observe.resource_manager import ManagerRefusedError, NotAManagerError, ResourceManager
 
-SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=10.0, overstay=15.0)
+SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=10.0, preempt_after=15.0)
 GPU = Pool("gpu", "root.sql", ("yarn.io/gpu",))
 BEST = ManagerFacts(
     url="http://rm:8088",

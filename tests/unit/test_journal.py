@@ -414,6 +414,14 @@ class Machine:
         self.wall, self.monotonic = self.wall + seconds, self.monotonic + seconds
 
 
+def test_fields_of_pools_of_version_2_have_their_present_names():
+    old = {"name": "sql", "grace": 10.0, "overstay": 15.0, "settle": 5.0, "submit_within": 120.0}
+    now = {"name": "sql", "grace": 10.0, "preempt_after": 15.0, "idle_timeout": 5.0, "submit_timeout": 120.0}
+    for kind, holder in (("snapshot", "state"), ("input", "event"), ("past", "event")):
+        record = upgrade({"v": 2, "kind": kind, holder: {"type": "x", "pools": [old, old], "timer": None}})
+        assert record == {"v": VERSION, "kind": kind, holder: {"type": "x", "pools": [now, now], "timer": None}}
+
+
 def test_a_clock_that_is_set_changes_nothing_of_the_journals_time():
     machine = Machine()
     clock = machine.clock()

@@ -25,7 +25,7 @@ BATCH = {"kind": "batch", "core_seconds": 400, "max_cores": 16, "vcores": 1, "me
 
 
 def cluster(**more):
-    pool = {"name": "sql", "queue": "root.sql", "grace_s": 5, "overstay_s": 5}
+    pool = {"name": "sql", "queue": "root.sql", "grace_s": 5, "preempt_after_s": 5}
     return ClusterFile.model_validate(
         {"nodes": [{"count": 2, "memory_mb": 16384, "vcores": 9}], "pools": [pool], **more}
     )

@@ -138,8 +138,8 @@ def _expire(state: State, now: float) -> tuple[State, list[Happening]]:
         pool = pools.get(registration.pool)
         if pool is None:
             homeless[app] = PoolGone(app, registration.pool)
-        elif state.looked and app not in state.yarn_apps and now >= registration.registered_at + pool.submit_within:
-            late[app] = NotSubmitted(app, pool.submit_within)
+        elif state.looked and app not in state.yarn_apps and now >= registration.registered_at + pool.submit_timeout:
+            late[app] = NotSubmitted(app, pool.submit_timeout)
     if homeless:
         state = forget(state, homeless, now, final=True)
     if late:
@@ -157,7 +157,7 @@ def _settled(state: State, now: float) -> list[Happening]:
     members = state.members
     quiet = [(app, since) for app, since in state.quiet_since.items() if app in members]
     homes = {app: pool_of(state, state.cluster.apps[app].queue) for app, _ in quiet}
-    return [AppQuiet(app) for app, since in quiet if (pool := homes[app]) and now >= since + pool.settle]
+    return [AppQuiet(app) for app, since in quiet if (pool := homes[app]) and now >= since + pool.idle_timeout]
 
 
 _UNNAMED: dict[type, Happening] = {
@@ -188,7 +188,7 @@ def _membership_deadlines(state: State) -> list[float]:
     """When someone stops counting although nothing happens."""
     pools = {pool.name: pool for pool in state.pools}
     due = [
-        registration.registered_at + pools[registration.pool].submit_within
+        registration.registered_at + pools[registration.pool].submit_timeout
         for app, registration in state.registered.items()
         if state.looked and app not in state.yarn_apps and registration.pool in pools
     ]
@@ -196,5 +196,5 @@ def _membership_deadlines(state: State) -> list[float]:
         running = state.cluster.apps.get(app)
         pool = pool_of(state, running.queue) if running and is_quiet(running) else None
         if pool:
-            due.append(since + pool.settle)
+            due.append(since + pool.idle_timeout)
     return due

@@ -177,7 +177,7 @@ def _largest_demand(expected: Sequence[Registration]) -> Demand | None:
 
 def _counts(state: State, pool: Pool, app: YarnApp, now: float) -> bool:
     """An unregistered application counts while it wants anything, and a little longer: it mostly asks again."""
-    return not is_quiet(app) or now < state.quiet_since.get(app.id, now) + pool.settle
+    return not is_quiet(app) or now < state.quiet_since.get(app.id, now) + pool.idle_timeout
 
 
 def _capacity(state: State, pool: Pool, active: set[str]) -> Resources:

@@ -1,11 +1,12 @@
 """The arbiter's configuration file (TOML)."""
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.registry import STANDARD
@@ -26,8 +27,27 @@ class ConfigError(ReportedError):
     exit_code = 2
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
+    """A table of a configuration file; unknown keys are errors.
+
+    `RENAMED`: the present name of each key that had another one. The error for such a key names the present one.
+    """
+
     model_config = ConfigDict(extra="forbid")
+    RENAMED: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_renamed_keys(cls, given: Any) -> Any:
+        errors = [_renamed(*names) for names in cls.RENAMED.items() if isinstance(given, dict) and names[0] in given]
+        if errors:
+            raise ValidationError.from_exception_data(cls.__name__, errors)
+        return given
+
+
+def _renamed(name: str, present_name: str) -> InitErrorDetails:
+    error = PydanticCustomError("renamed", "renamed to {present_name}", {"present_name": present_name})
+    return InitErrorDetails(type=error, loc=(name,), input=None)
 
 
 def _registry(info: ValidationInfo) -> Registry:
@@ -62,19 +82,24 @@ def _settings(kind: Kind, registry: Registry, given: object) -> object:
     return settings
 
 
-class PoolSection(_Section):
+class PoolSection(Section):
     """A pool: `queue` is the root of its subtree; `parameters` are its controller's own settings."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True)
+    RENAMED = {
+        "overstay_s": "preempt_after_s",
+        "settle_s": "idle_timeout_s",
+        "submit_within_s": "submit_timeout_s",
+    }
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     queue: str = Field(pattern=r"^root\.[^\s]+$")
     resources: list[str] = Field(default=["memory-mb", "vcores"], min_length=1)
     policy: str = "max_min"
     grace_s: Seconds = 10.0
-    overstay_s: Seconds = 15.0
-    settle_s: Seconds = 5.0
-    submit_within_s: Seconds = 120.0
+    preempt_after_s: Seconds = 15.0
+    idle_timeout_s: Seconds = 5.0
+    submit_timeout_s: Seconds = 120.0
     max_weight: float = Field(default=10.0, gt=0, le=1000)
     max_grace_s: Annotated[float, Field(ge=0, le=3600)] = 300.0
     max_apps_per_user: int = Field(default=100, ge=1, le=100_000)
@@ -113,9 +138,9 @@ class PoolSection(_Section):
             resources=tuple(sorted(self.resources)),
             policy=self.policy,
             grace=self.grace_s,
-            overstay=self.overstay_s,
-            settle=self.settle_s,
-            submit_within=self.submit_within_s,
+            preempt_after=self.preempt_after_s,
+            idle_timeout=self.idle_timeout_s,
+            submit_timeout=self.submit_timeout_s,
             max_weight=self.max_weight,
             max_grace=self.max_grace_s,
             max_apps_per_user=self.max_apps_per_user,
@@ -125,41 +150,45 @@ class PoolSection(_Section):
         )
 
 
-class WatchSection(_Section):
-    """Seconds between looks at the ResourceManager; see `PollIntervals`.
+class PollSection(Section):
+    """Seconds between polls of the ResourceManager; see `PollIntervals`.
 
-    `reported_again_s`: how long nodes may take to register again after the manager restarted; Hadoop's NodeManagers
-    try every 30 s. `reconcile_s`: between comparisons of the queue weights with what the manager has.
+    `reregister_timeout_s`: how long nodes may take to register again after the ResourceManager has restarted; Hadoop's
+    NodeManagers try every 30 s. `reconcile_s`: between comparisons of the queue weights with those in YARN.
     """
 
-    figures_s: Annotated[float, Field(ge=0.05, le=60)] = 0.4
+    RENAMED = {"figures_s": "metrics_s", "reported_again_s": "reregister_timeout_s"}
+
+    metrics_s: Annotated[float, Field(ge=0.05, le=60)] = 0.4
     apps_s: Annotated[float, Field(ge=0.2, le=600)] = 5.0
     nodes_s: Annotated[float, Field(ge=0.2, le=600)] = 20.0
     queues_s: Annotated[float, Field(ge=1, le=3600)] = 60.0
-    reported_again_s: Annotated[float, Field(ge=1, le=3600)] = 60.0
+    reregister_timeout_s: Annotated[float, Field(ge=1, le=3600)] = 60.0
     reconcile_s: Annotated[float, Field(ge=1, le=3600)] = 60.0
 
     def intervals(self) -> PollIntervals:
         """The intervals as the model has them."""
-        return PollIntervals(self.figures_s, self.apps_s, self.nodes_s, self.queues_s, self.reported_again_s)
+        return PollIntervals(self.metrics_s, self.apps_s, self.nodes_s, self.queues_s, self.reregister_timeout_s)
 
 
-class LimitsSection(_Section):
-    """What the service takes on at a time, whoever asks.
+class LimitsSection(Section):
+    """Limits of the service as a whole.
 
-    `metrics_apps`: applications with figures of their own in /metrics; those with the largest shares. `solve_s`: for
-    one problem that a pool's controller has solved in the worker process.
+    `metrics_apps`: applications with metrics of their own in /metrics; those with the largest shares.
+    `solve_timeout_s`: for one problem that a pool's controller has solved in the worker process.
     """
+
+    RENAMED = {"solve_s": "solve_timeout_s"}
 
     max_connections: int = Field(default=4096, ge=16, le=1_000_000)
     max_streams: int = Field(default=2048, ge=1, le=1_000_000)
     max_body_kb: int = Field(default=256, ge=1, le=65_536)
     header_timeout_s: Annotated[float, Field(ge=0.1, le=600)] = 10.0
     metrics_apps: int = Field(default=200, ge=0, le=100_000)
-    solve_s: Annotated[float, Field(ge=0.1, le=86_400)] = 60.0
+    solve_timeout_s: Annotated[float, Field(ge=0.1, le=86_400)] = 60.0
 
 
-class TopologySection(_Section):
+class TopologySection(Section):
     """`file`: what lies where beyond the racks and nodes that YARN knows (see `drive.topology`); a path relative to
     the configuration file's folder."""
 
@@ -171,15 +200,17 @@ class TopologySection(_Section):
         return None if file is None else (info.context or {}).get("folder", Path()) / file
 
 
-class ArbiterConfig(_Section):
+class ArbiterConfig(Section):
     """The whole file.
 
     `watchdog_s`: without progress for so long, the process ends. `users`: for a user of the arbiter, the YARN users
     whose applications are this user's too; left out, the name is the same.
     """
 
+    RENAMED = {"watch": "poll"}
+
     pools: list[PoolSection] = Field(default=[PoolSection(name="sql", queue="root.sql")], min_length=1)
-    watch: WatchSection = WatchSection()
+    poll: PollSection = PollSection()
     limits: LimitsSection = LimitsSection()
     topology: TopologySection = TopologySection()
     users: dict[str, list[str]] = {}

@@ -171,16 +171,16 @@ def serve(
         daemon = Daemon(
             managers,
             pools,
-            config.watch.intervals(),
+            config.poll.intervals(),
             state_dir,
-            config.watch.reconcile_s,
+            config.poll.reconcile_s,
             accept_loss,
             me,
             claim_queues,
             config.watchdog_s,
             registry,
             registry_at,
-            config.limits.solve_s,
+            config.limits.solve_timeout_s,
             topology=topology,
         )
         spare_the_collector()

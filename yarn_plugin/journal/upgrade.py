@@ -1,6 +1,7 @@
 """Records of earlier versions as this version would have written them: dicts in, dicts out.
 
-Version 0: records without `v`. Version 1: reasons were sentences. What decides knows the present version alone.
+Version 0: records without `v`. Version 1: reasons were sentences. Version 2: three fields of pools had other names.
+What decides knows the present version alone.
 """
 
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from typing import Any, cast
 
 from yarn_plugin.journal.records import JournalError, Record
 
-VERSION = 2
+VERSION = 3
 
 
 class JournalVersionError(JournalError):
@@ -103,4 +104,22 @@ def _with_cause(written: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "cause": {"kind": "said", "text": written["reason"]}}
 
 
-_STEPS: tuple[Callable[[Record], Record], ...] = (_from_0, _from_1)
+_POOL_FIELDS = {"overstay": "preempt_after", "settle": "idle_timeout", "submit_within": "submit_timeout"}
+"""The fields of a pool that version 3 renamed."""
+
+
+def _from_2(record: Record) -> Record:
+    """Three fields of pools had other names; pools are in the state and in the event `Configured`."""
+    record = {**record, "v": 3}
+    for holder in ("state", "event"):
+        value: dict[str, Any] | None = record.get(holder)
+        if value is not None and "pools" in value:
+            record[holder] = {**value, "pools": [_pool_from_2(pool) for pool in value["pools"]]}
+    return record
+
+
+def _pool_from_2(pool: dict[str, Any]) -> dict[str, Any]:
+    return {_POOL_FIELDS.get(name, name): value for name, value in pool.items()}
+
+
+_STEPS: tuple[Callable[[Record], Record], ...] = (_from_0, _from_1, _from_2)

@@ -12,10 +12,11 @@ from yarn_plugin.model.tagged import Tagged
 class Pool:
     """A subtree of queues and the resources that one policy divides among the applications in it.
 
-    `grace`: seconds between telling an application that it shrinks and enforcing it.
-    `overstay`: seconds that a share may be overstayed after enforcement began before containers are signalled.
-    `settle`: seconds for which an unregistered application still counts after it last wanted anything.
-    `submit_within`: seconds a registered application may take until YARN knows it.
+    `grace`: seconds from notifying an application of a smaller share to enforcing it.
+    `preempt_after`: seconds that an application may stay over its enforced share while others wait; then its newest
+    containers are preempted.
+    `idle_timeout`: seconds for which an idle unregistered application still counts.
+    `submit_timeout`: seconds from registration until YARN must know the application.
 
     Limits, each None where there is none: `max_weight` and `max_grace` (seconds) of one application,
     `max_apps_per_user` registered at a time, `max_streams_per_user` followed at a time. The service checks the first
@@ -29,9 +30,9 @@ class Pool:
     resources: tuple[str, ...]
     policy: str = "max_min"
     grace: float = 10.0
-    overstay: float = 15.0
-    settle: float = 5.0
-    submit_within: float = 120.0
+    preempt_after: float = 15.0
+    idle_timeout: float = 5.0
+    submit_timeout: float = 120.0
     max_weight: float | None = None
     max_grace: float | None = None
     max_apps_per_user: int | None = None

@@ -139,10 +139,10 @@ def _preemption_wait(facts: ManagerFacts, pools: Sequence[Pool]) -> Iterator[Fin
     how, wait = facts.preemption, facts.preemption.wait_ms / 1000.0
     for pool in pools:
         shown = f"{wait:g} s after the grace period of {pool.grace:g} s"
-        if wait >= pool.overstay:
+        if wait >= pool.preempt_after:
             follows = (
-                f"The arbiter kills containers of pool {pool.name} after {pool.overstay:g} s, before YARN preempts "
-                f"them. Set {_PROPERTY}.max_wait_before_kill below {pool.overstay * 1000:g} (ms), "
+                f"The arbiter kills containers of pool {pool.name} after {pool.preempt_after:g} s, before YARN "
+                f"preempts them. Set {_PROPERTY}.max_wait_before_kill below {pool.preempt_after * 1000:g} (ms), "
                 f"or preempt_after_s above {wait:g}."
             )
             yield Finding("preemption wait", shown, "limited", follows)

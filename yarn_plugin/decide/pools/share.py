@@ -94,7 +94,7 @@ class ShareController:
         if not view.steering:
             return state, []
         commands: list[Command] = []
-        members, overstay = dict(state.members), self._pool.overstay
+        members, preempt_after = dict(state.members), self._pool.preempt_after
         for app, member in state.members.items():
             claim = claims.get(app)
             if claim is None or claim.queue is None or claim.yarn_app is None or is_defined(claim.queue, view.static):
@@ -106,10 +106,10 @@ class ShareController:
                 continue
             if member.over_since is None:
                 members[app] = replace(member, over_since=now)
-            elif now >= member.over_since + overstay:
+            elif now >= member.over_since + preempt_after:
                 members[app] = replace(member, over_since=now)
                 allowed = view.capacity.scaled(binding(member, now))
-                commands.append(ListContainers(app, claim.yarn_app, Overstays(app, claim.held, allowed, overstay)))
+                commands.append(ListContainers(app, claim.yarn_app, Overstays(app, claim.held, allowed, preempt_after)))
         return replace(state, members=members), commands
 
     def _choose_victims(self, state: ShareState, view: View, found: ContainersListed, now: float) -> list[Command]:
@@ -132,7 +132,7 @@ class ShareController:
         for app, member in state.members.items():
             yield from (step.at for step in member.schedule)
             if member.over_since is not None and app in claims and claims[app].queue is not None:
-                yield member.over_since + self._pool.overstay
+                yield member.over_since + self._pool.preempt_after
 
 
 def weights(state: ShareState, view: View, now: float) -> dict[str, float]:
