@@ -16,10 +16,10 @@ from qoop.engine.checkpoints import AsFiles, Checkpoints, OnExecutors, persist
 from qoop.engine.folders import QueryFolder
 from qoop.engine.session import AsWritten, check_statement, in_session_of, query_session
 from qoop.engine.spark_engine import SparkEngine
-from qoop.errors import CannotSplitError, QoopError, QuerySyntaxError
+from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
 from qoop.feedback.profile import fixed
-from qoop.parsing.statement import Statement, read
+from qoop.parsing.statement import ParsedText, Statement, parse_leniently
 from qoop.planner import Planned, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import Command
@@ -72,10 +72,11 @@ def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataF
         QoopError: the query cannot be run.
         pyspark.errors.PySparkException: Spark refuses the query, with its own words.
     """
-    if stores_rows(text):
-        execute(spark, text, options)
+    parsed = parse_leniently(text)
+    if parsed.stores_rows:
+        execute(spark, parsed, options)
         return spark.range(0).select()
-    query = _Query(spark, text, options or Options())
+    query = _Query(spark, parsed, options or Options())
     found: list[DataFrame] = []
 
     def take(frame: DataFrame) -> int:
@@ -91,11 +92,14 @@ def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataF
     return found[-1]
 
 
-def collect(spark: SparkSession, text: str, options: Options | None = None, most: int | None = None) -> Answer:
+def collect(
+    spark: SparkSession, text: str | ParsedText, options: Options | None = None, most: int | None = None
+) -> Answer:
     """Run a query to its end and fetch its rows, or so many of them; a statement that stores rows has none."""
-    if stores_rows(text):
-        return Answer([], [], execute(spark, text, options))
-    query = _Query(spark, text, options or Options())
+    parsed = _parsed(text)
+    if parsed.stores_rows:
+        return Answer([], [], execute(spark, parsed, options))
+    query = _Query(spark, parsed, options or Options())
     rows: list[list[Row]] = []
 
     def take(frame: DataFrame) -> int:
@@ -109,9 +113,11 @@ def collect(spark: SparkSession, text: str, options: Options | None = None, most
     return Answer(query.written.columns, rows[-1], outcome)
 
 
-def write(spark: SparkSession, text: str, options: Options | None, put: Callable[[DataFrame], None]) -> Outcome:
+def write(
+    spark: SparkSession, text: str | ParsedText, options: Options | None, put: Callable[[DataFrame], None]
+) -> Outcome:
     """Run a query and hand its whole result, computed and kept, to `put`; switching never leaves half of it written."""
-    query = _Query(spark, text, options or Options())
+    query = _Query(spark, _parsed(text), options or Options())
     kept: list[DataFrame] = []
     whole: list[DataFrame] = []
 
@@ -133,44 +139,36 @@ def write(spark: SparkSession, text: str, options: Options | None, put: Callable
     return outcome
 
 
-def execute(spark: SparkSession, text: str, options: Options | None = None) -> Outcome:
+def execute(spark: SparkSession, text: str | ParsedText, options: Options | None = None) -> Outcome:
     """Run a statement that stores rows (CREATE TABLE AS, INSERT): its query with replanning, then the statement.
 
     One that holds no query to plan is left to Spark.
     """
-    statement = _read(text)
-    if statement is None or statement.query is None or not statement.writes or _would_not_run(spark, statement):
-        return _execute_as_written(spark, text)
-    check_statement(spark, text)
+    parsed = _parsed(text)
+    statement = parsed.statement
+    if statement is None or not statement.stores_rows or _would_not_run(spark, statement):
+        return _execute_as_written(spark, parsed.text)
+    check_statement(spark, parsed.text)
 
     def put(frame: DataFrame) -> None:
         view = f"qoop_rows_{uuid.uuid4().hex[:8]}"
         frame.createOrReplaceTempView(view)
         try:
-            spark.sql(statement.around(view))
+            spark.sql(statement.reading_from(view))
         finally:
             spark.catalog.dropTempView(view)
 
-    return write(spark, statement.inside(), options, put)
+    query = statement.source_query()
+    return write(spark, ParsedText(query.text, query), options, put)
 
 
-def stores_rows(text: str) -> bool:
-    """Whether it is a statement whose query is planned, and whose rows are stored instead of returned."""
-    statement = _read(text)
-    return statement is not None and statement.writes and statement.query is not None
-
-
-def _read(text: str) -> Statement | None:
-    """The statement; None where Spark alone may know what it is."""
-    try:
-        return read(text)
-    except (CannotSplitError, QuerySyntaxError):
-        return None
+def _parsed(text: str | ParsedText) -> ParsedText:
+    return parse_leniently(text) if isinstance(text, str) else text
 
 
 def _would_not_run(spark: SparkSession, statement: Statement) -> bool:
     """Whether the table to be made is there already: Spark then does nothing or refuses, and need not wait for rows."""
-    return statement.makes is not None and spark.catalog.tableExists(statement.makes)
+    return statement.creates is not None and spark.catalog.tableExists(statement.creates)
 
 
 def _execute_as_written(spark: SparkSession, text: str) -> Outcome:
@@ -193,12 +191,12 @@ def _undisturbed(warn: Callable[[str], None]) -> Callable[[str], None]:
 class _Query:
     """One query in a session: analysed as written, planned, run."""
 
-    def __init__(self, spark: SparkSession, text: str, options: Options) -> None:
-        self._options, self._text = replace(options, warn=_undisturbed(options.warn)), text
+    def __init__(self, spark: SparkSession, parsed: ParsedText, options: Options) -> None:
+        self._options, self._parsed = replace(options, warn=_undisturbed(options.warn)), parsed
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
         self._spark = spark
-        self.written = AsWritten(spark, text)
+        self.written = AsWritten(spark, parsed.text)
         self._session = query_session(spark)
         self._checkpoints = self._place()
         self._engine: SparkEngine | None = None
@@ -210,7 +208,7 @@ class _Query:
         with closing(QueryJournal(options.journal, options.warn)) as journal:
             run = QueryRun(
                 self._name,
-                self._text,
+                self._parsed.text,
                 planned,
                 reason,
                 options.rules,
@@ -258,12 +256,15 @@ class _Query:
             return None, "it is no query"
         if not self._options.replanning:
             return None, "replanning is switched off"
+        statement = self._parsed.statement
+        if statement is None:
+            return None, self._parsed.reason
+        if statement.writes:
+            return None, "it is no query"
         try:
             catalogue = SparkCatalogue(self._spark)
-            planned = plan(
-                _query_of(self._text), catalogue, catalogue.statistics, self._options.cutting, self._options.model
-            )
-        except (CannotSplitError, QuerySyntaxError) as reason:
+            planned = plan(statement, catalogue, catalogue.statistics, self._options.cutting, self._options.model)
+        except CannotSplitError as reason:
             return None, str(reason)
         except QoopError as reason:
             # Spark has read the query, so it is the planner that does not understand it.
@@ -271,13 +272,6 @@ class _Query:
         except Exception as problem:  # noqa: BLE001 - whatever the planner stumbles over, Spark has read the query
             return None, f"the planner failed: {describe(problem)}"
         return planned, None
-
-
-def _query_of(text: str) -> Statement:
-    statement = read(text)
-    if statement.writes or statement.query is None:
-        raise CannotSplitError("it is no query")
-    return statement
 
 
 __all__ = ["Answer", "Options", "collect", "execute", "sql", "write"]

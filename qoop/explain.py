@@ -12,7 +12,7 @@ from qoop.estimate.cost import CostModel
 from qoop.estimate.packing import completion_time
 from qoop.parsing.render import view_name
 from qoop.parsing.spark_sql import Catalogue
-from qoop.parsing.statement import read
+from qoop.parsing.statement import parse_statement
 from qoop.planner import Planned, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import RESULT, Plan, StageId
@@ -69,13 +69,13 @@ def _plan(text: str, tables: str | None) -> Planned:
         folder = FolderCatalogue(Path(tables))
         catalogue, statistics = folder, folder.statistics
         try:
-            return plan(read(text), catalogue, statistics, CutPolicy(), CostModel())
+            return plan(parse_statement(text), catalogue, statistics, CutPolicy(), CostModel())
         except UnknownTableError as problem:
             raise UnknownNameError(f"{problem}{did_you_mean(problem.table, folder.tables)}") from None
     from qoop.engine.catalogue import on_this_machine
 
     with on_this_machine() as known:
-        return plan(read(text), known, known.statistics, CutPolicy(), CostModel())
+        return plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel())
 
 
 def _show(

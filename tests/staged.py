@@ -10,7 +10,7 @@ from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, distinct_values
 from qoop.parsing.render import query_text, view_name
 from qoop.parsing.spark_sql import DIALECT
-from qoop.parsing.statement import read
+from qoop.parsing.statement import parse_statement
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import RESULT
@@ -44,7 +44,7 @@ class Tables:
         return TableStatistics(float(len(rows)), 100.0 * len(rows), columns, sample)
 
     def plan(self, text, cutting=EVERYWHERE):
-        return plan(read(text), self, self.statistics, cutting, CostModel())
+        return plan(parse_statement(text), self, self.statistics, cutting, CostModel())
 
     def rows(self, text):
         """The rows of a query as written, as a multiset."""

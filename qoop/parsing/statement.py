@@ -9,28 +9,42 @@ from sqlglot.errors import ParseError, TokenError
 
 from qoop.errors import CannotSplitError, QuerySyntaxError
 from qoop.parsing.spark_sql import DIALECT, check_can_be_written
+from yarn_plugin.errors import describe
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement: its text, and (for a query, CREATE TABLE AS or INSERT) the query whose rows it is about.
+    """A parsed statement.
 
-    `writes`: it stores the rows instead of returning them. `query` None: a statement without a query to plan. `makes`:
-    the table that it would make anew, where it may be refused because there is one.
+    `query`: the query to plan: the statement itself, or that inside a CREATE TABLE AS or an INSERT; None if there is
+    none. `writes`: the statement does not return rows. `creates`: the table that it creates, which must not exist yet.
     """
 
     text: str
     tree: exp.Expr
     query: exp.Query | None
     writes: bool
-    makes: str | None = None
+    creates: str | None = None
 
-    def inside(self) -> str:
-        """The query alone."""
-        return str((self.query or self.tree).sql(DIALECT))
+    @property
+    def stores_rows(self) -> bool:
+        """Whether it stores the rows of a query instead of returning them."""
+        return self.writes and self.query is not None
 
-    def around(self, view: str) -> str:
-        """The statement with its query replaced by all rows of a view."""
+    @property
+    def table_names(self) -> frozenset[str]:
+        """The unqualified, lower-case names of the tables that it reads, its own CTEs among them."""
+        return frozenset(table.name.lower() for table in self.tree.find_all(exp.Table))
+
+    def source_query(self) -> "Statement":
+        """The query whose rows it stores, as a statement that returns them."""
+        if self.query is None:
+            raise CannotSplitError("it holds no query")
+        query = self.query.copy()
+        return Statement(str(query.sql(DIALECT)), query, query, writes=False)
+
+    def reading_from(self, view: str) -> str:
+        """The text of the statement with its query replaced by all rows of a view."""
         source = exp.select("*").from_(exp.to_table(view))
         if not self.writes:
             return str(source.sql(DIALECT))
@@ -39,17 +53,41 @@ class Statement:
         return str(tree.sql(DIALECT))
 
 
-def read(text: str) -> Statement:
-    """Read a text that holds one statement.
+@dataclass(frozen=True, slots=True)
+class ParsedText:
+    """The user's text, parsed once; without a `statement` only Spark can understand it, and `reason` says why."""
+
+    text: str
+    statement: Statement | None
+    reason: str | None = None
+
+    @property
+    def stores_rows(self) -> bool:
+        """Whether it stores the rows of a query that can be planned."""
+        return self.statement is not None and self.statement.stores_rows
+
+
+def parse_leniently(text: str) -> ParsedText:
+    """Parse a text that Spark may understand where the planner does not."""
+    try:
+        return ParsedText(text, parse_statement(text))
+    except (CannotSplitError, QuerySyntaxError) as problem:
+        return ParsedText(text, None, str(problem))
+    except Exception as problem:  # noqa: BLE001 - whatever fails in the parser, Spark may run the text
+        return ParsedText(text, None, f"the planner failed: {describe(problem)}")
+
+
+def parse_statement(text: str) -> Statement:
+    """Parse a text that holds exactly one statement.
 
     Raises:
         QuerySyntaxError: it is not SQL; with line and position.
-        CannotSplitError: it is more, or something else, than the planner reads; the engine may still.
+        CannotSplitError: the planner does not support it; Spark may.
     """
     try:
         trees = [tree for tree in sqlglot.parse(text, dialect=DIALECT) if tree is not None]
     except ParseError as error:
-        raise QuerySyntaxError(_where(error)) from None
+        raise QuerySyntaxError(_with_position(error)) from None
     except TokenError as error:
         raise QuerySyntaxError(f"query: {' '.join(str(error).split())}") from None
     except RecursionError:
@@ -61,14 +99,14 @@ def read(text: str) -> Statement:
         return Statement(text, tree, tree, writes=False)
     inner = tree.args.get("expression") if _stores_a_query(tree) and _can_be_written(tree) else None
     if isinstance(inner, exp.Query):
-        return Statement(text, tree, inner, writes=True, makes=_makes(tree))
+        return Statement(text, tree, inner, writes=True, creates=_created_table(tree))
     if isinstance(tree, exp.Command):
-        raise CannotSplitError("the planner does not read this statement")
+        raise CannotSplitError("the planner does not support this kind of statement")
     return Statement(text, tree, None, writes=True)
 
 
 def _stores_a_query(tree: exp.Expr) -> bool:
-    """CREATE TABLE AS or INSERT. A view keeps its text, not its rows; CTEs before INSERT are not part of its query."""
+    """CREATE TABLE AS or INSERT. A view stores its text, not its rows; CTEs before INSERT are not part of its query."""
     if isinstance(tree, exp.Create):
         return tree.kind == "TABLE" and not tree.args.get("with_")
     return isinstance(tree, exp.Insert) and not tree.args.get("with_")
@@ -82,32 +120,22 @@ def _can_be_written(tree: exp.Expr) -> bool:
     return True
 
 
-def _makes(tree: exp.Expr) -> str | None:
+def _created_table(tree: exp.Expr) -> str | None:
     if not isinstance(tree, exp.Create) or tree.args.get("replace"):
         return None
     table = tree.find(exp.Table)
     return str(table.sql(DIALECT)) if table is not None else None
 
 
-def table_names(text: str) -> frozenset[str]:
-    """The names without qualifier that a statement reads from, in lower case; among them those of its own CTEs.
-
-    Raises:
-        QuerySyntaxError: it is not SQL.
-        CannotSplitError: the planner does not read it.
-    """
-    return frozenset(table.name.lower() for table in read(text).tree.find_all(exp.Table))
-
-
-def _where(error: ParseError) -> str:
+def _with_position(error: ParseError) -> str:
     first = error.errors[0] if error.errors else {}
-    shown = TOKEN.sub(r"\1", " ".join(str(first.get("description", error)).split()))
+    description = TOKEN.sub(r"\1", " ".join(str(first.get("description", error)).split()))
     token = str(first.get("highlight", ""))
     near = " ".join(f"{first.get('start_context', '')}{token}".split())[-60:]
-    # Where the token begins: sqlglot gives its end.
+    # sqlglot gives the position of the token's end.
     position = int(first.get("col") or 0) - max(len(token) - 1, 0)
-    return f"query, line {first.get('line', '?')}, position {position}: {shown} near {near!r}"
+    return f"query, line {first.get('line', '?')}, position {position}: {description} near {near!r}"
 
 
 TOKEN = re.compile(r"<Token .*?text: (.*?), line: .*?>")
-"""How sqlglot shows a token in a message."""
+"""How sqlglot prints a token in a message."""

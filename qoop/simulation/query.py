@@ -12,7 +12,7 @@ from qoop.estimate.cost import CostModel
 from qoop.estimate.packing import completion_time
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.parsing.spark_sql import Types
-from qoop.parsing.statement import read
+from qoop.parsing.statement import parse_statement
 from qoop.planner import Planned as Plans
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
@@ -309,7 +309,7 @@ def _planned(text: str, tables: Tables) -> Plans:
     """
     known = _Catalogue(tables)
     try:
-        return plan(read(text), known, known.statistics, CutPolicy(), CostModel())
+        return plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel())
     except QoopError as problem:
         raise BadInputError(
             "query", " ".join(text.split())[:60], f"{problem}; a join of some tables is needed"

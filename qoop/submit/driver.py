@@ -14,12 +14,12 @@ from pydantic import ValidationError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from qoop.api import Options, collect, execute, stores_rows, write
+from qoop.api import Options, collect, execute, write
 from qoop.engine.folders import QueryFolder
 from qoop.errors import QoopError
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
 from qoop.feedback.profile import ProfileFeed, fixed, read
-from qoop.parsing import statement
+from qoop.parsing.statement import ParsedText, parse_leniently
 from qoop.replan.decision import Rules
 from qoop.run.progress import ProgressLines
 from qoop.run.query_run import Feed, Outcome
@@ -86,25 +86,26 @@ def _stop(spark: SparkSession) -> None:
 
 def run(spark: SparkSession, job: Job) -> None:
     """Run a job in a session."""
+    parsed = parse_leniently(job.text)
     if job.tables is not None:
-        for name, path in _tables(Path(job.tables), job.text).items():
+        for name, path in _tables(Path(job.tables), parsed).items():
             spark.read.parquet(path).createOrReplaceTempView(name)
     lines = ProgressLines(console.err)
     options = _options(spark, job, lines)
-    outcome = _execute(spark, job, options)
+    outcome = _execute(spark, job, parsed, options)
     lines.summary(outcome)
     if job.report is not None:
         _write_report(job)
 
 
-def _execute(spark: SparkSession, job: Job, options: Options) -> Outcome:
-    if stores_rows(job.text):
+def _execute(spark: SparkSession, job: Job, parsed: ParsedText, options: Options) -> Outcome:
+    if parsed.stores_rows:
         if job.output is not None:
             raise QoopError("--output: the statement stores its rows itself; leave --output out")
-        return execute(spark, job.text, options)
+        return execute(spark, parsed, options)
     if job.output is not None:
-        return write(spark, job.text, options, _writer(spark, job.output))
-    answer = collect(spark, job.text, options, job.rows + 1)
+        return write(spark, parsed, options, _writer(spark, job.output))
+    answer = collect(spark, parsed, options, job.rows + 1)
     shown = answer.rows[: job.rows]
     rows.show(job.format, [name for name, _ in answer.columns], shown)
     if len(answer.rows) > len(shown):
@@ -165,13 +166,10 @@ def _feed(spark: SparkSession, job: Job) -> tuple[Feed, Callable[[int], None] | 
     return fixed(job.slots or float(spark.sparkContext.defaultParallelism)), None
 
 
-def _tables(folder: Path, text: str) -> dict[str, str]:
+def _tables(folder: Path, parsed: ParsedText) -> dict[str, str]:
     """The tables of a folder that a query names; all of them where the planner does not read it."""
     catalogue = FolderCatalogue(folder)
-    try:
-        named = statement.table_names(text)
-    except QoopError:
-        named = frozenset(catalogue.tables)
+    named = parsed.statement.table_names if parsed.statement is not None else frozenset(catalogue.tables)
     return {name: str(catalogue.path(name)) for name in catalogue.tables if name in named}
 
 

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from qoop.estimate.cost import CostModel
-from qoop.parsing.statement import read
+from qoop.parsing.statement import parse_statement
 from qoop.planner import Planned, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
@@ -28,7 +28,7 @@ def measure() -> dict[str, Any]:
     times: list[float] = []
     rows: list[tuple[int, int, float]] = []
     for query in QUERIES:
-        planned = plan(read(spark_text(query)), catalogue, catalogue.statistics, CutPolicy(), CostModel())
+        planned = plan(parse_statement(spark_text(query)), catalogue, catalogue.statistics, CutPolicy(), CostModel())
         found = [spent for _ in range(ROUNDS) for spent in _decisions(planned)]
         times += found
         rows.append((query, len(planned.plans), statistics.median(found)))

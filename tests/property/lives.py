@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
-from qoop.parsing.statement import read
+from qoop.parsing.statement import parse_statement
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import BLOCK_RESULT, RESULT
@@ -44,7 +44,7 @@ class Known:
 def planned(text, rows):
     """A query over tables of these sizes, with stages wherever there can be some."""
     known = Known(rows)
-    return plan(read(text), known, known.statistics, CutPolicy(every=True), CostModel())
+    return plan(parse_statement(text), known, known.statistics, CutPolicy(every=True), CostModel())
 
 
 sizes = st.lists(st.sampled_from((10, 1_000, 50_000, 1_000_000, 30_000_000)), min_size=6, max_size=6)

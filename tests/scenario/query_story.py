@@ -19,7 +19,7 @@ import shlex
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.parsing.blocks import PREFIX
-from qoop.parsing.statement import read
+from qoop.parsing.statement import parse_statement
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import BLOCK_RESULT, RESULT, ROOT, StageId
@@ -72,7 +72,7 @@ class QueryStory:
         self.rules = Rules(hysteresis=float(hysteresis), min_gain=float(min_gain), force=force == "1")
 
     def _query(self, text):
-        made = plan(read(text), self, self.statistics, CutPolicy(every=True), CostModel())
+        made = plan(parse_statement(text), self, self.statistics, CutPolicy(every=True), CostModel())
         self.blocks = made.text.query.blocks
         self.state = State(made.plans, made.estimator, made.estimator, self.rules)
         self._feed(events.Planned(len(made.plans), made.join_trees))

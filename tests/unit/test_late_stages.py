@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from qoop.estimate.cost import CostModel
-from qoop.parsing.statement import read
+from qoop.parsing.statement import parse_statement
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
 from qoop.replan import commands, events
@@ -21,7 +21,7 @@ CHAIN = "SELECT a.x FROM a, b, c, d, e WHERE a.k = b.k AND b.m = c.m AND c.x = d
 def begin(text, rows, slots=4.0):
     """A query that was just planned and told its share; and what it commanded."""
     known = Known(rows)
-    made = plan(read(text), known, known.statistics, CutPolicy(), CostModel())
+    made = plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel())
     state, _ = step(State(made.plans, made.estimator, made.estimator, Rules()), 0.0, events.Planned(len(made.plans), 2))
     return step(state, 0.0, events.ShareChanged(slots, None, "alone", 0.0, None))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from qoop.errors import QuerySyntaxError, UnknownNameError
-from qoop.parsing.statement import read, table_names
+from qoop.parsing.statement import parse_statement
 from tests.staged import Tables
 
 
@@ -23,7 +23,7 @@ def tables():
     ],
 )
 def test_queries_return_rows(text):
-    statement = read(text)
+    statement = parse_statement(text)
     assert statement.query is not None
     assert not statement.writes
 
@@ -39,20 +39,20 @@ def test_queries_return_rows(text):
     ],
 )
 def test_statements_that_store_rows_keep_all_but_their_query(text, around):
-    statement = read(text)
+    statement = parse_statement(text)
     assert statement.writes
     assert statement.query is not None
-    assert statement.around("v") == around
+    assert statement.reading_from("v") == around
     assert str(statement.tree.sql("spark")).endswith(str(statement.query.sql("spark"))), "it is not changed itself"
 
 
 def test_a_query_is_replaced_whole():
-    assert read("SELECT a FROM b ORDER BY c LIMIT 3").around("v") == "SELECT * FROM v"
+    assert parse_statement("SELECT a FROM b ORDER BY c LIMIT 3").reading_from("v") == "SELECT * FROM v"
 
 
 @pytest.mark.parametrize("text", ["INSERT INTO t SELECT to_char(d, 'yyyy') FROM a", "CREATE TABLE t (x INT)"])
 def test_what_cannot_be_written_again_or_has_no_query_is_the_engines(text):
-    assert read(text).query is None
+    assert parse_statement(text).query is None
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_cannot_be_written_again_or_has_no_query_is_the_engines(text):
 )
 def test_what_is_no_sql_says_where(text, line):
     with pytest.raises(QuerySyntaxError) as caught:
-        read(text)
+        parse_statement(text)
     said = str(caught.value)
     assert line in said
     assert "position" in said
@@ -74,18 +74,18 @@ def test_what_is_no_sql_says_where(text, line):
 
 def test_a_text_that_does_not_end_a_quote():
     with pytest.raises(QuerySyntaxError, match="query"):
-        read("SELECT 'abc")
+        parse_statement("SELECT 'abc")
 
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("-- nothing", 0), ("SELECT 1; SELECT 2", 2)])
 def test_exactly_one_statement(text, count):
     with pytest.raises(QuerySyntaxError, match=f"{count} statements"):
-        read(text)
+        parse_statement(text)
 
 
 def test_the_tables_that_a_text_names():
     text = "WITH v AS (SELECT * FROM Orders) SELECT * FROM v JOIN db.Items WHERE EXISTS (SELECT 1 FROM c)"
-    assert table_names(text) == {"orders", "v", "items", "c"}
+    assert parse_statement(text).table_names == {"orders", "v", "items", "c"}
 
 
 def test_an_unknown_table(tables):

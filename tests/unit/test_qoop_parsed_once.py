@@ -1,0 +1,126 @@
+"""The user's text is parsed once on its way to an answer, whichever way it comes."""
+
+from types import SimpleNamespace
+
+import pytest
+from sqlglot.dialects.dialect import Dialect
+
+from qoop import api, explain
+from qoop.replan.events import StageFinished
+from qoop.submit import driver
+from qoop.submit.job import Job, Output
+from tests.property.lives import Known
+
+QUERY = "SELECT a.x FROM a, b, c WHERE a.k = b.k AND b.m = c.m"
+UNPARSED = "SELECT FROM WHERE"
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """The texts with a SELECT that sqlglot parses, generated ones too."""
+    texts, tokenize = [], Dialect.tokenize
+
+    def counted(self, sql):
+        if "SELECT" in sql:
+            texts.append(sql)
+        return tokenize(self, sql)
+
+    monkeypatch.setattr(Dialect, "tokenize", counted)
+    return texts
+
+
+class Frame:
+    """A result of one row."""
+
+    schema = SimpleNamespace(fields=[])
+    sparkSession = None  # noqa: N815 - as Spark names it
+
+    def collect(self):
+        return [("a row",)]
+
+    def limit(self, rows):
+        return self
+
+    def count(self):
+        return 1
+
+    def select(self):
+        return self
+
+    def createOrReplaceTempView(self, name):  # noqa: N802 - as Spark names it
+        pass
+
+
+class Engine:
+    """Finishes every stage at once."""
+
+    def __init__(self, session, name, written, checkpoints, goal, tell, warn):
+        self._goal, self._tell = goal, tell
+
+    def start(self, stage, query, view, attempt):
+        rows = self._goal(Frame()) if view is None else 1000
+        self._tell(StageFinished(stage, float(rows), 8.0 * rows, 0.1, 0.1))
+
+    def cancel(self, stages):
+        raise AssertionError("nothing is to be cancelled")
+
+    def set_executors(self, target, by):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def spark(monkeypatch):
+    """A session in which everything around the planner succeeds."""
+    nothing = SimpleNamespace(release=lambda: None, release_with=lambda owner: None)
+    monkeypatch.setattr(api, "AsWritten", lambda spark, text: SimpleNamespace(is_command=False, columns=[("x", "int")]))
+    monkeypatch.setattr(api, "query_session", lambda spark: spark)
+    monkeypatch.setattr(api, "in_session_of", lambda spark, frame: frame)
+    monkeypatch.setattr(api, "persist", lambda frame: False)
+    monkeypatch.setattr(api, "check_statement", lambda spark, text: None)
+    monkeypatch.setattr(api, "OnExecutors", lambda session, warn: nothing)
+    monkeypatch.setattr(api, "SparkCatalogue", lambda spark: Known([1_000_000] * 6))
+    monkeypatch.setattr(api, "SparkEngine", Engine)
+    monkeypatch.setattr(driver, "_writer", lambda spark, output: lambda frame: None)
+    return SimpleNamespace(
+        sparkContext=SimpleNamespace(defaultParallelism=4),
+        catalog=SimpleNamespace(tableExists=lambda name: False, dropTempView=lambda name: None),
+        range=lambda rows: Frame(),
+        sql=lambda text: Frame(),
+    )
+
+
+@pytest.mark.parametrize("text", [QUERY, f"INSERT INTO t {QUERY}", f"CREATE TABLE t AS {QUERY}", UNPARSED])
+@pytest.mark.parametrize("run", [api.sql, api.collect, api.execute], ids=["sql", "collect", "execute"])
+def test_a_call_of_the_library(spark, parsed, run, text):
+    run(spark, text)
+    assert parsed == [text]
+
+
+def test_a_query_that_is_planned(spark, parsed):
+    assert api.collect(spark, QUERY).outcome.join_trees > 1
+    assert parsed == [QUERY]
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        (QUERY, None),
+        (QUERY, Output(path="/rows", format="parquet")),
+        (f"INSERT INTO t {QUERY}", None),
+        (UNPARSED, None),
+    ],
+)
+def test_a_submitted_query(spark, parsed, monkeypatch, capsys, text, output):
+    monkeypatch.setattr(driver, "FolderCatalogue", lambda folder: SimpleNamespace(tables={}))
+    driver.run(spark, Job(name="q", text=text, slots=4.0, tables="/tables", output=output))
+    assert parsed == [text]
+
+
+def test_an_explained_query(parsed, monkeypatch, capsys):
+    known = Known([1_000_000] * 6)
+    monkeypatch.setattr(explain, "FolderCatalogue", lambda folder: known)
+    explain.explain(QUERY, "/tables", [2.0], 1, None)
+    assert parsed == [QUERY]
