@@ -47,8 +47,9 @@ from yarn_plugin.journal.records import Record, RecordFile
 from yarn_plugin.model.cluster import Capabilities, ClusterView
 from yarn_plugin.model.share import Demand, Pool
 from yarn_plugin.observe import translate
-from yarn_plugin.observe.changes import differing
-from yarn_plugin.observe.subjects import SUBJECTS
+from yarn_plugin.observe.changes import changed_items
+from yarn_plugin.observe.nodes import parse_nodes
+from yarn_plugin.observe.polled_lists import POLLED_LISTS
 
 POOL = Pool("sql", "root.sql", ("memory-mb", "vcores"))
 MIX = {"use": 0.44, "arrive": 0.26, "end": 0.26, "lose": 0.02, "join": 0.02}
@@ -127,7 +128,7 @@ def seed(intake: Intake[State, Event, Command], world: World, at: float) -> None
     queues = translate.queues(json.loads(world.answer("/scheduler") or b""))
     told(Configured((POOL,)))
     told(ManagerReached("http://127.0.0.1:8088", Capabilities("3.5.0", True, True)))
-    told(NodesChanged(tuple(translate.nodes(json.loads(world.answer("/nodes") or b"")).values()), ()))
+    told(NodesChanged(tuple(parse_nodes(json.loads(world.answer("/nodes") or b"")).values()), ()))
     told(QueuesChanged((queues[POOL.queue],), ()))
     told(AppsChanged(tuple(apps.values()), ()))
     for number, app in enumerate(apps.values()):
@@ -203,12 +204,12 @@ def _happen(cycle: Cycle, what: str) -> Iterator[tuple[str, float]]:
         case "join":
             world.join()
     name = "nodes" if what in ("lose", "join") else "apps"
-    subject = next(one for one in SUBJECTS if one.name == name)
+    subject = next(one for one in POLLED_LISTS if one.name == name)
     answer = world.answer(subject.path) or b""
     began = time.perf_counter()
     seen, known = subject.read(from_json(answer)), subject.known(cycle.known())
     gone = tuple(one for one in known if one not in seen)
-    happened = [subject.event(tuple(differing(known, seen).values()), gone)]
+    happened = [subject.event(tuple(changed_items(known, seen).values()), gone)]
     taken = [cycle.take(event) for event in happened]
     yield what, 1e3 * (time.perf_counter() - began)
     for command in [command for decided in taken for command in decided.commands]:

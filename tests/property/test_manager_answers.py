@@ -15,9 +15,10 @@ from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.events import Looked, ManagerReached
 from yarn_plugin.decide.state import State
 from yarn_plugin.observe import scheduler_configuration, translate
+from yarn_plugin.observe.nodes import parse_nodes
+from yarn_plugin.observe.poller import Poller, PollIntervals
 from yarn_plugin.observe.queue_tree import queue_tree
 from yarn_plugin.observe.resource_manager import ManagerError
-from yarn_plugin.observe.watch import PollIntervals, Watch
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "manager_answers.json").read_text())
 WATCHED = ("/metrics", "/info", "/nodes", "/apps", "/scheduler", "/scheduler-conf")
@@ -81,7 +82,7 @@ class Manager:
         return {}
 
 
-class Taker:
+class EventSink:
     """Decides on what it is told, and remembers it."""
 
     def __init__(self):
@@ -95,13 +96,13 @@ class Taker:
         self.state, _ = step(self.state, len(self.events), float(len(self.events)), event)
 
 
-def watching():
-    manager, taker = Manager(), Taker()
-    watch = Watch(manager, taker, {"root.sql"}, PollIntervals(0.0, 0.0, 0.0, 0.0, 0.0, confirm_delay=1000.0))
-    watch._try_to_look()
-    assert isinstance(taker.events[-1], Looked)
-    assert (len(taker.known().apps), len(taker.known().nodes), len(taker.known().queues)) == (2, 2, 1)
-    return manager, taker, watch
+def polling():
+    manager, sink = Manager(), EventSink()
+    poller = Poller(manager, sink, {"root.sql"}, PollIntervals(0.0, 0.0, 0.0, 0.0, 0.0, confirm_delay=1000.0))
+    poller._poll_safely()
+    assert isinstance(sink.events[-1], Looked)
+    assert (len(sink.known().apps), len(sink.known().nodes), len(sink.known().queues)) == (2, 2, 1)
+    return manager, sink, poller
 
 
 def touched(asked, where):
@@ -123,35 +124,35 @@ def quiet():
 @given(disturbed(WATCHED))
 def test_a_disturbed_answer_breaks_nothing_and_loses_nothing_else(one):
     asked, answer, where = one
-    manager, taker, watch = watching()
-    before = taker.known()
+    manager, sink, poller = polling()
+    before = sink.known()
     manager.instead = {asked: answer}
-    watch._try_to_look()
-    watch._try_to_look()
-    known = taker.known()
+    poller._poll_safely()
+    poller._poll_safely()
+    known = sink.known()
     own = touched(asked, where) if asked in ("/apps", "/nodes") else set()
     assert set(before.apps) - own <= set(known.apps)
     assert set(before.nodes) - own <= set(known.nodes)
     for kind in ("apps", "nodes"):
         for name in set(getattr(before, kind)) - own:
             assert getattr(known, kind)[name] == getattr(before, kind)[name]
-    json.dumps([str(event) for event in taker.events]).encode()
+    json.dumps([str(event) for event in sink.events]).encode()
     manager.instead = {}
-    watch._try_to_look()
-    assert taker.known().apps.keys() >= before.apps.keys()
-    assert all(taker.known().nodes[name] == node for name, node in before.nodes.items())
-    assert taker.state.manager_error is None
-    assert watch.counters["observations_refused"] == 0
+    poller._poll_safely()
+    assert sink.known().apps.keys() >= before.apps.keys()
+    assert all(sink.known().nodes[name] == node for name, node in before.nodes.items())
+    assert sink.state.manager_error is None
+    assert poller.counters["observations_refused"] == 0
 
 
 @given(disturbed(WATCHED))
 def test_an_arbiter_that_starts_on_a_disturbed_answer_says_so_or_goes_on(one):
     asked, answer, _ = one
-    manager, taker = Manager(), Taker()
+    manager, sink = Manager(), EventSink()
     manager.instead = {asked: answer}
-    watch = Watch(manager, taker, {"root.sql"}, PollIntervals(0.0, 0.0, 0.0, 0.0, 0.0))
-    watch._try_to_look()
-    assert taker.state.manager_error is not None or any(isinstance(event, ManagerReached) for event in taker.events)
+    poller = Poller(manager, sink, {"root.sql"}, PollIntervals(0.0, 0.0, 0.0, 0.0, 0.0))
+    poller._poll_safely()
+    assert sink.state.manager_error is not None or any(isinstance(event, ManagerReached) for event in sink.events)
 
 
 @given(
@@ -169,7 +170,7 @@ def test_every_reader_takes_what_it_can_and_refuses_the_rest_with_a_line(one):
         lambda: translate.attempts(answer),
         lambda: translate.containers(answer, "container_1"),
         lambda: translate.apps(answer),
-        lambda: translate.nodes(answer),
+        lambda: parse_nodes(answer),
         lambda: translate.queues(answer),
         lambda: translate.info(answer),
         lambda: translate.metrics(answer),
@@ -204,11 +205,11 @@ def test_reasons_of_any_form_are_lines(answer):
 def test_of_recorded_applications_in_all_states_the_unfinished_are_found():
     found = translate.apps(RECORDED["/apps of all states"])
     assert set(found) == {app["id"] for app in RECORDED["/apps"]["apps"]["app"]}
-    assert (found.unreadable, found.nameless) == ({}, [])
+    assert (found.unreadable, found.without_id) == ({}, [])
 
 
 def test_every_recorded_answer_is_read_whole():
-    nodes, queues = translate.nodes(RECORDED["/nodes"]), translate.queues(RECORDED["/scheduler"])
+    nodes, queues = parse_nodes(RECORDED["/nodes"]), translate.queues(RECORDED["/scheduler"])
     assert {node.capacity["yarn.io/gpu"] for node in nodes.values()} == {4}
     assert {"root", "root.default", "root.sql", "root.sql.one_1", "root.sql.two_2"} == set(queues)
     assert leaves_in(scheduler_configuration.parse(RECORDED["/scheduler-conf"]), ["root.sql"]).weights == (

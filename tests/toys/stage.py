@@ -16,8 +16,8 @@ from yarn_plugin.drive.replay import replay, rerun
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.memory import MemoryJournal
 from yarn_plugin.model.share import Pool
+from yarn_plugin.observe.poller import PollIntervals
 from yarn_plugin.observe.resource_manager import ResourceManager
-from yarn_plugin.observe.watch import PollIntervals
 
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=0.5)
 QUEUES = {"root.sql": (60.0, 100.0), "root.gpu": (20.0, 100.0), "root.cells": (20.0, 100.0)}

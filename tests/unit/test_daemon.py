@@ -23,8 +23,8 @@ from yarn_plugin.journal import past as past_module
 from yarn_plugin.journal.intake import SetAsideError
 from yarn_plugin.journal.records import JournalDamagedError, JournalUnavailableError, read_records
 from yarn_plugin.model.share import Pool
+from yarn_plugin.observe.poller import PollIntervals
 from yarn_plugin.observe.resource_manager import ResourceManager
-from yarn_plugin.observe.watch import PollIntervals
 
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"), grace=0.5)
 INTERVALS = PollIntervals(metrics=0.05, apps=0.5, nodes=1.0, queues=5.0)

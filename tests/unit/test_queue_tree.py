@@ -38,7 +38,7 @@ def test_queues_in_all_their_forms_come_parents_first(answer):
 @pytest.mark.parametrize("child", [3, "x", {}, {"queueName": ""}, {"queueName": "a\nb"}, {"queuePath": 3}])
 def test_a_queue_without_a_name_keeps_no_other_from_the_watch_and_makes_no_tree(child):
     reading = translate.queues(scheduler(child, LEAF))
-    assert (list(reading), len(reading.nameless)) == (["root", "root.leaf"], 1)
+    assert (list(reading), len(reading.without_id)) == (["root", "root.leaf"], 1)
     with pytest.raises(NotAManagerError, match="the answer to /scheduler"):
         queue_tree(scheduler(child, LEAF))
 
@@ -46,7 +46,7 @@ def test_a_queue_without_a_name_keeps_no_other_from_the_watch_and_makes_no_tree(
 def test_queues_lie_in_one_another_only_so_deep():
     assert len(queue_tree(nested(MAX_DEPTH))) == len(translate.queues(nested(MAX_DEPTH))) == MAX_DEPTH + 1
     for depth in (MAX_DEPTH + 1, 5000):
-        assert len(translate.queues(nested(depth)).nameless) == 1
+        assert len(translate.queues(nested(depth)).without_id) == 1
         with pytest.raises(NotAManagerError):
             queue_tree(nested(depth))
 

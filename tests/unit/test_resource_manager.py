@@ -129,7 +129,7 @@ def test_a_dead_one_of_a_pair_is_passed_over(serve, dead):
 
 def test_a_pair_of_which_nobody_is_active_says_both_reasons(serve, dead):
     waiting = serve(nobody_active)
-    with pytest.raises(ManagerAwayError, match=rf"{waiting.url}: it is on standby; .*{dead.url}: no connection"):
+    with pytest.raises(ManagerAwayError, match=rf"{waiting.url}: it is standby; .*{dead.url}: no connection"):
         client(waiting, dead).get("/metrics")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.observe import translate
-from yarn_plugin.observe.broken import BROKEN_FOR, MAX_BROKEN
+from yarn_plugin.observe.nodes import MAX_SILENT, SILENT_TTL, parse_nodes
 
 NODE = {"id": "127.0.1.1:8041", "rack": "/r1", "state": "RUNNING"}
 TOTAL = {"resourceInformations": {"resourceInformation": [{"name": "memory-mb", "value": 4096},
@@ -16,7 +16,7 @@ APP = {"id": "application_1_0001", "state": "RUNNING", "queue": "root.sql.x", "r
     "answer", [{"nodes": {}}, {"nodes": None}, {"node": []}, {"nodes": {"node": []}}, {"nodes": {"node": None}}]
 )
 def test_no_nodes_in_all_their_forms(answer):
-    assert translate.nodes(answer) == {}
+    assert parse_nodes(answer) == {}
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ def test_no_applications_in_all_their_forms(answer):
 
 @pytest.mark.parametrize("answer", [{"nodes": {"node": [NODE]}}, {"node": [NODE]}, {"nodes": {"node": NODE}}])
 def test_nodes_wrapped_bare_and_alone(answer):
-    assert set(translate.nodes(answer)) == {"127.0.1.1:8041"}
+    assert set(parse_nodes(answer)) == {"127.0.1.1:8041"}
 
 
 def test_a_nodes_capacity_with_and_without_resource_types():
-    new = translate.nodes({"nodes": {"node": [{**NODE, "totalResource": TOTAL}]}})
-    old = translate.nodes({"nodes": {"node": [{**NODE, "usedMemoryMB": 1024, "availMemoryMB": 3072,
+    new = parse_nodes({"nodes": {"node": [{**NODE, "totalResource": TOTAL}]}})
+    old = parse_nodes({"nodes": {"node": [{**NODE, "usedMemoryMB": 1024, "availMemoryMB": 3072,
                                                "usedVirtualCores": 1, "availableVirtualCores": 3}]}})  # fmt: skip
     assert new["127.0.1.1:8041"].capacity == Resources.of({"memory-mb": 4096, "yarn.io/gpu": 4})
     assert old["127.0.1.1:8041"].capacity == Resources.of({"memory-mb": 4096, "vcores": 4})
@@ -41,13 +41,13 @@ def test_a_nodes_capacity_with_and_without_resource_types():
 
 
 def test_nodes_that_take_no_containers_are_left_out():
-    assert translate.nodes({"nodes": {"node": [{**NODE, "state": "LOST"}, {**NODE, "state": "DECOMMISSIONING"}]}}) == {}
+    assert parse_nodes({"nodes": {"node": [{**NODE, "state": "LOST"}, {**NODE, "state": "DECOMMISSIONING"}]}}) == {}
 
 
 def listed(*nodes):
     """What is read of nodes, each (id, state) and what else is said of it."""
     told = [{"id": name, "state": state, "rack": "/r1", **dict(*more)} for name, state, *more in nodes]
-    return translate.nodes({"nodes": {"node": told}})
+    return parse_nodes({"nodes": {"node": told}})
 
 
 @pytest.mark.parametrize("state", ["UNHEALTHY", "LOST", "DECOMMISSIONED", "DECOMMISSIONING", "SHUTDOWN", "REBOOTED"])
@@ -89,8 +89,8 @@ def test_a_node_that_has_been_silent_for_a_day_does_not_count_any_more():
     now = 1_700_000_000_000
     reading = listed(
         ("a:1", "RUNNING", {"lastHealthUpdate": now}),
-        ("b:1", "DECOMMISSIONED", {"lastHealthUpdate": now - BROKEN_FOR}),
-        ("c:1", "LOST", {"lastHealthUpdate": now - BROKEN_FOR - 1}),
+        ("b:1", "DECOMMISSIONED", {"lastHealthUpdate": now - SILENT_TTL}),
+        ("c:1", "LOST", {"lastHealthUpdate": now - SILENT_TTL - 1}),
         ("d:-1", "DECOMMISSIONED", {"lastHealthUpdate": 0}),
         ("e:1", "UNHEALTHY", {"lastHealthUpdate": 0}),
     )
@@ -98,8 +98,8 @@ def test_a_node_that_has_been_silent_for_a_day_does_not_count_any_more():
 
 
 def test_of_very_many_silent_nodes_the_last_ones_count():
-    reading = listed(*((f"n{n}:1", "LOST", {"lastHealthUpdate": n}) for n in range(MAX_BROKEN + 5)))
-    assert len(reading.broken) == MAX_BROKEN
+    reading = listed(*((f"n{n}:1", "LOST", {"lastHealthUpdate": n}) for n in range(MAX_SILENT + 5)))
+    assert len(reading.broken) == MAX_SILENT
     assert "n4:1" not in reading.broken
 
 

@@ -19,7 +19,7 @@ from yarn_plugin.decide.events import (
 )
 from yarn_plugin.model.cluster import Container
 from yarn_plugin.observe import scheduler_configuration, translate
-from yarn_plugin.observe.capabilities import says_read_only
+from yarn_plugin.observe.capabilities import is_read_only
 from yarn_plugin.observe.delivery import Stopped
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 
@@ -151,7 +151,7 @@ def _failure(command: Command, problem: Exception, said: str) -> list[Event]:
         case WriteWeights():
             return [WeightsRefused(said)]
         case ReadLeaves():
-            return [LeavesUnread(said, isinstance(problem, ManagerError) and says_read_only(problem))]
+            return [LeavesUnread(said, isinstance(problem, ManagerError) and is_read_only(problem))]
         case SignalContainers(app, _, _):
             return [ContainersSignalled(app, (), (said,))]
     # A list of containers: it has ended, or the RM is away. The watch tells either, and the overstay is found again.

@@ -30,7 +30,7 @@ from urllib3.exceptions import InsecureRequestWarning
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.files import write_private
 from yarn_plugin.observe import bounded, scheduler_configuration
-from yarn_plugin.observe.capabilities import says_read_only
+from yarn_plugin.observe.capabilities import is_read_only
 from yarn_plugin.observe.resource_manager import ManagerError, ManagerRefusedError, ResourceManager
 from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration, Settings
 
@@ -154,7 +154,7 @@ def claim(
     try:
         found = scheduler_configuration.read(manager)
     except ManagerRefusedError as refusal:
-        if says_read_only(refusal):
+        if is_read_only(refusal):
             return None
         raise
     owners = [owner for parent in parents if (owner := owner_of(found, parent)) is not None]

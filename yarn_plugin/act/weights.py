@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from yarn_plugin.act.ownership import Ownership
 from yarn_plugin.decide.events import LeavesSeen, WeightsWritten
 from yarn_plugin.observe import scheduler_configuration
-from yarn_plugin.observe.capabilities import says_read_only
+from yarn_plugin.observe.capabilities import is_read_only
 from yarn_plugin.observe.resource_manager import ManagerError, ManagerRefusedError, ResourceManager
 from yarn_plugin.observe.scheduler_configuration import CAPACITY, SchedulerConfiguration, weight_of
 
@@ -123,7 +123,7 @@ class _Writing:
             update = {queue: {CAPACITY: value} for queue, value in wanted.items()}
             scheduler_configuration.write(self._manager, update)
         except ManagerRefusedError as refusal:
-            if says_read_only(refusal) or refusal.status >= 500:
+            if is_read_only(refusal) or refusal.status >= 500:
                 raise
             self._refusals_left -= 1
             if len(wanted) == 1 or self._refusals_left <= 0:

@@ -13,7 +13,7 @@ from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool
-from yarn_plugin.observe.watch import PollIntervals
+from yarn_plugin.observe.poller import PollIntervals
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 

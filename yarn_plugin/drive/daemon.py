@@ -50,8 +50,8 @@ from yarn_plugin.journal.records import JournalUnavailableError, RecordFile
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.described import TopologyDescription
 from yarn_plugin.model.share import Pool
+from yarn_plugin.observe.poller import Poller, PollIntervals, Stopped
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
-from yarn_plugin.observe.watch import PollIntervals, Stopped, Watch
 
 __all__ = ["Daemon", "Health", "Stopped"]
 
@@ -65,8 +65,8 @@ IDLE = 1.0
 LOGGED_SHARES = 20
 """How many shares of one decision are logged a line each."""
 
-LOOK_AGE = 60.0
-"""Seconds since the last look at the ResourceManager after which the arbiter is not ready."""
+MAX_POLL_AGE = 60.0
+"""Seconds since the last complete poll after which the arbiter is not ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Daemon:
         self._counters: Counter[str] = Counter()
         self.heartbeat = Heartbeat()
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
-        self._watch = Watch(managers(), self, {pool.queue for pool in pools}, intervals)
+        self._poller = Poller(managers(), self, {pool.queue for pool in pools}, intervals)
         self._actor: Actor | None = None
         self._workers: dict[str, Worker] = {}
         # Covers the making of workers: none is made once those that there are have been ended.
@@ -189,12 +189,12 @@ class Daemon:
         self._thread.start()
         for answer in answers:
             _begin(answer)
-        self._watch.start(patient=knew_manager)
+        self._poller.start(patient=knew_manager)
 
     def stop(self) -> None:
         """End: what was taken in is decided and journaled, and nothing else is begun."""
         self._stopping = True
-        self._watch.close()
+        self._poller.close()
         if self._actor is not None:
             self._actor.close()
         with self._starting:
@@ -248,7 +248,7 @@ class Daemon:
 
     def poll(self) -> None:
         """Poll the ResourceManager now, and wait for that."""
-        self._watch.look()
+        self._poller.poll_now()
 
     def is_alive(self) -> bool:
         """Whether the loop runs, or was told to end."""
@@ -256,15 +256,15 @@ class Daemon:
 
     def health(self) -> Health:
         """How the arbiter is."""
-        look = self._watch.last_look
-        age = None if look is None else max(time.monotonic() - look, 0.0)
+        last_poll = self._poller.last_poll
+        age = None if last_poll is None else max(time.monotonic() - last_poll, 0.0)
         dead = [] if self.is_alive() else [f"the loop that decides has died: {self._died}"]
         if not dead and self.heartbeat.age() > self._patience:
             dead = [f"the loop that decides has made no progress for {self.heartbeat.age():.0f} s"]
         problems = [*dead, *([self._journal_error] if self._journal_error else [])]
         if self.state.manager_error is not None:
             problems.append(self.state.manager_error)
-        elif age is None or age > LOOK_AGE:
+        elif age is None or age > MAX_POLL_AGE:
             problems.append(
                 "no complete reading of the ResourceManager yet"
                 if age is None
@@ -287,12 +287,12 @@ class Daemon:
         for worker in tuple(self._workers.values()):
             solved.update(worker.counters)
         solved["outcomes_lost"] += acted.get("outcomes_lost", 0)
-        return {**self._watch.counters, **acted, **solved, **self._counters}
+        return {**self._poller.counters, **acted, **solved, **self._counters}
 
     def _edges(self) -> Iterable[tuple[str, bool]]:
         acts = self._actor is not None and self._actor.is_alive()
         solves = all(worker.is_alive() for worker in tuple(self._workers.values()))
-        edges = (("watch", self._watch.is_alive()), ("act", acts), ("work", solves))
+        edges = (("poll", self._poller.is_alive()), ("act", acts), ("work", solves))
         return ((name, self._stopping or lives) for name, lives in edges)
 
     def _solve(self, task: SolveInWorker) -> None:

@@ -8,9 +8,9 @@ import requests
 
 from yarn_plugin.embedded.errors import ClusterError
 from yarn_plugin.model.resources import Resources, total_of
-from yarn_plugin.observe import amounts, answers
+from yarn_plugin.observe import answers, fields
+from yarn_plugin.observe.polled_lists import OMITTED_FIELDS
 from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
-from yarn_plugin.observe.subjects import LEFT_OUT
 
 _LIMIT_S = 10
 
@@ -77,13 +77,13 @@ def nodes(rm_url: str) -> list[NodeReport]:
 
 def apps(rm_url: str) -> list[AppReport]:
     """The applications the ResourceManager remembers, the newest first."""
-    rows = _rows(rm_url, "/apps", "apps", "app", deSelects=LEFT_OUT)
+    rows = _rows(rm_url, "/apps", "apps", "app", deSelects=OMITTED_FIELDS)
     return [_app(row) for row in sorted(rows, key=lambda row: -int(row["startedTime"]))]
 
 
 def _rows(rm_url: str, path: str, outer: str, inner: str, **params: str) -> list[dict[str, Any]]:
     """The rows of a list of the ResourceManager; an empty one loses its inner key, or is null."""
-    return answers.objects(answers.unwrapped(_ask(rm_url, path, **params), outer).get(inner))
+    return fields.objects_in(answers.unwrapped(_ask(rm_url, path, **params), outer).get(inner))
 
 
 def _ask(rm_url: str, path: str, **params: str) -> Any:
@@ -121,9 +121,9 @@ def _app(row: dict[str, Any]) -> AppReport:
 
 def _used(app: dict[str, Any]) -> Resources:
     """What an application holds; one that has ended has no such record, or holds nothing in it."""
-    parts = answers.objects(answers.unwrapped(app, "resourceInfo").get("resourceUsagesByPartition"))
+    parts = fields.objects_in(answers.unwrapped(app, "resourceInfo").get("resourceUsagesByPartition"))
     return total_of(_resources(part.get("used")) for part in parts)
 
 
 def _resources(written: Any) -> Resources:
-    return amounts.resources(written) if written else Resources()
+    return fields.resources(written) if written else Resources()

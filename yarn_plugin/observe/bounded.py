@@ -1,4 +1,4 @@
-"""HTTP answers of bounded size and duration, however slowly or endlessly they are sent."""
+"""HTTP requests whose answers are bounded in size and time, even from a slow or endless sender."""
 
 import http.client
 import io
@@ -12,12 +12,12 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 MAX_SECONDS = 30.0
-"""From a request to the last byte of its answer. (The timeouts of `requests` hold for each read alone.)"""
+"""From a request to the last byte of its answer. (The timeouts of `requests` apply to single reads.)"""
 
 MAX_BYTES = 128 * 1024 * 1024
-"""Of an answer, unpacked. 10,000 nodes take about 25 MB, 10,000 applications 50 MB."""
+"""Of an answer, uncompressed. 10,000 nodes take about 25 MB, 10,000 applications 50 MB."""
 
-_PART = 64 * 1024
+_CHUNK = 64 * 1024
 
 
 class TooLargeError(Exception):
@@ -25,7 +25,7 @@ class TooLargeError(Exception):
 
 
 def bounded_session() -> requests.Session:
-    """A session whose answers end in `MAX_SECONDS`, headers included; that follows no proxy and reads no netrc."""
+    """A session whose answers, with headers, take at most `MAX_SECONDS`. It ignores proxies and netrc."""
     session = requests.Session()
     session.trust_env = False
     for scheme in ("http://", "https://"):
@@ -34,27 +34,27 @@ def bounded_session() -> requests.Session:
 
 
 def read_body(answer: requests.Response, limit: int | None = None) -> bytes:
-    """The body of an answer that was asked for with `stream=True`.
+    """Read the body of an answer to a request with `stream=True`.
 
     Raises:
-        TooLargeError: it is larger than `limit` (`MAX_BYTES` where none is given).
-        requests.RequestException: it did not come in time, or not whole.
+        TooLargeError: it is larger than `limit` (default: `MAX_BYTES`).
+        requests.RequestException: it is late or incomplete.
     """
-    body, most = bytearray(), MAX_BYTES if limit is None else limit
+    body, max_bytes = bytearray(), MAX_BYTES if limit is None else limit
     with answer:
-        for part in answer.iter_content(_PART):
-            body += part
-            if len(body) > most:
+        for chunk in answer.iter_content(_CHUNK):
+            body += chunk
+            if len(body) > max_bytes:
                 raise TooLargeError
     return bytes(body)
 
 
 class _UntilDeadline(io.RawIOBase):
-    """Reads from a socket, each time no longer than is left until the deadline."""
+    """Reads from a socket until a deadline."""
 
     def __init__(self, sock: socket.socket, raw: Any, deadline: float) -> None:
         self._sock, self._raw, self._deadline = sock, raw, deadline
-        self._usual = sock.gettimeout()
+        self._timeout = sock.gettimeout()
 
     def readable(self) -> bool:
         return True
@@ -63,10 +63,10 @@ class _UntilDeadline(io.RawIOBase):
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("the answer takes too long")
-        self._sock.settimeout(left if self._usual is None else min(left, self._usual))
+        self._sock.settimeout(left if self._timeout is None else min(left, self._timeout))
         count: int | None = self._raw.readinto(buffer)
-        # The connection may be used again, for a question of its own deadline.
-        self._sock.settimeout(self._usual)
+        # The connection may be reused for a request with its own deadline.
+        self._sock.settimeout(self._timeout)
         return count
 
     def close(self) -> None:

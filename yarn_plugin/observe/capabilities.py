@@ -1,4 +1,4 @@
-"""What a ResourceManager allows, found out by asking it."""
+"""What a ResourceManager supports: its version, settings and capabilities, read over REST."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ PREEMPTION = "yarn.resourcemanager.monitor.capacity.preemption"
 SCHEDULER = "yarn.resourcemanager.scheduler.class"
 SECURITY = "hadoop.security.authentication"
 RESOURCE_TYPES = "yarn.resource-types"
-LEAST_MEMORY = "yarn.scheduler.minimum-allocation-mb"
+MIN_MEMORY = "yarn.scheduler.minimum-allocation-mb"
 RECOVERY = "yarn.resourcemanager.recovery.enabled"
 CALCULATOR = "resource-calculator"
 FILE_STORE = "file"
@@ -34,11 +34,11 @@ DELETES_QUEUES = "AutoCreatedQueueDeletionPolicy"
 
 @dataclass(frozen=True, slots=True)
 class PreemptionFacts:
-    """How YARN takes back what exceeds a queue's share. The defaults are Hadoop's own.
+    """YARN's settings for preemption; the defaults are Hadoop's.
 
-    `wait_ms`: between marking a container and killing it. `per_round`: the part of the cluster taken back at once.
-    `termination_factor`: the part of what is to be taken back that is taken in a round. `dead_zone`: the part of its
-    share that a queue may exceed it by, unnoticed.
+    `wait_ms`: between marking a container and killing it. `per_round`: the maximum fraction of the cluster to preempt
+    per round. `termination_factor`: the fraction of the excess to preempt per round. `dead_zone`: the excess that is
+    ignored, as a fraction of a queue's capacity.
     """
 
     wait_ms: int = 15_000
@@ -49,12 +49,12 @@ class PreemptionFacts:
 
 @dataclass(frozen=True, slots=True)
 class ManagerFacts:
-    """A ResourceManager in facts.
+    """The properties of a ResourceManager.
 
-    `store`: its configuration store, None where it does not say. `policies`: what its scheduling monitor runs, empty
-    where that is off. `calculator`: how its scheduler compares resources, None where it does not say. `unread`: why
-    the scheduler's configuration could not be read just now; `writable` is then what the store lets expect. `age`:
-    seconds since it started, by its own clock; None where it does not tell the time.
+    `store`: its configuration store, None if unknown. `policies`: of its scheduling monitor, empty if that is off.
+    `calculator`: the scheduler's resource calculator, None if unknown. `unread`: why the scheduler's configuration
+    could not be read; `writable` is then inferred from the store. `age`: seconds since its start, by its own clock;
+    None if it sends no time.
     """
 
     url: str
@@ -76,25 +76,25 @@ class ManagerFacts:
 
     @property
     def mode(self) -> Literal["enforced", "feedback only", "unknown"]:
-        """What becomes of shares here."""
+        """Whether shares are enforced or only reported."""
         return "enforced" if self.writable else "unknown" if self.unread else "feedback only"
 
     @property
     def preempts(self) -> bool:
-        """Whether YARN itself takes back what exceeds a queue's share."""
+        """Whether YARN preempts containers of a queue over its share."""
         return PREEMPTS in self.policies
 
     def capabilities(self) -> Capabilities:
-        """What the arbiter must know of it."""
-        least = Resources.of({MEMORY: self.least_memory_mb or 0})
-        return Capabilities(self.version, self.writable, self.preempts, least)
+        """The capabilities that decisions depend on."""
+        smallest = Resources.of({MEMORY: self.least_memory_mb or 0})
+        return Capabilities(self.version, self.writable, self.preempts, smallest)
 
 
 def probe(manager: ResourceManager) -> ManagerFacts:
-    """Ask a ResourceManager what it is; of an HA pair, the active one.
+    """Read the properties of a ResourceManager; of an HA pair, of the active one.
 
     Raises:
-        ManagerError: nobody answers, or not as a ResourceManager does.
+        ManagerError: there is no answer, or not a ResourceManager's.
     """
     info = _info(manager)
     started_at = info.get("startedOn", 0) / 1000.0
@@ -107,30 +107,30 @@ def probe(manager: ResourceManager) -> ManagerFacts:
         version=info["resourceManagerVersion"],
         state=info.get("haState", "ACTIVE"),
         started_at=started_at,
-        scheduler=_last_part(conf.get(SCHEDULER, "unknown")),
+        scheduler=_simple_name(conf.get(SCHEDULER, "unknown")),
         store=store,
         writable=queues is not None or (unread is not None and store in MUTABLE_STORES),
         policies=_policies(conf),
         preemption=_preemption(conf),
         security=conf.get(SECURITY, "simple"),
         resources=(MEMORY, VCORES, *_split(conf.get(RESOURCE_TYPES, ""))),
-        least_memory_mb=_whole(conf.get(LEAST_MEMORY)),
+        least_memory_mb=_integer_or_none(conf.get(MIN_MEMORY)),
         calculator=None
         if queues is None
-        else _last_part(queues.of_scheduler(CALCULATOR) or "DefaultResourceCalculator"),
+        else _simple_name(queues.of_scheduler(CALCULATOR) or "DefaultResourceCalculator"),
         recovers=conf.get(RECOVERY, "false") == "true",
         unread=unread,
         age=age,
     )
 
 
-def _whole(text: str | None) -> int | None:
+def _integer_or_none(text: str | None) -> int | None:
     return int(text) if text and text.isdigit() else None
 
 
 def _info(manager: ResourceManager) -> dict[str, Any]:
     try:
-        # A standby answers /info as an active one does, and nothing else: whoever answers /metrics is active.
+        # A standby answers /info, too, but not /metrics.
         translate.metrics(manager.get("/metrics"))
         return translate.info(manager.get("/info"))
     except ManagerRefusedError as refused:
@@ -144,20 +144,20 @@ def _info(manager: ResourceManager) -> dict[str, Any]:
 def _scheduler_configuration(
     manager: ResourceManager, store: str | None
 ) -> tuple[SchedulerConfiguration | None, str | None]:
-    """The scheduler's configuration, shown where it can be written, or else why it could not be read now."""
+    """The scheduler's configuration if it is readable (only a mutable one is), or why reading it failed."""
     if store == FILE_STORE:
         return None, None
     try:
         return scheduler_configuration.read(manager), None
     except ManagerError as problem:
-        return None, None if says_read_only(problem) else str(problem)
+        return None, None if is_read_only(problem) else str(problem)
 
 
-def says_read_only(problem: ManagerError) -> bool:
-    """Whether this is how a ResourceManager says that its scheduler's configuration is not for us to read or change.
+def is_read_only(problem: ManagerError) -> bool:
+    """Whether an error means that the scheduler's configuration is read-only, or not accessible to this user.
 
-    With the file store the answer is 400 and speaks of mutable stores, to who may not it is 401 or 403, from versions
-    that cannot do it 404 or 405. Anything else (500, no answer) may be otherwise at the next question.
+    With the file store the ResourceManager answers 400 and mentions mutable stores; without permission, 401 or 403; in
+    versions without this API, 404 or 405. Other errors (500, no answer) may be temporary.
     """
     if not isinstance(problem, ManagerRefusedError):
         return False
@@ -165,32 +165,32 @@ def says_read_only(problem: ManagerError) -> bool:
 
 
 def _policies(conf: Mapping[str, str]) -> tuple[str, ...]:
-    """What the scheduling monitor runs; nothing where it is off."""
+    """The policies of the scheduling monitor; empty if it is off."""
     if conf.get(MONITOR, "false") != "true":
         return ()
-    return tuple(_last_part(name) for name in _split(conf.get(POLICIES, PREEMPTS)))
+    return tuple(_simple_name(name) for name in _split(conf.get(POLICIES, PREEMPTS)))
 
 
 def _preemption(conf: Mapping[str, str]) -> PreemptionFacts:
-    usual = PreemptionFacts()
+    default = PreemptionFacts()
     return PreemptionFacts(
-        wait_ms=int(_number(conf, "max_wait_before_kill", usual.wait_ms)),
-        per_round=_number(conf, "total_preemption_per_round", usual.per_round),
-        termination_factor=_number(conf, "natural_termination_factor", usual.termination_factor),
-        dead_zone=_number(conf, "max_ignored_over_capacity", usual.dead_zone),
+        wait_ms=int(_number(conf, "max_wait_before_kill", default.wait_ms)),
+        per_round=_number(conf, "total_preemption_per_round", default.per_round),
+        termination_factor=_number(conf, "natural_termination_factor", default.termination_factor),
+        dead_zone=_number(conf, "max_ignored_over_capacity", default.dead_zone),
     )
 
 
-def _number(conf: Mapping[str, str], name: str, usual: float) -> float:
+def _number(conf: Mapping[str, str], name: str, default: float) -> float:
     try:
-        return float(conf.get(f"{PREEMPTION}.{name}", usual))
+        return float(conf.get(f"{PREEMPTION}.{name}", default))
     except ValueError:
-        return usual
+        return default
 
 
 def _split(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
-def _last_part(class_name: str) -> str:
+def _simple_name(class_name: str) -> str:
     return class_name.rsplit(".", 1)[-1]

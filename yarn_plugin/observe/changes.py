@@ -1,4 +1,4 @@
-"""What is different between what is known and what was seen, and how much of that to believe. Pure."""
+"""The difference between the known and the polled items, and which part of it is confirmed. Pure."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -13,77 +13,81 @@ Observation = NodesChanged | AppsChanged | QueuesChanged
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A node that is seen, and takes no containers."""
+    """A node that is listed and takes no containers."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """What was missing in one look although too much of it at once to be believed; `since` when."""
+class Unconfirmed:
+    """Items that disappeared together: a second poll must confirm it. `since`: when they were first missing."""
 
     missing: frozenset[str] = frozenset()
     since: float = 0.0
 
 
-def is_mass(known: int, missing: int) -> bool:
-    """Whether so many of the known things disappear at once that it must be seen twice."""
+def is_mass_disappearance(known: int, missing: int) -> bool:
+    """Whether so many of the known items are missing at once that a second poll must confirm it."""
     return (missing == known and missing >= 2) or (missing > known / 2 and missing >= 3)
 
 
 def confirm_gone(
-    known: Collection[str], missing: Collection[str], doubt: Doubt, now: float, after: float, wary: bool
-) -> tuple[frozenset[str], Doubt]:
-    """Which of the missing are gone, and what is still in doubt.
+    known: Collection[str],
+    missing: Collection[str],
+    unconfirmed: Unconfirmed,
+    now: float,
+    delay: float,
+    confirm_all: bool,
+) -> tuple[frozenset[str], Unconfirmed]:
+    """Which of the missing items are gone, and which are still unconfirmed.
 
-    A few are gone at once, unless `wary`. A mass (`is_mass`) is gone as far as it is missing again, `after` seconds
-    later or more; between those two looks nothing of it is.
+    A few missing items are gone at once, unless `confirm_all`. Of a mass disappearance, those are gone that are missing
+    again at least `delay` seconds later; until then none is.
     """
-    lasting = doubt.missing.intersection(missing)
-    if lasting and now < doubt.since + after:
-        gone, waiting = frozenset[str](), replace(doubt, missing=lasting)
+    still_missing = unconfirmed.missing.intersection(missing)
+    if still_missing and now < unconfirmed.since + delay:
+        gone, waiting = frozenset[str](), replace(unconfirmed, missing=still_missing)
     else:
-        gone, waiting = lasting, Doubt()
-    fresh = frozenset(missing) - doubt.missing
-    if not (wary or is_mass(len(known) - len(lasting), len(fresh))):
+        gone, waiting = still_missing, Unconfirmed()
+    fresh = frozenset(missing) - unconfirmed.missing
+    if not (confirm_all or is_mass_disappearance(len(known) - len(still_missing), len(fresh))):
         return gone | fresh, waiting
     if waiting.missing:
-        # One doubt at a time: these are new again in the look that settles it.
+        # One confirmation at a time: these count as new again in the poll that completes it.
         return gone, waiting
-    return gone, Doubt(fresh, now) if fresh else waiting
+    return gone, Unconfirmed(fresh, now) if fresh else waiting
 
 
-def differing(known: Mapping[str, Item], seen: Mapping[str, Item]) -> dict[str, Item]:
-    """What came or changed."""
-    return {name: item for name, item in seen.items() if known.get(name) != item}
+def changed_items(known: Mapping[str, Item], polled: Mapping[str, Item]) -> dict[str, Item]:
+    """The items that are new or have changed."""
+    return {name: item for name, item in polled.items() if known.get(name) != item}
 
 
-def is_out_of_sight(known: ClusterView, seen: YarnApp) -> bool:
-    """Whether an application shows no containers because the nodes that run them have not reported again yet."""
-    before = known.apps.get(seen.id)
-    return before is not None and before.containers > 0 and seen.containers == 0
+def is_awaiting_nodes(known: ClusterView, polled: YarnApp) -> bool:
+    """Whether an application shows no containers only because its nodes have not registered again yet."""
+    before = known.apps.get(polled.id)
+    return before is not None and before.containers > 0 and polled.containers == 0
 
 
 def nodes_changed(present: tuple[Node | Broken, ...], gone: tuple[str, ...]) -> NodesChanged:
-    """The event that nodes came, changed, broke, or went."""
-    well = tuple(one for one in present if isinstance(one, Node))
-    return NodesChanged(well, gone, tuple(one.node for one in present if isinstance(one, Broken)))
+    """The event that nodes are new, have changed, are broken or gone."""
+    healthy = tuple(one for one in present if isinstance(one, Node))
+    return NodesChanged(healthy, gone, tuple(one.node for one in present if isinstance(one, Broken)))
 
 
-def newly_broken(known: ClusterView, seen: Mapping[str, Node], gone: Collection[str]) -> dict[str, Broken]:
-    """The broken nodes that came or changed. One that takes containers as far as is known, and is not believed to be
-    `gone`, is not among them."""
-    believed = {name: node for name, node in seen.items() if name not in known.nodes or name in gone}
-    return {name: Broken(node) for name, node in differing(known.broken, believed).items()}
+def newly_broken(known: ClusterView, polled: Mapping[str, Node], gone: Collection[str]) -> dict[str, Broken]:
+    """The broken nodes that are new or have changed, except known healthy ones that are not confirmed `gone`."""
+    confirmed = {name: node for name, node in polled.items() if name not in known.nodes or name in gone}
+    return {name: Broken(node) for name, node in changed_items(known.broken, confirmed).items()}
 
 
-def is_of_something(event: Observation) -> bool:
-    """Whether an observation is of anything at all."""
+def has_content(event: Observation) -> bool:
+    """Whether an observation contains at least one item."""
     return bool(event.present or event.gone or (isinstance(event, NodesChanged) and event.broken))
 
 
-def halves(event: Observation) -> tuple[Observation, ...]:
-    """An observation in two parts; none where it is of a single thing."""
+def split_in_two(event: Observation) -> tuple[Observation, ...]:
+    """An observation in two parts; empty if it contains a single item."""
     part: Callable[[Any, Any], Observation] = type(event)
     present, gone = event.present, event.gone
     if isinstance(event, NodesChanged) and event.broken:
@@ -98,8 +102,8 @@ def halves(event: Observation) -> tuple[Observation, ...]:
     return part(present[:middle], gone[:middle]), part(present[middle:], gone[middle:])
 
 
-def the_one(event: Observation) -> tuple[str, object]:
-    """The id of the only thing that an observation is of, and what was seen of it; None where it is gone."""
+def single_item(event: Observation) -> tuple[str, object]:
+    """The id and the value of an observation's only item; the value is None if it is gone."""
     if event.gone:
         return event.gone[0], None
     if isinstance(event, NodesChanged) and event.broken:

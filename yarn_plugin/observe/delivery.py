@@ -1,4 +1,4 @@
-"""Hands on what was observed; what nothing can be decided on is narrowed down to the single things that are why."""
+"""Delivers observations. If the arbiter fails on one, it is split until the single items that cause it are found."""
 
 import logging
 import time
@@ -10,84 +10,84 @@ from typing import Any, Protocol
 from yarn_plugin.decide.events import Event
 from yarn_plugin.journal.intake import SetAsideError
 from yarn_plugin.model.cluster import ClusterView
-from yarn_plugin.observe.changes import Observation, halves, is_of_something, the_one
-from yarn_plugin.observe.subjects import Subject
+from yarn_plugin.observe.changes import Observation, has_content, single_item, split_in_two
+from yarn_plugin.observe.polled_lists import PolledList
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
-UNTAKEABLE = (SetAsideError, ArithmeticError, LookupError, TypeError, ValueError)
-"""What the taker raises where an event itself is at fault."""
+BAD_EVENT_ERRORS = (SetAsideError, ArithmeticError, LookupError, TypeError, ValueError)
+"""Raised by the sink if the event itself is at fault."""
 
-AGAIN_AFTER = 60.0
-"""Seconds until one that changed meanwhile is handed on again."""
+RETRY_AFTER = 60.0
+"""Seconds until a refused item is delivered again, if it has changed."""
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: whoever waits for a decision learns that none will come
-    """The arbiter ends; nothing more is decided."""
+    """The arbiter has stopped; no further decisions are made."""
 
 
-class Taker(Protocol):
-    """Takes events in, and shows what is known of the cluster."""
+class EventSink(Protocol):
+    """Takes events, and shows the cluster as known."""
 
     def known(self) -> ClusterView:
-        """The cluster as known after all events taken so far."""
+        """The cluster after all events so far."""
         ...
 
     def take(self, event: Event) -> Any:
-        """Take an event in, and wait until it is decided on.
+        """Take an event and wait until it is decided on.
 
         Raises:
-            Stopped: the arbiter ends.
-            JournalUnavailableError: nothing is taken in now.
-            SetAsideError: nothing could be decided on it, nor ever will be.
+            Stopped: the arbiter has stopped.
+            JournalUnavailableError: no event can be recorded now.
+            SetAsideError: the event raises an error, and would again.
         """
         ...
 
 
 class Delivery:
-    """Hands events to a taker, and remembers what it could not decide on; counts that in `observations_refused`."""
+    """Delivers events to a sink and remembers refused items; counts those in `observations_refused`."""
 
-    def __init__(self, taker: Taker, counters: Counter[str]) -> None:
-        self._taker, self._counters = taker, counters
+    def __init__(self, sink: EventSink, counters: Counter[str]) -> None:
+        self._sink, self._counters = sink, counters
         self._refusals = Refusals()
 
-    def hand_on(self, event: Event) -> None:
-        """Hand on an event that is not an observation of many things."""
+    def deliver(self, event: Event) -> None:
+        """Deliver an event that is not a list of changes."""
         try:
-            self._taker.take(event)
-        except UNTAKEABLE:
+            self._sink.take(event)
+        except BAD_EVENT_ERRORS:
             self._counters["observations_refused"] += 1
-            log.exception("%s is not taken in", type(event).__name__)
+            log.exception("event %s is skipped", type(event).__name__)
 
-    def hand_on_changes(self, subject: Subject, present: Mapping[str, Any], gone: Iterable[str]) -> None:
-        """Hand on what came or changed, and what is gone, but for what is known to be refused."""
+    def deliver_changes(self, polled: PolledList, present: Mapping[str, Any], gone: Iterable[str]) -> None:
+        """Deliver changed and removed items, except refused ones."""
         now = time.monotonic()
-        event = subject.event(
-            tuple(item for name, item in present.items() if self._refusals.allows(subject.name, name, item, now)),
-            tuple(name for name in gone if self._refusals.allows(subject.name, name, None, now)),
+        event = polled.event(
+            tuple(item for name, item in present.items() if self._refusals.allows(polled.name, name, item, now)),
+            tuple(name for name in gone if self._refusals.allows(polled.name, name, None, now)),
         )
-        if is_of_something(event):
-            self._hand_on_in_parts(subject.name, event)
+        if has_content(event):
+            self._deliver_in_parts(polled.name, event)
 
-    def forget_all_but(self, subject: Subject, names: Iterable[str]) -> None:
-        """Forget what was refused of things that are neither known nor seen any more."""
-        self._refusals.keep(subject.name, set(names))
+    def retain_refusals(self, polled: PolledList, names: Iterable[str]) -> None:
+        """Forget refused items except these, which are known or listed."""
+        self._refusals.retain(polled.name, set(names))
 
-    def _hand_on_in_parts(self, kind: str, event: Observation) -> None:
+    def _deliver_in_parts(self, kind: str, event: Observation) -> None:
         try:
-            self._taker.take(event)
-        except UNTAKEABLE as problem:
-            parts = halves(event)
+            self._sink.take(event)
+        except BAD_EVENT_ERRORS as problem:
+            parts = split_in_two(event)
             for part in parts:
-                self._hand_on_in_parts(kind, part)
+                self._deliver_in_parts(kind, part)
             if not parts:
                 self._refuse(kind, event, problem)
 
     def _refuse(self, kind: str, event: Observation, problem: Exception) -> None:
         self._counters["observations_refused"] += 1
-        name, value = the_one(event)
+        name, value = single_item(event)
         if self._refusals.add(kind, name, value, time.monotonic()):
-            log.error("%s of %s is not taken in: %s", name, kind, problem)
+            log.error("%s: %s is skipped: %s", kind, name, problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +97,26 @@ class _Refusal:
 
 
 class Refusals:
-    """Remembers what was refused, by kind ("apps") and id; the value is None for what is gone."""
+    """Refused items by kind ("apps") and id, with their values; the value of a removed item is None."""
 
     def __init__(self) -> None:
         self._refused: dict[tuple[str, str], _Refusal] = {}
 
     def add(self, kind: str, name: str, value: object, now: float) -> bool:
-        """Remember one. Returns whether it is the first time."""
+        """Remember an item. Returns whether it is new."""
         known = self._refused.get((kind, name))
         self._refused[kind, name] = _Refusal(value, now)
         return known is None
 
     def allows(self, kind: str, name: str, value: object, now: float) -> bool:
-        """Whether an observation may be handed on."""
+        """Whether an item may be delivered."""
         refusal = self._refused.get((kind, name))
         if refusal is None:
             return True
-        # What is gone stays the same for ever: that it was refused may have had another reason.
-        return (refusal.value != value or value is None) and now >= refusal.at + AGAIN_AFTER
+        # A removal never changes, and may have been refused for a reason that has passed.
+        return (refusal.value != value or value is None) and now >= refusal.at + RETRY_AFTER
 
-    def keep(self, kind: str, names: Collection[str]) -> None:
-        """Forget what was refused of anything but these."""
+    def retain(self, kind: str, names: Collection[str]) -> None:
+        """Forget all items of a kind except these."""
         for key in [key for key in self._refused if key[0] == kind and key[1] not in names]:
             del self._refused[key]

@@ -1,16 +1,13 @@
-"""The ResourceManager's queues as /scheduler shows them: how each is set up, and its use.
-
-`walk` is for whoever needs less of them (`translate.queues`: the watch, every minute, of thousands).
-"""
+"""The queues of /scheduler: their configuration and usage."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from yarn_plugin.model.resources import Resources
-from yarn_plugin.observe import amounts, fields
-from yarn_plugin.observe.answers import MAX_DEPTH, as_object, each, not_an_answer
-from yarn_plugin.observe.fields import UnreadableItemError
+from yarn_plugin.observe import fields
+from yarn_plugin.observe.answers import MAX_DEPTH, as_object, not_an_answer
+from yarn_plugin.observe.fields import UnreadableItemError, as_list
 
 Json = Any
 
@@ -20,11 +17,12 @@ WEIGHT, PERCENT, ABSOLUTE = "weight", "percentage", "absolute"
 
 @dataclass(frozen=True, slots=True)
 class QueueReport:
-    """A queue as it is now.
+    """The state of a queue.
 
-    `mode`: how its own capacity is given; `weight` counts in weight mode, `percent` (of its parent) in percentage
-    mode. `guaranteed`, `maximum`, `used`: fractions of the cluster. `dynamic`: made by a submission, not by the
-    configuration. `makes_leaves`: a submission below it makes a leaf queue with the properties in `leaf_template`.
+    `mode`: how its capacity is configured; `weight` applies in weight mode, `percent` (of its parent) in percentage
+    mode. `guaranteed`, `maximum`, `used`: fractions of the cluster. `held`: allocated resources. `dynamic`: created by
+    a submission, not by the configuration. `makes_leaves`: a submission below it creates a leaf queue with the
+    properties in `leaf_template`.
     """
 
     path: str
@@ -45,14 +43,14 @@ class QueueReport:
 
     @property
     def parent(self) -> str:
-        """The path of the queue that this one lies in; empty for the root."""
+        """The path of its parent; empty for the root."""
         return self.path.rpartition(".")[0]
 
 
 def walk(answer: Json, refuse: Callable[[str], object]) -> Iterator[tuple[str, dict[str, Json]]]:
-    """Every queue of /scheduler with its path, each parent before its children; none of another scheduler.
+    """Every queue of the CapacityScheduler with its path, parents first; empty for another scheduler.
 
-    `refuse` is told why a queue has no path; what lies in that one is not seen either.
+    `refuse`: called with the error of each queue without a path, which is skipped with its children.
 
     Raises:
         NotAManagerError: it is not such an answer.
@@ -64,7 +62,7 @@ def walk(answer: Json, refuse: Callable[[str], object]) -> Iterator[tuple[str, d
     while waiting:
         queue, parent, depth = waiting.pop()
         if not isinstance(queue, dict) or depth > MAX_DEPTH:
-            refuse(f"{fields.shown(queue)} is not a queue")
+            refuse(f"{fields.shortened(queue)} is not a queue")
             continue
         try:
             path = _path(queue, parent)
@@ -73,7 +71,7 @@ def walk(answer: Json, refuse: Callable[[str], object]) -> Iterator[tuple[str, d
             continue
         yield path, queue
         if inner := queue.get("queues"):
-            children = each(inner.get("queue")) if isinstance(inner, dict) else each(inner)
+            children = as_list(inner.get("queue")) if isinstance(inner, dict) else as_list(inner)
             waiting += [(child, path, depth + 1) for child in reversed(children)]
 
 
@@ -85,10 +83,10 @@ def _path(queue: dict[str, Json], parent: str) -> str:
 
 
 def queue_tree(answer: Json) -> dict[str, QueueReport]:
-    """All queues of /scheduler in full, by path, each parent before its children; empty for another scheduler.
+    """All queues of the CapacityScheduler by path, parents first; empty for another scheduler.
 
     Raises:
-        NotAManagerError: it is not such an answer, or one of its queues cannot be read.
+        NotAManagerError: it is not such an answer, or one of its queues is unreadable.
     """
     try:
         return {path: _report(path, queue) for path, queue in walk(answer, _refuse)}
@@ -101,7 +99,7 @@ def _refuse(problem: str) -> None:
 
 
 def _report(path: str, queue: Mapping[str, Json]) -> QueueReport:
-    held = queue.get("resourcesUsed")
+    allocated = queue.get("resourcesUsed")
     weight = float(queue.get("weight", -1.0))
     return QueueReport(
         path=path,
@@ -109,11 +107,11 @@ def _report(path: str, queue: Mapping[str, Json]) -> QueueReport:
         mode=queue.get("mode") or (WEIGHT if weight >= 0 else PERCENT),
         weight=max(weight, 0.0),
         percent=float(queue.get("capacity", 0.0)),
-        # The root has no absolute values of its own: it is everything.
+        # The root has no absolute capacities; they default to 100%.
         guaranteed=float(queue.get("absoluteCapacity", 100.0)) / 100.0,
         maximum=float(queue.get("absoluteMaxCapacity", 100.0)) / 100.0,
         used=float(queue.get("absoluteUsedCapacity", queue.get("usedCapacity", 0.0))) / 100.0,
-        held=amounts.resources(held, clamped=True) if held else Resources(),
+        held=fields.resources(allocated, clamped=True) if allocated else Resources(),
         apps=int(queue.get("numApplications", 0)),
         pending=int(queue.get("pendingContainers", 0)),
         dynamic=str(queue.get("creationMethod", "static")).startswith("dynamic"),
@@ -123,5 +121,5 @@ def _report(path: str, queue: Mapping[str, Json]) -> QueueReport:
     )
 
 
-def _properties(written: Mapping[str, Json] | None) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((entry["name"], entry["value"]) for entry in each((written or {}).get("property"))))
+def _properties(value: Mapping[str, Json] | None) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((entry["name"], entry["value"]) for entry in as_list((value or {}).get("property"))))

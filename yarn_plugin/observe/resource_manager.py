@@ -1,4 +1,4 @@
-"""The ResourceManager over REST: one address, or the addresses of an HA pair."""
+"""A REST client of the ResourceManager: one address, or the addresses of an HA pair."""
 
 import contextlib
 import json
@@ -18,8 +18,8 @@ from yarn_plugin.observe import bounded
 
 TIMEOUT = (3.0, 20.0)
 PREFIX = "/ws/v1/cluster"
-EXPECTED = "give the RM's web address such as http://host:8088; of an HA pair both, separated by a comma"
-NO_MANAGER = f"what answers there is not a ResourceManager; {EXPECTED}"
+EXPECTED = "give the ResourceManager's web address, such as http://host:8088; for an HA pair both, separated by a comma"
+NO_MANAGER = f"the server at this address is not a ResourceManager; {EXPECTED}"
 
 
 class ManagerError(ReportedError):
@@ -27,36 +27,36 @@ class ManagerError(ReportedError):
 
 
 class ManagerAwayError(ManagerError):
-    """No ResourceManager answers, now."""
+    """No ResourceManager answers now."""
 
 
 class NotAManagerError(ManagerError):
-    """Something answers at this address, and it is not a ResourceManager."""
+    """The server at this address is not a ResourceManager."""
 
 
 class ManagerRefusedError(ManagerError):
     """The ResourceManager refused a request; `status` is the HTTP status."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(f"the ResourceManager refused ({status}): {said}")
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"the ResourceManager refused ({status}): {message}")
         self.status = status
 
 
 class SecuredManagerError(ManagerError):
-    """The ResourceManager asks for Kerberos, which is not supported."""
+    """The ResourceManager requires Kerberos, which is not supported."""
 
     def __init__(self, url: str) -> None:
         super().__init__(
-            f"--rm {url}: the ResourceManager asks for Kerberos (SPNEGO); only simple authentication is supported. "
-            "Put a gateway that authenticates (such as Apache Knox) between them and give its address"
+            f"--rm {url}: the ResourceManager requires Kerberos (SPNEGO); only simple authentication is supported. "
+            "Put an authenticating gateway such as Apache Knox in front of it, and give its address"
         )
 
 
 def addresses(text: str) -> list[str]:
-    """The addresses in `--rm`: one, or several (an HA pair) separated by commas.
+    """The addresses in `--rm`: one, or those of an HA pair, separated by commas.
 
     Raises:
-        BadInputError: one is not an address.
+        BadInputError: one is invalid.
     """
     found = [part.strip().rstrip("/") for part in text.split(",") if part.strip()]
     wrong = next((url for url in found if not _is_address(url)), None)
@@ -75,7 +75,7 @@ def _is_address(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """An answer, read to its end."""
+    """A complete answer."""
 
     status: int
     reason: str
@@ -87,9 +87,9 @@ class _Answer:
         return self.body.decode(errors="replace")
 
     def json(self) -> Any:
-        """Its JSON; None where it is none."""
-        # The first takes half the time of the second, and answers of 10,000 nodes are large; the second takes text that
-        # the first does not, such as half a character in somebody's name for an application.
+        """The body as JSON; None if it is not JSON."""
+        # The first takes half the time, which matters for 10,000 nodes; the second also accepts lone surrogates, which
+        # names of applications may contain.
         for read in (from_json, json.loads):
             with contextlib.suppress(ValueError, RecursionError):
                 return read(self.body)
@@ -97,10 +97,10 @@ class _Answer:
 
 
 class ResourceManager:
-    """Asks the active ResourceManager; of an HA pair, whichever is active. Not shared between threads.
+    """A client of the active ResourceManager, of an HA pair too. Not thread-safe.
 
-    `url` is the address that answered last. `user`: who writes (simple authentication). `verify`: a file of the
-    certificates to trust for HTTPS, or True for those that come with Python. Proxies and netrc are ignored.
+    `url`: the address that answered last. `user`: for writing (simple authentication). `verify`: a file with trusted
+    certificates for HTTPS, or True for those that come with Python. Proxies and netrc are ignored.
     """
 
     def __init__(self, urls: list[str], user: str, verify: str | bool = True) -> None:
@@ -112,12 +112,12 @@ class ResourceManager:
 
     @property
     def is_pair(self) -> bool:
-        """Whether there are several addresses, of which any may become the active one."""
+        """Whether there are several addresses, any of which may become active."""
         return len(self._urls) > 1
 
     @property
     def clock(self) -> float | None:
-        """The time (epoch seconds) at which the last answer was made, by the ResourceManager's own clock."""
+        """The time of the last answer by the ResourceManager's clock, in epoch seconds."""
         try:
             # Hadoop sends the header twice.
             return parsedate_to_datetime(self._date.partition(" GMT")[0] + " GMT").timestamp()
@@ -128,30 +128,30 @@ class ResourceManager:
         """The JSON at a path below /ws/v1/cluster.
 
         Raises:
-            ManagerError: nobody answers, or not as a ResourceManager does.
+            ManagerError: there is no answer, or not a ResourceManager's.
         """
-        said = self._send("GET", path, params=params).json()
-        # A ResourceManager always answers with an object; a web server of another kind may answer with anything.
-        if not isinstance(said, dict):
+        content = self._send("GET", path, params=params).json()
+        # A ResourceManager always answers with an object.
+        if not isinstance(content, dict):
             raise NotAManagerError(f"--rm {self.url}: {NO_MANAGER}")
-        return said
+        return content
 
     def put(self, path: str, body: Any) -> Any:
-        """Write JSON to a path below /ws/v1/cluster, as `user`."""
+        """PUT JSON to a path below /ws/v1/cluster, as `user`."""
         return self._send("PUT", path, json=body, params={"user.name": self._user}).text
 
     def post(self, path: str, body: Any = None) -> Any:
-        """Post JSON to a path below /ws/v1/cluster, as `user`."""
+        """POST JSON to a path below /ws/v1/cluster, as `user`."""
         return self._send("POST", path, json=body, params={"user.name": self._user}).text
 
     def configuration(self) -> dict[str, str]:
-        """The RM's own configuration, by property (its /conf page); empty where it is not shown."""
+        """The ResourceManager's configuration by property (its /conf page); empty if it is not accessible."""
         try:
             answer = self._fetch(self.url, "GET", "/conf")
         except ManagerAwayError:
             return {}
-        said = answer.json() if answer.status == 200 else None
-        entries = said.get("properties") if isinstance(said, dict) else None
+        content = answer.json() if answer.status == 200 else None
+        entries = content.get("properties") if isinstance(content, dict) else None
         return {
             entry["key"]: entry["value"]
             for entry in (entries if isinstance(entries, list) else ())
@@ -174,11 +174,11 @@ class ResourceManager:
         answer = self._fetch(url, method, PREFIX + path, **request)
         if answer.status == 401 and "Negotiate" in answer.headers.get("WWW-Authenticate", ""):
             raise SecuredManagerError(url)
-        # Not in JSON: there it could be the name of an application.
+        # JSON is excluded: an application may be named so.
         if answer.status == 307 or (b"This is standby RM" in answer.body[:500] and answer.body[:1] != b"{"):
-            raise ManagerAwayError(f"ResourceManager {url}: it is on standby")
+            raise ManagerAwayError(f"ResourceManager {url}: it is standby")
         if 300 <= answer.status < 400:
-            raise NotAManagerError(f"--rm {url}: it sends us on to {answer.headers.get('Location')!r}; {EXPECTED}")
+            raise NotAManagerError(f"--rm {url}: it redirects to {answer.headers.get('Location')!r}; {EXPECTED}")
         if answer.status in (502, 503, 504):
             raise ManagerAwayError(f"ResourceManager {url}: not ready ({answer.status})")
         if not 200 <= answer.status < 300:
@@ -186,43 +186,49 @@ class ResourceManager:
         return answer
 
     def _fetch(self, url: str, method: str, path: str, **request: Any) -> _Answer:
-        """Ask one address, and read the whole answer."""
+        """Send a request to one address and read the complete answer."""
         try:
             answer = self._session.request(
                 method, url + path, timeout=TIMEOUT, allow_redirects=False, stream=True, verify=self._verify, **request
             )
             body = bounded.read_body(answer)
-        except _NO_ANSWER as problem:
+        except _IO_ERRORS as problem:
             raise ManagerAwayError(f"ResourceManager {url}: {_cause(problem)}") from None
         return _Answer(answer.status_code, answer.reason or "", answer.headers, body)
 
 
-_NO_ANSWER = (requests.RequestException, urllib3.exceptions.HTTPError, bounded.TooLargeError, OSError, ValueError)
-"""What an answer that does not come, or not whole, raises."""
+_IO_ERRORS = (
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    bounded.TooLargeError,
+    OSError,
+    ValueError,
+)
+"""Raised if there is no answer, or an incomplete one."""
 
 
 def _cause(problem: BaseException) -> str:
-    """Why there is no answer, in words."""
+    """The reason for a missing answer, as text."""
     chain = list(_chain(problem))
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"certificate verify failed: {cause.verify_message}; give its authority's certificate as --ca-file"
+            return f"certificate verify failed: {cause.verify_message}; give its CA certificate with --ca-file"
         if isinstance(cause, ssl.SSLError) and cause.reason == "NO_CERTIFICATE_OR_CRL_FOUND":
-            return "the file of --ca-file (or REQUESTS_CA_BUNDLE) holds no certificates (PEM)"
+            return "the file in --ca-file (or REQUESTS_CA_BUNDLE) contains no certificates (PEM)"
         if isinstance(cause, ssl.SSLError):
             return f"TLS failed: {(cause.reason or str(cause)).replace('_', ' ').lower()}"
     if "TLS CA certificate bundle" in str(problem):
-        return "there is no file of certificates where --ca-file (or REQUESTS_CA_BUNDLE) says"
+        return "the file in --ca-file (or REQUESTS_CA_BUNDLE) does not exist"
     if any(isinstance(cause, bounded.TooLargeError) for cause in chain):
         return f"its answer is larger than {bounded.MAX_BYTES // 2**20} MB"
     if any(isinstance(cause, requests.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError) for cause in chain):
-        return "no answer in time; is it running there?"
-    if any(isinstance(cause, _CUT) for cause in chain):
-        return "its answer was cut short, or is no HTTP"
+        return "no answer before the timeout; is it running there?"
+    if any(isinstance(cause, _TRUNCATED_ERRORS) for cause in chain):
+        return "its answer is truncated or not HTTP"
     return "no connection; is it running there?"
 
 
-_CUT = (
+_TRUNCATED_ERRORS = (
     requests.exceptions.ChunkedEncodingError,
     requests.exceptions.ContentDecodingError,
     urllib3.exceptions.IncompleteRead,
@@ -232,7 +238,7 @@ _CUT = (
 
 
 def _chain(problem: BaseException) -> Iterator[BaseException]:
-    """An exception and what caused it: `requests` and `urllib3` hand causes on as arguments."""
+    """An exception and its causes, which `requests` and `urllib3` pass as arguments, too."""
     waiting, seen = [problem], set[int]()
     while waiting:
         cause = waiting.pop(0)
@@ -245,9 +251,9 @@ def _chain(problem: BaseException) -> Iterator[BaseException]:
 
 
 def _message(answer: _Answer) -> str:
-    """What the RM says is wrong, in one line."""
-    said, text = answer.json(), answer.text
-    if isinstance(said, dict):
-        inner = said.get("RemoteException")
-        text = (inner if isinstance(inner, dict) else said).get("message", text)
+    """The ResourceManager's error message, as one line."""
+    content, text = answer.json(), answer.text
+    if isinstance(content, dict):
+        inner = content.get("RemoteException")
+        text = (inner if isinstance(inner, dict) else content).get("message", text)
     return " ".join(str(text).encode(errors="replace").decode().split())[:300] or answer.reason[:100]

@@ -1,4 +1,4 @@
-"""What is watched: the lists that a ResourceManager has of its nodes, queues and applications."""
+"""What is polled and how often: the ResourceManager's lists of nodes, queues and applications."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,13 +7,12 @@ from typing import Any
 from yarn_plugin.decide.events import AppsChanged, QueuesChanged
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.observe import translate
-from yarn_plugin.observe.answers import Reading
-from yarn_plugin.observe.broken import BROKEN_STATES
+from yarn_plugin.observe.answers import ParsedItems
 from yarn_plugin.observe.changes import Observation, nodes_changed
+from yarn_plugin.observe.nodes import BROKEN_STATES, parse_nodes
 
-UNFINISHED = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
-LEFT_OUT = "resourceRequests,timeouts,appNodeLabelExpression,amNodeLabelExpression"
-NODE_FIGURES = frozenset(translate.FIGURES[12:])
+UNFINISHED_STATES = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
+OMITTED_FIELDS = "resourceRequests,timeouts,appNodeLabelExpression,amNodeLabelExpression"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +33,31 @@ class PollIntervals:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """One of the lists that are watched. `moved_by`: the figures that move when it does."""
+class PolledList:
+    """One polled list. `parameters`: of the query. `triggers`: the cluster metrics that change with it."""
 
     name: str
     path: str
-    asked: Mapping[str, str]
-    read: Callable[[Any], Reading[Any]]
+    parameters: Mapping[str, str]
+    parse: Callable[[Any], ParsedItems[Any]]
     known: Callable[[ClusterView], Mapping[str, Any]]
     event: Callable[[tuple[Any, ...], tuple[str, ...]], Observation]
-    moved_by: frozenset[str]
-    every: Callable[[PollIntervals], float]
+    triggers: frozenset[str]
+    interval: Callable[[PollIntervals], float]
 
 
-SUBJECTS = (
-    Subject(
+POLLED_LISTS = (
+    PolledList(
         "nodes",
         "/nodes",
         {"states": ",".join(("RUNNING", *BROKEN_STATES))},
-        translate.nodes,
+        parse_nodes,
         lambda cluster: cluster.nodes,
         nodes_changed,
-        NODE_FIGURES,
+        frozenset(translate.NODE_METRICS),
         lambda intervals: intervals.nodes,
     ),
-    Subject(
+    PolledList(
         "queues",
         "/scheduler",
         {},
@@ -68,14 +67,14 @@ SUBJECTS = (
         frozenset(),
         lambda intervals: intervals.queues,
     ),
-    Subject(
+    PolledList(
         "apps",
         "/apps",
-        {"states": UNFINISHED, "deSelects": LEFT_OUT},
+        {"states": UNFINISHED_STATES, "deSelects": OMITTED_FIELDS},
         translate.apps,
         lambda cluster: cluster.apps,
         AppsChanged,
-        frozenset(translate.FIGURES),
+        frozenset(translate.METRICS),
         lambda intervals: intervals.apps,
     ),
 )

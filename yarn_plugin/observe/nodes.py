@@ -1,0 +1,106 @@
+"""The nodes of /nodes: those that take containers, and the broken ones that are worth knowing."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from yarn_plugin.model.cluster import Node
+from yarn_plugin.model.resources import MEMORY, VCORES, Resources
+from yarn_plugin.observe import fields
+from yarn_plugin.observe.answers import ParsedItems, items_at, parse_items
+from yarn_plugin.observe.fields import UnreadableItemError
+
+Json = Any
+
+REPORTING = ("UNHEALTHY", "DECOMMISSIONING")
+"""States of nodes that send heartbeats and take no containers."""
+
+SILENT = ("LOST", "DECOMMISSIONED", "SHUTDOWN", "REBOOTED")
+"""States of nodes that send no heartbeats. The ResourceManager forgets few of these before it restarts."""
+
+BROKEN_STATES = (*REPORTING, *SILENT)
+NODE_STATES = frozenset({"NEW", "RUNNING", *BROKEN_STATES})
+
+SILENT_TTL = 24 * 3600 * 1000
+"""Milliseconds after which a silent node is dropped, relative to the latest heartbeat of any node."""
+
+MAX_SILENT = 10_000
+"""How many silent nodes are retained: those with the latest heartbeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedNode:
+    """A node as it is listed. `heartbeat`: its last one, in milliseconds since the epoch."""
+
+    node: Node
+    state: str
+    heartbeat: int = 0
+
+
+class ParsedNodes(ParsedItems[Node]):
+    """The nodes that take containers; `broken`: the listed ones that do not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken: dict[str, Node] = {}
+
+
+def parse_nodes(answer: Json) -> ParsedNodes:
+    """The nodes of /nodes.
+
+    Raises:
+        NotAManagerError: it is not such an answer.
+    """
+    listed = parse_items(items_at(answer, "nodes", "node"), "id", _node)
+    parsed = ParsedNodes()
+    parsed.unreadable, parsed.without_id = listed.unreadable, listed.without_id
+    parsed.update({name: one.node for name, one in listed.items() if one.state == "RUNNING"})
+    parsed.broken = relevant_broken(listed.values())
+    return parsed
+
+
+def relevant_broken(listed: Iterable[ListedNode]) -> dict[str, Node]:
+    """The broken nodes by id: all that send heartbeats, and for one day the latest silent node of each host.
+
+    A node that restarts on another port is listed as lost under its previous one, so silent nodes of a host that sends
+    heartbeats are ignored.
+    """
+    nodes = list(listed)
+    reporting = {one.node.host for one in nodes if one.state not in SILENT}
+    silent = sorted((one for one in nodes if one.state in SILENT), key=lambda one: (one.heartbeat, one.node.id))
+    since = max((one.heartbeat for one in nodes), default=0) - SILENT_TTL
+    latest = {one.node.host: one.node for one in silent if one.heartbeat >= since and one.node.host not in reporting}
+    broken = {one.node.id: one.node for one in nodes if one.state in REPORTING}
+    return broken | {node.id: node for node in list(latest.values())[-MAX_SILENT:]}
+
+
+def _node(node: dict[str, Json]) -> ListedNode | None:
+    state = fields.text(node, "state")
+    if state not in NODE_STATES:
+        raise fields.invalid(node, "state")
+    heartbeat = node.get("lastHealthUpdate")
+    heartbeat = heartbeat if type(heartbeat) is int else 0
+    if state == "RUNNING":
+        return ListedNode(Node(node["id"], fields.text(node, "rack", ""), _capacity(node)), state, heartbeat)
+    if state not in BROKEN_STATES:
+        return None
+    # A broken node takes no containers, so that an unreadable rack or capacity does not matter.
+    rack = node.get("rack")
+    try:
+        capacity = _capacity(node)
+    except UnreadableItemError:
+        capacity = Resources()
+    broken = Node(node["id"], fields.text(node, "rack") if isinstance(rack, str) else "", capacity)
+    return ListedNode(broken, state, heartbeat)
+
+
+def _capacity(node: dict[str, Json]) -> Resources:
+    total = node.get("totalResource")
+    if total is not None:
+        return fields.resources(total)
+    # The available amount is negative on a node whose capacity was reduced; used and available make up the capacity.
+    memory = fields.integer(node, "usedMemoryMB") + fields.integer(node, "availMemoryMB")
+    cores = fields.integer(node, "usedVirtualCores") + fields.integer(node, "availableVirtualCores")
+    if memory < 0 or cores < 0:
+        raise UnreadableItemError(f"its capacity is {memory} MB and {cores} vcores")
+    return Resources.of({MEMORY: memory, VCORES: cores})
