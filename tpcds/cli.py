@@ -45,7 +45,13 @@ def generate(scale: str, out: Path, parts: int | None, json_file: Path | None) -
 
 @cli.command(name="queries")
 @click.option("--queries", "numbers", default="1-99", show_default=True, help="Query numbers, such as 3 or 1-10,72.")
-@click.option("--dialect", type=click.Choice(queries.DIALECTS), default="spark", show_default=True)
+@click.option(
+    "--dialect",
+    type=click.Choice(queries.DIALECTS),
+    default="spark",
+    show_default=True,
+    help="SQL dialect to print with --show.",
+)
 @click.option("--show", "show_text", is_flag=True, help="Print the SQL of each query.")
 def list_queries(numbers: str, dialect: str, show_text: bool) -> None:
     """List the queries with their joins and tables, or print their SQL."""

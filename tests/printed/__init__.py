@@ -1,0 +1,1 @@
+"""Everything that the product prints, for review in one file: `python -m tests.printed OUT`."""
