@@ -12,9 +12,9 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from qoop.engine.catalogue import SparkCatalogue
-from qoop.engine.checkpoints import AsFiles, Checkpoints, OnExecutors, persist
+from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, persist
 from qoop.engine.folders import QueryFolder
-from qoop.engine.session import AsWritten, check_statement, in_session_of, query_session
+from qoop.engine.session import QueryAsWritten, check_statement, in_session_of, query_session
 from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
@@ -196,7 +196,7 @@ class _Query:
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
         self._spark = spark
-        self.written = AsWritten(spark, parsed.text)
+        self.written = QueryAsWritten(spark, parsed.text)
         self._session = query_session(spark)
         self._checkpoints = self._place()
         self._engine: SparkEngine | None = None
@@ -244,10 +244,10 @@ class _Query:
     def _place(self) -> Checkpoints:
         url = self._options.checkpoint
         if url is None:
-            return OnExecutors(self._session, self._options.warn)
+            return ExecutorCheckpoints(self._session, self._options.warn)
         try:
             folder = QueryFolder(self._spark, f"{url.rstrip('/')}/qoop-", self._number, self._options.warn)
-            return AsFiles(self._session, folder)
+            return FileCheckpoints(self._session, folder)
         except Py4JJavaError as problem:
             raise QoopError(f"checkpoint {url!r}: {problem.java_exception.getMessage()}") from None
 

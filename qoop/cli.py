@@ -12,28 +12,32 @@ from yarn_plugin import console
 from yarn_plugin.api.client import TOKEN_VARIABLE, URL_VARIABLE
 
 if TYPE_CHECKING:
-    from qoop.submit.command import Arbitration
+    from qoop.submit.command import ArbiterAccess
     from qoop.submit.job import Job
 
 
 MAX_ROWS = 1_000_000_000
-"""Rows that can be shown at most; Spark counts them in 32 bits."""
+"""Limit of --rows: Spark's `limit` takes a 32-bit integer."""
 
 
 @click.group(context_settings=console.CONTEXT)
 def cli() -> None:
-    """SQL on Spark that changes its plan in mid-flight when its share of the cluster changes."""
+    """Run SQL on Spark, and replan it while it runs.
+
+    qoop runs a query in stages and stores their outputs. When the query's share of the cluster changes, or its row
+    counts differ from the estimates, it switches to another plan if that one would finish sooner.
+    """
 
 
-class PassingOn(click.Command):
-    """A command that takes its own options wherever they stand, and every other word unchanged, in `rest`.
+class PassThroughCommand(click.Command):
+    """A command that accepts its own options anywhere and collects all other words, unchanged, in `rest`.
 
-    Click's own way would take `-Dexample=1` for `-e` with a value.
+    Click alone would parse `-Dexample=1` as `-e` with a value.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Sort the words, then let Click read those that are ours."""
-        values = {name: _values(option) for option in self.get_params(ctx) for name in option.opts}
+        """Separate our options from the other words, then let Click parse ours."""
+        values = {name: _value_count(option) for option in self.get_params(ctx) for name in option.opts}
         own: list[str] = []
         rest: list[str] = []
         words = list(args)
@@ -51,55 +55,101 @@ class PassingOn(click.Command):
         return super().parse_args(ctx, [*own, "--", *rest])
 
 
-def _values(option: click.Parameter) -> int:
-    """How many words follow an option as its value."""
+def _value_count(option: click.Parameter) -> int:
+    """How many words an option takes as its value."""
     return 0 if getattr(option, "is_flag", False) or isinstance(option, click.Argument) else option.nargs
 
 
-@cli.command(cls=PassingOn, context_settings=console.CONTEXT)
+@cli.command(cls=PassThroughCommand, context_settings=console.CONTEXT)
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS] [QUERY.sql]")
-@click.option("-e", "--execute", "text", metavar="SQL", help="The query itself, instead of a file.")
-@click.option("--name", help="The query's name on the cluster.  [default: its first words]")
-@click.option("--tables", metavar="DIR", help="Tables: a Parquet file, or a folder of them, per table.")
-@click.option("--output", nargs=2, metavar="FORMAT PATH", help="Write the result (parquet, csv) instead.")
+@click.option("-e", "--execute", "text", metavar="SQL", help="Text of the query, instead of QUERY.sql.")
+@click.option("--name", help="Name of the application.  [default: the start of the query]")
 @click.option(
-    "--rows", type=click.IntRange(1, MAX_ROWS), default=1000, show_default=True, help="How many rows to show."
+    "--tables",
+    metavar="DIR",
+    help="Folder with one Parquet file, or one folder of Parquet files, per table.  [default: Spark's catalog]",
+)
+@click.option(
+    "--output",
+    nargs=2,
+    metavar="FORMAT PATH",
+    help="Write the result to PATH, which must not exist, instead of printing it. FORMAT is parquet or csv.",
+)
+@click.option(
+    "--rows", type=click.IntRange(1, MAX_ROWS), default=1000, show_default=True, help="Maximum number of rows to print."
 )
 @click.option(
     "--format",
     "row_format",
     type=click.Choice(["table", "csv", "json"]),
-    help="How to show rows. csv: with a header, NULL is empty, '' is \"\". json: an object a line.  [default: table]",
+    help='How to print rows. csv: with a header; NULL is an empty field, an empty string is "". json: one object per '
+    "line.  [default: table]",
 )
-@click.option("--arbiter", envvar=URL_VARIABLE, metavar="URL", help="The arbiter that tells the share (YARN).")
-@click.option("--token-file", type=click.Path(path_type=Path), help=f"Your token for it; or set {TOKEN_VARIABLE}.")
+@click.option(
+    "--arbiter",
+    envvar=URL_VARIABLE,
+    metavar="URL",
+    help=f"Arbiter to register with for a share of the cluster; needs --master yarn.  [env var: {URL_VARIABLE}]",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    help=f"File with your token for the arbiter.  [default: the token in {TOKEN_VARIABLE}]",
+)
 @console.ca_option
-@click.option("--pool", help="The pool to join, where the arbiter has several.")
+@click.option("--pool", help="Pool of the arbiter to join, if it has several.")
 @click.option(
-    "--weight", type=click.FloatRange(0, 1000, min_open=True), default=1.0, help="Its weight there.  [default: 1]"
+    "--weight",
+    type=click.FloatRange(0, 1000, min_open=True),
+    default=1.0,
+    help="Weight of the query among the applications in its pool.  [default: 1]",
 )
-@click.option("--profile", metavar="FILE", help="Without an arbiter: slots over time, lines of seconds,slots.")
-@click.option("--slots", type=click.FloatRange(0, min_open=True), help="Without an arbiter: a fixed number of slots.")
-@click.option("--checkpoint", metavar="URL", help="Keep stage outputs as files there, not on executors.")
 @click.option(
-    "--hysteresis", type=click.FloatRange(0, 1), default=0.15, help="What a switch must save.  [default: 0.15]"
+    "--profile",
+    metavar="FILE",
+    help="Without an arbiter: a file of the share over time, lines of SECONDS,SLOTS starting at 0 seconds.",
 )
-@click.option("--no-replanning", is_flag=True, help="Run the query as written, in one piece.")
-@click.option("--switch-every-stage", is_flag=True, hidden=True, help="A test option: after every stage, another tree.")
-@click.option("--journal", metavar="FILE", help="Keep the record of the query.")
-@click.option("--report", metavar="FILE", help="Write a page with its plans, stages and decisions (HTML).")
+@click.option(
+    "--slots",
+    type=click.FloatRange(0, min_open=True),
+    help="Without an arbiter: a fixed share, in slots.  [default: Spark's default parallelism]",
+)
+@click.option(
+    "--checkpoint",
+    metavar="URL",
+    help="Store stage outputs as Parquet files under this URL, which all nodes must reach.  "
+    "[default: in the executors' memory and on their disks]",
+)
+@click.option(
+    "--hysteresis",
+    type=click.FloatRange(0, 1),
+    default=0.15,
+    help="Fraction of the remaining time that a switch must save.  [default: 0.15]",
+)
+@click.option("--no-replanning", is_flag=True, help="Run the query as written, as one stage.")
+@click.option("--switch-every-stage", is_flag=True, hidden=True, help="For tests: switch join trees after every stage.")
+@click.option("--journal", metavar="FILE", help="Record events and decisions in FILE (JSON lines).")
+@click.option(
+    "--report",
+    metavar="FILE",
+    help="Write an HTML report of plans, stages and decisions. Without --journal it records to FILE.journal.",
+)
 def submit(rest: tuple[str, ...], **given: Any) -> int:
-    """Run one query with replanning on Spark.
-
-    Every flag that is not listed below goes to spark-submit unchanged (--master, --executor-memory, --conf, ...). The
-    query is the last argument, or given with -e. Tables come from the session's catalogue or from --tables.
+    """Run one SQL query on Spark, replanning when its share of the cluster changes.
 
     \b
-    On this machine:   qoop submit --master 'local[4]' --tables DIR QUERY.sql
-    On YARN:           qoop submit --master yarn --arbiter http://127.0.0.1:8780 --tables DIR QUERY.sql
+    On this machine:  qoop submit --master 'local[4]' --tables DIR QUERY.sql
+    On YARN:          qoop submit --master yarn --arbiter http://127.0.0.1:8780 --tables DIR QUERY.sql
 
-    The result is shown, or written with --output. CREATE TABLE AS and INSERT work too. With --deploy-mode cluster,
-    --output, --archives (a packed Python environment) and --checkpoint are needed.
+    QUERY.sql is the last argument; or give the query's text with -e. Options that are not listed below are passed to
+    spark-submit unchanged (--master, --executor-memory, --conf, ...). spark-submit is that of SPARK_HOME, or else the
+    one installed with pyspark.
+
+    The share is a number of slots (tasks that run at the same time). It comes from an arbiter (--arbiter), from a file
+    (--profile) or is fixed (--slots).
+
+    Rows are printed on stdout, progress on stderr. CREATE TABLE AS SELECT and INSERT are supported. --deploy-mode
+    cluster needs --output, --checkpoint, and --archives with a packed Python environment.
     """
     from qoop.submit.command import submit as run
     from qoop.submit.job import SparkFlags, read_query, spark_defaults
@@ -109,20 +159,43 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     if file is not None and file.startswith("-"):
         flags, file = rest, None
     query = read_query(file, str(text) if text is not None else None)
-    return run(_job(query, given), SparkFlags(flags, spark_defaults(flags, os.environ)), _arbitration(given))
+    return run(_job(query, given), SparkFlags(flags, spark_defaults(flags, os.environ)), _arbiter_access(given))
 
 
 @cli.command(context_settings=console.CONTEXT)
 @click.argument("file", required=False, metavar="[QUERY.sql]")
-@click.option("-e", "--execute", "text", metavar="SQL", help="The query itself, instead of a file.")
-@click.option("--tables", metavar="DIR", help="Tables: Parquet, a file or folder each. Left out: Spark's.")
-@click.option("--shares", default="1,2,4,8", show_default=True, help="Slots to estimate for.")
-@click.option("--plans", type=click.IntRange(1, 64), default=4, help="How many trees to show.  [default: 4]")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures to a file too.")
+@click.option("-e", "--execute", "text", metavar="SQL", help="Text of the query, instead of QUERY.sql.")
+@click.option(
+    "--tables",
+    metavar="DIR",
+    help="Folder with one Parquet file, or one folder of Parquet files, per table.  [default: Spark's catalog]",
+)
+@click.option("--shares", default="1,2,4,8", show_default=True, help="Shares to estimate for, in slots.")
+@click.option(
+    "--plans",
+    type=click.IntRange(1, 64),
+    default=4,
+    help="How many plans to print; those chosen at some share are always printed.  [default: 4]",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path),
+    help="Also write the estimates to FILE (JSON).",
+    metavar="FILE",
+)
 def explain(
     file: str | None, text: str | None, tables: str | None, shares: str, plans: int, json_file: Path | None
 ) -> None:
-    """The candidate plans of a query, their stages, when each would end at each share, and where the choice flips."""
+    """Show a query's candidate plans, and which one would be chosen at which share.
+
+    \b
+    Example:  qoop explain --tables DIR --shares 1,2,4,8 QUERY.sql
+
+    Prints each plan's join trees and stages, the estimated seconds to completion at each share, and where the choice
+    flips from one plan to another. A share is a number of slots (tasks that run at the same time). The query is not
+    run. Without --tables a local Spark session is started to read Spark's catalog.
+    """
     from qoop.explain import explain as run
     from qoop.explain import parse_shares
     from qoop.submit.job import read_query
@@ -138,21 +211,23 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
     made = None
     if output is not None:
         if output[0] not in ("parquet", "csv"):
-            raise BadInputError("--output", output[0], "choose parquet or csv, then the path")
+            raise BadInputError("--output", output[0], "the format must be parquet or csv, followed by the path")
         made = Output(format=output[0], path=output[1])
     if output is not None and given["row_format"] is not None:
-        raise SubmissionError("--format: rows are shown or written; give --format or --output, not both")
+        raise SubmissionError("--format: applies to printed rows; give --format or --output, not both")
     if given["report"] is not None and given["journal"] is None:
         given["journal"] = f"{given['report']}.journal"
     if sum(given[name] is not None for name in ("arbiter", "profile", "slots")) > 1:
-        raise SubmissionError("give one of --arbiter, --profile and --slots: a share comes from one place")
+        raise SubmissionError("--arbiter, --profile, --slots: give only one; each of them sets the share")
     if given["tables"] is not None and not Path(given["tables"]).is_dir():
-        raise BadInputError("--tables", given["tables"], "no such folder; a Parquet file or folder per table is needed")
+        raise BadInputError(
+            "--tables", given["tables"], "no such folder; give one with a Parquet file or folder per table"
+        )
     if given["slots"] is not None and not math.isfinite(given["slots"]):
-        raise BadInputError("--slots", given["slots"], "write a number of slots such as 4")
+        raise BadInputError("--slots", given["slots"], "must be a finite number, such as 4")
     for flag in ("weight", "hysteresis"):
         if not math.isfinite(given[flag]):
-            raise BadInputError(f"--{flag}", given[flag], "write a number")
+            raise BadInputError(f"--{flag}", given[flag], "must be a finite number")
     if given["profile"] is not None:
         from qoop.feedback.profile import read
 
@@ -171,16 +246,16 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
     return Job.model_validate({**fields, **rest})
 
 
-def _arbitration(given: dict[str, Any]) -> "Arbitration | None":
-    from qoop.submit.command import Arbitration
+def _arbiter_access(given: dict[str, Any]) -> "ArbiterAccess | None":
+    from qoop.submit.command import ArbiterAccess
     from yarn_plugin.api.client import find_token
 
     if given["arbiter"] is None:
         return None
     token = find_token(given["token_file"])
-    return Arbitration(given["arbiter"], token, given["pool"], given["weight"], given["verify"])
+    return ArbiterAccess(given["arbiter"], token, given["pool"], given["weight"], given["verify"])
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command line `qoop`."""
     sys.exit(console.run(cli, "qoop"))

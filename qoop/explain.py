@@ -1,4 +1,4 @@
-"""`qoop explain`: the candidate plans of a query, and which would be taken at which share."""
+"""`qoop explain`: a query's candidate plans, and which one would be chosen at which share."""
 
 import math
 from collections.abc import Sequence
@@ -17,50 +17,51 @@ from qoop.planner import Planned, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import RESULT, Plan, StageId
 from qoop.plans.trees import Join, Tree
+from qoop.run.wording import count
 from qoop.tables.folder import FolderCatalogue, did_you_mean
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 
 
 def parse_shares(text: str) -> list[float]:
-    """Read `--shares 1,2,4,8`.
+    """The shares of `--shares 1,2,4,8`, ascending and distinct.
 
     Raises:
-        BadInputError: it is not that.
+        BadInputError: not a list of numbers above 0.
     """
     try:
         shares = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         shares = []
     if not shares or not all(0 < share < math.inf for share in shares):
-        raise BadInputError("--shares", text, "write slots above 0 with commas between, such as 1,2,4,8")
+        raise BadInputError("--shares", text, "must be numbers of slots above 0, separated by commas, such as 1,2,4,8")
     return sorted(set(shares))
 
 
-def explain(text: str, tables: str | None, shares: Sequence[float], most: int, json_file: Path | None) -> None:
-    """Show the plans of a query.
+def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: int, json_file: Path | None) -> None:
+    """Print the candidate plans of a query, and write them to `json_file` if given.
 
     Raises:
-        QuerySyntaxError: it is not SQL.
-        UnknownNameError: it names a table or column that does not exist.
-        QoopError: it cannot be planned, or its tables cannot be read.
+        QuerySyntaxError: the text is not SQL.
+        UnknownNameError: the query names a table or column that does not exist.
+        QoopError: the query cannot be planned, or its tables cannot be read.
     """
     try:
         planned = _plan(text, tables)
     except RecursionError:
-        raise QoopError("query: it is nested too deeply for the planner; Spark may still run it") from None
+        raise QoopError("query: nested too deeply for the planner; Spark may still run it") from None
     except CannotSplitError as reason:
-        console.out.print(f"one stage, whatever the share: {reason}", soft_wrap=True)
+        console.out.print(f"one stage at any share: {reason}", soft_wrap=True)
         if json_file is not None:
             console.write_json(json_file, {"plans": [], "one_stage_reason": str(reason), "shares": list(shares)})
         return
-    ends = [[completion_time(planned.estimator.tasks(one), share) for share in shares] for one in planned.plans]
+    ends = [[completion_time(planned.estimator.tasks(each), share) for share in shares] for each in planned.plans]
     chosen = [min(range(len(ends)), key=lambda number: (ends[number][place], number)) for place in range(len(shares))]
     shown = list(dict.fromkeys([*chosen, *sorted(range(len(ends)), key=lambda number: ends[number])]))
-    shown = shown[: max(most, len(set(chosen)))]
+    shown = shown[: max(max_plans, len(set(chosen)))]
     _show(planned, shares, ends, chosen, shown)
     if json_file is not None:
-        console.write_json(json_file, _figures(planned, shares, ends, chosen))
+        console.write_json(json_file, _estimates_as_json(planned, shares, ends, chosen))
 
 
 def _plan(text: str, tables: str | None) -> Planned:
@@ -72,24 +73,24 @@ def _plan(text: str, tables: str | None) -> Planned:
             return plan(parse_statement(text), catalogue, statistics, CutPolicy(), CostModel())
         except UnknownTableError as problem:
             raise UnknownNameError(f"{problem}{did_you_mean(problem.table, folder.tables)}") from None
-    from qoop.engine.catalogue import on_this_machine
+    from qoop.engine.catalogue import local_catalogue
 
-    with on_this_machine() as known:
+    with local_catalogue() as known:
         return plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel())
 
 
 def _show(
     planned: Planned, shares: Sequence[float], ends: list[list[float]], chosen: list[int], shown: list[int]
 ) -> None:
-    console.out.print(f"{len(planned.plans)} candidate plans over {planned.join_trees} join trees")
+    console.out.print(f"{count(len(planned.plans), 'candidate plan')} over {count(planned.join_trees, 'join tree')}")
     for number in shown:
         console.out.print(_tree(planned, number))
-    columns = ("plan", "#stages", *(f"#{share:g} slots" for share in shares))
+    columns = ("plan", "#stages", *(f"#{share:g} slot{'' if share == 1 else 's'}" for share in shares))
     rows = [
-        (number, len(planned.plans[number].stages()), *_estimates(ends[number], [one == number for one in chosen]))
+        (number, len(planned.plans[number].stages()), *_marked(ends[number], [one == number for one in chosen]))
         for number in shown
     ]
-    console.out.print("estimated seconds to the end (* taken at this share)")
+    console.out.print("estimated seconds to completion (* chosen at this share)")
     console.out.print(console.table(None, columns, rows))
     for before, after, low, high in zip(chosen, chosen[1:], shares, shares[1:], strict=False):
         if before != after:
@@ -99,14 +100,13 @@ def _show(
         console.out.print(f"one stage: {reason}")
 
 
-def _estimates(ends: list[float], taken: list[bool]) -> list[str]:
+def _marked(ends: list[float], taken: list[bool]) -> list[str]:
     return [f"{seconds:.2f}{'*' if here else ' '}" for seconds, here in zip(ends, taken, strict=True)]
 
 
 def _tree(planned: Planned, number: int) -> RichTree:
     shown = planned.plans[number]
-    count = len(shown.stages())
-    root = RichTree(f"plan {number}: {count} stage{'s' if count > 1 else ''}")
+    root = RichTree(f"plan {number}: {count(len(shown.stages()), 'stage')}")
     for block, part in shown.parts.items():
         branch = root.add(f"{block}")
         _add(branch, planned, shown, block, part.tree)
@@ -119,7 +119,7 @@ def _add(branch: RichTree, planned: Planned, shown: Plan, block: str, tree: Tree
     rows = planned.estimator.rows[block].rows(tree.relations)
     if not isinstance(tree, Join):
         relation = graph.relations[tree.relations.bit_length() - 1]
-        filters = f", {len(relation.filters)} filters" if relation.filters else ""
+        filters = f", {count(len(relation.filters), 'filter')}" if relation.filters else ""
         name = relation.alias if relation.alias == relation.source else f"{relation.alias} ({relation.source})"
         branch.add(f"{name}: about {rows:,.0f} rows{filters}")
         return
@@ -132,7 +132,7 @@ def _add(branch: RichTree, planned: Planned, shown: Plan, block: str, tree: Tree
         _add(below, planned, shown, block, side)
 
 
-def _figures(
+def _estimates_as_json(
     planned: Planned, shares: Sequence[float], ends: list[list[float]], chosen: list[int]
 ) -> dict[str, object]:
     return {

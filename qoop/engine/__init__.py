@@ -1,1 +1,1 @@
-"""Stages on Spark: run, keep, cancel; executors up and down. The only room that knows Spark."""
+"""Stages on Spark: run, store outputs, cancel; executors added and removed. Only this package knows Spark."""

@@ -1,4 +1,4 @@
-"""Tables as the user's Spark session knows them: their columns, and statistics of them."""
+"""Tables of the user's Spark session: their columns and statistics."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,14 +18,14 @@ from qoop.tables.statistics import cached_statistics
 SAMPLE_ROWS = 1000
 
 DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark keeps that a column is `char(n)` or `varchar(n)`, which it shows as a string."""
+"""Metadata key of the declared type of a `char(n)` or `varchar(n)` column, which Spark reports as string."""
 
 COSTLY = {"Aggregate", "Join", "Sort", "Window", "Distinct", "Intersect", "Except", "Repartition", "BatchEvalPython"}
-"""What Spark does to all rows before it gives the first."""
+"""Operators that process all rows before they return the first."""
 
 
 class SparkCatalogue:
-    """Looks tables up in a session. Each table is asked for once in the life of this object."""
+    """Looks tables up in a session; results are cached for the life of this object."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -33,7 +33,7 @@ class SparkCatalogue:
         self._statistics: dict[str, TableStatistics] = {}
 
     def columns(self, table: str) -> Types | None:
-        """The columns of a table or view; None when there is none of this name."""
+        """Names and types of a table's or view's columns; None if it does not exist."""
         frame = self._frame(table)
         if frame is None:
             return None
@@ -43,7 +43,7 @@ class SparkCatalogue:
         }
 
     def statistics(self, table: str) -> TableStatistics:
-        """The statistics of a table: from its Parquet files where it is plain files at hand, else from Spark."""
+        """The statistics of a table: from its Parquet files if they are on local disks, else from Spark."""
         known = self._statistics.get(table)
         if known is None:
             frame = self._frame(table)
@@ -63,8 +63,8 @@ class SparkCatalogue:
 
 
 @contextmanager
-def on_this_machine() -> Iterator[SparkCatalogue]:
-    """The catalogue that a session of the user's own would have, read by a small one on this machine."""
+def local_catalogue() -> Iterator[SparkCatalogue]:
+    """The catalogue of a temporary local Spark session, with the user's Spark configuration."""
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         yield SparkCatalogue(spark)
@@ -73,7 +73,7 @@ def on_this_machine() -> Iterator[SparkCatalogue]:
 
 
 def _plain_parquet(frame: DataFrame) -> list[Path]:
-    """The Parquet files that a frame is all of; empty when it is something else, or not on this machine's disks."""
+    """The Parquet files that make up a frame; empty if it is anything else, or not on local disks."""
     plan = frame._jdf.queryExecution().optimizedPlan()
     if plan.getClass().getSimpleName() != "LogicalRelation":
         return []
@@ -85,7 +85,7 @@ def _plain_parquet(frame: DataFrame) -> list[Path]:
 
 
 def _by_spark(frame: DataFrame) -> TableStatistics:
-    """What the catalogue knows of a table's size, and a first batch of its rows."""
+    """Statistics from the size that Spark estimates and a sample of the first rows."""
     known = frame._jdf.queryExecution().optimizedPlan().stats()
     size = number(known.sizeInBytes())
     sampled = _is_plain(frame)
@@ -101,7 +101,7 @@ def _by_spark(frame: DataFrame) -> TableStatistics:
 
 
 def _is_plain(frame: DataFrame) -> bool:
-    """Whether some rows cost little: of a view that sorts, groups or joins they may cost as much as all."""
+    """Whether the first rows are cheap: in a view that sorts, groups or joins they may cost as much as all."""
     plans = [frame._jdf.queryExecution().optimizedPlan()]
     while plans:
         plan = plans.pop()

@@ -1,4 +1,4 @@
-"""Where the output of finished stages is kept: here on the executors; `files` keeps them as files."""
+"""Where outputs of finished stages are stored: on the executors, or as Parquet files."""
 
 import threading
 import weakref
@@ -16,8 +16,8 @@ from qoop.engine.session import in_session_of
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A kept output: its view, and its size."""
+class StoredOutput:
+    """A stored output: its view and size."""
 
     view: str
     rows: float
@@ -25,112 +25,111 @@ class Kept:
 
 
 class Checkpoints(Protocol):
-    """A way to keep outputs. Used by several threads, one stage each."""
+    """Stores stage outputs. Called from several threads, one per stage."""
 
-    def keep(self, view: str, frame: DataFrame, attempt: int) -> Kept:
-        """Compute a frame, keep it, and make it readable as `view`."""
+    def save(self, view: str, frame: DataFrame, attempt: int) -> StoredOutput:
+        """Compute a frame, store it, and make it readable as `view`."""
         ...
 
-    def lost(self) -> dict[str, str]:
-        """The views of which so much is gone that they are to be computed again, and why."""
+    def lost_views(self) -> dict[str, str]:
+        """The views that must be computed again because too much of them was lost, with the reason."""
         ...
 
     def release(self) -> None:
-        """Let go of everything."""
+        """Delete everything stored."""
         ...
 
     def release_with(self, owner: object) -> None:
-        """Let go of everything when the owner is gone and nobody can ask for it any more."""
+        """Delete everything stored when `owner` is garbage-collected."""
         ...
 
 
 @dataclass
-class OnExecutors:
-    """Keeps outputs in the executors' memory, on their disks where that is short.
+class ExecutorCheckpoints:
+    """Persists outputs in the executors' memory, or on their disks when memory is short.
 
-    When executors die Spark computes what was on them anew as it is read, from the stage's own inputs: an answer is
-    never wrong, only later. Decommissioned executors hand their part on first.
+    If an executor dies, Spark recomputes its partitions from the stage's inputs when they are read: the answer may be
+    late, never wrong. Decommissioned executors migrate their partitions first.
     """
 
     session: SparkSession
     warn: Callable[[str], None] = lambda line: None
     _frames: dict[str, tuple[DataFrame, int, int]] = field(default_factory=dict)
-    _own: list[Any] = field(default_factory=list)
+    _owned: list[Any] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
     _released: bool = False
 
-    LOST_PART = 0.25
-    """The fraction of partitions whose loss is worth telling the planner."""
+    MIN_LOST_FRACTION = 0.25
+    """The fraction of partitions from which on a loss is reported to the planner."""
 
-    def keep(self, view: str, frame: DataFrame, attempt: int) -> Kept:
-        """Compute a frame and persist it; where it was kept before, only what is gone is computed again."""
+    def save(self, view: str, frame: DataFrame, attempt: int) -> StoredOutput:
+        """Compute a frame and persist it; of a view that was persisted before only lost partitions are computed."""
         with self._lock:
             known = self._frames.get(view)
         if known is not None:
-            # Read again: a frame remembers what was kept of it when it was first computed.
+            # Build the frame again: it caches which of its partitions were persisted when it was first computed.
             frame = in_session_of(self.session, known[0])
-        own = persist(frame)
+        owned = persist(frame)
         try:
             relation = frame._jdf.queryExecution().withCachedData()
             batches = relation.cacheBuilder().cachedColumnBuffers()
             # One job that builds every partition; counting rows would need a second one with a shuffle.
             batches.count()
         except BaseException:
-            # A stage that was stopped or has failed leaves nothing behind, not even half of it.
-            if own:
+            # A cancelled or failed stage must leave no partial output.
+            if owned:
                 unpersist(frame._jdf)
             raise
-        self._note(view, frame, batches, own)
+        self._note(view, frame, batches, owned)
         frame.createOrReplaceTempView(view)
         size = relation.stats()
         if size.rowCount().isDefined():
-            return Kept(view, number(size.rowCount().get()), number(size.sizeInBytes()))
-        # Partitions were computed twice, as executors went meanwhile: then Spark has no count of its own.
-        return Kept(view, float(frame.count()), _stored_bytes(self.session.sparkContext, batches.id()))
+            return StoredOutput(view, number(size.rowCount().get()), number(size.sizeInBytes()))
+        # Spark has no count if partitions were computed twice because executors were lost meanwhile.
+        return StoredOutput(view, float(frame.count()), _stored_bytes(self.session.sparkContext, batches.id()))
 
-    def _note(self, view: str, frame: DataFrame, batches: Any, own: bool) -> None:
+    def _note(self, view: str, frame: DataFrame, batches: Any, owned: bool) -> None:
         with self._lock:
             self._frames[view] = (frame, batches.id(), batches.getNumPartitions())
-            if own:
-                self._own.append(frame._jdf)
+            if owned:
+                self._owned.append(frame._jdf)
         if self._released:
-            # The query ended while this stage could not be stopped.
+            # The query ended before this stage could be stopped.
             self.release()
 
-    def lost(self) -> dict[str, str]:
-        """The views of which executors took a quarter or more with them."""
+    def lost_views(self) -> dict[str, str]:
+        """The views that lost a quarter or more of their partitions with executors."""
         with self._lock:
             frames = dict(self._frames)
         stored = _stored_partitions(self.session.sparkContext)
         found: dict[str, str] = {}
         for view, (_, identity, total) in frames.items():
             gone = total - stored.get(identity, 0)
-            if gone > 0 and gone >= self.LOST_PART * total:
-                found[view] = f"{gone} of {total} partitions went with their executors"
+            if gone > 0 and gone >= self.MIN_LOST_FRACTION * total:
+                found[view] = f"{gone} of {total} partitions are gone with their executors"
         return found
 
     def release(self) -> None:
-        """Unpersist everything, without waiting."""
+        """Unpersist everything, without waiting for it."""
         with self._lock:
-            own, self._own, self._frames, self._released = self._own, [], {}, True
-        problem = unpersist_all(own)
+            owned, self._owned, self._frames, self._released = self._owned, [], {}, True
+        problem = unpersist_all(owned)
         if problem is not None:
             raise problem
 
     def release_with(self, owner: object) -> None:
-        """Unpersist when the owner is collected. A view or an RDD made of it is then computed anew when it is read."""
+        """Unpersist when `owner` is garbage-collected. Views and RDDs made from it are then recomputed when read."""
         with self._lock:
-            own, self._own = self._own, []
-        if own:
-            unpersist_with(owner, own, self.warn)
+            owned, self._owned = self._owned, []
+        if owned:
+            unpersist_with(owner, owned, self.warn)
 
 
 @dataclass
-class AsFiles:
-    """Keeps outputs as Parquet files under a folder that every executor reaches; they outlive executors.
+class FileCheckpoints:
+    """Writes outputs as Parquet files to a folder that all executors reach; they outlive executors.
 
-    Each attempt, of stages that failed and of stages that were stopped, writes into a folder of its own: what a stage
-    that was given up still writes, nobody reads.
+    Each attempt writes to a folder of its own, so that what a cancelled or failed attempt still writes is never read.
     """
 
     session: SparkSession
@@ -139,9 +138,9 @@ class AsFiles:
     _lock: Lock = field(default_factory=Lock)
     _written: int = 0
 
-    def keep(self, view: str, frame: DataFrame, attempt: int) -> Kept:
-        """Compute a frame and write it."""
-        self.folder.begin()
+    def save(self, view: str, frame: DataFrame, attempt: int) -> StoredOutput:
+        """Compute a frame and write it to files."""
+        self.folder.create()
         with self._lock:
             self._written += 1
             path = f"{self.folder.path}/{view}/attempt-{self._written}"
@@ -151,24 +150,24 @@ class AsFiles:
             self._paths[view] = path
         read.createOrReplaceTempView(view)
         size = number(read._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
-        return Kept(view, float(read.count()), size)
+        return StoredOutput(view, float(read.count()), size)
 
-    def lost(self) -> dict[str, str]:
+    def lost_views(self) -> dict[str, str]:
         """The views whose files are gone."""
         with self._lock:
             paths = dict(self._paths)
-        return {view: f"{path} is gone" for view, path in paths.items() if not self.folder.has(f"{path}/_SUCCESS")}
+        return {view: f"{path} is gone" for view, path in paths.items() if not self.folder.exists(f"{path}/_SUCCESS")}
 
     def release(self) -> None:
         """Delete the query's folder."""
         self.folder.delete()
 
     def release_with(self, owner: object) -> None:
-        """The files stay until the application ends: a view made of the owner needs them when the owner is gone."""
+        """Do nothing: a view made from `owner` may outlive it, so the files stay until the application ends."""
 
 
 def persist(frame: DataFrame) -> bool:
-    """Keep a frame on the executors; False when somebody has kept the same before: then it is theirs to let go."""
+    """Persist a frame on the executors; False if it was persisted already: then its owner unpersists it."""
     level = frame.storageLevel
     if level.useMemory or level.useDisk:
         return False
@@ -177,50 +176,50 @@ def persist(frame: DataFrame) -> bool:
 
 
 def unpersist(frame: Any) -> None:
-    """Let go of what the executors keep of a frame (Java's), without waiting."""
+    """Unpersist a frame (a Java object), without waiting for it."""
     frame.unpersist(False)
 
 
 def unpersist_all(frames: Iterable[Any]) -> Exception | None:
-    """Let go of every frame (Java's), whatever becomes of the others; returns the first failure."""
+    """Unpersist all frames (Java objects), even if some fail; returns the first failure."""
     first: Exception | None = None
     for frame in frames:
         try:
             unpersist(frame)
-        except Exception as problem:  # noqa: BLE001 - one that fails must not keep the others
+        except Exception as problem:  # noqa: BLE001 - one failure must not stop the others
             first = first or problem
     return first
 
 
 def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None] = lambda line: None) -> None:
-    """Let go of frames (Java's) when the owner is collected.
+    """Unpersist frames (Java objects) when `owner` is garbage-collected.
 
-    In a thread of its own: the owner may be collected in the middle of a call to Java, in which none other can be made.
+    In a thread of its own: the owner may be collected during a call to Java, when no other call can be made.
     """
 
-    def let_go() -> None:
+    def release() -> None:
         problem = unpersist_all(frames)
-        # Where Java itself does not answer Spark has stopped, and nothing is kept any more.
+        # If Java itself does not answer, Spark has stopped and nothing is stored any more.
         if isinstance(problem, Py4JJavaError):
-            warn(f"what a query kept on executors could not be let go: {problem.java_exception}")
+            warn(f"stage outputs could not be unpersisted: {problem.java_exception}")
 
-    def collected() -> None:
-        threading.Thread(target=let_go, name="qoop-unpersist", daemon=True).start()
+    def on_collected() -> None:
+        threading.Thread(target=release, name="qoop-unpersist", daemon=True).start()
 
-    weakref.finalize(owner, collected).atexit = False
+    weakref.finalize(owner, on_collected).atexit = False
 
 
 def number(value: Any) -> float:
-    """A number of Scala's, whatever Py4J made of it."""
+    """A Scala number as a float, whatever type Py4J converted it to."""
     return float(str(value))
 
 
 def _stored_partitions(context: SparkContext) -> dict[int, int]:
-    """For each persisted RDD of which anything is stored: how many partitions are."""
+    """The number of stored partitions of each persisted RDD that has any."""
     return {info.id(): info.numCachedPartitions() for info in context._jsc.sc().getRDDStorageInfo()}
 
 
 def _stored_bytes(context: SparkContext, identity: int) -> float:
-    """What is stored of a persisted RDD, in memory and on disks."""
+    """The stored bytes of a persisted RDD, in memory and on disk."""
     stored = [info for info in context._jsc.sc().getRDDStorageInfo() if info.id() == identity]
     return float(sum(info.memSize() + info.diskSize() for info in stored))

@@ -1,4 +1,4 @@
-"""Executors up and down with the share, and how many there are."""
+"""Executors of a Spark application: counted, added, decommissioned and removed."""
 
 import threading
 import time
@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from qoop.run.wording import count
 from yarn_plugin.errors import describe
 
 DECOMMISSION_CONF = {
@@ -15,62 +16,62 @@ DECOMMISSION_CONF = {
     "spark.storage.decommission.enabled": "true",
     "spark.storage.decommission.rddBlocks.enabled": "true",
     "spark.storage.decommission.shuffleBlocks.enabled": "true",
-    # An executor ends after a look that finds nothing more to hand on; by default Spark looks twice a minute.
+    # An executor exits after a check that finds nothing left to migrate; by default Spark checks twice a minute.
     "spark.storage.decommission.replicationReattemptInterval": "1s",
     "spark.executor.decommission.killInterval": "25s",
 }
-"""What Spark must be started with so that an executor that leaves hands on what it keeps, and leaves in time."""
+"""Spark properties with which a decommissioned executor migrates its blocks and exits before the deadline."""
 
 
 class Executors:
     """The executors of one application on a cluster manager that can add and remove them (YARN).
 
-    Surplus executors are decommissioned: they take no new tasks, hand on cached partitions and shuffle files, and end.
-    Of those, the ones go first that keep least. Those that have not ended when the share is enforced are ended: else
-    YARN takes the excess back from containers of its own choice, and those may be the ones that are to stay.
+    Surplus executors are decommissioned, those with the least cached data first: they take no new tasks, migrate cached
+    partitions and shuffle files, and exit. Those that have not exited when the share is enforced are killed: otherwise
+    YARN would preempt containers of its own choice, possibly executors that are to stay.
     """
 
     def __init__(self, context: SparkContext) -> None:
         self._scala = context._jsc.sc()
         self._jvm: Any = context._jvm
-        self._leaving: set[str] = set()
+        self._decommissioned: set[str] = set()
 
-    def adjustable(self) -> bool:
-        """Whether executors can be added and removed here; in local mode they cannot."""
+    def is_adjustable(self) -> bool:
+        """Whether executors can be added and removed; not in local mode."""
         return not self._scala.isLocal()
 
-    def alive(self) -> list[str]:
-        """The ids of the executors that are there and not leaving."""
-        return [executor for executor in self.present() if executor not in self._leaving]
+    def active(self) -> list[str]:
+        """The ids of the registered executors that are not being decommissioned."""
+        return [executor for executor in self.registered() if executor not in self._decommissioned]
 
-    def present(self) -> list[str]:
-        """The ids of the executors that are there at all.
+    def registered(self) -> list[str]:
+        """The ids of all registered executors.
 
         Raises:
-            Py4JError: Spark does not say; which is not the same as none.
+            Py4JError: Spark does not answer, which must not be taken for no executors.
         """
         ids = self._scala.schedulerBackend().getExecutorIds()
         found = [str(ids.apply(index)) for index in range(ids.length())]
-        self._leaving &= set(found)
+        self._decommissioned &= set(found)
         return found
 
-    def set(self, target: int) -> list[str]:
-        """Have so many executors: ask for missing ones, decommission surplus ones. Returns the latter's ids at once."""
-        alive = self.alive()
+    def set_target(self, target: int) -> list[str]:
+        """Request missing executors or decommission surplus ones. Returns the ids of the latter, without waiting."""
+        active = self.active()
         empty_map = self._jvm.PythonUtils.toScalaMap({})
         self._scala.requestTotalExecutors(target, 0, empty_map)
-        if len(alive) <= target:
+        if len(active) <= target:
             return []
-        surplus = self._least_kept(alive)[: len(alive) - target]
+        surplus = self._by_cached_memory(active)[: len(active) - target]
         self._decommission(surplus)
         return surplus
 
-    def end(self, leaving: list[str]) -> None:
-        """End those of these decommissioned executors that are still there, whatever they have not handed on yet."""
-        present = set(self.present())
-        if late := [executor for executor in leaving if executor in present]:
-            # As Spark does after its `killInterval`: the target stays, and lost tasks count as no failures of theirs.
-            ids = self._jvm.PythonUtils.toSeq(late)
+    def kill(self, leaving: list[str]) -> None:
+        """Kill those of these decommissioned executors that have not exited, even if they have not migrated all."""
+        registered = set(self.registered())
+        if overdue := [executor for executor in leaving if executor in registered]:
+            # As Spark does after its `killInterval`: keep the target, and do not count lost tasks as failures.
+            ids = self._jvm.PythonUtils.toSeq(overdue)
             self._scala.schedulerBackend().killExecutors(ids, False, False, True)
 
     def _decommission(self, leaving: list[str]) -> None:
@@ -79,10 +80,10 @@ class Executors:
         for index, executor in enumerate(leaving):
             pairs[index] = self._jvm.scala.Tuple2(executor, info)
         self._scala.schedulerBackend().decommissionExecutors(pairs, False, False)
-        self._leaving |= set(leaving)
+        self._decommissioned |= set(leaving)
 
-    def _least_kept(self, executors: list[str]) -> list[str]:
-        """Executors by the memory that cached partitions take on them, least first."""
+    def _by_cached_memory(self, executors: list[str]) -> list[str]:
+        """Executors by the memory of their cached partitions, ascending."""
         try:
             summaries = self._scala.statusStore().executorList(True)
             used = {
@@ -98,51 +99,42 @@ class Executors:
     def _class(self, name: str) -> Any:
         return self._jvm.java.lang.Class.forName(name)
 
-    def wait(self, target: int, seconds: float) -> bool:
-        """Wait until so many executors are there, at most so long."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if len(self.alive()) >= target:
-                return True
-            time.sleep(0.2)
-        return False
 
+class AdjustableExecutors(Protocol):
+    """Executors whose number can be set; see `Executors`."""
 
-class Adjustable(Protocol):
-    """Executors whose number can be set."""
-
-    def adjustable(self) -> bool:
-        """Whether executors can be added and removed here."""
+    def is_adjustable(self) -> bool:
+        """Whether executors can be added and removed."""
         ...
 
-    def set(self, target: int) -> list[str]:
-        """Have so many executors. Returns the ids of surplus ones, which leave."""
+    def set_target(self, target: int) -> list[str]:
+        """Set the number of executors. Returns the ids of surplus ones, which are decommissioned."""
         ...
 
-    def end(self, leaving: list[str]) -> None:
-        """End those that have not left yet."""
+    def kill(self, leaving: list[str]) -> None:
+        """Kill those that have not exited."""
         ...
 
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
-"""Seconds until a number of executors is asked for again that could not be asked for."""
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 10.0
+"""Seconds between retries, doubled each time."""
 
-LONGEST_GRACE = 3600.0
-"""Seconds that an executor has to leave, however far away its deadline is."""
+MAX_GRACE_S = 3600.0
+"""Upper limit in seconds of the time that a decommissioned executor has to exit."""
 
 
 class ExecutorTarget:
-    """Asks for the number of executors that was wanted last, in a thread of its own; ends those that leave too late.
+    """Requests the latest target from the cluster manager in a thread of its own; kills executors that exit too late.
 
-    The cluster manager may take minutes to answer, or fail: neither is the query's. What failed is tried again until it
-    succeeds or another number is wanted; the first failure in a row is told.
+    The cluster manager may take minutes to answer, or fail, and the query must not wait for it. A failed request is
+    retried until it succeeds or the target changes; the first failure in a row is reported.
 
     Args:
-        executors: what to adjust.
-        warn: takes a line for the user.
+        executors: the executors to adjust.
+        warn: prints a line for the user.
     """
 
-    def __init__(self, executors: Adjustable, name: str, warn: Callable[[str], None]) -> None:
+    def __init__(self, executors: AdjustableExecutors, name: str, warn: Callable[[str], None]) -> None:
         self._executors, self._name, self._warn = executors, name, warn
         self._changed = threading.Condition()
         self._wanted: tuple[int, float] | None = None
@@ -150,9 +142,8 @@ class ExecutorTarget:
         self._thread: threading.Thread | None = None
         self._deadlines: list[threading.Timer] = []
 
-    def want(self, target: int, by: float) -> None:
-        """Have so many executors, as far as the cluster gives them; surplus ones are gone by a time (seconds since the
-        epoch). Returns at once."""
+    def set(self, target: int, by: float) -> None:
+        """Set the target; surplus executors must be gone at `by` (seconds since the epoch). Returns immediately."""
         with self._changed:
             self._wanted = target, by
             if self._thread is None:
@@ -161,7 +152,7 @@ class ExecutorTarget:
             self._changed.notify()
 
     def close(self) -> None:
-        """Ask for no more. Returns at once."""
+        """Stop requesting. Returns immediately."""
         with self._changed:
             self._closed = True
             for deadline in self._deadlines:
@@ -172,11 +163,11 @@ class ExecutorTarget:
         failures = 0
         while (wanted := self._next()) is not None:
             try:
-                if self._executors.adjustable():
-                    self._set(*wanted)
+                if self._executors.is_adjustable():
+                    self._adjust(*wanted)
                 failures = 0
-            except Exception as problem:  # noqa: BLE001 - whatever fails here, the share of the next minute still counts
-                self._failed(wanted, problem, failures)
+            except Exception as problem:  # noqa: BLE001 - any failure is retried; the thread must survive
+                self._retry_later(wanted, problem, failures)
                 failures += 1
 
     def _next(self) -> tuple[int, float] | None:
@@ -185,31 +176,31 @@ class ExecutorTarget:
             wanted, self._wanted = self._wanted, None
             return None if self._closed else wanted
 
-    def _set(self, target: int, by: float) -> None:
-        leaving = self._executors.set(target)
+    def _adjust(self, target: int, by: float) -> None:
+        leaving = self._executors.set_target(target)
         with self._changed:
             if not leaving or self._closed:
                 return
-            deadline = threading.Timer(min(max(by - time.time(), 0.0), LONGEST_GRACE), self._end, (leaving,))
+            deadline = threading.Timer(min(max(by - time.time(), 0.0), MAX_GRACE_S), self._kill, (leaving,))
             deadline.daemon = True
-            self._deadlines = [*(one for one in self._deadlines if one.is_alive()), deadline]
+            self._deadlines = [*(timer for timer in self._deadlines if timer.is_alive()), deadline]
             deadline.start()
 
-    def _end(self, leaving: list[str]) -> None:
+    def _kill(self, leaving: list[str]) -> None:
         try:
-            self._executors.end(leaving)
-        except Exception as problem:  # noqa: BLE001 - YARN takes back what is held too long
+            self._executors.kill(leaving)
+        except Exception as problem:  # noqa: BLE001 - YARN preempts what is held too long
             if not self._closed:
-                self._warn(f"executors that leave could not be ended: {describe(problem)}")
+                self._warn(f"could not kill decommissioned executors: {describe(problem)}")
 
-    def _failed(self, wanted: tuple[int, float], problem: Exception, failures: int) -> None:
+    def _retry_later(self, wanted: tuple[int, float], problem: Exception, failures: int) -> None:
         with self._changed:
             if self._closed:
                 return
             if self._wanted is None:
                 self._wanted = wanted
         if failures == 0:
-            self._warn(f"{wanted[0]} executors could not be asked for; trying again: {describe(problem)}")
+            self._warn(f"could not request {count(wanted[0], 'executor')}; retrying: {describe(problem)}")
         with self._changed:
-            pause = min(FIRST_PAUSE * 2.0 ** min(failures, 10), LONGEST_PAUSE)
+            pause = min(FIRST_PAUSE_S * 2.0 ** min(failures, 10), MAX_PAUSE_S)
             self._changed.wait_for(lambda: self._closed or self._wanted != wanted, timeout=pause)

@@ -1,9 +1,9 @@
-"""A folder of files that belongs to one running query, on any file system that Spark reaches.
+"""A folder that belongs to one running query, on any file system that Spark can access.
 
-It goes with the query; and where the query was killed, with the application, or with the next query of the same user
-that looks. For that every folder holds a file `_alive`, written anew every minute, which names the process that writes
-it. A folder is abandoned when that has stopped, nothing else in the folder is younger, and the process, where it would
-run on this host, does not. Other users' folders are theirs to clear away.
+It is deleted when the query ends. If the query was killed, the folder is deleted when the application ends, or by the
+next query of the same user. For that purpose each folder contains a heartbeat file `_alive`, rewritten every minute,
+which names the process that writes it. A folder counts as abandoned when the heartbeat is too old, no other file in it
+is newer, and the process, if it was on this host, no longer exists. Folders of other users are never touched.
 """
 
 import json
@@ -18,22 +18,22 @@ import psutil
 from pyspark.sql import SparkSession
 
 ALIVE = "_alive"
-BEAT_EVERY = 60.0
-"""Seconds between signs of life."""
+HEARTBEAT_S = 60.0
+"""Seconds between heartbeats."""
 
-BEAT_AGAIN = 5.0
-"""Seconds after which one is tried again that failed."""
+HEARTBEAT_RETRY_S = 5.0
+"""Seconds until a failed heartbeat is retried."""
 
-ABANDONED_AFTER = 900.0
-"""Seconds without one. Both are times of the file system's clock: hosts may disagree."""
+ABANDONED_AFTER_S = 900.0
+"""Seconds without a heartbeat, by the file system's clock: clocks of hosts may differ."""
 
 
 class QueryFolder:
-    """The folder `PREFIX` + `name`; the user's own siblings with the same prefix that are abandoned are deleted first.
+    """The folder `prefix` + `name`. Creating it also deletes the user's abandoned folders with the same prefix.
 
     Args:
-        prefix: a path up to where the names of such folders begin.
-        warn: takes lines for the user; called from several threads.
+        prefix: the common start of the paths of such folders.
+        warn: prints a line for the user; called from several threads.
     """
 
     def __init__(
@@ -41,82 +41,84 @@ class QueryFolder:
     ) -> None:
         self.path = prefix + name
         self._prefix, self._warn = prefix, warn
-        # Only handles of Java's: what holds this must not hold the session.
+        # Only Java objects: a reference to this object must not keep the session alive.
         self._jvm: Any = spark.sparkContext._jvm
         self._paths: Any = self._jvm.org.apache.hadoop.fs.Path
         configuration = spark._jsparkSession.sessionState().newHadoopConf()
         self._system = self._at(self.path).getFileSystem(configuration)
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        self._begun = False
+        self._created = False
 
-    def begin(self) -> None:
-        """Make it, if it is not there yet, and clear away what this user's killed queries have left."""
+    def create(self) -> None:
+        """Create the folder if it does not exist yet, and delete what killed queries of this user have left."""
         with self._lock:
-            if self._begun:
+            if self._created:
                 return
-            self._beat()
-            # However the application ends, short of a kill of its JVM.
+            self._write_heartbeat()
+            # Deletes it however the application ends, unless its JVM is killed.
             self._system.deleteOnExit(self._at(self.path))
-            self._begun = True
-        threading.Thread(target=self._stay_alive, name=f"{self.path} alive", daemon=True).start()
-        self._clear_away()
+            self._created = True
+        threading.Thread(target=self._write_heartbeats, name=f"{self.path} alive", daemon=True).start()
+        self._delete_abandoned()
 
-    def has(self, path: str) -> bool:
-        """Whether there is such a path on this file system."""
+    def exists(self, path: str) -> bool:
+        """Whether a path exists on this file system."""
         return bool(self._system.exists(self._at(path)))
 
     def move(self, name: str, path: str) -> bool:
-        """Move something in it to a place of its own; False when the file system does not."""
+        """Rename a file or folder inside it to `path`; False if the file system refuses."""
         return bool(self._system.rename(self._at(f"{self.path}/{name}"), self._at(path)))
 
     def delete(self) -> None:
-        """Delete it with all that is in it."""
+        """Delete the folder with its contents."""
         self._closed.set()
         with self._lock:
-            if self._begun:
+            if self._created:
                 self._system.delete(self._at(self.path), True)
                 self._system.cancelDeleteOnExit(self._at(self.path))
 
-    def _clear_away(self) -> None:
-        """Delete what is abandoned; what cannot be deleted, or looked at, stays and is nobody's failure."""
+    def _delete_abandoned(self) -> None:
+        """Delete abandoned folders; those that cannot be read or deleted are left, without an error."""
         try:
             own = self._system.getFileStatus(self._at(f"{self.path}/{ALIVE}"))
             now, owner = own.getModificationTime(), str(own.getOwner())
             literally = re.sub(r"([\[\]{}*?\\])", r"\\\1", self._prefix)
             found = list(self._system.globStatus(self._at(f"{literally}*/{ALIVE}")) or ())
-        except Exception:  # noqa: BLE001 - the next query will look again
+        except Exception:  # noqa: BLE001 - the next query tries again
             return
-        for sign in found:
+        for heartbeat in found:
             try:
-                if str(sign.getOwner()) == owner and self._is_abandoned(sign.getPath(), now):
-                    self._system.delete(sign.getPath().getParent(), True)
-            except Exception:  # noqa: BLE001 - somebody else may have been quicker, or it is not ours to delete
+                if str(heartbeat.getOwner()) == owner and self._is_abandoned(heartbeat.getPath(), now):
+                    self._system.delete(heartbeat.getPath().getParent(), True)
+            except Exception:  # noqa: BLE001 - another query may have deleted it first, or it is not ours to delete
                 continue
 
-    def _is_abandoned(self, sign: Any, now: int) -> bool:
-        oldest_alive = now - ABANDONED_AFTER * 1000
-        # Asked anew: it may have been written since the folders were listed.
-        if self._system.getFileStatus(sign).getModificationTime() > oldest_alive:
+    def _is_abandoned(self, heartbeat: Any, now: int) -> bool:
+        oldest_alive = now - ABANDONED_AFTER_S * 1000
+        # Read again: it may have been written since the folders were listed.
+        if self._system.getFileStatus(heartbeat).getModificationTime() > oldest_alive:
             return False
-        return not self._holds_younger(sign.getParent(), oldest_alive) and not _runs_here(self._read(sign))
+        return not self._has_newer_file(heartbeat.getParent(), oldest_alive) and not _is_running_here(
+            self._read(heartbeat)
+        )
 
-    def _holds_younger(self, folder: Any, than: float) -> bool:
-        """Whether a file in a folder was written later: then its query lives, and only its sign of life fails."""
+    def _has_newer_file(self, folder: Any, than: float) -> bool:
+        """Whether a file in a folder was written later: then its query is alive, and only its heartbeat fails."""
         files = self._system.listFiles(folder, True)
         while files.hasNext():
             if files.next().getModificationTime() > than:
                 return True
         return False
 
-    def _read(self, sign: Any) -> str:
-        stream = self._system.open(sign)
+    def _read(self, file: Any) -> str:
+        stream = self._system.open(file)
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
 
-    def _beat(self) -> None:
+    def _write_heartbeat(self) -> None:
         stream = self._system.create(self._at(f"{self.path}/{ALIVE}"), True)
         try:
             stream.write(bytearray(_this_process().encode()))
@@ -124,30 +126,30 @@ class QueryFolder:
             stream.close()
 
     def _touch(self) -> None:
-        """A sign of life that takes no room, by this host's clock."""
+        """A heartbeat that needs no disk space: set the file's time, by this host's clock."""
         self._system.setTimes(self._at(f"{self.path}/{ALIVE}"), int(time.time() * 1000), -1)
 
-    def _stay_alive(self) -> None:
+    def _write_heartbeats(self) -> None:
         failing = False
-        while not self._closed.wait(BEAT_AGAIN if failing else BEAT_EVERY):
+        while not self._closed.wait(HEARTBEAT_RETRY_S if failing else HEARTBEAT_S):
             try:
                 with self._lock:
                     if not self._closed.is_set():
-                        self._beat()
+                        self._write_heartbeat()
                 failing = False
-            except Exception as problem:  # noqa: BLE001 - a folder whose query lives must not look abandoned
+            except Exception as problem:  # noqa: BLE001 - the folder of a live query must not look abandoned
                 if not failing and not self._closed.is_set():
-                    said = " ".join(str(problem).split())[:300]
-                    self._warn(f"{self.path}: its sign of life could not be written; trying again: {said}")
+                    message = " ".join(str(problem).split())[:300]
+                    self._warn(f"{self.path}: heartbeat file could not be written; retrying: {message}")
                 failing = True
-                self._touch_at_least()
+                self._try_touch()
 
-    def _touch_at_least(self) -> None:
+    def _try_touch(self) -> None:
         try:
             with self._lock:
                 if not self._closed.is_set():
                     self._touch()
-        except Exception:  # noqa: BLE001 - that the sign of life fails was told; it is tried again
+        except Exception:  # noqa: BLE001 - the failure was reported; the heartbeat is retried
             return
 
     def _at(self, path: str) -> Any:
@@ -155,18 +157,18 @@ class QueryFolder:
 
 
 def _this_process() -> str:
-    """Who writes a sign of life: host, process, and when the process began, as process numbers are used again."""
+    """The content of a heartbeat: host, process id, and the process's start time, as process ids are reused."""
     process = psutil.Process()
     return json.dumps({"host": socket.gethostname(), "pid": process.pid, "began": process.create_time()})
 
 
-def _runs_here(sign: str) -> bool:
-    """Whether the process that wrote a sign of life runs on this host."""
+def _is_running_here(heartbeat: str) -> bool:
+    """Whether the process that wrote a heartbeat runs on this host."""
     try:
-        said = json.loads(sign)
-        if said["host"] != socket.gethostname():
+        writer = json.loads(heartbeat)
+        if writer["host"] != socket.gethostname():
             return False
-        return bool(abs(psutil.Process(said["pid"]).create_time() - said["began"]) < 1.0)
+        return bool(abs(psutil.Process(writer["pid"]).create_time() - writer["began"]) < 1.0)
     except (ValueError, KeyError, TypeError, psutil.Error):
-        # Another version wrote it, or nothing was written; or there is no such process.
+        # The heartbeat is malformed or empty, or the process does not exist.
         return False

@@ -1,4 +1,4 @@
-"""Spark jobs under a tag: one for every stage, so that all that a stage started can be stopped and measured."""
+"""Tagged Spark jobs: each stage has a tag of its own, by which its jobs are cancelled and measured."""
 
 import itertools
 import threading
@@ -14,9 +14,9 @@ POOL, DESCRIPTION = "spark.scheduler.pool", "spark.job.description"
 
 @contextmanager
 def tagged(context: SparkContext, tag: str, description: str) -> Iterator[None]:
-    """Everything that this thread starts meanwhile bears the tag.
+    """Within this context, jobs started by this thread carry the tag.
 
-    It runs in a fair-scheduler pool of its own, unless the user has chosen one for the thread that runs the query.
+    They run in a fair-scheduler pool of their own, unless the user has set one for the thread that runs the query.
     """
     chosen = context.getLocalProperty(POOL)
     before = context.getLocalProperty(DESCRIPTION)
@@ -34,13 +34,13 @@ def tagged(context: SparkContext, tag: str, description: str) -> Iterator[None]:
 
 _pools_lock = threading.Lock()
 _pools: set[int] = set()
-"""The numbers of the pools in use: Spark never forgets a pool, so they are used again."""
+"""The numbers of the pools in use. They are reused, as Spark never removes a pool."""
 
 
 @contextmanager
 def _own_pool() -> Iterator[str]:
     with _pools_lock:
-        number = next(one for one in itertools.count(1) if one not in _pools)
+        number = next(free for free in itertools.count(1) if free not in _pools)
         _pools.add(number)
     try:
         yield f"qoop-{number}"
@@ -50,7 +50,7 @@ def _own_pool() -> Iterator[str]:
 
 
 def core_seconds(context: SparkContext, tag: str) -> float | None:
-    """The run time of all tasks under a tag, summed up; None when Spark no longer knows."""
+    """The total run time of all tasks under a tag; None if Spark no longer has it."""
     scala = context._jsc.sc()
     store = scala.statusStore()
     try:
@@ -65,7 +65,7 @@ def _run_time(store: Any, stage: int) -> float:
     try:
         return float(store.lastStageAttempt(stage).executorRunTime())
     except Py4JError:
-        # A stage that was skipped, or is forgotten, took nothing that we know of.
+        # A stage that was skipped, or that Spark has dropped from its records.
         return 0.0
 
 

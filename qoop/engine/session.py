@@ -14,10 +14,10 @@ REORDER = "org.apache.spark.sql.catalyst.optimizer.ReorderJoin"
 EXCLUDED = "spark.sql.optimizer.excludedRules"
 
 STAGE_CONF: Mapping[str, str] = {
-    # The order of joins is the planner's.
+    # The planner decides the join order.
     "spark.sql.cbo.joinReorder.enabled": "false",
     "spark.sql.cbo.starSchemaDetection": "false",
-    # What a stage keeps is partitioned as its size asks, not as spark.sql.shuffle.partitions says.
+    # Stored outputs are partitioned by their size, not by spark.sql.shuffle.partitions.
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
     "spark.sql.adaptive.enabled": "true",
 }
@@ -30,9 +30,9 @@ def spark_home() -> Path:
 
 
 def query_session(spark: SparkSession) -> SparkSession:
-    """A copy of the user's session, with its temporary views, functions and settings, in which stages run.
+    """A copy of the user's session, with its temporary views, functions and settings, to run stages in.
 
-    The copy's own views and settings are not seen in the user's.
+    Views and settings of the copy are not visible in the user's session.
     """
     copy = _wrapped(spark, spark._jsparkSession.cloneSession())
     for name, value in STAGE_CONF.items():
@@ -43,19 +43,19 @@ def query_session(spark: SparkSession) -> SparkSession:
 
 
 def in_session_of(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """The frame in the user's session, whatever session it was made in: its views, INSERTs and settings are the user's.
+    """The frame moved to the user's session, so that views, INSERTs and settings made with it are the user's.
 
-    Its `sparkSession` is an object of its own for the user's session, shared by all frames made from this one: it lives
-    as long as any of them.
+    Its `sparkSession` is a new Python object for the user's session, shared by all frames derived from this one, so it
+    lives as long as any of them.
     """
     datasets = spark._jvm.org.apache.spark.sql.classic.Dataset
-    # Not the analysed plan: that of an INSERT would insert again.
+    # Not the analysed plan: for an INSERT it would insert again.
     plan = frame._jdf.queryExecution().commandExecuted()
     return DataFrame(datasets.ofRows(spark._jsparkSession, plan), _wrapped(spark, spark._jsparkSession))
 
 
 def is_command(frame: DataFrame) -> bool:
-    """Whether Spark has run the statement already, as it does at once with everything that is no query."""
+    """Whether Spark has executed the statement already, as it does at once with everything but queries."""
     return str(frame._jdf.queryExecution().commandExecuted().getClass().getSimpleName()) == "CommandResult"
 
 
@@ -71,7 +71,7 @@ def _wrapped(spark: SparkSession, java_session: Any) -> SparkSession:
 
 @contextmanager
 def _same_to_df() -> Iterator[None]:
-    """PySpark binds `RDD.toDF` to whichever session object was made last: it stays the user's."""
+    """Keep `RDD.toDF` bound to the user's session: PySpark binds it to the session object created last."""
     bound = RDD.toDF
     try:
         yield
@@ -79,13 +79,13 @@ def _same_to_df() -> Iterator[None]:
         RDD.toDF = bound
 
 
-class AsWritten:
-    """The text and what Spark makes of it.
+class QueryAsWritten:
+    """The query as the user wrote it, analysed by Spark in the user's session.
 
-    Spark reads the text first: what it refuses, it refuses in its own words (raises pyspark.errors.PySparkException).
-    A statement that is no query Spark runs at once, and so it is run this once and never again.
+    A statement that is not a query is executed by that, once and never again. `columns`: names and types of the result.
 
-    `columns`: names and types of the result.
+    Raises:
+        pyspark.errors.PySparkException: Spark rejects the text.
     """
 
     def __init__(self, spark: SparkSession, text: str) -> None:
@@ -96,15 +96,15 @@ class AsWritten:
         self.columns = columns_of(self._first)
 
     def frame(self) -> DataFrame:
-        """The result, to be computed anew; that of a statement that is no query is known."""
+        """The result as a new frame to compute; for a statement that is not a query, the frame that it returned."""
         return self._first if self.is_command else self._spark.sql(self.text)
 
 
 def check_statement(spark: SparkSession, text: str) -> None:
-    """Have Spark read a statement without running it: what it would refuse, it refuses before any work is done.
+    """Have Spark analyse a statement without executing it, so that errors appear before any work is done.
 
     Raises:
-        pyspark.errors.PySparkException: it refuses, with its own words.
+        pyspark.errors.PySparkException: Spark rejects the statement.
     """
     state = spark._jsparkSession.sessionState()
     skip = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()

@@ -56,8 +56,8 @@ class ExecutorSize:
             have = f"{resources.get(MEMORY, 0)} MB, {resources.get(VCORES, 0)} vcores"
             want = f"{self.memory + self.master_memory} MB, {self.vcores + self.master_vcores} vcores"
             raise ShareTooSmallError(
-                f"{whose}: {have} do not hold the application master and one executor ({want}); "
-                "ask for smaller executors (--executor-memory, --executor-cores) or a larger share"
+                f"{whose}: {have} is too small for the application master and one executor ({want}); "
+                "use smaller executors (--executor-memory, --executor-cores) or ask for a larger share"
             )
 
 

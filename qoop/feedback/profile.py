@@ -1,4 +1,4 @@
-"""A share that changes as a file says: for experiments, and where there is no arbiter."""
+"""A share that follows a file instead of an arbiter."""
 
 import csv
 import math
@@ -11,8 +11,8 @@ from pathlib import Path
 from qoop.errors import QoopError
 from qoop.replan.events import Event, ShareChanged
 
-LONGEST_WAIT = 3600.0
-"""Seconds; Python refuses to wait for centuries."""
+MAX_WAIT_S = 3600.0
+"""Seconds of one wait; Python refuses very long ones."""
 
 
 class ProfileError(QoopError):
@@ -21,7 +21,7 @@ class ProfileError(QoopError):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """From `at` seconds after the query began, it has `slots`."""
+    """From `at` seconds after the start of the query its share is `slots`."""
 
     at: float
     slots: float
@@ -31,23 +31,25 @@ def read(path: Path) -> list[Point]:
     """Read a profile: CSV lines `seconds,slots`, times ascending, the first at 0.
 
     Raises:
-        ProfileError: the file is not that; with the line.
+        ProfileError: the file is missing or malformed; names the line.
     """
     try:
         rows = list(csv.reader(path.read_text().splitlines()))
     except OSError as problem:
         raise ProfileError(f"--profile {str(path)!r}: {problem.strerror}") from None
     except UnicodeDecodeError:
-        raise ProfileError(f"--profile {str(path)!r}: it is no text in UTF-8") from None
+        raise ProfileError(f"--profile {str(path)!r}: not valid UTF-8") from None
     points: list[Point] = []
     for number, row in enumerate(rows, 1):
         if not row or row[0].startswith("#") or (number == 1 and row[0].strip() == "seconds"):
             continue
         points.append(_point(path, number, row))
         if len(points) > 1 and points[-1].at <= points[-2].at:
-            raise ProfileError(f"--profile {str(path)!r}, line {number}: time {row[0]!r}: must grow from line to line")
+            raise ProfileError(
+                f"--profile {str(path)!r}, line {number}: time {row[0]!r}: must be later than the line before"
+            )
     if not points or points[0].at != 0:
-        raise ProfileError(f"--profile {str(path)!r}: the first line must say the slots at 0 seconds, such as 0,4")
+        raise ProfileError(f"--profile {str(path)!r}: the first line must set the slots at 0 seconds, such as 0,4")
     return points
 
 
@@ -55,7 +57,9 @@ def _point(path: Path, number: int, row: list[str]) -> Point:
     try:
         at, slots = (_finite(cell) for cell in row)
     except ValueError:
-        raise ProfileError(f"--profile {str(path)!r}, line {number}: {','.join(row)!r}: write seconds,slots") from None
+        raise ProfileError(
+            f"--profile {str(path)!r}, line {number}: {','.join(row)!r}: expected seconds,slots"
+        ) from None
     if slots <= 0:
         raise ProfileError(f"--profile {str(path)!r}, line {number}: slots {row[1]!r}: must be above 0")
     return Point(at, slots)
@@ -69,35 +73,39 @@ def _finite(cell: str) -> float:
 
 
 class ProfileFeed:
-    """Tells the shares of a profile at their times, counted from `start()`."""
+    """Emits the shares of a profile at their times, counted from `start()`."""
 
     def __init__(self, points: list[Point]) -> None:
         self._points = points
         self._stop = threading.Event()
 
-    def start(self, tell: Callable[[Event], None]) -> None:
-        """Tell the first share now, the others when they are due."""
+    def start(self, emit: Callable[[Event], None]) -> None:
+        """Emit the first share now and the others when they are due."""
         now = time.time()
-        tell(_share(self._points[0], now, "the profile begins"))
+        emit(_share(self._points[0], now, f"the first share is {_slots(self._points[0])}"))
         if len(self._points) > 1:
-            threading.Thread(target=self._run, args=(tell, time.monotonic()), name="profile", daemon=True).start()
+            threading.Thread(target=self._run, args=(emit, time.monotonic()), name="profile", daemon=True).start()
 
     def close(self) -> None:
-        """Tell no more."""
+        """Emit no more shares."""
         self._stop.set()
 
-    def _run(self, tell: Callable[[Event], None], began: float) -> None:
+    def _run(self, emit: Callable[[Event], None], started: float) -> None:
         for point in self._points[1:]:
-            if self._stopped_until(began + point.at):
+            if self._closed_before(started + point.at):
                 return
-            tell(_share(point, time.time(), f"the profile says {point.slots:g} slots from {point.at:g} s on"))
+            emit(_share(point, time.time(), f"the profile sets {_slots(point)} from {point.at:g} s on"))
 
-    def _stopped_until(self, due: float) -> bool:
-        """Wait until a time of the monotonic clock, however far away; True when nothing more is to be told."""
+    def _closed_before(self, due: float) -> bool:
+        """Wait until a time of the monotonic clock, however far away; True if the feed was closed meanwhile."""
         while (left := due - time.monotonic()) > 0:
-            if self._stop.wait(min(left, LONGEST_WAIT)):
+            if self._stop.wait(min(left, MAX_WAIT_S)):
                 return True
         return self._stop.is_set()
+
+
+def _slots(point: Point) -> str:
+    return f"{point.slots:g} slot{'' if point.slots == 1 else 's'}"
 
 
 def _share(point: Point, now: float, reason: str) -> ShareChanged:
@@ -105,5 +113,5 @@ def _share(point: Point, now: float, reason: str) -> ShareChanged:
 
 
 def fixed(slots: float) -> ProfileFeed:
-    """A share that stays."""
+    """A share that never changes."""
     return ProfileFeed([Point(0.0, slots)])

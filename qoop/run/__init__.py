@@ -1,1 +1,1 @@
-"""One query on its way: the loop around the state machine, its journal, its progress."""
+"""Running one query: the event loop around the state machine, the journal, and what the user is shown."""

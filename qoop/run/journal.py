@@ -1,4 +1,4 @@
-"""The record of one query: what happened, what was decided, and why. For people, reports and tests."""
+"""The journal of one query: events, decisions and their causes, for reports, people and tests."""
 
 import contextlib
 import errno
@@ -43,47 +43,47 @@ TAGS: dict[str, type] = {
     "Note": commands.Note,
     "SetTimer": commands.SetTimer,
 }
-"""What events and commands are called in journals, whatever their classes are called."""
+"""The tags of events and commands in journals, independent of the names of their classes."""
 
 VERSION = 2
-"""The version of the records that are written, in their field `v`; without it they are of version 0. How earlier ones
-differ: `qoop.run.journal_upgrade`."""
+"""The version of the records written, in their field `v`; records without it are version 0. `journal_upgrade` describes
+earlier versions."""
 
 _KINDS = ("query", "input", "decision")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class JournalFormatError(QoopError):
-    """The file holds records that this version does not read."""
+    """The file contains a record that this version cannot read."""
 
-    def __init__(self, path: Path, number: int, said: str) -> None:
-        super().__init__(f"journal {str(path)!r}, record {number}: {said}")
+    def __init__(self, path: Path, number: int, problem: str) -> None:
+        super().__init__(f"journal {str(path)!r}, record {number}: {problem}")
 
 
 class QueryJournal:
-    """Writes the record of a query, over that of an earlier one; without a path it writes nothing.
+    """Writes the journal of a query, replacing an earlier journal; without a path it writes nothing.
 
-    A journal is for later: where it cannot be written any more `warn` is told once, what is in it stays whole, and the
-    query goes on without it.
+    A query does not depend on its journal: when a write fails, `warn` is called once, the file is closed after its last
+    complete record, and the query continues.
+
+    The file is readable by its owner only, as it contains SQL. Each line has `v` (`VERSION`), `seq`, `at` (epoch
+    seconds) and `kind`: "query" (seq 1: text and candidate plans), "input" (an event, written before the decision on
+    it) or "decision" (the commands, and the phase of the query after them; earlier journals have the phase beside the
+    event). An input without a decision means that the query ended meanwhile.
 
     Raises:
-        QoopError: the file holds something else, or cannot be a journal.
-
-    Only its owner reads it: it holds SQL. Each line has `v` (`VERSION`), `seq`, `at` (epoch seconds) and `kind`:
-    "query" (number 1: text and candidate plans), "input" (an event, written before it is decided on), "decision" (the
-    commands, and the phase that the query is in after them; earlier journals have the phase beside the event). An
-    input without a decision is one during which the query ended.
+        QoopError: the file is not a journal, is in use, or cannot be written.
     """
 
     seq = 1
 
     def __init__(self, path: Path | None, warn: Callable[[str], None] = lambda line: None) -> None:
         self._warn = warn
-        self._file = _begin(path, warn) if path is not None else None
+        self._file = _open(path, warn) if path is not None else None
         self._codec = Codec(TAGS)
 
     def query(self, at: float, name: str, text: str, plans: tuple[Plan, ...], reason: str | None) -> None:
-        """The query, and the candidate plans that its decisions number; `reason`: why there are none."""
+        """Write the query and the candidate plans that decisions refer to by number; `reason`: why there are none."""
 
         def fields() -> dict[str, Any]:
             return {"name": name, "text": text, "plans": [_describe(plan) for plan in plans], "reason": reason}
@@ -91,11 +91,11 @@ class QueryJournal:
         self._write("query", self.seq, at, fields)
 
     def input(self, seq: int, at: float, event: Event) -> None:
-        """An event that is to be decided on."""
+        """Write an event, before the decision on it."""
         self._write("input", seq, at, lambda: {"event": self._codec.write(event)})
 
     def decision(self, seq: int, at: float, commanded: tuple[Command, ...], state: State) -> None:
-        """What was commanded on an event, and the phase that the query is in after it."""
+        """Write the commands that follow from an event, and the phase of the query after it."""
 
         def fields() -> dict[str, Any]:
             return {"commands": [self._codec.write(command) for command in commanded], "phase": state.phase}
@@ -103,11 +103,11 @@ class QueryJournal:
         self._write("decision", seq, at, fields)
 
     def dump(self, value: object) -> bytes:
-        """An event or a command as it is written."""
+        """An event or a command in its written form."""
         return self._codec.dump(value)
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Close the file."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -117,49 +117,49 @@ class QueryJournal:
             return
         try:
             record = {"v": VERSION, "kind": kind, "seq": seq, "at": at, **fields()}
-            # Not forced to disk: the record outlives the process, and a lost machine loses the query with it.
+            # No fsync: the record survives the process, and a lost machine takes the query with it anyway.
             self._file.append(record, durable=False)
-        except Exception as problem:  # noqa: BLE001 - whatever it is, a journal's error never ends a query
+        except Exception as problem:  # noqa: BLE001 - no journal error may end a query
             written, self._file = self._file, None
             _abandon(written)
-            self._warn(_without(written.path, problem))
+            self._warn(_warning(written.path, problem))
 
 
-def _begin(path: Path, warn: Callable[[str], None]) -> RecordFile | None:
-    """An empty journal that only its owner reads; None where the disk is full.
+def _open(path: Path, warn: Callable[[str], None]) -> RecordFile | None:
+    """An empty journal that only its owner can read; None if the disk is full.
 
     Raises:
-        QoopError: there is something else, or nothing can be there.
+        QoopError: the file is not a journal, is in use, or cannot be written.
     """
     if path.is_dir():
-        raise QoopError(f"--journal {str(path)!r}: it is a folder; name a file")
+        raise QoopError(f"--journal {str(path)!r}: this is a folder; choose a file")
     try:
         if path.exists():
             _remove(path)
         return RecordFile(path)
     except (Timeout, JournalInUseError):
-        raise QoopError(f"--journal {str(path)!r}: another query writes it; name another file") from None
+        raise QoopError(f"--journal {str(path)!r}: in use by another query; choose another file") from None
     except (JournalError, OSError) as problem:
         if _errno(problem) not in _FULL:
-            raise QoopError(f"--journal {str(path)!r}: {_said(problem)}; name a file that you can write") from None
-        warn(_without(path, problem))
+            raise QoopError(f"--journal {str(path)!r}: {_message(problem)}; choose a writable file") from None
+        warn(_warning(path, problem))
         return None
 
 
 def _remove(path: Path) -> None:
-    """Remove an earlier journal, unless somebody writes it: a new file is its owner's alone, whatever this one was."""
+    """Remove an earlier journal, unless it is in use: only a new file is sure to be readable by its owner alone."""
     if not path.is_file():
-        raise QoopError(f"--journal {str(path)!r}: it is no ordinary file; name another")
+        raise QoopError(f"--journal {str(path)!r}: not a regular file; choose another")
     with path.open("rb") as file:
         first = file.readline()
     if first and decode(first) is None:
-        raise QoopError(f"--journal {str(path)!r}: it holds something else than a journal; name another file")
+        raise QoopError(f"--journal {str(path)!r}: not a query journal; choose another file")
     with FileLock(f"{path}.lock", timeout=0, mode=0o600):
         path.unlink()
 
 
 def _abandon(records: RecordFile) -> None:
-    """Close a file that could not be written, at its last whole record, whatever its buffer still holds."""
+    """Close a file after a failed write, truncated to its last complete record."""
     good = records.size
     with contextlib.suppress(OSError):
         records.close()
@@ -168,11 +168,11 @@ def _abandon(records: RecordFile) -> None:
             os.truncate(records.path, good)
 
 
-def _without(path: Path, problem: Exception) -> str:
-    return f"--journal {str(path)!r}: {_said(problem)}; the query goes on without its journal"
+def _warning(path: Path, problem: Exception) -> str:
+    return f"--journal {str(path)!r}: {_message(problem)}; the query continues without a journal"
 
 
-def _said(problem: BaseException) -> str:
+def _message(problem: BaseException) -> str:
     cause = _os_error(problem)
     return (cause.strerror if cause is not None else None) or " ".join(str(problem).split())
 
@@ -183,30 +183,30 @@ def _errno(problem: BaseException) -> int | None:
 
 
 def _os_error(problem: BaseException | None) -> OSError | None:
-    """The system's error, which a JournalError puts into its own words."""
+    """The OSError behind an exception, such as a JournalError."""
     while problem is not None and not isinstance(problem, OSError):
         problem = problem.__cause__ or problem.__context__
     return problem
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The records of a query, as far as they are whole. Nothing is written, and nobody is kept from writing.
+    """The complete records of a journal, up to the first truncated one. Takes no lock.
 
     Raises:
-        QoopError: it cannot be read, or a newer version wrote it.
+        QoopError: the file cannot be read, or was written by a newer version.
     """
     try:
-        return [_understood(path, number, record) for number, record in enumerate(_whole(path), 1)]
+        return [_upgraded(path, number, record) for number, record in enumerate(_complete_records(path), 1)]
     except OSError as problem:
         raise QoopError(f"journal {str(path)!r}: {problem.strerror}") from None
 
 
 def follow(path: Path) -> list[dict[str, Any]]:
-    """The records so far of a query that may still run."""
+    """The complete records so far of a query that may still be running."""
     return [record for line in path.read_bytes().splitlines(keepends=True) if (record := decode(line)) is not None]
 
 
-def _whole(path: Path) -> Iterator[Any]:
+def _complete_records(path: Path) -> Iterator[Any]:
     with path.open("rb") as file:
         for line in file:
             record = decode(line)
@@ -215,23 +215,25 @@ def _whole(path: Path) -> Iterator[Any]:
             yield record
 
 
-def _understood(path: Path, number: int, record: Any) -> dict[str, Any]:
-    """A record as this version writes it.
+def _upgraded(path: Path, number: int, record: Any) -> dict[str, Any]:
+    """A record in the format of this version.
 
     Raises:
-        JournalFormatError: a newer version wrote it, or nobody knows what.
+        JournalFormatError: written by a newer version, or not a journal record.
     """
     if not isinstance(record, dict):
-        raise JournalFormatError(path, number, "it is none of a query's journal")
+        raise JournalFormatError(path, number, "not a record of a query journal")
     version = record.get("v", 0)
     if not isinstance(version, int) or not 0 <= version <= VERSION:
-        raise JournalFormatError(path, number, f"version {version!r}; this one reads up to {VERSION}: use a newer qoop")
+        raise JournalFormatError(
+            path, number, f"version {version!r} is not supported, the latest is {VERSION}; use a newer qoop"
+        )
     if record.get("kind") not in _KINDS:
-        raise JournalFormatError(path, number, f"kind {record.get('kind')!r}; known are {', '.join(_KINDS)}")
+        raise JournalFormatError(path, number, f"unknown kind {record.get('kind')!r}; expected {', '.join(_KINDS)}")
     parts = [record.get("event"), *record.get("commands", [])]
     unknown = next((one["type"] for one in parts if isinstance(one, dict) and one.get("type") not in TAGS), None)
     if unknown is not None:
-        raise JournalFormatError(path, number, f"type {unknown!r} is not known; use the version that wrote it")
+        raise JournalFormatError(path, number, f"unknown type {unknown!r}; use the version of qoop that wrote it")
     return {**upgrade(record, version), "v": VERSION}
 
 
@@ -243,7 +245,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
 
 
 def _tree(plan: Plan, block: str, tree: Tree) -> Any:
-    """A tree as nested lists of aliases; a stage of its own is marked by its view."""
+    """A tree as nested lists of aliases; a join that is a stage of its own has the name of its view."""
     graph = plan.query.blocks[block].graph
     assert graph is not None
     if not isinstance(tree, Join):

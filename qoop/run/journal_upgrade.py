@@ -1,7 +1,7 @@
-"""Records of a query's journal that an earlier version wrote, as this version writes them.
+"""Upgrade records of query journals that earlier versions wrote.
 
-- Version 0 has no field `v`; it is version 1 otherwise.
-- Up to version 1 causes were sentences. They become `Said`: nothing is read out of them.
+- Version 0 has no field `v`; otherwise it is version 1.
+- Up to version 1 causes were sentences. They become `Said`, unparsed.
 """
 
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from typing import Any
 Record = dict[str, Any]
 
 WON_BY = {"either": "share or row counts"}
-"""What was called otherwise."""
+"""Values of `won_by` that were renamed."""
 
 
 def upgrade(record: Record, version: int) -> Record:
-    """A record of a version as the present one has it; whatever is not as that version writes it stays as it is."""
+    """A record in the format of the current version; parts that do not fit its own version are left unchanged."""
     return _causes_as_values(record) if version < 2 else record
 
 
@@ -43,7 +43,7 @@ def _note(command: Record) -> Record:
 
 
 def _said(fields: Record, name: str) -> Record:
-    """The fields with a sentence among them, under a name, as the cause."""
+    """The fields of a command, with the sentence in field `name` moved to `cause`."""
     if not isinstance(fields.get(name), str):
         return fields
     others = {other: value for other, value in fields.items() if other != name}

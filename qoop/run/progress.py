@@ -1,4 +1,4 @@
-"""What the user sees of a running query: a line for each stage, each decision that matters, and a summary."""
+"""Progress of a running query on the terminal: stages, decisions, warnings and a summary, one line each."""
 
 import contextlib
 import time
@@ -15,48 +15,56 @@ from yarn_plugin.console import printable
 
 
 class ProgressLines:
-    """Prints to a console, as long as anybody reads there; `warn` is called from several threads."""
+    """Prints progress, each line with the seconds since the start. `warn` may be called from any thread."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._began = time.monotonic()
+        self._started = time.monotonic()
 
     def warn(self, line: str) -> None:
-        """A warning."""
+        """Print a warning."""
         self._print(f"warning: {line}")
 
-    def watch(self, command: Command) -> None:
-        """A command that the planner gave."""
+    def show(self, command: Command) -> None:
+        """Print a command of the planner, if it matters to the user."""
         match command:
-            case Note(decision) if _matters(decision):
-                what = "switch" if decision.switched else "plan"
-                self._print(f"{what} {decision.plan}: {wording.why(decision.cause)}: {wording.verdict(decision)}")
+            case Note(decision) if _is_worth_a_line(decision):
+                self._print(f"{_outcome(decision)}: {wording.why(decision.cause)}; {wording.verdict(decision)}")
             case StartStage(stage, plan, _, attempt):
                 again = f", attempt {attempt + 1}" if attempt else ""
                 self._print(f"stage {view_name(stage)} of plan {plan} started{again}")
             case CancelStages(stages):
                 self._print(f"cancelled {', '.join(map(view_name, stages))}")
             case SetExecutors(executors, _):
-                self._print(f"{executors} executors from now on")
+                self._print(f"executor target: {executors}")
             case RunAsWritten(cause):
-                self._print(f"one stage: {wording.why(cause)}")
+                self._print(f"running as one stage: {wording.why(cause)}")
 
     def summary(self, outcome: Outcome) -> None:
-        """What became of the query."""
+        """Print how long the query took, and what was run, reused and lost."""
         tally = outcome.tally
-        mishaps = ((tally.failed, "failed"), (tally.lost, "outputs lost"))
+        failures = [f"{tally.failed} failed"] if tally.failed else []
+        failures += [f"{wording.count(tally.lost, 'output')} lost"] if tally.lost else []
         self._print(
-            f"done in {outcome.seconds:.1f} s: {outcome.join_trees} join trees, {tally.stages} stages, "
-            f"{tally.switches} switches ({tally.reused} stages reused, {tally.cancelled} cancelled, "
-            f"{tally.backtracked} left behind)" + "".join(f", {many} {what}" for many, what in mishaps if many)
+            f"done in {outcome.seconds:.1f} s: {wording.count(outcome.join_trees, 'join tree')}, "
+            f"{wording.count(tally.stages, 'stage')}, {wording.count(tally.switches, 'switch', 'switches')} "
+            f"({wording.count(tally.reused, 'output')} reused, {tally.backtracked} unused, "
+            f"{wording.count(tally.cancelled, 'stage')} cancelled)" + "".join(f", {failure}" for failure in failures)
         )
 
     def _print(self, line: str) -> None:
-        shown = printable(line)
+        # The reader of stderr may have gone; the query goes on.
         with contextlib.suppress(OSError):
-            self._console.print(f"[{time.monotonic() - self._began:6.1f} s] {shown}", markup=False, soft_wrap=True)
+            elapsed = f"[{time.monotonic() - self._started:6.1f} s]"
+            self._console.print(f"{elapsed} {printable(line)}", markup=False, soft_wrap=True)
 
 
-def _matters(decision: Decision) -> bool:
-    """Whether a decision is worth a line: the first, a switch, and a plan that is kept although the share changed."""
+def _outcome(decision: Decision) -> str:
+    if decision.before is None:
+        return f"chose plan {decision.plan}"
+    return f"switched to plan {decision.plan}" if decision.switched else f"kept plan {decision.plan}"
+
+
+def _is_worth_a_line(decision: Decision) -> bool:
+    """Whether it is the first decision, a switch, or one that kept the plan although the share changed."""
     return decision.before is None or decision.switched or isinstance(decision.cause, NewShare)

@@ -183,7 +183,7 @@ class QueryRun:
 
     def _carry_out(self, decided: Decided[Event, Command], engine: StageRunner) -> None:
         if isinstance(decided.event, ArbiterAway):
-            self._warn(f"{decided.event.reason}; the last known share stays")
+            self._warn(f"{decided.event.reason}; the last known share stays in effect")
         for command in decided.commands:
             self._watch(command)
             self._act(command, engine)
@@ -205,10 +205,10 @@ class QueryRun:
             case CancelStages(stages):
                 engine.cancel(stages)
             case SetExecutors(executors, by):
-                failed = f"{executors} executors could not be asked for"
+                failed = f"could not request {wording.count(executors, 'executor')}"
                 self._attempt(failed, lambda: engine.set_executors(executors, by))
             case ConfirmVacated(seq):
-                self._attempt(f"share {seq} could not be confirmed", lambda: self._confirm(seq))
+                self._attempt(f"could not confirm share {seq}", lambda: self._confirm(seq))
             case RunAsWritten(cause):
                 if self._planned is not None:
                     self._warn(f"running the query as written: {wording.why(cause)}")

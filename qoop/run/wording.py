@@ -1,4 +1,4 @@
-"""What people read of causes and decisions. The only place that makes sentences of them; nothing reads them back."""
+"""Causes and decisions in plain English, for the terminal and the report. Nothing parses these sentences."""
 
 from typing import assert_never
 
@@ -22,67 +22,75 @@ from qoop.replan.decision import Decision
 
 
 def why(cause: Cause) -> str:
-    """A cause as a clause, with neither a capital nor a full stop."""
+    """A cause as a clause, without a capital letter or a full stop."""
     match cause:
         case PlansMade(plans, join_trees):
-            return f"{_count(plans, 'candidate plan')} over {_count(join_trees, 'join tree')}"
+            return f"{count(plans, 'candidate plan')} over {count(join_trees, 'join tree')}"
         case NewShare(said=said) if said:
             return said
-        case NewShare(None, slots):
-            return f"the first share: {_slots(slots)}"
         case NewShare(before, slots):
-            return f"the share changed from {before:g} to {_slots(slots)}"
+            return _share_change(before, slots)
         case FinishedStage(stage, joins):
             return f"stage {_stage(stage, joins)} finished"
         case FailedStage(stage, joins, said):
             return f"stage {_stage(stage, joins)} failed: {said}"
         case LostOutput(stage, joins, said):
-            return f"output of stage {_stage(stage, joins)} lost ({said})"
+            return f"the output of stage {_stage(stage, joins)} was lost: {said}"
         case StagesChecked():
-            return "running stages compared with their estimates"
+            return "running stages were checked against their estimates"
         case PlannerFailed(name, said):
             return f"the planner failed: {name}: {said}"
         case Retried(said, attempt):
-            return f"attempt {attempt + 1}, after {said}"
+            return f"attempt {attempt + 1} after a failure: {said}"
         case NotPlanned(said) | Stopped(said) | Said(said):
             return said
     assert_never(cause)
 
 
 def error(cause: WhyFailed) -> str:
-    """Why a query has no answer, in the words of whoever said so."""
+    """Why a query failed, in the words of Spark or of whoever stopped it."""
     return cause.error if isinstance(cause, FailedStage) else why(cause)
 
 
 def verdict(decision: Decision) -> str:
-    """What a decision came to, with the estimates that it rests on, and what made the new plan win."""
-    won = f"; won by: {decision.won_by}" if decision.switched else ""
-    return f"{comparison(decision)}{won}"
+    """The estimates that a decision is based on; for a switch, also what decided it."""
+    decided_by = f"; decided by: {decision.won_by}" if decision.switched else ""
+    return f"{comparison(decision)}{decided_by}"
 
 
 def comparison(decision: Decision) -> str:
-    """The estimates that a decision rests on."""
+    """The estimates that a decision is based on, in seconds to the result."""
     slots, before, plan, fastest = _slots(decision.slots), decision.before, decision.plan, decision.fastest
     ends = [f"{seconds:.1f} s" for seconds in decision.seconds]
     if before is None:
-        return f"plan {plan} finishes first on {slots}: {ends[plan]}"
+        return f"on {slots} plan {plan} would finish first, in {ends[plan]}"
     if decision.switched:
-        return f"on {slots} plan {plan} ends in {ends[plan]}, plan {before} in {ends[before]}"
+        return f"on {slots} plan {plan} would finish in {ends[plan]}, plan {before} in {ends[before]}"
     if fastest == before:
-        return f"on {slots} plan {before} stays the fastest: {ends[before]}"
-    ending = f"on {slots} plan {before} ends in {ends[before]}, plan {fastest} in {ends[fastest]}"
-    saved = "" if decision.needed is None else f"less than {decision.needed:.1f} s saved, "
-    return f"{ending}: {saved}not worth a switch"
+        return f"on {slots} plan {before} is still the fastest, at {ends[before]}"
+    estimates = f"on {slots} plan {before} would finish in {ends[before]}, plan {fastest} in {ends[fastest]}"
+    if decision.needed is None:
+        return f"{estimates}: not worth a switch"
+    return f"{estimates}: a switch must save at least {decision.needed:.1f} s"
+
+
+def _share_change(before: float | None, slots: float) -> str:
+    if before is None:
+        return f"the first share is {_slots(slots)}"
+    if slots == before:
+        return f"the share is still {_slots(slots)}"
+    return f"the share {'fell' if slots < before else 'rose'} from {before:g} to {_slots(slots)}"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun; `plural`: where that is not the noun with an s."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def _stage(stage: StageId, joins: tuple[str, ...]) -> str:
-    """A stage as people read it: the relations that it joins, or the block whose result it is."""
+    """A stage for people: the relations that it joins, or the block whose result it is."""
     return "+".join(joins) or stage.block.removeprefix("qoop_")
 
 
 def _slots(slots: float) -> str:
     return f"{slots:g} {'slot' if slots == 1 else 'slots'}"
-
-
-def _count(many: int, of: str) -> str:
-    return f"{many} {of}{'' if many == 1 else 's'}"

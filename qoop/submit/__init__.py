@@ -1,1 +1,5 @@
-"""`qoop submit`: a job with spark-submit, its driver, and the share it registers for."""
+"""`qoop submit`: registration with the arbiter, spark-submit, and the driver that it runs.
+
+`driver.py` is run by path, so this folder is on the driver's sys.path: no module here may have the name of one of the
+standard library.
+"""

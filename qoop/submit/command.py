@@ -1,4 +1,4 @@
-"""`qoop submit` from its flags to spark-submit's end: register, submit, wait, deregister."""
+"""`qoop submit`: register with the arbiter, run spark-submit, pass on signals, deregister."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from qoop.feedback.arbiter import ExecutorSize
 from qoop.submit.job import Job, SparkFlags, SubmissionError
-from qoop.submit.stderr import MESSAGES, relayed
+from qoop.submit.stderr import MESSAGES, relay_to_stderr
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError, new_request_id
 from yarn_plugin.console import err
@@ -23,15 +23,14 @@ from yarn_plugin.errors import BadInputError
 
 QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 GRACE_S = 30.0
-"""How long a query needs to hand over executors: decommissioned ones move what they keep."""
-
+"""The grace period to register with: decommissioned executors need it to migrate their blocks."""
 
 CA_NAME = "qoop-ca.pem"
-"""Under which the certificates to trust travel with a driver on the cluster."""
+"""File name of the trusted certificates in the working folder of a driver on the cluster."""
 
 
-class AskedToStop(BaseException):
-    """A signal came while spark-submit did not run; `number` is the signal's."""
+class StoppedBySignal(BaseException):
+    """A signal arrived while spark-submit was not running; `number` is the signal's."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -39,8 +38,8 @@ class AskedToStop(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Arbitration:
-    """The arbiter to ask for a share, and as whom."""
+class ArbiterAccess:
+    """The arbiter to register with, the user's token, and the pool and weight to ask for."""
 
     url: str
     token: str
@@ -49,56 +48,56 @@ class Arbitration:
     verify: str | bool
 
 
-def submit(job: Job, flags: SparkFlags, arbitration: Arbitration | None) -> int:
-    """Run a job with spark-submit; returns its exit code, or 128 and the number of the signal that stopped it.
+def submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
+    """Run a job with spark-submit. Returns its exit code, or 128 plus the number of the signal that stopped it.
 
-    SIGINT, SIGTERM and SIGHUP (unless that is ignored, as under nohup) end it in order at every moment: the query is
-    stopped, its application deregistered, and the folder with its token removed.
+    SIGINT, SIGTERM and SIGHUP (unless ignored, as under nohup) always stop it cleanly: the query is stopped, its
+    application deregistered, and the folder with its token removed.
 
     Raises:
-        SubmissionError: it cannot work as it is written.
-        ArbiterError: the arbiter is away, or refuses.
-        ShareTooSmallError: the share does not hold one executor.
+        SubmissionError: the options contradict each other.
+        ArbiterError: the arbiter cannot be reached, or refuses.
+        ShareTooSmallError: the share is too small for one executor.
     """
     try:
-        with _unwound_by_signals():
-            return _submit(job, flags, arbitration)
-    except AskedToStop as asked:
-        _say("qoop: stopped")
-        return 128 + asked.number
+        with _signals_raise():
+            return _submit(job, flags, access)
+    except StoppedBySignal as stopped:
+        _print("qoop: stopped")
+        return 128 + stopped.number
 
 
-def _submit(job: Job, flags: SparkFlags, arbitration: Arbitration | None) -> int:
+def _submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
     flags.check(output=job.output is not None, checkpoint=job.checkpoint is not None)
-    if arbitration is None:
+    if access is None:
         return _spark_submit(job, flags, {})
     if not flags.is_yarn:
-        raise SubmissionError(
-            f"--arbiter: shares are of a YARN cluster; --master {flags.master} takes --profile or --slots"
-        )
+        raise SubmissionError(f"--arbiter: needs --master yarn; with --master {flags.master} use --profile or --slots")
     if flags.value("--queue") or flags.conf("spark.yarn.queue"):
         raise SubmissionError(
-            "--queue: the arbiter gives every query a queue of its own; leave --queue out (see --pool)"
+            "--queue: the arbiter assigns a queue to each query; remove --queue, and use --pool to choose a pool"
         )
-    return _submit_registered(job, flags, arbitration)
+    return _submit_registered(job, flags, access)
 
 
-def _submit_registered(job: Job, flags: SparkFlags, arbitration: Arbitration) -> int:
-    client = ArbiterClient(arbitration.url, arbitration.token, arbitration.verify)
+def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess) -> int:
+    client = ArbiterClient(access.url, access.token, access.verify)
     size = flags.executor_size(_allocation_step(client))
-    registered = client.register(_registration(job, flags, arbitration, size))
+    registered = client.register(_registration(job, flags, access, size))
     try:
         if registered.share is None:
-            raise SubmissionError(f"the arbiter has no share for {registered.app} in pool {registered.pool}, now")
+            raise SubmissionError(
+                f"pool {registered.pool}: the arbiter has no share for {registered.app} at the moment; try again"
+            )
         size.need_one(registered.share.entitlement.resources, f"share of {registered.app} in pool {registered.pool}")
         first = size.count(registered.share.entitlement.resources)
         job = job.model_copy(
             update={
-                "arbiter": arbitration.url,
+                "arbiter": access.url,
                 "app": registered.app,
                 "token": registered.token,
                 "size": astuple(size),
-                "verify": _where_the_driver_runs(arbitration.verify, flags),
+                "verify": _verify_in_driver(access.verify, flags),
             }
         )
         confs = {
@@ -106,19 +105,19 @@ def _submit_registered(job: Job, flags: SparkFlags, arbitration: Arbitration) ->
             "spark.executor.instances": str(first),
             "spark.dynamicAllocation.enabled": "false",
         }
-        return _spark_submit(job, flags, confs, _travelling(arbitration.verify, flags))
+        return _spark_submit(job, flags, confs, _files_for_driver(access.verify, flags))
     finally:
         _deregister(client, registered.app)
 
 
-def _registration(job: Job, flags: SparkFlags, arbitration: Arbitration, size: ExecutorSize) -> wire.Register:
+def _registration(job: Job, flags: SparkFlags, access: ArbiterAccess, size: ExecutorSize) -> wire.Register:
     most = flags.instances()
     try:
         return wire.Register(
             name=job.name,
             request_id=new_request_id(),
-            pool=arbitration.pool,
-            weight=arbitration.weight,
+            pool=access.pool,
+            weight=access.weight,
             demand=[size.total(most)] if most else None,
             grace_s=GRACE_S,
         )
@@ -128,15 +127,15 @@ def _registration(job: Job, flags: SparkFlags, arbitration: Arbitration, size: E
         raise BadInputError(flag, first["input"], first["msg"]) from None
 
 
-def _where_the_driver_runs(verify: str | bool, flags: SparkFlags) -> str | bool:
-    """The file of certificates as the driver finds it: on the cluster it lies in its working folder."""
+def _verify_in_driver(verify: str | bool, flags: SparkFlags) -> str | bool:
+    """The certificates as a path that the driver can open: on the cluster the file is in its working folder."""
     if isinstance(verify, bool):
         return verify
-    return CA_NAME if _travelling(verify, flags) else str(Path(verify).absolute())
+    return CA_NAME if _files_for_driver(verify, flags) else str(Path(verify).absolute())
 
 
-def _travelling(verify: str | bool, flags: SparkFlags) -> tuple[str, ...]:
-    """What spark-submit must take along for a driver on the cluster. A folder of certificates must be there already."""
+def _files_for_driver(verify: str | bool, flags: SparkFlags) -> tuple[str, ...]:
+    """What spark-submit must copy to a driver on the cluster. A folder of certificates must exist there already."""
     if isinstance(verify, bool) or not flags.is_cluster_mode or not Path(verify).is_file():
         return ()
     return (f"{Path(verify).absolute()}#{CA_NAME}",)
@@ -146,12 +145,12 @@ def _deregister(client: ArbiterClient, app: str) -> None:
     try:
         client.deregister(app)
     except ArbiterError as problem:
-        # The arbiter sees for itself that YARN's application has ended.
-        _say(f"qoop: warning: {problem}")
+        # Not fatal: the arbiter notices in YARN that the application has ended.
+        _print(f"qoop: warning: {problem}")
 
 
-def _say(line: str) -> None:
-    """Tell the user, if there is still a terminal."""
+def _print(line: str) -> None:
+    """Print on stderr, if there is still a terminal."""
     with contextlib.suppress(OSError):
         err.print(line, soft_wrap=True)
 
@@ -160,30 +159,30 @@ def _allocation_step(client: ArbiterClient) -> int:
     return max(client.get_cluster().least_allocation.get("memory-mb", 1), 1)
 
 
-def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str], along: tuple[str, ...] = ()) -> int:
+def _spark_submit(job: Job, flags: SparkFlags, confs: Mapping[str, str], files: tuple[str, ...] = ()) -> int:
     with tempfile.TemporaryDirectory(prefix="qoop-") as folder:
         spec = Path(folder) / "job.json"
         spec.touch(mode=0o600)
         spec.write_text(job.model_dump_json())
-        command = _command(flags, {**_defaults(flags), **confs}, spec, along)
-        with relayed(spec.with_name(MESSAGES)):
+        command = _command(flags, {**_defaults(flags), **confs}, spec, files)
+        with relay_to_stderr(spec.with_name(MESSAGES)):
             return _run(command, {**os.environ, **_python(flags)})
 
 
-def _command(flags: SparkFlags, confs: Mapping[str, str], spec: Path, along: tuple[str, ...]) -> list[str]:
+def _command(flags: SparkFlags, confs: Mapping[str, str], spec: Path, files: tuple[str, ...]) -> list[str]:
     from qoop.engine.session import spark_home
 
     command = [str(spark_home() / "bin" / "spark-submit"), *flags.flags]
     if flags.is_cluster_mode:
-        files = flags.value("--files")
-        command += ["--files", ",".join([*([files] if files else []), str(spec), *along])]
+        given = flags.value("--files")
+        command += ["--files", ",".join([*([given] if given else []), str(spec), *files])]
     for name, value in confs.items():
         command += ["--conf", f"{name}={value}"]
     return [*command, str(_driver()), spec.name if flags.is_cluster_mode else str(spec)]
 
 
 def _defaults(flags: SparkFlags) -> dict[str, str]:
-    """What a query needs of Spark where the user has not said otherwise."""
+    """The Spark properties that a query needs, except those that the user has set."""
     from qoop.engine.executors import DECOMMISSION_CONF
 
     wanted = {**QUIET, "spark.scheduler.mode": "FAIR"}
@@ -193,30 +192,30 @@ def _defaults(flags: SparkFlags) -> dict[str, str]:
 
 
 def _python(flags: SparkFlags) -> dict[str, str]:
-    """The driver runs with this very Python, unless it runs on the cluster in an environment of its own."""
+    """Run the driver with this Python, unless it runs on the cluster in an environment of its own."""
     if flags.is_cluster_mode or flags.conf("spark.pyspark.python"):
         return {}
     return {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable), "PYSPARK_DRIVER_PYTHON": sys.executable}
 
 
-def _stopping() -> list[signal.Signals]:
-    """The signals to stop by. Who has us ignore SIGHUP (nohup) wants the query to outlive the terminal."""
+def _stop_signals() -> list[signal.Signals]:
+    """The signals that stop a query. An ignored SIGHUP (nohup) stays ignored: the query is to outlive the terminal."""
     hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
     return [signal.SIGINT, signal.SIGTERM, *hang_up]
 
 
 @contextlib.contextmanager
-def _unwound_by_signals() -> Iterator[None]:
-    """Meanwhile a signal to stop by unwinds what was begun; being asked once more does not disturb that."""
+def _signals_raise() -> Iterator[None]:
+    """Within this context a stop signal raises StoppedBySignal; further signals do not disturb the clean-up."""
 
     def unwind(number: int, frame: object) -> None:
-        for one in previous:
-            signal.signal(one, lambda number, frame: None)
-        raise AskedToStop(number)
+        for handled in previous:
+            signal.signal(handled, lambda number, frame: None)
+        raise StoppedBySignal(number)
 
     previous: dict[signal.Signals, object] = {}
     try:
-        for number in _stopping():
+        for number in _stop_signals():
             previous[number] = signal.signal(number, unwind)
         yield
     finally:
@@ -225,37 +224,37 @@ def _unwound_by_signals() -> Iterator[None]:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """Run to the end; what we are told to stop by, we pass on and still wait, so that nothing is left half done."""
+    """Run a command to its end. Stop signals are passed on, and still waited for, so that nothing is left half done."""
     process: subprocess.Popen[bytes] | None = None
-    asked: list[int] = []
+    received: list[int] = []
 
-    def ask(number: int, frame: object) -> None:
-        asked.append(number)
+    def pass_on(number: int, frame: object) -> None:
+        received.append(number)
         if process is not None:
-            _stop(process, patience=len(asked) == 1)
+            _stop(process, graceful=len(received) == 1)
 
-    previous = {number: signal.signal(number, ask) for number in _stopping()}
+    previous = {number: signal.signal(number, pass_on) for number in _stop_signals()}
     try:
-        # A group of its own: Ctrl-C reaches the query through us alone, and Spark lives until the query has cleaned up.
+        # Its own process group: Ctrl-C reaches the query only through us, so Spark outlives the query's clean-up.
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, process_group=0)
-        if asked:
-            # It came before there was anything to stop.
-            _stop(process, patience=True)
+        if received:
+            # The signal arrived before the process existed.
+            _stop(process, graceful=True)
         code = process.wait()
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if asked:
-        return 128 + asked[0]
+    if received:
+        return 128 + received[0]
     if code < 0:
-        _say(f"qoop: spark-submit was killed by signal {-code}")
+        _print(f"qoop: spark-submit was killed by signal {-code}")
         return 128 - code
     return code
 
 
-def _stop(process: subprocess.Popen[bytes], patience: bool) -> None:
-    """Ask the driver to stop, which then ends Spark; Spark itself where there is no driver, or patience is over."""
-    drivers = [child for child in _children(process.pid) if _is_driver(child)] if patience else []
+def _stop(process: subprocess.Popen[bytes], graceful: bool) -> None:
+    """Terminate the driver, which then stops Spark; or spark-submit itself if there is no driver, or not gracefully."""
+    drivers = [child for child in _children(process.pid) if _is_driver(child)] if graceful else []
     for driver in drivers:
         with contextlib.suppress(psutil.NoSuchProcess):
             driver.terminate()

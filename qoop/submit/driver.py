@@ -1,4 +1,4 @@
-"""What spark-submit runs: one query with replanning, its result to the terminal or to files."""
+"""The driver that spark-submit runs: one query with replanning, its result printed or written to files."""
 
 import contextlib
 import logging
@@ -23,6 +23,7 @@ from qoop.parsing.statement import ParsedText, parse_leniently
 from qoop.replan.decision import Rules
 from qoop.run.progress import ProgressLines
 from qoop.run.query_run import Feed, Outcome
+from qoop.run.wording import count
 from qoop.submit import rows
 from qoop.submit.job import Job, Output
 from qoop.submit.stderr import redirect_stderr
@@ -32,60 +33,60 @@ from yarn_plugin.errors import ReportedError
 
 
 def main() -> None:
-    """Run the job in the file that is named as the only argument."""
+    """Run the job whose JSON file is the only argument."""
     redirect_stderr(Path(sys.argv[1]))
     job = Job.model_validate_json(Path(sys.argv[1]).read_text())
     console.show_what_cannot_be_encoded()
-    # Py4J and PySpark log what they also raise, with the stacks of both languages: the user gets one line instead.
+    # Py4J and PySpark also log what they raise, with Java and Python stack traces: the user gets one line instead.
     logging.disable(logging.CRITICAL)
-    for number in _stopping():
-        signal.signal(number, _leave)
+    for number in _stop_signals():
+        signal.signal(number, _interrupt)
     spark = None
     try:
         spark = SparkSession.builder.appName(job.name).getOrCreate()
         run(spark, job)
     except (ReportedError, PySparkException, Py4JError, OSError, ValidationError) as problem:
         line = _first_line(problem) + _suggestion(problem, spark, job)
-        _say(f"qoop: {line}")
+        _print(f"qoop: {line}")
         sys.exit(1)
     except KeyboardInterrupt:
-        _say("qoop: stopped")
+        _print("qoop: stopped")
         sys.exit(130)
     finally:
         if spark is not None:
             _stop(spark)
 
 
-def _stopping() -> list[signal.Signals]:
-    """The signals to leave by, beside Ctrl-C. A SIGHUP that is ignored (nohup) stays ignored."""
+def _stop_signals() -> list[signal.Signals]:
+    """The signals that stop the query, besides Ctrl-C. An ignored SIGHUP (nohup) stays ignored."""
     hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
     return [signal.SIGTERM, *hang_up]
 
 
-def _leave(number: int, frame: object) -> None:
-    """Asked to end: the query is given up on the way out, and what it has begun is cleared away."""
+def _interrupt(number: int, frame: object) -> None:
+    """Unwind as on Ctrl-C: the query is cancelled and cleaned up on the way out."""
     raise KeyboardInterrupt
 
 
-def _say(line: str) -> None:
-    """Tell the user, if anybody still listens."""
+def _print(line: str) -> None:
+    """Print on stderr, if it can still be written."""
     with contextlib.suppress(OSError):
         console.err.print(line, soft_wrap=True)
 
 
 def _stop(spark: SparkSession) -> None:
-    # Being asked a second time changes nothing.
+    # A second signal must not interrupt the clean-up.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     try:
         spark.stop()
     except (Py4JError, OSError):
-        # Spark was gone already; whoever ran the query has said so.
+        # Spark had already stopped, and the query has reported it.
         return
 
 
 def run(spark: SparkSession, job: Job) -> None:
-    """Run a job in a session."""
+    """Run a job in a Spark session."""
     parsed = parse_leniently(job.text)
     if job.tables is not None:
         for name, path in _tables(Path(job.tables), parsed).items():
@@ -101,40 +102,40 @@ def run(spark: SparkSession, job: Job) -> None:
 def _execute(spark: SparkSession, job: Job, parsed: ParsedText, options: Options) -> Outcome:
     if parsed.stores_rows:
         if job.output is not None:
-            raise QoopError("--output: the statement stores its rows itself; leave --output out")
+            raise QoopError("--output: the statement stores its rows in a table; remove --output")
         return execute(spark, parsed, options)
     if job.output is not None:
         return write(spark, parsed, options, _writer(spark, job.output))
     answer = collect(spark, parsed, options, job.rows + 1)
-    shown = answer.rows[: job.rows]
-    rows.show(job.format, [name for name, _ in answer.columns], shown)
-    if len(answer.rows) > len(shown):
-        _say(f"the first {len(shown)} rows; --rows shows more, --output keeps all")
+    first = answer.rows[: job.rows]
+    rows.print_rows(job.format, [name for name, _ in answer.columns], first)
+    if len(answer.rows) > len(first):
+        _print(f"only the first {count(len(first), 'row')} printed; --rows prints more, --output writes all")
     return answer.outcome
 
 
 def _writer(spark: SparkSession, output: Output) -> Callable[[DataFrame], None]:
-    """Writes whole or not at all: beside the path, then renamed.
+    """A function that writes a result atomically: to a temporary folder beside the path, which is then renamed.
 
     Raises:
-        QoopError: there is something at the path, or nothing can be there.
+        QoopError: the path exists, or cannot be written.
     """
     path = output.path.rstrip("/")
     try:
         draft = QueryFolder(spark, f"{path}.qoop-", uuid.uuid4().hex[:8])
-        taken = draft.has(path)
+        taken = draft.exists(path)
     except Py4JJavaError as problem:
         raise QoopError(f"--output {output.path!r}: {problem.java_exception.getMessage()}") from None
     if taken:
-        raise QoopError(f"--output {output.path!r}: it exists; name another, or remove it first")
+        raise QoopError(f"--output {output.path!r}: already exists; choose another path, or remove it first")
 
     def put(frame: DataFrame) -> None:
         writer = frame.write.option("header", "true") if output.format == "csv" else frame.write
         try:
-            draft.begin()
+            draft.create()
             writer.format(output.format).save(f"{draft.path}/rows")
-            if draft.has(path) or not draft.move("rows", path):
-                raise QoopError(f"--output {output.path!r}: the result could not be moved there")
+            if draft.exists(path) or not draft.move("rows", path):
+                raise QoopError(f"--output {output.path!r}: the result could not be renamed to this path")
         except Py4JJavaError as problem:
             raise QoopError(f"--output {output.path!r}: {problem.java_exception.getMessage()}") from None
         finally:
@@ -151,7 +152,7 @@ def _options(spark: SparkSession, job: Job, lines: ProgressLines) -> Options:
         checkpoint=job.checkpoint,
         journal=Path(job.journal) if job.journal else None,
         warn=lines.warn,
-        watch=lines.watch,
+        watch=lines.show,
         replanning=job.replanning,
     )
     return replace(options, confirm=confirm) if confirm else options
@@ -167,7 +168,7 @@ def _feed(spark: SparkSession, job: Job) -> tuple[Feed, Callable[[int], None] | 
 
 
 def _tables(folder: Path, parsed: ParsedText) -> dict[str, str]:
-    """The tables of a folder that a query names; all of them where the planner does not read it."""
+    """The paths of the tables that a query names; of all tables in the folder if the planner cannot parse the query."""
     catalogue = FolderCatalogue(folder)
     named = parsed.statement.table_names if parsed.statement is not None else frozenset(catalogue.tables)
     return {name: str(catalogue.path(name)) for name in catalogue.tables if name in named}
@@ -181,7 +182,7 @@ def _write_report(job: Job) -> None:
 
 
 def _suggestion(problem: Exception, spark: SparkSession | None, job: Job) -> str:
-    """For a table that there is none of: one of nearly the same name. For columns Spark itself knows some."""
+    """For a table that does not exist, a table with a similar name. For columns Spark makes suggestions itself."""
     if spark is None or not isinstance(problem, PySparkException):
         return ""
     if problem.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
@@ -194,7 +195,7 @@ def _suggestion(problem: Exception, spark: SparkSession | None, job: Job) -> str
 
 
 def _first_line(problem: Exception) -> str:
-    """What is wrong, without the query and the plan that Spark shows below it."""
+    """The problem in one line, without the query and plan that Spark prints below it."""
     text = str(problem).split("\n\n")[0] if not isinstance(problem, ReportedError) else str(problem)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = lines[0] if lines else type(problem).__name__

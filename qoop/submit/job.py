@@ -1,4 +1,4 @@
-"""What `qoop submit` hands to the driver, and what it makes of spark-submit's own flags. Pure but for reading files."""
+"""The job that `qoop submit` passes to the driver, and what it reads from spark-submit's own flags."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,19 +11,19 @@ from qoop.errors import QoopError
 from qoop.feedback.arbiter import ExecutorSize
 from yarn_plugin.errors import BadInputError
 
-LEAST_OVERHEAD_MB = 384
+MIN_OVERHEAD_MB = 384
 OVERHEAD_FACTOR = 0.1
-SIZES = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024.0}
+MIB_PER_UNIT = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024.0}
 
 
 class SubmissionError(QoopError):
-    """The submission cannot work as it is written."""
+    """The options contradict each other, or something that they need is missing."""
 
     exit_code = 2
 
 
 class Output(BaseModel):
-    """Where the result goes instead of the terminal."""
+    """Where the result is written instead of the terminal."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -32,9 +32,10 @@ class Output(BaseModel):
 
 
 class Job(BaseModel):
-    """One query for the driver, as a file: only its owner reads it, as the application's token is in it.
+    """One query for the driver, passed as a JSON file.
 
-    To a driver on the cluster it travels with the application, in the user's own staging folder.
+    The file contains the application's token, so only its owner may read it. With --deploy-mode cluster YARN copies it
+    through the user's staging folder. `size`: the fields of `ExecutorSize`, in order.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -61,9 +62,9 @@ class Job(BaseModel):
 
 
 class SparkFlags:
-    """spark-submit's flags as the user wrote them, to be passed on unchanged.
+    """spark-submit's flags as the user wrote them.
 
-    `defaults`: the properties of the file that spark-submit will read (see `spark_defaults`).
+    `defaults`: the properties that spark-submit will read from a file (see `spark_defaults`).
     """
 
     def __init__(self, flags: Sequence[str], defaults: Mapping[str, str] | None = None) -> None:
@@ -71,7 +72,7 @@ class SparkFlags:
         self._defaults = dict(defaults or {})
 
     def value(self, *names: str) -> str | None:
-        """The value of a flag, written as `--name value` or `--name=value`; the last one counts."""
+        """The value of a flag, given as `--name value` or `--name=value`; the last one wins."""
         found = None
         for place, flag in enumerate(self.flags):
             name, equals, value = flag.partition("=")
@@ -80,7 +81,7 @@ class SparkFlags:
         return found
 
     def conf(self, name: str) -> str | None:
-        """The value of a Spark property: given with `--conf`, or from the properties file."""
+        """The value of a Spark property, from `--conf` or else the properties file."""
         found = None
         for place, flag in enumerate(self.flags):
             text = self.flags[place + 1] if flag in ("--conf", "-c") and place + 1 < len(self.flags) else ""
@@ -98,7 +99,7 @@ class SparkFlags:
 
     @property
     def is_yarn(self) -> bool:
-        """Whether it runs on YARN."""
+        """Whether the query runs on YARN."""
         return self.master == "yarn"
 
     @property
@@ -107,10 +108,10 @@ class SparkFlags:
         return (self.value("--deploy-mode") or self.conf("spark.submit.deployMode")) == "cluster"
 
     def instances(self) -> int | None:
-        """How many executors the user asks for at most; None where that is left to the share.
+        """The maximum number of executors that the user asks for; None: as many as the share allows.
 
         Raises:
-            BadInputError: it is not a number of executors.
+            BadInputError: not a whole number above 0.
         """
         text = self.value("--num-executors") or self.conf("spark.executor.instances")
         if text is None:
@@ -118,10 +119,10 @@ class SparkFlags:
         return _count("--num-executors", text)
 
     def executor_size(self, step_mb: int) -> ExecutorSize:
-        """The containers that YARN will give: memory with overhead, rounded up to its steps.
+        """The containers that YARN will allocate: memory with overhead, rounded up to multiples of `step_mb`.
 
         Raises:
-            BadInputError: an amount of memory or a number of cores is not one.
+            BadInputError: a memory size or a number of cores is malformed.
         """
         memory = self._setting("--executor-memory", "spark.executor.memory", "1g")
         cores = self._number("--executor-cores", "spark.executor.cores")
@@ -147,10 +148,10 @@ class SparkFlags:
         return _count(flag or conf, (self.value(flag) if flag else None) or self.conf(conf) or "1")
 
     def check(self, output: bool, checkpoint: bool) -> None:
-        """Refuse what cannot work.
+        """Check that cluster mode has the options that it needs.
 
         Raises:
-            SubmissionError: cluster mode without what it needs.
+            SubmissionError: some are missing; names them.
         """
         if not self.is_cluster_mode:
             return
@@ -171,7 +172,7 @@ def spark_defaults(flags: Sequence[str], environment: Mapping[str, str]) -> dict
     try:
         text = Path(named or f"{folder}/spark-defaults.conf").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        # There need not be one, and spark-submit itself says so where one was named.
+        # The default file is optional; spark-submit reports a missing one that was named.
         return {}
     lines = text.splitlines()
     pairs = (re.split(r"[\s=]+", line.strip(), maxsplit=1) for line in lines if not line.lstrip().startswith("#"))
@@ -179,42 +180,42 @@ def spark_defaults(flags: Sequence[str], environment: Mapping[str, str]) -> dict
 
 
 def read_query(file: str | None, text: str | None) -> str:
-    """The query: of a file, or given with -e.
+    """The text of the query, from a file or from -e.
 
     Raises:
-        SubmissionError: neither, both, or a file that cannot be read.
+        SubmissionError: neither or both were given, or the file cannot be read.
     """
     if (file is None) == (text is None):
-        raise SubmissionError("give the query as QUERY.sql, the last argument, or with -e 'SELECT ...'")
+        raise SubmissionError("give the query either as QUERY.sql, the last argument, or with -e 'SELECT ...'")
     if text is None:
         assert file is not None
         try:
             text = Path(file).read_text(encoding="utf-8")
         except OSError as problem:
-            raise SubmissionError(f"query {file!r}: {problem.strerror}; QUERY.sql is the last argument") from None
+            raise SubmissionError(f"query {file!r}: {problem.strerror}; the last argument must be QUERY.sql") from None
         except UnicodeDecodeError:
-            raise SubmissionError(f"query {file!r}: it is no text in UTF-8") from None
+            raise SubmissionError(f"query {file!r}: not valid UTF-8") from None
     if not text.isascii() and text.encode("utf-8", errors="replace").decode() != text:
-        raise SubmissionError(f"query {file or '-e'!r}: it is no text in UTF-8")
+        raise SubmissionError(f"query {file or '-e'!r}: not valid UTF-8")
     if not text.strip():
-        raise SubmissionError(f"query {file or '-e'!r}: it is empty")
+        raise SubmissionError(f"query {file or '-e'!r}: the text is empty")
     return text.strip().rstrip(";")
 
 
 def _count(field: str, text: str) -> int:
     if re.fullmatch(r"[0-9]{1,6}", text) is None or int(text) < 1:
-        raise BadInputError(field, text, "write a whole number, 1 or more")
+        raise BadInputError(field, text, "must be a whole number, at least 1")
     return int(text)
 
 
 def _memory(field: str, text: str) -> float:
-    """MiB of Spark's way to write memory (512m, 2g)."""
+    """A memory size in Spark's notation (512m, 2g), in MiB."""
     match = re.fullmatch(r"([0-9]{1,12})\s*([kmgt]?)b?", text.strip().lower())
     if match is None:
-        raise BadInputError(field, text, "write an amount of memory such as 512m or 2g")
-    return int(match[1]) * SIZES[match[2] or "m"]
+        raise BadInputError(field, text, "must be a memory size such as 512m or 2g")
+    return int(match[1]) * MIB_PER_UNIT[match[2] or "m"]
 
 
 def _container(memory: float, overhead: str | None, step_mb: int) -> int:
-    extra = _memory("memoryOverhead", overhead) if overhead else max(LEAST_OVERHEAD_MB, int(OVERHEAD_FACTOR * memory))
+    extra = _memory("memoryOverhead", overhead) if overhead else max(MIN_OVERHEAD_MB, int(OVERHEAD_FACTOR * memory))
     return -(-int(memory + extra) // step_mb) * step_mb

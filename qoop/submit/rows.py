@@ -1,4 +1,4 @@
-"""The rows of a result as text for people (a table) and for programs (CSV, JSON lines)."""
+"""Result rows on stdout: as a table for people, as CSV or JSON lines for programs."""
 
 import base64
 import io
@@ -14,18 +14,17 @@ from yarn_plugin import console
 Format = Literal["table", "csv", "json"]
 
 
-def show(kind: Format, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows on stdout, each of them whole.
+def print_rows(row_format: Format, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print rows on stdout, untruncated.
 
-    `table`: as people read it; NULL is shown as NULL, and so is the text 'NULL'. `csv` and `json`: see `csv_lines` and
-    `json_lines`, both in UTF-8.
+    `table`: NULL and the string 'NULL' look the same. `csv` and `json`: see `csv_lines` and `json_lines`; in UTF-8.
     """
-    if kind == "table":
+    if row_format == "table":
         cells = (["NULL" if cell is None else cell for cell in row] for row in rows)
         console.out.print(console.data_table(None, [(name, False) for name in columns], cells))
         return
     write: Callable[[Sequence[str], Iterable[Sequence[Any]]], Iterator[str]]
-    write = csv_lines if kind == "csv" else json_lines
+    write = csv_lines if row_format == "csv" else json_lines
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     for line in write(columns, rows):
@@ -34,9 +33,9 @@ def show(kind: Format, columns: Sequence[str], rows: Iterable[Sequence[Any]]) ->
 
 
 def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """A header, then a line a row (RFC 4180, but for lines that end with LF; a quoted text may hold such an end).
+    """A header, then one record per row (RFC 4180, except that lines end with LF; a quoted field may contain newlines).
 
-    NULL is an empty field, an empty text is `""`. Structures, maps and arrays are JSON, binary values base64.
+    NULL is an empty field, an empty string is `""`. Structs, maps and arrays are JSON, binary values base64.
     """
     yield ",".join(map(_quoted, columns))
     for row in rows:
@@ -44,10 +43,10 @@ def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator
 
 
 def json_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """An object a line, by column; the second column of a name `a` is `a_2`, or the next that is free.
+    """One object per line, keyed by column; a second column named `a` becomes `a_2`, or the next free name.
 
-    NULL is null. Decimals keep all their digits as text; dates and times are ISO 8601, binary values base64, and
-    numbers that JSON does not have are "NaN", "Infinity" and "-Infinity".
+    NULL is null. Decimals are strings with all their digits; dates and times are ISO 8601, binary values base64, and
+    numbers that JSON lacks are "NaN", "Infinity" and "-Infinity".
     """
     names = _distinct(columns)
     for row in rows:
@@ -81,7 +80,7 @@ def _quoted(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value of Spark's in JSON's types."""
+    """A Spark value as JSON types."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -94,7 +93,7 @@ def _plain(value: Any) -> Any:
         case dict():
             return {_key(key): _plain(inner) for key, inner in value.items()}
         case tuple() if hasattr(value, "__fields__"):
-            # A structure: PySpark's Row.
+            # A struct: PySpark's Row.
             return dict(zip(_distinct(value.__fields__), map(_plain, value), strict=True))
         case list() | tuple():
             return [_plain(inner) for inner in value]

@@ -1,7 +1,7 @@
-"""The driver's messages on their way to the user's stderr.
+"""The driver's stderr, relayed around spark-submit through a named pipe.
 
-spark-submit mixes what the driver writes to its two outputs into one. So that a result can be redirected without the
-progress lines in it, the driver writes messages to a named pipe beside its job, and `qoop submit` passes them on.
+spark-submit merges the driver's stdout and stderr. So that a result can be redirected without progress lines in it, the
+driver writes its messages to a named pipe beside the job file, and `qoop submit` copies them to its own stderr.
 """
 
 import codecs
@@ -14,46 +14,46 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MESSAGES = "messages"
-"""The name of the pipe."""
+"""File name of the pipe."""
 
 
 @contextmanager
-def relayed(pipe: Path) -> Iterator[None]:
-    """Meanwhile, what is written to the pipe appears on stderr; afterwards all of it has.
+def relay_to_stderr(pipe: Path) -> Iterator[None]:
+    """Within this context, copy what is written to the pipe to stderr; on exit all of it has been copied.
 
-    Where stderr takes no more (its reader has gone, its disk is full) the rest is read and dropped: a pipe that nobody
-    reads would stop the query as it writes.
+    If stderr cannot be written any more (its reader has gone, its disk is full) the rest is read and dropped: a full
+    pipe would block the query.
     """
     os.mkfifo(pipe, 0o600)
-    # Opened for both ways, so that it does not end with a writer; read without waiting, so that it can be emptied.
+    # Read-write, so that it does not end when a writer closes it; non-blocking, so that it can be drained.
     opened = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
-    over, ended = os.pipe()
-    thread = threading.Thread(target=_relay, args=(opened, over), name="messages", daemon=True)
+    exit_reader, exit_writer = os.pipe()
+    thread = threading.Thread(target=_relay, args=(opened, exit_reader), name="messages", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        os.close(ended)
+        os.close(exit_writer)
         thread.join()
-        os.close(over)
+        os.close(exit_reader)
         os.close(opened)
 
 
-def _relay(opened: int, over: int) -> None:
+def _relay(opened: int, exit_reader: int) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    heard, is_over = True, False
-    while not is_over:
-        readable, _, _ = select.select([opened, over], [], [])
-        # What was written before the end was announced is in the pipe by now.
-        is_over = over in readable
-        for data in _held(opened):
-            heard = heard and _say(decoder.decode(data))
-    if heard:
-        _say(decoder.decode(b"", final=True))
+    writable, exiting = True, False
+    while not exiting:
+        readable, _, _ = select.select([opened, exit_reader], [], [])
+        # What was written before the exit is in the pipe by now.
+        exiting = exit_reader in readable
+        for data in _drain(opened):
+            writable = writable and _write(decoder.decode(data))
+    if writable:
+        _write(decoder.decode(b"", final=True))
 
 
-def _held(opened: int) -> Iterator[bytes]:
-    """What a pipe holds, until it is empty."""
+def _drain(opened: int) -> Iterator[bytes]:
+    """Read a pipe until it is empty."""
     while True:
         try:
             yield os.read(opened, 65536)
@@ -61,18 +61,18 @@ def _held(opened: int) -> Iterator[bytes]:
             return
 
 
-def _say(text: str) -> bool:
+def _write(text: str) -> bool:
+    """Write to stderr; False if it cannot be written."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
     except (OSError, ValueError):
-        # Nobody can be told.
         return False
     return True
 
 
 def redirect_stderr(job: Path) -> None:
-    """In the driver: write messages to the pipe beside the job; on a cluster there is none, and they go to its log."""
+    """In the driver, send stderr to the pipe beside the job file; on the cluster, where there is none, leave it."""
     pipe = job.with_name(MESSAGES)
     if pipe.is_fifo():
         sys.stderr = pipe.open("w", buffering=1, encoding="utf-8")

@@ -19,7 +19,7 @@ JOIN, BLOCK = StageId("qoop_result", 3), StageId("qoop_totals", 0)
 CAUSES = (
     causes.PlansMade(12, 3),
     causes.PlansMade(1, 1),
-    causes.NewShare(None, 4.0, "the profile begins"),
+    causes.NewShare(None, 4.0, "the first share is 4 slots"),
     causes.NewShare(4.0, 1.0, "app_7 arrived: 2 apps now", ("app-arrived", "node-lost")),
     causes.NewShare(None, 4.0, ""),
     causes.NewShare(4.0, 1.5, ""),

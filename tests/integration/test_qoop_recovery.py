@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.types import IntegerType
 
 import qoop
-from qoop.engine.checkpoints import OnExecutors
-from qoop.engine.session import AsWritten, query_session
+from qoop.engine.checkpoints import ExecutorCheckpoints
+from qoop.engine.session import QueryAsWritten, query_session
 from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import QoopError
 from qoop.feedback import profile
@@ -103,7 +103,7 @@ def test_a_profile_makes_it_decide_anew(spark, sales, tmp_path):
     answer = qoop.collect(spark, SALES, options)
     assert rows_of(answer) == sales
     first, *others = answer.outcome.decisions
-    assert (first.slots, first.cause) == (16, NewShare(None, 16, "the profile begins", ("profile",)))
+    assert (first.slots, first.cause) == (16, NewShare(None, 16, "the first share is 16 slots", ("profile",)))
     assert [
         one.slots
         for one in others
@@ -132,8 +132,8 @@ class Watched:
     def __init__(self, spark):
         self.events, self.goals = [], []
         session = query_session(spark)
-        self.checkpoints = OnExecutors(session)
-        written = AsWritten(spark, "SELECT 1 AS one")
+        self.checkpoints = ExecutorCheckpoints(session)
+        written = QueryAsWritten(spark, "SELECT 1 AS one")
         self.engine = SparkEngine(session, "watched", written, self.checkpoints, self._take, self.events.append)
 
     def _take(self, frame):

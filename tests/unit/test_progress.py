@@ -11,7 +11,7 @@ from qoop.run.progress import ProgressLines
 from qoop.run.query_run import Outcome
 from yarn_plugin import console
 
-SHARE = NewShare(8.0, 1.0, "the profile says 1 slots from 2 s on")
+SHARE = NewShare(8.0, 1.0, "the profile sets 1 slot from 2 s on")
 FINISHED = FinishedStage(StageId("qoop_result", 3), ("a", "market_share"))
 
 
@@ -19,23 +19,23 @@ def shown(capsys, cause, before, plan):
     fates = {"cancel": (), "let_finish": (), "reused": (), "left_behind": ()}
     won_by = "first" if before is None else "kept" if before == plan else "share"
     note = Note(Decision(cause, 1.0, before, plan, (3.0, 2.75), won_by=won_by, fastest=1, needed=0.45, **fates))
-    ProgressLines(console.err).watch(note)
+    ProgressLines(console.err).show(note)
     return capsys.readouterr().err.partition("] ")[2]
 
 
 def test_a_plan_that_is_kept_although_the_share_changed(capsys):
-    said = "on 1 slot plan 0 ends in 3.0 s, plan 1 in 2.8 s: less than 0.5 s saved, not worth a switch"
-    assert shown(capsys, SHARE, 0, 0) == f"plan 0: the profile says 1 slots from 2 s on: {said}\n"
+    verdict = "on 1 slot plan 0 would finish in 3.0 s, plan 1 in 2.8 s: a switch must save at least 0.5 s"
+    assert shown(capsys, SHARE, 0, 0) == f"kept plan 0: the profile sets 1 slot from 2 s on; {verdict}\n"
 
 
 @pytest.mark.parametrize("cause", [SHARE, FINISHED])
 def test_a_switch(capsys, cause):
-    assert shown(capsys, cause, 0, 1).startswith("switch 1: ")
+    assert shown(capsys, cause, 0, 1).startswith("switched to plan 1: ")
 
 
 def test_the_first_plan(capsys):
-    assert shown(capsys, NewShare(None, 1.0, "the profile begins"), None, 1) == (
-        "plan 1: the profile begins: plan 1 finishes first on 1 slot: 2.8 s\n"
+    assert shown(capsys, NewShare(None, 1.0, ""), None, 1) == (
+        "chose plan 1: the first share is 1 slot; on 1 slot plan 1 would finish first, in 2.8 s\n"
     )
 
 
@@ -45,18 +45,18 @@ def test_a_plan_that_is_kept_for_any_other_reason_is_not_shown(capsys, cause):
 
 
 @pytest.mark.parametrize(
-    ("tally", "said"),
+    ("counts", "shown_counts"),
     [
         (
             QueryCounts(stages=3, switches=2, reused=1),
-            "3 stages, 2 switches (1 stages reused, 0 cancelled, 0 left behind)",
+            "3 stages, 2 switches (1 output reused, 0 unused, 0 stages cancelled)",
         ),
         (
             QueryCounts(stages=3, failed=2, lost=1),
-            "3 stages, 0 switches (0 stages reused, 0 cancelled, 0 left behind), 2 failed, 1 outputs lost",
+            "3 stages, 0 switches (0 outputs reused, 0 unused, 0 stages cancelled), 2 failed, 1 output lost",
         ),
     ],
 )
-def test_the_summary_tells_what_went_wrong_where_anything_did(capsys, tally, said):
-    ProgressLines(console.err).summary(Outcome(tally, 4, 1.5, None, ()))
-    assert capsys.readouterr().err.partition("] ")[2] == f"done in 1.5 s: 4 join trees, {said}\n"
+def test_the_summary_reports_failures_if_there_were_any(capsys, counts, shown_counts):
+    ProgressLines(console.err).summary(Outcome(counts, 4, 1.5, None, ()))
+    assert capsys.readouterr().err.partition("] ")[2] == f"done in 1.5 s: 4 join trees, {shown_counts}\n"

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JError
 
 from qoop.engine import executors as executors_module
 from qoop.engine import spark_engine
-from qoop.engine.checkpoints import OnExecutors, unpersist_with
+from qoop.engine.checkpoints import ExecutorCheckpoints, unpersist_with
 from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.spark_engine import SparkEngine
 from qoop.plans.plan import StageId
@@ -26,10 +26,10 @@ def wait_for(holds, said):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(spark_engine, "WATCH_EVERY", 0.005)
-    monkeypatch.setattr(spark_engine, "LONGEST_PAUSE", 0.02)
-    monkeypatch.setattr(executors_module, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(executors_module, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(spark_engine, "WATCH_INTERVAL_S", 0.005)
+    monkeypatch.setattr(spark_engine, "MAX_PAUSE_S", 0.02)
+    monkeypatch.setattr(executors_module, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(executors_module, "MAX_PAUSE_S", 0.01)
 
 
 @pytest.fixture
@@ -48,73 +48,74 @@ class Cluster:
     """Executors that can be set only after some failures."""
 
     def __init__(self, *failures):
-        self.failures, self.asked, self.surplus, self.ended = list(failures), [], [], []
+        self.failures, self.asked, self.surplus, self.killed = list(failures), [], [], []
 
-    def adjustable(self):
+    def is_adjustable(self):
         return True
 
-    def set(self, target):
+    def set_target(self, target):
         self.asked.append(target)
         if self.failures:
             raise self.failures.pop(0)
         return self.surplus
 
-    def end(self, leaving):
-        self.ended.append(leaving)
+    def kill(self, leaving):
+        self.killed.append(leaving)
         raise Py4JError("gone")
 
 
-def test_a_number_of_executors_that_could_not_be_asked_for_is_asked_for_again(died):
+def test_a_failed_request_for_executors_is_retried(died):
     cluster, warned = Cluster(Py4JError("gone"), RuntimeError("gone"), AttributeError("gone")), []
     target = ExecutorTarget(cluster, "q", warned.append)
-    target.want(3, 0.0)
+    target.set(3, 0.0)
     wait_for(lambda: len(cluster.asked) == 4, lambda: cluster.asked)
-    target.want(2, 0.0)
+    target.set(2, 0.0)
     wait_for(lambda: cluster.asked[-1] == 2, lambda: cluster.asked)
     assert cluster.asked == [3, 3, 3, 3, 2]
-    assert [(line[:11], line[-15:]) for line in warned] == [("3 executors", "Py4JError: gone")]
+    (line,) = warned
+    assert ("3 executors" in line, line.endswith("Py4JError: gone")) == (True, True)
     target.close()
 
 
-def test_the_latest_number_of_executors_replaces_one_that_fails(died, monkeypatch):
-    monkeypatch.setattr(executors_module, "FIRST_PAUSE", 3600.0)
-    monkeypatch.setattr(executors_module, "LONGEST_PAUSE", 3600.0)
+def test_the_latest_target_replaces_one_that_fails(died, monkeypatch):
+    monkeypatch.setattr(executors_module, "FIRST_PAUSE_S", 3600.0)
+    monkeypatch.setattr(executors_module, "MAX_PAUSE_S", 3600.0)
     cluster, warned = Cluster(Py4JError("gone")), []
     target = ExecutorTarget(cluster, "q", warned.append)
-    target.want(3, 0.0)
+    target.set(3, 0.0)
     wait_for(lambda: warned, lambda: warned)
-    target.want(1, 0.0)
+    target.set(1, 0.0)
     wait_for(lambda: cluster.asked == [3, 1], lambda: cluster.asked)
     target.close()
     target._thread.join(20)
     assert not target._thread.is_alive()
 
 
-def test_executors_that_have_not_left_when_the_share_is_enforced_are_ended(died):
+def test_executors_that_have_not_exited_when_the_share_is_enforced_are_killed(died):
     cluster, warned = Cluster(), []
     cluster.surplus = ["3", "4"]
     target = ExecutorTarget(cluster, "q", warned.append)
-    target.want(2, time.time() + 1e6)
+    target.set(2, time.time() + 1e6)
     wait_for(lambda: cluster.asked == [2], lambda: cluster.asked)
     cluster.surplus = ["2"]
-    target.want(1, time.time() - 1.0)
-    wait_for(lambda: warned, lambda: cluster.ended)
-    assert cluster.ended == [["2"]], "the others have time"
+    target.set(1, time.time() - 1.0)
+    wait_for(lambda: warned, lambda: cluster.killed)
+    assert cluster.killed == [["2"]], "the others have time"
     assert [line.endswith("Py4JError: gone") for line in warned] == [True]
     target.close()
     for deadline in target._deadlines:
         deadline.join(20)
-    assert cluster.ended == [["2"]], "with the query, its deadlines are over"
+    assert cluster.killed == [["2"]], "with the query, its deadlines are over"
 
 
-def test_only_executors_that_are_still_there_are_ended():
+def test_only_executors_that_are_still_registered_are_killed():
     killed = []
     ids = Fake(length=lambda: 2, apply=["1", "2"].__getitem__)
     backend = Fake(getExecutorIds=lambda: ids, killExecutors=lambda *args: killed.append(args))
     scala, jvm = Fake(schedulerBackend=lambda: backend), Fake(PythonUtils=Fake(toSeq=list))
     executors = Executors(Fake(_jsc=Fake(sc=lambda: scala), _jvm=jvm))
-    executors.end(["2", "3"])
-    executors.end(["3"])
+    executors.kill(["2", "3"])
+    executors.kill(["3"])
     assert killed == [(["2"], False, False, True)]
 
 
@@ -164,13 +165,13 @@ class Spark:
         raise RuntimeError("cancelled")
 
 
-class Kept:
-    """Checkpoints of which one is lost, as soon as anybody asks."""
+class LosingCheckpoints:
+    """Checkpoints whose lost views a test sets."""
 
     def __init__(self):
         self.gone = {}
 
-    def lost(self):
+    def lost_views(self):
         return self.gone
 
 
@@ -179,7 +180,7 @@ class Watched:
 
     def __init__(self, monkeypatch):
         monkeypatch.setattr(spark_engine, "InheritableThread", lambda run, **more: threading.Thread(target=run, **more))
-        self.spark, self.kept, self.events, self.warned = Spark(), Kept(), [], []
+        self.spark, self.kept, self.events, self.warned = Spark(), LosingCheckpoints(), [], []
         written = Fake(text="SELECT 1")
         self.engine = SparkEngine(self.spark, "q", written, self.kept, len, self.events.append, self.warned.append)
 
@@ -199,7 +200,7 @@ PROBLEMS = [Py4JError("gone"), AttributeError("no context"), AssertionError(), R
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
-def test_the_watch_goes_on_after_any_error_and_tells_it_once(watched, problem):
+def test_watching_continues_after_any_error_and_reports_it_once(watched, problem):
     watched.wait(ExecutorsChanged(2))
     watched.spark.broken = problem
     wait_for(lambda: watched.warned, lambda: watched.warned)
@@ -237,11 +238,11 @@ def test_executors_are_wanted_without_waiting_for_them(watched, monkeypatch):
         asked.append(target)
         raise Py4JError("the resource manager does not answer")
 
-    monkeypatch.setattr(Executors, "set", fail)
+    monkeypatch.setattr(Executors, "set_target", fail)
     watched.engine.set_executors(1, 0.0)
     wait_for(lambda: len(asked) > 2, lambda: asked)
     assert set(asked) == {1}
-    assert sum(said.startswith("1 executor") for said in watched.warned) == 1
+    assert sum("1 executor;" in line for line in watched.warned) == 1
 
 
 class UnspeakableError(Exception):
@@ -252,7 +253,7 @@ class UnspeakableError(Exception):
 
 
 @pytest.mark.parametrize("problem", [UnspeakableError(), SystemExit(3), KeyboardInterrupt()])
-def test_a_stage_that_ends_in_any_way_is_told(watched, monkeypatch, problem):
+def test_a_stage_that_ends_in_any_way_is_reported(watched, monkeypatch, problem):
     def fail(query):
         raise problem
 
@@ -261,7 +262,7 @@ def test_a_stage_that_ends_in_any_way_is_told(watched, monkeypatch, problem):
     wait_for(lambda: any(isinstance(event, StageFailed) for event in watched.events), lambda: watched.events)
 
 
-def test_a_stage_for_which_there_is_no_thread_is_told(watched, monkeypatch):
+def test_a_stage_that_gets_no_thread_is_reported(watched, monkeypatch):
     def none(*_, **more):
         raise AssertionError("no active context")
 
@@ -270,7 +271,7 @@ def test_a_stage_for_which_there_is_no_thread_is_told(watched, monkeypatch):
     assert [type(event) for event in watched.events if not isinstance(event, ExecutorsChanged)] == [StageFailed]
 
 
-# What is kept.
+# Stored outputs.
 
 
 class Frame:
@@ -285,9 +286,9 @@ class Frame:
         self.kept = False
 
 
-def test_one_frame_that_cannot_be_let_go_does_not_keep_the_others():
+def test_a_frame_that_cannot_be_unpersisted_does_not_stop_the_others():
     frames = [Frame(), Frame(Py4JError("gone")), Frame()]
-    checkpoints = OnExecutors(None, _own=frames)
+    checkpoints = ExecutorCheckpoints(None, _owned=frames)
     with pytest.raises(Py4JError):
         checkpoints.release()
     assert [frame.kept for frame in frames] == [False, True, False]

@@ -48,8 +48,8 @@ def test_plans_as_trees_with_their_stages_and_estimates(tables, capsys, tmp_path
         assert f"plan {number}: {count} stage" in shown
         for stage in found["plans"][number]["stages"]:
             assert stage == "result" or f"stage {stage}" in shown
-    assert "stores: about 4 rows, 1 filters" in shown
-    assert "plan  stages  1 slots  2 slots  8 slots" in shown
+    assert "stores: about 4 rows, 1 filter" in shown
+    assert "plan  stages  1 slot  2 slots  8 slots" in shown
     for number, plan in enumerate(found["plans"]):
         assert plan["seconds"] == sorted(plan["seconds"], reverse=True), f"more slots slow plan {number} down"
     for place, number in enumerate(found["chosen"]):
@@ -92,7 +92,7 @@ def test_a_query_in_one_piece_says_why(tables, capsys, tmp_path):
         (("-e", "SELECT 1; SELECT 2"), "query: 2 statements"),
         (("-e", "SELECT 1", "--shares", "0"), "--shares '0': "),
         (("-e", "SELECT 1", "--shares", "nan"), "--shares 'nan': "),
-        (("-e", "SELECT 1", "x.sql"), "give the query as QUERY.sql, the last argument, or with -e 'SELECT ...'"),
+        (("-e", "SELECT 1", "x.sql"), "give the query either as QUERY.sql, the last argument, or with -e 'SELECT ...'"),
         (("no.sql",), "query 'no.sql': No such file or directory"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Folders of running queries: signs of life that survive errors, and whose leftovers are cleared away."""
+"""Folders of running queries: heartbeats survive errors, and abandoned folders are deleted."""
 
 import json
 import os
@@ -132,17 +132,17 @@ class Folders:
             _jsparkSession=Part(sessionState=lambda: state),
         )
 
-    def begin(self, name="mine"):
+    def create(self, name="mine"):
         folder = QueryFolder(self.spark, f"{self.root}/qoop-", name, self.warned.append)
         self.made.append(folder)
-        folder.begin()
+        folder.create()
         return folder
 
-    def left(self, name, age=HOUR, sign="", **files):
+    def left(self, name, age=HOUR, heartbeat="", **files):
         """A folder that another query has left, as old as that."""
         folder = self.root / f"qoop-{name}"
         folder.mkdir(parents=True)
-        (folder / folders.ALIVE).write_text(sign)
+        (folder / folders.ALIVE).write_text(heartbeat)
         for file in files:
             (folder / file).touch()
         for file in folder.iterdir():
@@ -153,7 +153,7 @@ class Folders:
     def age(file, seconds):
         os.utime(file, (time.time() - seconds,) * 2)
 
-    def sign(self, name="mine"):
+    def heartbeat(self, name="mine"):
         return self.root / f"qoop-{name}" / folders.ALIVE
 
 
@@ -175,20 +175,20 @@ def wait_for(holds):
         time.sleep(0.005)
 
 
-# What others have left.
+# Abandoned folders.
 
 
-def test_the_users_own_abandoned_folders_go(place):
+def test_the_users_own_abandoned_folders_are_deleted(place):
     place.left("old", result=HOUR)
     place.left("young", age=60.0)
-    place.begin()
+    place.create()
     assert place.system.deleted == ["qoop-old"]
 
 
 def test_another_users_folders_stay(place):
     place.left("theirs")
     place.system.owners["qoop-theirs"] = "somebody else"
-    place.begin()
+    place.create()
     assert place.system.deleted == []
 
 
@@ -197,83 +197,83 @@ def test_another_users_folders_stay(place):
 def test_leftovers_that_cannot_be_cleared_away_fail_no_stage(place, operation, problem):
     place.left("old")
     place.system.fails[operation] = problem
-    place.begin()
-    assert (place.sign().is_file(), place.warned) == (True, [])
+    place.create()
+    assert (place.heartbeat().is_file(), place.warned) == (True, [])
 
 
 def test_one_leftover_that_cannot_be_read_does_not_keep_the_others(place):
     place.left("a").joinpath(folders.ALIVE).write_bytes(b"\xff")
-    Folders.age(place.sign("a"), HOUR)
+    Folders.age(place.heartbeat("a"), HOUR)
     place.left("b")
-    place.begin()
+    place.create()
     assert place.system.deleted == ["qoop-b"]
 
 
 def test_a_folder_that_is_still_written_to_is_not_abandoned(place):
-    """Its sign of life fails, and nothing else."""
+    """Only its heartbeat fails."""
     place.left("writing", **{"part-0001": 10.0})
-    place.begin()
+    place.create()
     assert place.system.deleted == []
 
 
-def began_by(pid):
+def written_by(pid):
     return json.dumps({"host": socket.gethostname(), "pid": pid, "began": psutil.Process(pid).create_time()})
 
 
 def test_a_folder_whose_process_runs_on_this_host_is_not_abandoned(place):
-    """However old its sign of life is: somebody may have set the clock forward."""
+    """However old its heartbeat is: the clock may have been set forward."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        sign = began_by(process.pid)
-        place.left("lives", sign=sign)
-        place.begin()
+        heartbeat = written_by(process.pid)
+        place.left("lives", heartbeat=heartbeat)
+        place.create()
         assert place.system.deleted == []
     finally:
         process.communicate(b"\n")
-    place.begin("another")
+    place.create("another")
     assert place.system.deleted == ["qoop-lives"]
 
 
 @pytest.mark.parametrize("changed", [{"host": "elsewhere"}, {"began": 1.0}, {"pid": "x"}, {"pid": -1}])
-def test_a_sign_of_another_process_says_nothing_about_one_here(place, changed):
-    place.left("old", sign=json.dumps({**json.loads(began_by(os.getpid())), **changed}))
-    place.begin()
+def test_a_heartbeat_of_another_process_does_not_protect_a_folder(place, changed):
+    place.left("old", heartbeat=json.dumps({**json.loads(written_by(os.getpid())), **changed}))
+    place.create()
     assert place.system.deleted == ["qoop-old"]
 
 
-# Signs of life.
+# Heartbeats.
 
 
-def test_a_sign_of_life_names_its_process(place):
-    place.begin()
-    assert json.loads(place.sign().read_text()) == json.loads(began_by(os.getpid()))
+def test_a_heartbeat_names_its_process(place):
+    place.create()
+    assert json.loads(place.heartbeat().read_text()) == json.loads(written_by(os.getpid()))
 
 
 @pytest.mark.parametrize("problem", [Py4JError("no space left"), OSError(28, "no space left"), RuntimeError("what?")])
-def test_the_sign_of_life_survives_errors_and_they_are_told_once(place, monkeypatch, problem):
-    monkeypatch.setattr(folders, "BEAT_EVERY", 0.005)
-    monkeypatch.setattr(folders, "BEAT_AGAIN", 0.005)
-    place.begin()
+def test_heartbeats_survive_errors_which_are_reported_once(place, monkeypatch, problem):
+    monkeypatch.setattr(folders, "HEARTBEAT_S", 0.005)
+    monkeypatch.setattr(folders, "HEARTBEAT_RETRY_S", 0.005)
+    place.create()
     place.system.fails["create"] = problem
     wait_for(lambda: place.warned)
     before = place.system.created
     wait_for(lambda: place.system.created > before + 3)
-    Folders.age(place.sign(), HOUR)
-    wait_for(lambda: place.sign().stat().st_mtime > time.time() - HOUR / 2)  # touched, where it cannot be written
+    Folders.age(place.heartbeat(), HOUR)
+    wait_for(lambda: place.heartbeat().stat().st_mtime > time.time() - HOUR / 2)  # touched, where it cannot be written
     place.system.fails["setTimes"] = problem
     before = place.system.created
     wait_for(lambda: place.system.created > before + 3)
     place.system.fails.clear()
-    place.sign().unlink()
-    wait_for(lambda: place.sign().is_file() and place.sign().read_text())
+    place.heartbeat().unlink()
+    wait_for(lambda: place.heartbeat().is_file() and place.heartbeat().read_text())
     assert len(place.warned) == 1
     assert place.warned
 
 
-def test_a_folder_that_could_not_be_begun_is_begun_by_the_next_stage(place):
+def test_a_folder_that_could_not_be_created_is_created_by_the_next_stage(place):
     place.system.fails["deleteOnExit"] = Py4JError("gone")
     with pytest.raises(Py4JError):
-        place.begin()
+        place.create()
     place.system.fails.clear()
-    place.made[-1].begin()
+    place.made[-1].create()
     assert {thread.name for thread in threading.enumerate()} >= {f"{place.root}/qoop-mine alive"}

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from qoop.submit.stderr import MESSAGES, relayed
+from qoop.submit.stderr import MESSAGES, relay_to_stderr
 
 
 def send(pipe, text):
@@ -33,7 +33,7 @@ class Gone(io.StringIO):
 def test_a_driver_is_never_held_up_by_its_messages(tmp_path, monkeypatch, stderr):
     said, many = stderr(), "a message\n" * 50_000
     monkeypatch.setattr(sys, "stderr", said)
-    with relayed(tmp_path / MESSAGES):
+    with relay_to_stderr(tmp_path / MESSAGES):
         assert send(tmp_path / MESSAGES, many)
         assert send(tmp_path / MESSAGES, "the last\n")
     assert stderr is Gone or said.getvalue() == many + "the last\n"
@@ -43,7 +43,7 @@ def test_a_driver_is_never_held_up_by_its_messages(tmp_path, monkeypatch, stderr
 def test_a_message_may_hold_any_byte(tmp_path, monkeypatch, attempt):
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
-    with relayed(tmp_path / MESSAGES):
+    with relay_to_stderr(tmp_path / MESSAGES):
         assert send(tmp_path / MESSAGES, "before\0")
         assert send(tmp_path / MESSAGES, "after\0\n" * 30_000)
     assert said.getvalue() == "before\0" + "after\0\n" * 30_000

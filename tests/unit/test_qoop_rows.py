@@ -16,14 +16,14 @@ TRICKY = [None, "", "NULL", "a,b", 'say "hi"', "two\nlines", " spaced ", "[/x]",
 
 
 def test_values_in_a_table_are_not_markup(capsys):
-    rows.show("table", ["[h]", "x"], [["[a]", 1], ["[/x]", None], ["a\nb", "…" * 300]])
+    rows.print_rows("table", ["[h]", "x"], [["[a]", 1], ["[/x]", None], ["a\nb", "…" * 300]])
     header, *lines = capsys.readouterr().out.splitlines()
     assert header.split() == ["[h]", "x"]
     assert [line.split() for line in lines] == [["[a]", "1"], ["[/x]", "NULL"], ["a\\nb", "…" * 300]]
 
 
 def test_csv_is_read_back_as_it_was(capsys):
-    rows.show("csv", ["na,me", "[n]"], [[value, number] for number, value in enumerate(TRICKY)])
+    rows.print_rows("csv", ["na,me", "[n]"], [[value, number] for number, value in enumerate(TRICKY)])
     text = capsys.readouterr().out
     header, *found = csv.reader(text.splitlines(keepends=True))
     assert header == ["na,me", "[n]"]
@@ -35,7 +35,7 @@ def test_null_and_an_empty_text_differ_in_csv():
 
 
 def test_json_lines_are_read_back_as_they_were(capsys):
-    rows.show("json", COLUMNS, [[value, number] for number, value in enumerate(TRICKY)])
+    rows.print_rows("json", COLUMNS, [[value, number] for number, value in enumerate(TRICKY)])
     lines = capsys.readouterr().out.splitlines()
     assert [json.loads(line) for line in lines] == [
         {"name": value, "[n]": number} for number, value in enumerate(TRICKY)

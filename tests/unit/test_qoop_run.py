@@ -64,7 +64,7 @@ def test_executors_and_confirmations_that_fail_end_no_query(problem):
     assert run.run(engine, Feed()).tally.stages == 1
     assert confirmed == [17]
     executors, share = warned
-    assert (executors.startswith("2 executors "), share.startswith("share 17 ")) == (True, True)
+    assert ("2 executors:" in executors, "share 17:" in share) == (True, True)
     assert all(f": {type(problem).__name__}" in line for line in warned)
 
 
@@ -77,8 +77,8 @@ def test_progress_is_shown_as_long_as_anybody_reads(capsys):
             raise OSError(errno.EIO, "the terminal has gone")
 
     ProgressLines(console.PlainConsole(file=Gone())).warn("nobody hears this")
-    ProgressLines(console.err).watch(RunAsWritten(NotPlanned("[/x] has one\ntable\x1b[2J")))
-    assert capsys.readouterr().err.partition("] ")[2] == "one stage: [/x] has one\\ntable\\x1b[2J\n"
+    ProgressLines(console.err).show(RunAsWritten(NotPlanned("[/x] has one\ntable\x1b[2J")))
+    assert capsys.readouterr().err.partition("] ")[2] == "running as one stage: [/x] has one\\ntable\\x1b[2J\n"
 
 
 # The journal, and the order of time.

@@ -132,10 +132,10 @@ def test_a_query_is_a_file_or_a_text(tmp_path):
     assert read_query(str(tmp_path / "q.sql"), None) == "SELECT 1"
     assert read_query(None, "SELECT 2") == "SELECT 2"
     for file, text, said in [
-        (None, None, "give the query as QUERY.sql"),
-        ("q.sql", "SELECT 1", "give the query as QUERY.sql"),
+        (None, None, "give the query either as QUERY.sql"),
+        ("q.sql", "SELECT 1", "give the query either as QUERY.sql"),
         (str(tmp_path / "none.sql"), None, "No such file"),
-        (None, " \n", "it is empty"),
+        (None, " \n", "the text is empty"),
     ]:
         with pytest.raises(SubmissionError, match=said):
             read_query(file, text)

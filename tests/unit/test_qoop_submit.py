@@ -114,7 +114,7 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "qoop: give the query as QUERY.sql, the last argument, or with -e 'SELECT ...'"),
+        ((), "qoop: give the query either as QUERY.sql, the last argument, or with -e 'SELECT ...'"),
         (("--master", "local"), "qoop: query 'local': No such file or directory"),
         (("-e", "  "), "qoop: query '-e': "),
         (("-e",), "qoop: Option '-e' requires an argument."),
@@ -142,7 +142,7 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
         (("--slots", "inf", "-e", "q"), "qoop: --slots inf: "),
         (
             ("--profile", "x", "--slots", "1", "-e", "q"),
-            "qoop: give one of --arbiter, --profile and --slots",
+            "qoop: --arbiter, --profile, --slots: give only one",
         ),
         (
             (*CLUSTER, "-e", "q"),
@@ -202,5 +202,5 @@ def test_help_is_for_who_has_never_seen_this(capsys):
         assert shown.startswith("Usage: qoop")
     assert console.run(cli, "qoop", ["submit", "-h"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for needed in ("qoop submit --master 'local[4]' --tables DIR QUERY.sql", "goes to spark-submit unchanged"):
+    for needed in ("qoop submit --master 'local[4]' --tables DIR QUERY.sql", "passed to spark-submit unchanged"):
         assert needed in shown

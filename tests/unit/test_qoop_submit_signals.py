@@ -235,7 +235,7 @@ def test_an_arbiter_without_a_share_is_one_line_and_deregistered(submit):
         (("--name", "n" * 300), "--name 'nnn"),
         (("--num-executors", "many"), "--num-executors 'many': "),
         (("--num-executors", "9" * 5000), "--num-executors '999"),
-        (("--executor-cores", "\u0663"), "--executor-cores '\u0663': write a whole number"),
+        (("--executor-cores", "\u0663"), "--executor-cores '\u0663': must be a whole number"),
         (("--executor-memory", "9" * 5000 + "g"), "--executor-memory '999"),
         (("--conf", "spark.executor.memoryOverhead=x"), "memoryOverhead 'x': "),
     ],

@@ -164,7 +164,7 @@ def test_on_a_full_disk_the_query_goes_on_and_no_torn_record_is_left(tmp_path):
     command = [sys.executable, "-c", FILLS_THE_DISK, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    said = f"--journal {str(path)!r}: File too large; the query goes on without its journal"
+    said = f"--journal {str(path)!r}: File too large; the query continues without a journal"
     assert done.stdout.strip() == repr([said])
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) > 3
