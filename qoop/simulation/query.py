@@ -38,15 +38,15 @@ from yarn_plugin.simulation.application import (
     Container,
     ContainersChanged,
     Finished,
-    Hold,
+    MessageReceived,
+    Notification,
     Request,
-    Sent,
-    ShareTold,
+    SetContainers,
+    ShareUpdated,
     Started,
-    Told,
     Vacated,
-    Wake,
-    Woken,
+    WakeUpAt,
+    WokenUp,
 )
 
 LONGEST_PROFILE = 10_000
@@ -138,40 +138,40 @@ class SimulatedQuery:
         self._stages = Stages()
         self._timer: float | None = None
         self._began_at = 0.0
-        self._share: ShareTold | None = None
+        self._share: ShareUpdated | None = None
         self._heard = self._started = self._ended = False
         self._cancelled: list[Event] = []
 
     @property
-    def most(self) -> int | None:
+    def max_containers(self) -> int | None:
         """The most containers that it can use: none where its share comes from a profile."""
         return 0 if self._profile else self._parameters.max_containers
 
-    def alone(self, containers: int) -> float:
+    def isolated_runtime(self, containers: int) -> float:
         """Seconds that its best plan takes with so many containers, or with the most that its profile gives."""
         slots = max(slots for _, slots in self._profile) if self._profile else float(containers * self._slots_each)
         return min(completion_time(self._true.tasks(one), max(slots, 1.0)) for one in self._plans)
 
-    def take(self, at: float, told: Told) -> Sequence[Request]:
+    def handle(self, at: float, notification: Notification) -> Sequence[Request]:
         """Learn what happened, and ask for what follows."""
         if self._ended:
             return ()
         requests: list[Request] = []
         self._finish_stages(at, requests)
-        match told:
+        match notification:
             case Started() if not self._started:
                 self._started, self._began_at = True, at
                 self._step(at, Planned(len(self._plans), self._join_trees), requests)
                 self._hear(at, requests)
-            case ShareTold():
-                self._share = told
+            case ShareUpdated():
+                self._share = notification
                 if self._started:
                     self._hear(at, requests)
             case ContainersChanged(held, _):
                 self._stages.slots = float(held * self._slots_each)
                 if self._parameters.feedback:
                     self._step(at, ExecutorsChanged(held), requests)
-            case Started() | Woken() | Sent():
+            case Started() | WokenUp() | MessageReceived():
                 pass
         if self._started and not self._ended:
             self._go_on(at, requests)
@@ -189,7 +189,7 @@ class SimulatedQuery:
             return
         times = (self._stages.next_at(), self._timer, self._changes_at())
         if due := [time for time in times if time is not None]:
-            requests.append(Wake(max(min(due), at)))
+            requests.append(WakeUpAt(max(min(due), at)))
 
     def _changes_at(self) -> float | None:
         """When its profile gives another share."""
@@ -208,7 +208,7 @@ class SimulatedQuery:
         elif self._share is not None:
             share, most = self._share, self._parameters.max_containers
             held = max(share.entitled if most is None else min(share.entitled, most), 1)
-            requests.append(Hold(held))
+            requests.append(SetContainers(held))
             self._stages.slots = min(self._stages.slots, float(held * self._slots_each))
             if may_hear:
                 self._heard = True

@@ -39,7 +39,7 @@ def do(yarn, count, word, number, other):
             size, master = SIZES[number % len(SIZES)], SIZES[0]
             yarn.submit(RunningApp(f"application_1_{count:04}", "x", "u", f"root.q{other}", 0.0, size, master))
         case "hold" if name:
-            yarn.hold(name, other)
+            yarn.set_containers(name, other)
         case "end" if name:
             yarn.end(name)
         case "kill" if name:
@@ -87,7 +87,7 @@ def test_what_somebody_wants_is_given_while_a_node_has_room(history):
     yarn.allocate()
     free = check(yarn)
     for app in yarn.apps.values():
-        size = app.need()
+        size = app.next_size()
         assert size is None or not any(all(a <= b for a, b in zip(size, has, strict=True)) for has in free.values())
 
 
@@ -98,7 +98,7 @@ def apps_of(*weights):
         app = RunningApp(f"application_1_{number:04}", "x", "u", f"root.q{number}", 0.0, (512, 1), (512, 1))
         yarn.submit(app)
         yarn.write([(app.queue, weight)], [])
-        yarn.hold(app.id, 100)
+        yarn.set_containers(app.id, 100)
     yarn.allocate()
     return yarn
 
@@ -109,7 +109,7 @@ def test_queues_get_containers_by_their_weights():
 
 def test_what_one_does_not_want_goes_to_the_others():
     yarn = apps_of(10.0, 30.0)
-    yarn.hold("application_1_0001", 3)
+    yarn.set_containers("application_1_0001", 3)
     yarn.allocate()
     assert [len(app.containers) for app in yarn.apps.values()] == [60, 4]
 
@@ -118,7 +118,7 @@ def test_within_a_queue_the_first_is_served_first():
     yarn = SimulatedYarn(NODES[:1])
     for number in range(2):
         yarn.submit(RunningApp(f"application_1_{number}", "x", "u", "root.q", 0.0, (1024, 1), (1024, 1)))
-        yarn.hold(f"application_1_{number}", 20)
+        yarn.set_containers(f"application_1_{number}", 20)
     yarn.allocate()
     assert [len(app.containers) for app in yarn.apps.values()] == [8, 0]
 
@@ -126,11 +126,11 @@ def test_within_a_queue_the_first_is_served_first():
 def test_an_attempt_that_loses_its_master_loses_everything():
     yarn = SimulatedYarn(NODES[:2])
     yarn.submit(RunningApp("application_1_1", "x", "u", "root.q", 0.0, (1024, 1), (1024, 1)))
-    yarn.hold("application_1_1", 12)
+    yarn.set_containers("application_1_1", 12)
     yarn.allocate()
     (master,) = [one.node for one in yarn.containers("application_1_1") if one.master]
     assert yarn.lose_node(master) == {"application_1_1": 13}
-    assert yarn.apps["application_1_1"].waiting
+    assert yarn.apps["application_1_1"].is_waiting
     assert not yarn.used()
 
 
@@ -138,7 +138,7 @@ def test_weights_that_are_lost_count_no_more():
     yarn = apps_of(10.0, 30.0)
     yarn.lose_weights()
     for app in yarn.apps.values():
-        yarn.hold(app.id, 0)
-        yarn.hold(app.id, 100)
+        yarn.set_containers(app.id, 0)
+        yarn.set_containers(app.id, 100)
     yarn.allocate()
     assert [len(app.containers) for app in yarn.apps.values()] == [32, 32]

@@ -8,12 +8,12 @@ from yarn_plugin.simulation.application import (
     Container,
     ContainersChanged,
     Finished,
-    Hold,
-    ShareTold,
+    SetContainers,
+    ShareUpdated,
     Started,
     Vacated,
-    Wake,
-    Woken,
+    WakeUpAt,
+    WokenUp,
 )
 
 TEXT = """
@@ -44,14 +44,14 @@ def live(app, *told, until=10_000.0):
         if events and (wake is None or events[0][0] <= wake):
             at, event = events.pop(0)
         else:
-            at, event, wake = wake, Woken(), None
+            at, event, wake = wake, WokenUp(), None
         assert at < until, "it does not end"
-        for request in app.take(at, event):
+        for request in app.handle(at, event):
             asked.append((at, request))
             match request:
-                case Wake(due):
+                case WakeUpAt(due):
                     wake = due
-                case Hold(count):
+                case SetContainers(count):
                     events.insert(0, (at, ContainersChanged(count)))
                 case Finished():
                     return asked
@@ -66,8 +66,8 @@ def end(asked):
 def test_a_query_on_a_profile_ends_and_holds_nothing():
     app = query(profile=((0, 64),), row_error=0)
     at, figures = end(live(app, (5.0, Started())))
-    assert app.most == 0
-    assert at - 5.0 == pytest.approx(app.alone(0), rel=0.02)
+    assert app.max_containers == 0
+    assert at - 5.0 == pytest.approx(app.isolated_runtime(0), rel=0.02)
     assert figures["stages"] >= 2
 
 
@@ -97,17 +97,17 @@ def test_feedback_pays_where_the_share_falls_early():
 
 
 def test_without_a_profile_it_holds_what_the_arbiter_entitles_it_to_and_says_when_it_let_go():
-    shares = [(0.0, ShareTold(1, 20, 40, 0.0)), (0.0, Started()), (2.0, ShareTold(2, 10, 10, 12.0, True))]
+    shares = [(0.0, ShareUpdated(1, 20, 40, 0.0)), (0.0, Started()), (2.0, ShareUpdated(2, 10, 10, 12.0, True))]
     asked = live(query(), *shares)
-    assert [one.containers for _, one in asked if isinstance(one, Hold)] == [40, 10]
+    assert [one.containers for _, one in asked if isinstance(one, SetContainers)] == [40, 10]
     assert (2.0, Vacated(2)) in asked
     assert end(asked)[0] > 2.0
 
 
 def test_without_feedback_it_lets_go_all_the_same():
-    shares = [(0.0, ShareTold(1, 20, 40, 0.0)), (0.0, Started()), (2.0, ShareTold(2, 10, 10, 12.0, True))]
+    shares = [(0.0, ShareUpdated(1, 20, 40, 0.0)), (0.0, Started()), (2.0, ShareUpdated(2, 10, 10, 12.0, True))]
     asked = live(query(feedback=False), *shares)
-    assert (2.0, Hold(10)) in asked
+    assert (2.0, SetContainers(10)) in asked
     assert (2.0, Vacated(2)) in asked
 
 

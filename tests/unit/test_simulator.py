@@ -49,7 +49,7 @@ def run(tmp_path, *applications, **more):
 
 def test_an_application_alone_ends_when_its_work_is_done(tmp_path):
     outcome, _ = run(tmp_path, {"arrival_s": 10})
-    (one,) = outcome.endings
+    (one,) = outcome.apps
     # A second to submit, one to the next heartbeat for the master, one for its containers.
     assert one.started_at == pytest.approx(12.0)
     assert one.finished_at == pytest.approx(13.0 + 400 / 16)
@@ -58,7 +58,7 @@ def test_an_application_alone_ends_when_its_work_is_done(tmp_path):
 
 def test_two_applications_share_once_the_second_is_told(tmp_path):
     outcome, _ = run(tmp_path, {}, {"arrival_s": 5})
-    first, second = outcome.endings
+    first, second = outcome.apps
     assert first.completion_s > 400 / 16 + 3
     assert second.completion_s > 400 / 16 + 3
     assert outcome.containers_signalled == 0
@@ -68,7 +68,7 @@ def test_one_that_ignores_its_share_loses_containers(tmp_path):
     outcome, taken = run(tmp_path, {"obeys": False, "core_seconds": 2000}, {"arrival_s": 20})
     assert outcome.containers_signalled > 0
     assert any(isinstance(one.event, ContainersSignalled) for one in taken)
-    assert outcome.endings[0].figures["containers_lost"] > 0
+    assert outcome.apps[0].figures["containers_lost"] > 0
     assert len(outcome.finished) == 2
 
 
@@ -76,8 +76,8 @@ def test_a_lost_node_takes_its_containers_and_returns(tmp_path):
     failures = [{"at_s": 10, "node": 1, "for_s": 20}]
     whole, _ = run(tmp_path, {})
     outcome, _ = run(tmp_path, {}, failures=failures)
-    assert outcome.endings[0].figures["containers_lost"] > 0
-    assert outcome.endings[0].completion_s > whole.endings[0].completion_s
+    assert outcome.apps[0].figures["containers_lost"] > 0
+    assert outcome.apps[0].completion_s > whole.apps[0].completion_s
 
 
 def test_a_manager_that_loses_its_weights_is_given_them_again(tmp_path):
@@ -92,7 +92,7 @@ def test_a_manager_that_loses_its_weights_is_given_them_again(tmp_path):
 
 def test_one_that_does_not_register_is_told_nothing_and_still_ends(tmp_path):
     outcome, _ = run(tmp_path, {"registers": False})
-    (one,) = outcome.endings
+    (one,) = outcome.apps
     assert one.completion_s == pytest.approx(28.0), "it holds all that it can use, whatever its share is"
 
 
@@ -155,7 +155,7 @@ def command(tmp_path, *more, **files):
 @pytest.fixture(autouse=True)
 def offered(monkeypatch):
     """Kinds without what happens to be installed."""
-    monkeypatch.setattr("yarn_plugin.cli.simulate.kinds", lambda: {"batch": KIND})
+    monkeypatch.setattr("yarn_plugin.cli.simulate.installed_kinds", lambda: {"batch": KIND})
 
 
 def test_the_command_writes_figures_a_page_and_a_journal(tmp_path, capsys):
@@ -166,7 +166,7 @@ def test_the_command_writes_figures_a_page_and_a_journal(tmp_path, capsys):
     figures = json.loads(files[0].read_text())
     assert figures["groups"]["batch"]["apps"] == 1
     assert figures["applications"][0]["completion_s"] > 0
-    assert "A simulated cluster" in checked(files[1].read_text()).text
+    assert "Cluster simulation" in checked(files[1].read_text()).text
     assert console.run(cli, "yarn-plugin", ["replay", str(files[2])]) == 0
 
 
@@ -195,7 +195,7 @@ def test_one_that_is_never_given_what_it_waits_for_does_not_hold_up_the_end(tmp_
     """Beside its master the only node has no room for a container."""
     node = [{"count": 1, "memory_mb": 16384, "vcores": 9}]
     outcome, _ = run(tmp_path, {"vcores": 9, "max_cores": 18}, nodes=node)
-    assert outcome.endings[0].started_at is not None
+    assert outcome.apps[0].started_at is not None
     assert not outcome.finished
 
 

@@ -5,7 +5,7 @@ from statistics import median
 import pytest
 
 from yarn_plugin.simulation import cluster, workload
-from yarn_plugin.simulation.application import Container, kinds
+from yarn_plugin.simulation.application import Container, installed_kinds
 from yarn_plugin.simulation.batch import KIND
 from yarn_plugin.simulation.files import FileError
 
@@ -81,7 +81,7 @@ def test_a_trace_is_read_in_order_of_arrival(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("trace.csv", "kind,arrival_s", "a line of column names and a line an application"),
+        ("trace.csv", "kind,arrival_s", "a line of column names and a line per application"),
         ("trace.csv", "kind\nbatch,7", "more cells than columns"),
         ("trace.csv", "kind,arrival_s\nbatch,soon", "arrival_s 'soon'"),
         ("work.toml", GENERATED.replace("ARRIVALS", "never"), "generate.arrivals 'never'"),
@@ -115,7 +115,7 @@ def test_a_failure_of_a_node_that_is_not_there_is_refused(tmp_path):
     (tmp_path / "cluster.toml").write_text(
         "failures = [{ at_s = 1, node = 9, for_s = 1 }]\n[[nodes]]\ncount = 2\nmemory_mb = 1\nvcores = 1\n"
     )
-    with pytest.raises(FileError, match="node 9: there are 2 nodes"):
+    with pytest.raises(FileError, match="node 9: the cluster has 2 nodes"):
         cluster.load(tmp_path / "cluster.toml", None)
 
 
@@ -146,5 +146,5 @@ def test_packages_offer_their_kinds_of_applications():
         module, name = place.split(":")
         kind = getattr(import_module(module), name)
         assert kind.parameters.model_fields and callable(kind.application)
-    assert set(kinds()) <= set(offered)
+    assert set(installed_kinds()) <= set(offered)
     assert Container(1, 1).gpus == 0

@@ -12,7 +12,7 @@ from yarn_plugin.drive.simulator import Simulation
 from yarn_plugin.drive.virtual_time import UncompactedJournal
 from yarn_plugin.files import PRIVATE, write
 from yarn_plugin.simulation import workload as workloads
-from yarn_plugin.simulation.application import kinds
+from yarn_plugin.simulation.application import installed_kinds
 from yarn_plugin.simulation.cluster import load
 from yarn_plugin.simulation.outcome import columns, figures, rows, totals
 from yarn_plugin.simulation.page import write_page
@@ -62,15 +62,15 @@ def simulate(
     """
     registry = installed()
     cluster = load(cluster_file, registry)
-    submissions = workloads.load(workload_file, kinds(), seed)
+    submissions = workloads.load(workload_file, installed_kinds(), seed)
     journal = UncompactedJournal() if journal_file is not None else None
-    began = time.perf_counter()
+    started = time.perf_counter()
     with _progress() as bar:
         task = bar.add_task("", total=len(submissions))
         outcome = Simulation(
             cluster, submissions, policy, seed, registry, journal, ended=lambda count: bar.update(task, completed=count)
         ).run()
-    wall_s = time.perf_counter() - began
+    wall_s = time.perf_counter() - started
     console.out.print(console.table(None, columns(outcome), rows(outcome)))
     for line in totals(outcome, wall_s):
         console.out.print(line)
@@ -84,7 +84,7 @@ def simulate(
 
 
 def _progress() -> Progress:
-    """How many applications have ended, on a terminal's standard error."""
+    """A progress bar of finished applications on stderr, if it is a terminal."""
     columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn("applications"))
     shown = console.err.is_terminal
     return Progress(*columns, TimeElapsedColumn(), console=console.err, transient=True, disable=not shown)

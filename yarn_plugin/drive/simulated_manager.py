@@ -70,7 +70,7 @@ class SimulatedManager:
     def moved(self, at: float) -> None:
         """Something in YARN has moved."""
         self._look_soon(at)
-        if self._yarn.is_needed:
+        if self._yarn.has_pending:
             self._allocate_soon(at)
 
     def plan_outage(self, outage: Outage) -> None:
@@ -136,8 +136,8 @@ class SimulatedManager:
         if self._away:
             return
         yarn, arbiter = self._yarn, self._arbiter
-        if yarn.nodes_moved:
-            moved, yarn.nodes_moved = yarn.nodes_moved, {}
+        if yarn.changed_nodes:
+            moved, yarn.changed_nodes = yarn.changed_nodes, {}
             here = tuple(yarn.nodes[node] for node in moved if node in yarn.present)
             arbiter.take(NodesChanged(here, tuple(node for node in moved if node not in yarn.present)), at)
         changed, yarn.changed = yarn.changed, {}
@@ -158,7 +158,7 @@ class SimulatedManager:
         self._allocates_at = None
         if self._away:
             return
-        had_no_master = {name for name in self._yarn.needy if self._yarn.apps[name].waiting}
+        had_no_master = {name for name in self._yarn.pending if self._yarn.apps[name].is_waiting}
         for name in self._yarn.allocate():
             self._gained(at, name, name in had_no_master)
         self._look_soon(at)

@@ -28,18 +28,18 @@ from yarn_plugin.simulation.application import (
     Container,
     ContainersChanged,
     Finished,
-    Hold,
-    Say,
-    Sent,
-    ShareTold,
+    MessageReceived,
+    Notification,
+    SendMessage,
+    SetContainers,
+    ShareUpdated,
     Started,
-    Told,
     Vacated,
-    Wake,
-    Woken,
+    WakeUpAt,
+    WokenUp,
 )
 from yarn_plugin.simulation.cluster import ClusterFile
-from yarn_plugin.simulation.outcome import Ending, Outcome, Usage
+from yarn_plugin.simulation.outcome import AppOutcome, Outcome, Usage
 from yarn_plugin.simulation.workload import Submission
 from yarn_plugin.simulation.yarn import RunningApp, SimulatedYarn
 
@@ -169,7 +169,7 @@ class Simulation:
         self._agenda.put(at + self._cluster.timing.submit_s, lambda now: self._submit(now, run, queue))
 
     def _demand(self, run: _Run) -> Demand | None:
-        most = run.application.most
+        most = run.application.max_containers
         return None if most is None else Demand((_times(run.size, most) + run.master,))
 
     def _submit(self, at: float, run: _Run, queue: str) -> None:
@@ -178,22 +178,22 @@ class Simulation:
                                yarn.amounts(run.master)))  # fmt: skip
         self._manager.moved(at)
 
-    def _tell(self, at: float, run: _Run, told: Told) -> None:
-        """Tell an application something, and do what it then asks."""
+    def _notify(self, at: float, run: _Run, notification: Notification) -> None:
+        """Notify an application, and carry out its requests."""
         if run.finished_at is not None:
             return
-        for request in run.application.take(at, told):
+        for request in run.application.handle(at, notification):
             match request:
-                case Hold(containers):
-                    self._yarn.hold(run.yarn_id, containers)
+                case SetContainers(containers):
+                    self._yarn.set_containers(run.yarn_id, containers)
                     self._manager.moved(at)
-                case Wake(due):
+                case WakeUpAt(due):
                     run.wake += 1
                     self._agenda.put(max(due, at), self._waking(run, run.wake))
                 case Vacated(seq):
                     if run.id is not None:
                         self._arbiter.take(VacatedEvent(run.id, seq), at)
-                case Say(message):
+                case SendMessage(message):
                     if run.id is not None:
                         self._arbiter.take(AppSaid(run.id, message), at)
                 case Finished(figures):
@@ -203,7 +203,7 @@ class Simulation:
     def _waking(self, run: _Run, number: int) -> Callable[[float], None]:
         def wake(at: float) -> None:
             if run.wake == number:
-                self._tell(at, run, Woken())
+                self._notify(at, run, WokenUp())
 
         return wake
 
@@ -223,12 +223,12 @@ class Simulation:
         run, held = self._by_yarn_id[yarn_id], self._yarn.apps[yarn_id].held
         if got_master:
             run.started_at = at if run.started_at is None else run.started_at
-            self._tell(at, run, Started())
+            self._notify(at, run, Started())
         if held:
-            self._tell(at, run, ContainersChanged(held))
+            self._notify(at, run, ContainersChanged(held))
 
     def _lost(self, at: float, yarn_id: str, count: int) -> None:
-        self._tell(at, self._by_yarn_id[yarn_id], ContainersChanged(self._yarn.apps[yarn_id].held, count))
+        self._notify(at, self._by_yarn_id[yarn_id], ContainersChanged(self._yarn.apps[yarn_id].held, count))
 
     def _seen(self, at: float, changed: Mapping[str, YarnApp], ended: tuple[str, ...]) -> None:
         """Note what part of the cluster each group uses now."""
@@ -252,7 +252,7 @@ class Simulation:
         match command:
             case TellShare(app, share):
                 self._told += 1
-                self._agenda.put(at + self._cluster.timing.tell_s, lambda now: self._tell_share(now, app, share))
+                self._agenda.put(at + self._cluster.timing.tell_s, lambda now: self._notify_of_share(now, app, share))
             case SendToApp(_, app, message):
                 self._agenda.put(at + self._cluster.timing.tell_s, lambda now: self._send(now, app, message))
             case SolveInWorker():
@@ -263,17 +263,17 @@ class Simulation:
                 self._signalled += len(containers)
         self._manager.carry_out(at, command)
 
-    def _tell_share(self, at: float, app: str, share: Share) -> None:
+    def _notify_of_share(self, at: float, app: str, share: Share) -> None:
         run = self._by_id.get(app)
         if run is not None:
             guaranteed, entitled = (_count(amount, run) for amount in (share.grant.guarantee, share.grant.entitlement))
             shrinks = share.effective_at > share.told_at
-            self._tell(at, run, ShareTold(share.seq, guaranteed, entitled, share.effective_at, shrinks))
+            self._notify(at, run, ShareUpdated(share.seq, guaranteed, entitled, share.effective_at, shrinks))
 
     def _send(self, at: float, app: str, message: object) -> None:
         run = self._by_id.get(app)
         if run is not None:
-            self._tell(at, run, Sent(message))
+            self._notify(at, run, MessageReceived(message))
 
     def _solve(self, at: float, command: SolveInWorker) -> None:
         """The worker has solved a problem, or failed to, as it would live."""
@@ -286,22 +286,22 @@ class Simulation:
 
     def _outcome(self) -> Outcome:
         return Outcome(
-            endings=tuple(self._ending(run) for run in self._runs),
+            apps=tuple(self._ending(run) for run in self._runs),
             groups=self._groups,
             usage=tuple(self._usage),
             inputs=self._arbiter.seq,
-            shares_told=self._told,
+            shares_sent=self._told,
             weights_written=self._written,
             containers_signalled=self._signalled,
             ended_at=max(self._now, self._arbiter.now),
         )
 
-    def _ending(self, run: _Run) -> Ending:
-        most = run.application.most
+    def _ending(self, run: _Run) -> AppOutcome:
+        most = run.application.max_containers
         whole = max(_count(self._capacity, run), 1)
-        alone = run.application.alone(whole if most is None else min(most, whole))
+        alone = run.application.isolated_runtime(whole if most is None else min(most, whole))
         given = run.submission.given
-        return Ending(run.submission.name, run.submission.group, given.user, given.weight, given.arrival_s,
+        return AppOutcome(run.submission.name, run.submission.group, given.user, given.weight, given.arrival_s,
                       run.started_at, run.finished_at, alone, run.figures)  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""A cluster in virtual time: applications, a YARN, and what came of them. `drive/simulator.py` runs it."""
+"""A cluster in virtual time: applications, a model of YARN, outcomes. `drive/simulator.py` runs it."""

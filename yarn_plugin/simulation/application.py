@@ -1,10 +1,10 @@
-"""What an application in virtual time is: a package's own pure core, told what happens, asking for what it wants.
+"""The interface of applications in virtual time: a package's own pure core, driven by notifications.
 
 A package offers its kinds of applications under the entry-point group `yarn_plugin.simulated_applications`: a name,
-and an object that satisfies `Kind`. An application keeps this contract:
+and an object that satisfies `ApplicationKind`. An application keeps this contract:
 
-1. It learns of time from what it is told, and of chance from its seed alone: no clock, no threads, no other state.
-2. Told the same in the same order, it requests the same.
+1. Time comes from notifications and randomness from the seed: no clock, no threads, no other state.
+2. The same notifications in the same order give the same requests.
 3. It requests `Finished` once, and nothing afterwards.
 """
 
@@ -20,16 +20,16 @@ GROUP = "yarn_plugin.simulated_applications"
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """YARN has given the application its master; from now on it may ask for containers."""
+    """The application master runs; from now on the application may request containers."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShareTold:
-    """The arbiter's share, as containers of the application's size beside its master.
+class ShareUpdated:
+    """The share sent by the arbiter, in containers of the application's size in addition to its master.
 
-    `guaranteed`: what stays its own whatever others want. `entitled`: what it may hold from `effective_at` on.
-    `seq`: the number of this telling, for `Vacated`. `shrinks`: there is a grace in which to let go, and YARN is
-    steered earlier if the application says that it has.
+    `guaranteed`: containers that are its own whatever others demand. `entitled`: containers it may hold from
+    `effective_at` on. `seq`: the number of this share, for `Vacated`. `shrinks`: there is a grace period in which to
+    release containers, and queue weights are written earlier if the application confirms with `Vacated`.
     """
 
     seq: int
@@ -41,63 +41,63 @@ class ShareTold:
 
 @dataclass(frozen=True, slots=True)
 class ContainersChanged:
-    """It holds so many containers now. `lost`: so many of them went without its asking (signalled, or with a node)."""
+    """The application now holds `held` containers; `lost` were taken from it (signalled, or with a lost node)."""
 
     held: int
     lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Woken:
-    """The time asked for with `Wake` has come."""
+class WokenUp:
+    """The time requested with `WakeUpAt` has come."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """The controller of its pool has sent it a message (see `yarn_plugin.decide.pools.commands`)."""
+class MessageReceived:
+    """The controller of the application's pool has sent it a message (see `yarn_plugin.decide.pools.commands`)."""
 
     message: object
 
 
-Told = Started | ShareTold | ContainersChanged | Woken | Sent
+Notification = Started | ShareUpdated | ContainersChanged | WokenUp | MessageReceived
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """Hold so many containers, beside the master: what is missing is asked of YARN, what is too much given back."""
+class SetContainers:
+    """Set the number of containers to hold besides the master: request missing ones from YARN, release surplus ones."""
 
     containers: int
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
-    """Wake me at this time; replaces any earlier one."""
+class WakeUpAt:
+    """Send `WokenUp` at this time; replaces any earlier request."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Vacated:
-    """Tell the arbiter that no more is held than share number `seq` gives."""
+    """Confirm to the arbiter that the application holds no more than share number `seq` allows."""
 
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
-    """Say something to the controller of its pool."""
+class SendMessage:
+    """Send a message to the controller of the application's pool."""
 
     message: object
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The application has ended. `figures`: what it has to say of itself, by name."""
+    """The application has ended. `figures`: its own metrics, by name."""
 
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
-Request = Hold | Wake | Vacated | Say | Finished
+Request = SetContainers | WakeUpAt | Vacated | SendMessage | Finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,29 +113,29 @@ class Application(Protocol):
     """One application in virtual time."""
 
     @property
-    def most(self) -> int | None:
-        """The most containers that it can use; None: whatever it gets."""
+    def max_containers(self) -> int | None:
+        """The most containers that the application can use; None if unlimited."""
         ...
 
-    def alone(self, containers: int) -> float:
-        """Seconds from its start to its end with so many containers all the time; slowdowns are relative to that."""
+    def isolated_runtime(self, containers: int) -> float:
+        """Seconds from start to end with `containers` containers throughout; slowdowns are relative to it."""
         ...
 
-    def take(self, at: float, told: Told) -> Sequence[Request]:
-        """Learn what happened at a time (seconds), and ask for what follows."""
+    def handle(self, at: float, notification: Notification) -> Sequence[Request]:
+        """The requests that follow from a notification at a time (seconds)."""
         ...
 
 
-class Kind(Protocol):
-    """A kind of application. `parameters`: what a workload file may say of one, beside what all have."""
+class ApplicationKind(Protocol):
+    """A kind of application. `parameters`: its own fields in a workload file, in addition to the common ones."""
 
     parameters: type[BaseModel]
 
     def application(self, parameters: Any, container: Container, seed: str) -> Application:
-        """An application with these parameters; whatever it draws at random follows from the seed."""
+        """An application with these parameters; all its random draws follow from the seed."""
         ...
 
 
-def kinds() -> Mapping[str, Kind]:
-    """All kinds that installed packages offer, by name."""
+def installed_kinds() -> Mapping[str, ApplicationKind]:
+    """All kinds offered by installed packages, by name."""
     return {entry.name: entry.load() for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)}

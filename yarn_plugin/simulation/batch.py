@@ -1,4 +1,4 @@
-"""`batch`: an application with so many core seconds of work, in short tasks on whatever containers it holds."""
+"""`batch`: an application with a number of core seconds of work, in short tasks on the containers it holds."""
 
 from collections.abc import Sequence
 
@@ -9,21 +9,21 @@ from yarn_plugin.simulation.application import (
     Container,
     ContainersChanged,
     Finished,
-    Hold,
+    MessageReceived,
+    Notification,
     Request,
-    Sent,
-    ShareTold,
+    SetContainers,
+    ShareUpdated,
     Started,
-    Told,
     Vacated,
-    Wake,
-    Woken,
+    WakeUpAt,
+    WokenUp,
 )
 
 
 class BatchParameters(BaseModel):
-    """`core_seconds`: the work. `max_cores`: the most cores it can use. `task_s`: seconds of one task: how long a
-    container takes to drain, and twice what a killed one loses on average. `obeys`: it keeps to its share."""
+    """`core_seconds`: the work. `max_cores`: the most cores it can use. `task_s`: seconds of a task, which is how long
+    a container takes to drain; a killed container loses half of it on average. `obeys`: it respects its share."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -34,24 +34,25 @@ class BatchParameters(BaseModel):
 
 
 class BatchKind:
-    """Makes `batch` applications."""
+    """The kind of `batch` applications."""
 
     parameters = BatchParameters
 
     def application(self, parameters: BatchParameters, container: Container, seed: str) -> Application:
-        """An application with these parameters; it draws nothing at random."""
+        """An application with these parameters; nothing in it is random."""
         return Batch(parameters, container)
 
 
 class Batch:
-    """A batch application on its way. A share that shrinks is left as tasks end, within the grace; then it says so."""
+    """A running batch application. When its share shrinks, it releases containers as their tasks end, within the grace
+    period, and then confirms."""
 
     def __init__(self, parameters: BatchParameters, container: Container) -> None:
         self._parameters = parameters
         self._cores = max(container.vcores, 1)
-        self._left = parameters.core_seconds
+        self._work_left = parameters.core_seconds
         self._held, self._since = 0, 0.0
-        self._share: ShareTold | None = None
+        self._share: ShareUpdated | None = None
         self._started = False
         self._drained_at: float | None = None
         self._confirmed = -1
@@ -59,64 +60,64 @@ class Batch:
         self._done = False
 
     @property
-    def most(self) -> int:
-        """The most containers that it can use."""
+    def max_containers(self) -> int:
+        """The most containers that the application can use."""
         return -(-self._parameters.max_cores // self._cores)
 
-    def alone(self, containers: int) -> float:
-        """Seconds with so many containers."""
+    def isolated_runtime(self, containers: int) -> float:
+        """Seconds from start to end with `containers` containers throughout."""
         return self._parameters.core_seconds / self._rate(containers)
 
-    def take(self, at: float, told: Told) -> Sequence[Request]:
-        """Learn what happened, and ask for what follows."""
+    def handle(self, at: float, notification: Notification) -> Sequence[Request]:
+        """The requests that follow from a notification."""
         self._work_until(at)
-        match told:
+        match notification:
             case Started():
                 self._started = True
-            case ShareTold():
-                self._share = told
+            case ShareUpdated():
+                self._share = notification
                 self._drained_at = None
             case ContainersChanged(held, lost):
                 self._held = held
                 self._killed += lost
-                self._left += lost * self._cores * self._parameters.task_s / 2
-            case Woken() | Sent():
+                self._work_left += lost * self._cores * self._parameters.task_s / 2
+            case WokenUp() | MessageReceived():
                 pass
         if not self._started or self._done:
             return ()
-        if self._left <= 1e-6:
+        if self._work_left <= 1e-6:
             self._done = True
             return (Finished({"containers_lost": float(self._killed)}),)
         return self._requests(at)
 
     def _requests(self, at: float) -> list[Request]:
-        wanted, requests = self._wanted(), list[Request]()
-        if self._held > wanted:
+        target, requests = self._target(), list[Request]()
+        if self._held > target:
             self._drained_at = self._drained_at or self._drain_by(at)
             if at >= self._drained_at - 1e-9:
-                requests.append(Hold(wanted))
-                self._held = wanted
+                requests.append(SetContainers(target))
+                self._held = target
         else:
-            requests.append(Hold(wanted))
-        if self._held <= wanted:
+            requests.append(SetContainers(target))
+        if self._held <= target:
             requests += self._confirm()
         if wake := [due for due in (self._ends_at(at), self._drained_at) if due is not None and due > at]:
-            requests.append(Wake(min(wake)))
+            requests.append(WakeUpAt(min(wake)))
         return requests
 
-    def _wanted(self) -> int:
+    def _target(self) -> int:
         if self._share is None or not self._parameters.obeys:
-            return self.most
-        return min(self.most, self._share.entitled)
+            return self.max_containers
+        return min(self.max_containers, self._share.entitled)
 
     def _drain_by(self, at: float) -> float:
-        """When the surplus containers have ended their tasks: in time for the end of the grace."""
+        """When the tasks of the surplus containers have ended, at the latest when the grace period ends."""
         assert self._share is not None
         return at + min(self._parameters.task_s, max(self._share.effective_at - at, 0.0))
 
     def _confirm(self) -> list[Request]:
         share = self._share
-        # A share that binds at once takes nothing away, so there is nothing to say of it.
+        # A share that takes effect at once takes nothing away, so there is nothing to confirm.
         if share is None or not self._parameters.obeys or self._confirmed == share.seq or not share.shrinks:
             return []
         self._confirmed = share.seq
@@ -124,16 +125,16 @@ class Batch:
         return [Vacated(share.seq)]
 
     def _rate(self, containers: int) -> float:
-        """Cores at work."""
+        """Cores in use."""
         return max(min(containers * self._cores, self._parameters.max_cores), 1e-9)
 
     def _work_until(self, at: float) -> None:
         if self._held and not self._done:
-            self._left = max(self._left - (at - self._since) * self._rate(self._held), 0.0)
+            self._work_left = max(self._work_left - (at - self._since) * self._rate(self._held), 0.0)
         self._since = at
 
     def _ends_at(self, at: float) -> float | None:
-        return at + self._left / self._rate(self._held) if self._held else None
+        return at + self._work_left / self._rate(self._held) if self._held else None
 
 
 KIND = BatchKind()

@@ -1,4 +1,4 @@
-"""The cluster file: nodes, pools, what fails when, and how long things take."""
+"""The cluster file: nodes, pools, failures and timing."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from yarn_plugin.drive.config import PoolSection
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 from yarn_plugin.model.share import Pool
+from yarn_plugin.report.numbers import count
 from yarn_plugin.simulation.files import Section, toml_of, validated
 
 Duration = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
@@ -18,7 +19,7 @@ MAX_NODES = 100_000
 
 
 class NodeGroup(Section):
-    """`count` machines alike, `rack_size` to a rack."""
+    """`count` identical machines, `rack_size` per rack."""
 
     count: int = Field(ge=1, le=MAX_NODES)
     memory_mb: int = Field(ge=1, le=1_000_000_000)
@@ -28,7 +29,7 @@ class NodeGroup(Section):
 
 
 class NodeFailure(Section):
-    """Node number `node` (from 1, in the file's order; `nodes`: so many from there on) is gone for `for_s`."""
+    """`nodes` nodes from number `node` on (counted from 1 in the file's order) are lost for `for_s` seconds."""
 
     at_s: Duration
     node: int = Field(ge=1)
@@ -37,7 +38,7 @@ class NodeFailure(Section):
 
 
 class ManagerFailure(Section):
-    """The ResourceManager does not answer for `for_s`. `keeps_weights`: its configuration store outlives that."""
+    """The ResourceManager is down for `for_s` seconds. `keeps_weights`: its configuration store is persistent."""
 
     at_s: Duration
     for_s: Duration
@@ -45,9 +46,9 @@ class ManagerFailure(Section):
 
 
 class TimingSection(Section):
-    """Seconds. `look_s`: between the arbiter's looks at the ResourceManager. `heartbeat_s`: between allocations.
-    `answer_s`: from a command to its outcome. `tell_s`: from a share to the application that is told. `submit_s`: from
-    registering to submitting. `solve_s`: until a problem is solved. `reconcile_s`: between comparisons of weights."""
+    """Seconds. `look_s`: between polls of the ResourceManager. `heartbeat_s`: between allocations. `answer_s`: from a
+    command to its outcome. `tell_s`: from a decision to the notification of the application. `submit_s`: from
+    registration to submission. `solve_s`: duration of a solve. `reconcile_s`: between comparisons of queue weights."""
 
     look_s: float = Field(default=0.4, gt=0, le=600)
     heartbeat_s: float = Field(default=1.0, gt=0, le=600)
@@ -60,7 +61,7 @@ class TimingSection(Section):
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Nodes that are gone from a time on, in seconds, until another."""
+    """Nodes that are lost from `at` until `until`, in seconds."""
 
     at: float
     until: float
@@ -81,12 +82,13 @@ class ClusterFile(Section):
         names = [pool.name for pool in self.pools]
         if len(set(names)) < len(names):
             raise ValueError("two pools have the same name")
-        count = sum(group.count for group in self.nodes)
-        if count > MAX_NODES:
-            raise ValueError(f"{count} nodes: at most {MAX_NODES} can be simulated")
-        for one in self.failures:
-            if one.node + one.nodes - 1 > count:
-                raise ValueError(f"failures: node {one.node + one.nodes - 1}: there are {count} nodes")
+        total = sum(group.count for group in self.nodes)
+        if total > MAX_NODES:
+            raise ValueError(f"{total} nodes: the simulator supports at most {MAX_NODES}")
+        for failure in self.failures:
+            last = failure.node + failure.nodes - 1
+            if last > total:
+                raise ValueError(f"failures: node {last}: the cluster has {count(total, 'node')}")
         return self
 
     def machines(self) -> tuple[Node, ...]:
@@ -101,7 +103,7 @@ class ClusterFile(Section):
         return tuple(made)
 
     def outages(self) -> tuple[Outage, ...]:
-        """When which nodes are gone."""
+        """The outages of nodes."""
         names = [node.id for node in self.machines()]
         return tuple(
             Outage(one.at_s, one.at_s + one.for_s, tuple(names[one.node - 1 : one.node - 1 + one.nodes]))
@@ -109,7 +111,7 @@ class ClusterFile(Section):
         )
 
     def domain_pools(self, policy: str | None = None) -> tuple[Pool, ...]:
-        """The pools as nouns; all with one policy, if one is given."""
+        """The pools; `policy`, if given, replaces that of each pool."""
         made = tuple(pool.pool() for pool in self.pools)
         return made if policy is None else tuple(replace(pool, policy=policy) for pool in made)
 
@@ -118,7 +120,7 @@ def load(path: Path, registry: Registry) -> ClusterFile:
     """A cluster file.
 
     Raises:
-        FileError: it cannot be used; names the file, the field, the value and what is right.
+        FileError: the file is invalid; names the file, the field, the value and what is expected.
     """
     where = f"--cluster {str(path)!r}"
     return validated(ClusterFile, toml_of("--cluster", path), where, {"registry": registry})

@@ -1,4 +1,4 @@
-"""Files in TOML, validated, with errors that name the file, the field, the value and what would be right."""
+"""Validated TOML files; errors name the file, the field, the value and what is expected."""
 
 import tomllib
 from pathlib import Path
@@ -13,7 +13,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Section(BaseModel):
-    """A table of a file; a field that is not known is an error."""
+    """A table of a file; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -35,7 +35,7 @@ def text_of(option: str, path: Path) -> str:
     except OSError as problem:
         raise FileError(f"{option} {str(path)!r}: {problem.strerror}") from None
     except UnicodeDecodeError:
-        raise FileError(f"{option} {str(path)!r}: it is no text in UTF-8") from None
+        raise FileError(f"{option} {str(path)!r}: not UTF-8 text") from None
 
 
 def toml_of(option: str, path: Path) -> dict[str, Any]:
@@ -53,10 +53,10 @@ def toml_of(option: str, path: Path) -> dict[str, Any]:
 
 
 def validated(model: type[Model], given: object, where: str, context: dict[str, Any] | None = None) -> Model:
-    """What was given, as a model. `context`: what its checks need to know.
+    """The given values as a model. `context`: passed to its validators.
 
     Raises:
-        FileError: a value is wrong; `where` says of what.
+        FileError: a value is invalid; `where` names the file.
     """
     try:
         return model.model_validate(given, context=context)

@@ -1,4 +1,4 @@
-"""Workloads from a seed: when applications arrive, of which kind, how large."""
+"""Generate workloads from a seed: arrival times, kinds and sizes of applications."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ DAY = 86_400.0
 
 
 class Lognormal(Section):
-    """A value whose logarithm is normal: `median`, and `sigma` of the logarithm."""
+    """A lognormal distribution: `median`, and `sigma`, the standard deviation of the logarithm."""
 
     distribution: Literal["lognormal"]
     median: float = Field(gt=0, le=1e15)
@@ -24,12 +24,12 @@ class Lognormal(Section):
     whole: bool = False
 
     def draw(self, random: Random) -> float:
-        """One value."""
+        """Draw a value."""
         return self.median * math.exp(random.gauss(0.0, self.sigma))
 
 
 class Pareto(Section):
-    """A heavy tail: at least `least`, and the larger `shape`, the rarer large ones."""
+    """A Pareto distribution: values from `least` up; the larger `shape`, the lighter the tail."""
 
     distribution: Literal["pareto"]
     least: float = Field(gt=0, le=1e15)
@@ -39,12 +39,12 @@ class Pareto(Section):
     whole: bool = False
 
     def draw(self, random: Random) -> float:
-        """One value."""
+        """Draw a value."""
         return self.least * random.paretovariate(self.shape)
 
 
 class Uniform(Section):
-    """A value between two."""
+    """A uniform distribution from `low` to `high`."""
 
     distribution: Literal["uniform"]
     low: float
@@ -54,12 +54,12 @@ class Uniform(Section):
     whole: bool = False
 
     def draw(self, random: Random) -> float:
-        """One value."""
+        """Draw a value."""
         return random.uniform(self.low, self.high)
 
 
 class Choice(Section):
-    """One of some values."""
+    """One of several values, with optional weights."""
 
     distribution: Literal["choice"]
     values: list[Any] = Field(min_length=1)
@@ -68,15 +68,16 @@ class Choice(Section):
     @model_validator(mode="after")
     def _one_weight_each(self) -> Self:
         if self.weights is not None and len(self.weights) != len(self.values):
-            raise ValueError(f"{len(self.weights)} weights for {len(self.values)} values: give one for each")
+            raise ValueError(f"{len(self.weights)} weights for {len(self.values)} values: give one weight per value")
         if self.weights is not None and not any(self.weights):
-            raise ValueError("all weights are 0: give one that is larger")
+            raise ValueError("all weights are 0: give at least one above 0")
         return self
 
 
 class Mix(Section):
-    """A part of what is generated. `of`: its weight among the parts. `application`: its fields, values or distributions
-    of them. `variants`: other fields, each for a copy of the application that draws the same: to compare them."""
+    """A class of generated applications. `of`: its weight in the mix. `application`: fields: values or distributions.
+    `variants`: sets of further fields; each gives a copy of every application with the same random draws, to compare
+    them."""
 
     of: float = Field(default=1.0, gt=0, le=1e15)
     application: dict[str, Any]
@@ -84,10 +85,10 @@ class Mix(Section):
 
 
 class GenerateSection(Section):
-    """So many applications over so long.
+    """A number of applications over a period.
 
     `arrivals`: `poisson` (independent), `uniform` (evenly spaced), `diurnal` (a Poisson process whose rate follows the
-    time of day: `peak` times the mean at `peak_at_s`). `users`: among how many the applications are divided at random.
+    time of day: `peak` times the mean at `peak_at_s`). `users`: number of users, assigned at random.
     """
 
     count: int = Field(ge=1, le=1_000_000)
@@ -104,11 +105,11 @@ _DISTRIBUTION: TypeAdapter[Lognormal | Pareto | Uniform | Choice] = TypeAdapter(
 )
 
 
-def generated(section: GenerateSection, seed: int, where: str) -> list[dict[str, Any]]:
+def generate_applications(section: GenerateSection, seed: int, where: str) -> list[dict[str, Any]]:
     """The fields of the applications that a section describes; the same for the same seed.
 
     Raises:
-        FileError: a distribution is wrong.
+        FileError: a distribution is invalid.
     """
     random = Random(f"{seed}/arrivals")
     times = sorted(_arrivals(section, random))
@@ -119,16 +120,16 @@ def generated(section: GenerateSection, seed: int, where: str) -> list[dict[str,
         place = own.choices(range(len(weights)), weights)[0]
         mix, user = section.mix[place], f"user{own.randrange(section.users) + 1}"
         fields = {"user": user, **mix.application, "arrival_s": round(at, 3)}
-        one = drawn(fields, own, f"{where}, generate.mix.{place}")
+        one = draw_fields(fields, own, f"{where}, generate.mix.{place}")
         made += [{**one, "seed": number, **variant} for variant in mix.variants] or [one]
     return made
 
 
-def drawn(fields: Mapping[str, Any], random: Random, where: str) -> dict[str, Any]:
-    """An application's fields, each distribution replaced by a value drawn from it.
+def draw_fields(fields: Mapping[str, Any], random: Random, where: str) -> dict[str, Any]:
+    """An application's fields with each distribution replaced by a value drawn from it.
 
     Raises:
-        FileError: a distribution is wrong.
+        FileError: a distribution is invalid.
     """
     return {name: _draw(name, value, random, where) for name, value in fields.items()}
 
@@ -157,11 +158,11 @@ def _arrivals(section: GenerateSection, random: Random) -> list[float]:
             # Given their number, the times of a Poisson process are independent and uniform.
             return [random.uniform(0.0, over) for _ in range(count)]
         case "diurnal":
-            return [_by_day(section, random) for _ in range(count)]
+            return [_diurnal_time(section, random) for _ in range(count)]
 
 
-def _by_day(section: GenerateSection, random: Random) -> float:
-    """A time, drawn with a density that follows the time of day, by rejection."""
+def _diurnal_time(section: GenerateSection, random: Random) -> float:
+    """An arrival time whose density follows the time of day, drawn by rejection sampling."""
     while True:
         at = random.uniform(0.0, section.over_s)
         rate = 1.0 + (section.peak - 1.0) * math.cos(2 * math.pi * (at - section.peak_at_s) / DAY)

@@ -1,4 +1,4 @@
-"""A simulation as a page: what came of it in figures, shares over time, distributions."""
+"""The page of a simulation: figures, cluster use over time, distributions."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,19 +19,19 @@ from yarn_plugin.report import (
 )
 from yarn_plugin.report.figure import COLOURS
 from yarn_plugin.report.numbers import number
-from yarn_plugin.simulation.outcome import Ending, Outcome, Usage, columns, quantile, rows, summary, totals
+from yarn_plugin.simulation.outcome import AppOutcome, Outcome, Usage, columns, quantile, rows, summary, totals
 
 MAX_POINTS = 240
-"""Points of a chart over time, at most: each is the mean over its stretch."""
+"""Maximum number of points of a chart over time; each is a mean over an interval."""
 
 MAX_LISTED = 20
-"""Applications that are listed: those with the largest slowdowns."""
+"""Applications listed: those with the largest slowdowns."""
 
-LEAST_SHOWN = 0.02
-"""The part of the cluster that must be in use at some time for a chart to show anything."""
+MIN_PEAK_USE = 0.02
+"""A chart of the use is shown if at least this fraction of the cluster is in use at some time."""
 
-SHOWN = 0.99
-"""The part of all figures that a distribution shows: the few largest would press the others into a corner."""
+SHOWN_QUANTILE = 0.99
+"""Larger values are shown as this quantile in a distribution, as outliers would squeeze the rest of it."""
 
 
 def write_page(path: Path, outcome: Outcome, about: str, wall_s: float) -> None:
@@ -46,14 +46,14 @@ def write_page(path: Path, outcome: Outcome, about: str, wall_s: float) -> None:
 def page(outcome: Outcome, about: str, wall_s: float) -> Page:
     """The page of a simulation. `about`: the files and the seed."""
     return Page(
-        title="A simulated cluster",
+        title="Cluster simulation",
         subtitle=about,
         top=(_key_figures(outcome, wall_s), *(Text(line, "muted") for line in totals(outcome, wall_s))),
         sections=(
-            Section("What became of the applications", (_table(outcome),)),
-            Section("The cluster over time", (_usage(outcome),)),
+            Section("Applications", (_table(outcome),)),
+            Section("Cluster use over time", (_usage(outcome),)),
             Section("Distributions", tuple(_distributions(outcome))),
-            Section("Applications that were slowed down most", (_slowest(outcome),)),
+            Section("Largest slowdowns", (_slowest(outcome),)),
         ),
     )
 
@@ -64,11 +64,11 @@ def _key_figures(outcome: Outcome, wall_s: float) -> KeyFigures:
         return KeyFigures((KeyFigure("applications ended", "0"),))
     return KeyFigures(
         (
-            KeyFigure("applications ended", f"{found.apps}", f"of {len(outcome.endings)}"),
+            KeyFigure("applications ended", f"{found.apps}", f"of {len(outcome.apps)}"),
             KeyFigure("mean completion time", f"{found.mean_s:.0f} s", f"95 % within {found.p95_s:.0f} s"),
-            KeyFigure("mean slowdown", f"{found.mean_slowdown:.2f}", "against running alone"),
+            KeyFigure("mean slowdown", f"{found.mean_slowdown:.2f}", "relative to running alone"),
             KeyFigure("fairness", f"{found.jain_slowdown:.2f}", "Jain's index of slowdowns"),
-            KeyFigure("cluster in use", f"{outcome.utilisation():.0%}", "of its scarcest resource, on average"),
+            KeyFigure("cluster utilisation", f"{outcome.utilisation():.0%}", "mean of the scarcest resource"),
         )
     )
 
@@ -84,8 +84,8 @@ def _table(outcome: Outcome) -> Table:
 
 
 def _usage(outcome: Outcome) -> TimeChart | Text:
-    if max((sum(one.parts) for one in outcome.usage), default=0.0) < LEAST_SHOWN:
-        return Text("Next to nothing of the cluster was used: shares came from profiles, which hold no containers.")
+    if max((sum(one.parts) for one in outcome.usage), default=0.0) < MIN_PEAK_USE:
+        return Text("Hardly any of the cluster was used: shares came from profiles, which allocate no containers.")
     return _usage_chart(outcome)
 
 
@@ -96,13 +96,13 @@ def _usage_chart(outcome: Outcome) -> TimeChart:
         for place, group in enumerate(outcome.groups)
     )
     note = f" (means over {outcome.ended_at / MAX_POINTS:.0f} s)" if len(outcome.usage) > MAX_POINTS else ""
-    title = f"What part of the cluster each group uses{note}"
-    return TimeChart(title, "part of the scarcest resource", series, kind="stacked", percent=True,
-                     limit=(1.0, "the whole cluster"))  # fmt: skip
+    title = f"Cluster use by group{note}"
+    return TimeChart(title, "fraction of the scarcest resource", series, kind="stacked", percent=True,
+                     limit=(1.0, "capacity"))  # fmt: skip
 
 
 def _means(usage: Sequence[Usage], until: float) -> list[tuple[float, tuple[float, ...]]]:
-    """The use over time in at most so many stretches: the mean of each."""
+    """The use over time, as means over at most `MAX_POINTS` intervals."""
     if len(usage) <= MAX_POINTS:
         return [(one.at, one.parts) for one in usage]
     width, groups = until / MAX_POINTS, len(usage[0].parts)
@@ -125,23 +125,23 @@ def _distributions(outcome: Outcome) -> list[Distribution]:
     ]
 
 
-def _distribution(title: str, unit: str, outcome: Outcome, figure: Callable[[Ending], float]) -> Distribution:
-    values = {group: [figure(one) for one in outcome.of(group)] for group in outcome.groups}
+def _distribution(title: str, unit: str, outcome: Outcome, figure: Callable[[AppOutcome], float]) -> Distribution:
+    values = {group: [figure(one) for one in outcome.finished_in(group)] for group in outcome.groups}
     every = [value for one in values.values() for value in one]
-    highest = quantile(every, SHOWN) if every else 0.0
+    highest = quantile(every, SHOWN_QUANTILE) if every else 0.0
     samples = tuple(
         Sample(group, tuple(min(value, highest) for value in found), place if place < COLOURS else None)
         for place, (group, found) in enumerate(values.items())
     )
-    cut = len(every) > 1 / (1 - SHOWN)
-    return Distribution(f"{title} (the largest 1 % are shown as {number(highest)})" if cut else title, unit, samples)
+    is_clipped = len(every) > 1 / (1 - SHOWN_QUANTILE)
+    return Distribution(f"{title} (the largest 1 % shown as {number(highest)})" if is_clipped else title, unit, samples)
 
 
 def _slowest(outcome: Outcome) -> Table:
     ordered = sorted(outcome.finished, key=lambda one: -(one.slowdown or 0.0))[:MAX_LISTED]
     return Table(
         (Column("application"), Column("group"), Column("user"), Column("arrived, s", True, 0),
-         Column("waited for its master, s", True, 1), Column("completion, s", True, 1), Column("alone, s", True, 1),
+         Column("wait for master, s", True, 1), Column("completion, s", True, 1), Column("alone, s", True, 1),
          Column("slowdown", True, 2)),
         tuple(
             (one.name, one.group, one.user, one.arrived_at, (one.started_at or one.arrived_at) - one.arrived_at,

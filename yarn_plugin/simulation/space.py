@@ -1,30 +1,30 @@
-"""Free room on nodes. Nodes that have the same amounts free are interchangeable, so they are kept together."""
+"""Free capacity of nodes. Nodes with equal free amounts are interchangeable, so they are indexed together."""
 
 Amounts = tuple[int, ...]
-"""Amounts of the cluster's resources, in an order that the simulated YARN fixes."""
+"""Amounts of the cluster's resources, in an order defined by the simulated YARN."""
 
 
 class Space:
-    """What each node has free; finds one that has room without looking at all of them."""
+    """The free amounts of each node; finds a node with room without scanning all of them."""
 
     def __init__(self) -> None:
         self.free: dict[str, Amounts] = {}
-        self._alike: dict[Amounts, dict[str, None]] = {}
+        self._nodes_by_free: dict[Amounts, dict[str, None]] = {}
         self._last: dict[Amounts, Amounts] = {}
 
     def add(self, node: str, amounts: Amounts) -> None:
-        """A node with nothing on it."""
+        """Add an empty node."""
         self._put(node, amounts)
 
     def remove(self, node: str) -> None:
-        """The node is gone, with all that was on it."""
+        """Remove a node and everything on it."""
         self._take_out(node)
 
     def place(self, size: Amounts, count: int) -> dict[str, int]:
-        """Take room for up to so many containers, the emptiest nodes first. Returns how many each node takes."""
+        """Allocate up to `count` containers, on the emptiest nodes first. Returns the number placed on each node."""
         placed: dict[str, int] = {}
-        while count > 0 and (free := self._roomy(size)) is not None:
-            node = next(iter(self._alike[free]))
+        while count > 0 and (free := self._free_amounts_for(size)) is not None:
+            node = next(iter(self._nodes_by_free[free]))
             fit = min([count, *(has // needs for has, needs in zip(free, size, strict=True) if needs)])
             self._take_out(node)
             self._put(node, tuple([has - fit * needs for has, needs in zip(free, size, strict=True)]))
@@ -32,31 +32,31 @@ class Space:
             count -= fit
         return placed
 
-    def give_back(self, node: str, size: Amounts, count: int) -> None:
-        """Containers on a node have ended."""
+    def release(self, node: str, size: Amounts, count: int) -> None:
+        """Release containers of a node."""
         free = self._take_out(node)
         self._put(node, tuple([has + count * needs for has, needs in zip(free, size, strict=True)]))
 
-    def _roomy(self, size: Amounts) -> Amounts | None:
-        """The amounts free on a node that has room: those of last time while there are such nodes, else the most."""
+    def _free_amounts_for(self, size: Amounts) -> Amounts | None:
+        """The free amounts of a node with room: those of the last call if such nodes remain, else the largest."""
         last = self._last.get(size)
-        if last is not None and last in self._alike:
+        if last is not None and last in self._nodes_by_free:
             return last
-        found = max((free for free in self._alike if _fits(size, free)), default=None)
+        found = max((free for free in self._nodes_by_free if _fits(size, free)), default=None)
         if found is not None:
             self._last[size] = found
         return found
 
     def _put(self, node: str, free: Amounts) -> None:
         self.free[node] = free
-        self._alike.setdefault(free, {})[node] = None
+        self._nodes_by_free.setdefault(free, {})[node] = None
 
     def _take_out(self, node: str) -> Amounts:
         free = self.free.pop(node)
-        alike = self._alike[free]
-        del alike[node]
-        if not alike:
-            del self._alike[free]
+        nodes = self._nodes_by_free[free]
+        del nodes[node]
+        if not nodes:
+            del self._nodes_by_free[free]
         return free
 
 

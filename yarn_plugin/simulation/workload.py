@@ -10,17 +10,17 @@ from typing import Any
 from pydantic import ConfigDict, Field, model_validator
 
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.simulation.application import Application, Container, Kind
+from yarn_plugin.simulation.application import Application, ApplicationKind, Container
 from yarn_plugin.simulation.cluster import Duration
 from yarn_plugin.simulation.files import FileError, Section, text_of, toml_of, validated
-from yarn_plugin.simulation.generate import GenerateSection, drawn, generated
+from yarn_plugin.simulation.generate import GenerateSection, draw_fields, generate_applications
 
 
-class Common(Section):
-    """What all applications have; whatever else is given goes to the application's kind.
+class CommonFields(Section):
+    """The fields of every application; other fields belong to its kind.
 
-    `seed`: applications with the same one draw the same at random, to be compared; otherwise each draws its own.
-    `registers`: with the arbiter; otherwise it is submitted to a queue of its own, and is told nothing.
+    `seed`: applications with the same seed draw the same random values, for comparison; by default each has its own.
+    `registers`: with the arbiter; otherwise the application is only submitted, to a queue of its own.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
@@ -42,20 +42,20 @@ class Common(Section):
     master_vcores: int = Field(default=1, ge=1, le=100_000)
 
     def container(self) -> Container:
-        """The size of its containers."""
+        """The size of the application's containers."""
         return Container(self.memory_mb, self.vcores, self.gpus)
 
     def master(self) -> Container:
-        """The size of its master."""
+        """The size of the application master."""
         return Container(self.master_memory_mb, self.master_vcores)
 
     def parameters(self) -> dict[str, Any]:
-        """What is for its kind."""
+        """The fields of the application's kind."""
         return dict(self.model_extra or {})
 
 
 class WorkloadFile(Section):
-    """Applications, listed or generated, or both."""
+    """Applications: listed, generated, or both."""
 
     applications: tuple[dict[str, Any], ...] = ()
     generate: GenerateSection | None = None
@@ -69,42 +69,42 @@ class WorkloadFile(Section):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """An application that is to arrive. `given`: what all have; `parameters`: its kind's, validated."""
+    """An application to submit. `given`: its common fields; `parameters`: those of its kind, validated."""
 
     number: int
-    given: Common
-    kind: Kind
+    given: CommonFields
+    kind: ApplicationKind
     parameters: Any
 
     @property
     def name(self) -> str:
-        """Its name; by its number, where it was given none."""
+        """The application's name; by default, its kind and number."""
         return self.given.name or f"{self.given.kind}-{self.number}"
 
     @property
     def group(self) -> str:
-        """Under which it is shown in charts and tables."""
+        """The group under which charts and tables show the application."""
         return self.given.group or self.given.kind
 
     def application(self, seed: int) -> Application:
-        """It, in virtual time."""
+        """The application in virtual time."""
         own = f"{seed}/{self.number}" if self.given.seed is None else f"{seed}/seed {self.given.seed}"
         return self.kind.application(self.parameters, self.given.container(), own)
 
 
-def load(path: Path, kinds: Mapping[str, Kind], seed: int) -> tuple[Submission, ...]:
-    """The applications of a workload file, in the order in which they arrive.
+def load(path: Path, kinds: Mapping[str, ApplicationKind], seed: int) -> tuple[Submission, ...]:
+    """The applications of a workload file, in order of arrival.
 
     Raises:
-        FileError, BadInputError: it cannot be used; names the file, the field, the value and what is right.
+        FileError, BadInputError: the file is invalid; names the file, the field, the value and what is expected.
     """
     where = f"--workload {str(path)!r}"
     if path.suffix.lower() == ".csv":
         rows = [{name: cell for name, cell in row.items() if cell not in ("", None)} for row in _csv(path)]
         return _submissions(where, rows, kinds)
     file = validated(WorkloadFile, toml_of("--workload", path), where)
-    listed = [drawn(one, Random(f"{seed}/listed/{n}"), where) for n, one in enumerate(file.applications)]
-    made = generated(file.generate, seed, where) if file.generate is not None else []
+    listed = [draw_fields(one, Random(f"{seed}/listed/{n}"), where) for n, one in enumerate(file.applications)]
+    made = generate_applications(file.generate, seed, where) if file.generate is not None else []
     return _submissions(where, [*listed, *made], kinds)
 
 
@@ -115,23 +115,25 @@ def _csv(path: Path) -> list[dict[str, Any]]:
     except csv.Error as problem:
         raise FileError(f"--workload {str(path)!r}: not CSV: {problem}") from None
     if not rows:
-        raise FileError(f"--workload {str(path)!r}: it needs a line of column names and a line an application")
+        raise FileError(f"--workload {str(path)!r}: needs a line of column names and a line per application")
     for number, row in enumerate(rows, 1):
         if None in row:
             raise FileError(f"--workload {str(path)!r}, row {number}: {row[None]!r}: more cells than columns")
     return [dict(row) for row in rows]
 
 
-def _submissions(where: str, given: list[dict[str, Any]], kinds: Mapping[str, Kind]) -> tuple[Submission, ...]:
-    ordered = [(validated(Common, one, f"{where}, application {n}"), n) for n, one in enumerate(given, 1)]
+def _submissions(
+    where: str, given: list[dict[str, Any]], kinds: Mapping[str, ApplicationKind]
+) -> tuple[Submission, ...]:
+    ordered = [(validated(CommonFields, one, f"{where}, application {n}"), n) for n, one in enumerate(given, 1)]
     ordered.sort(key=lambda pair: (pair[0].arrival_s, pair[1]))
     return tuple(_submission(where, common, number, kinds) for common, number in ordered)
 
 
-def _submission(where: str, common: Common, number: int, kinds: Mapping[str, Kind]) -> Submission:
+def _submission(where: str, common: CommonFields, number: int, kinds: Mapping[str, ApplicationKind]) -> Submission:
     kind = kinds.get(common.kind)
     if kind is None:
-        known = f"choose one of {', '.join(kinds)}" if kinds else "no kind is installed; install this package anew"
+        known = f"choose one of {', '.join(kinds)}" if kinds else "no kind is installed; reinstall this package"
         raise BadInputError(f"{where}, application {number}: kind", common.kind, known)
     parameters = validated(kind.parameters, common.parameters(), f"{where}, application {number} ({common.kind})")
     return Submission(number, common, kind, parameters)

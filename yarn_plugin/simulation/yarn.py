@@ -1,7 +1,7 @@
-"""YARN in virtual time, coarsely: nodes, leaf queues made by submission, and a CapacityScheduler with weights.
+"""A coarse model of YARN in virtual time: nodes, dynamic leaf queues, and a CapacityScheduler with weights.
 
-It gives containers to the queue that uses least for its weight, first in first out within a queue, as long as anything
-fits; it takes none away unless it is told to. It knows no time of its own.
+Containers go to the queue with the least use relative to its weight, first come first served within a queue, as long as
+anything fits; none is preempted unless a command says so. The model has no clock of its own.
 """
 
 from collections import Counter
@@ -15,18 +15,19 @@ from yarn_plugin.model.resources import Resources, total_of
 from yarn_plugin.simulation.space import Amounts, Space
 
 NEW_LEAF = 0.01
-"""The weight of a leaf queue that nobody has given one, as in the template that the arbiter is run with."""
+"""The weight of a leaf queue before one is written, as in the leaf template that the arbiter requires."""
 
-MAX_AT_ONCE = 1_000_000
-"""Containers given to one application in a row, at most."""
+MAX_ALLOCATION = 1_000_000
+"""The most containers allocated to one application at once."""
 
 MASTER = 1
-"""The number of an application master's container."""
+"""The container number of an application master."""
 
 
 @dataclass(slots=True)
 class RunningApp:
-    """An application that is not finished. `wanted`: containers beside the master. `containers`: number to node."""
+    """An application that has not ended. `wanted`: target number of containers besides the master. `containers`: nodes
+    by container number."""
 
     id: str
     name: str
@@ -40,28 +41,30 @@ class RunningApp:
     containers: dict[int, str] = field(default_factory=dict)
 
     @property
-    def waiting(self) -> bool:
-        """Whether it has no master."""
+    def is_waiting(self) -> bool:
+        """Whether the application waits for its master."""
         return MASTER not in self.containers
 
     @property
     def held(self) -> int:
-        """Containers beside the master."""
-        return len(self.containers) - (not self.waiting)
+        """Containers besides the master."""
+        return len(self.containers) - (not self.is_waiting)
 
-    def need(self) -> Amounts | None:
-        """The size of the next container that it wants; None when it has all."""
-        if self.waiting:
+    def next_size(self) -> Amounts | None:
+        """The size of the next container to allocate; None if the application has all."""
+        if self.is_waiting:
             return self.master
         return self.size if self.held < self.wanted else None
 
 
 class SimulatedYarn:
-    """The ResourceManager and its nodes. `changed`, `gone`: applications since the last look; `nodes_moved` likewise.
-    `needy`: the applications that wait for a container.
+    """The ResourceManager and its nodes.
+
+    `changed`, `gone`: applications since the last poll; `changed_nodes` likewise. `pending`: the applications that wait
+    for a container.
 
     Args:
-        nodes: those that are there at the start.
+        nodes: the nodes at the start.
     """
 
     def __init__(self, nodes: Iterable[Node]) -> None:
@@ -74,41 +77,41 @@ class SimulatedYarn:
         self._queues: dict[str, dict[str, None]] = {}
         self._used: dict[str, list[int]] = {}
         self.weights: dict[str, float] = {}
-        self.needy: set[str] = set()
+        self.pending: set[str] = set()
         self.changed: dict[str, None] = {}
         self.gone: dict[str, None] = {}
-        self.nodes_moved: dict[str, None] = {}
+        self.changed_nodes: dict[str, None] = {}
         for node in self.nodes:
             self.add_node(node)
 
     def amounts(self, resources: Resources) -> Amounts:
-        """A vector in the order of this cluster's resources."""
+        """The amounts of a vector, in the order of this cluster's resources."""
         return tuple(resources[name] for name in self._names)
 
     def resources(self, amounts: Iterable[int]) -> Resources:
-        """The vector of amounts in the order of this cluster's resources."""
+        """The vector of amounts given in the order of this cluster's resources."""
         return Resources(tuple([pair for pair in zip(self._names, amounts, strict=True) if pair[1]]))
 
     @property
-    def is_needed(self) -> bool:
-        """Whether somebody waits for a container."""
-        return bool(self.needy)
+    def has_pending(self) -> bool:
+        """Whether an application waits for a container."""
+        return bool(self.pending)
 
     # Nodes.
 
     def add_node(self, node: str) -> None:
-        """A node is there (again), empty."""
+        """Add a node, or bring a lost one back; it is empty."""
         capacity = self.amounts(self.nodes[node].capacity)
         self._space.add(node, capacity)
         self.total = tuple(map(sum, zip(self.total, capacity, strict=True)))
         self.present.add(node)
-        self.nodes_moved[node] = None
+        self.changed_nodes[node] = None
 
     def lose_node(self, node: str) -> dict[str, int]:
-        """A node is gone. Returns how many containers each application lost."""
+        """Lose a node. Returns the number of containers lost by each application."""
         self._space.remove(node)
         self.present.discard(node)
-        self.nodes_moved[node] = None
+        self.changed_nodes[node] = None
         capacity = self.amounts(self.nodes[node].capacity)
         self.total = tuple(has - went for has, went in zip(self.total, capacity, strict=True))
         lost: dict[str, int] = {}
@@ -117,8 +120,8 @@ class SimulatedYarn:
             if numbers:
                 self._take(app, numbers, node_is_gone=True)
                 lost[app.id] = len(numbers)
-                if app.waiting:
-                    # Without its master an attempt ends, and with it all its containers; another one begins.
+                if app.is_waiting:
+                    # Without its master an attempt ends, and with it all its containers; the next attempt starts.
                     lost[app.id] += len(app.containers)
                     self._take(app, list(app.containers))
         return lost
@@ -126,14 +129,14 @@ class SimulatedYarn:
     # Applications.
 
     def submit(self, app: RunningApp) -> None:
-        """An application asks for its master."""
+        """Submit an application, which then waits for its master."""
         self.apps[app.id] = app
         self._queues.setdefault(app.queue, {})[app.id] = None
         self._used.setdefault(app.queue, [0] * len(self._names))
         self._moved(app)
 
-    def hold(self, name: str, wanted: int) -> None:
-        """An application wants so many containers beside its master; its newest surplus ones are given back."""
+    def set_containers(self, name: str, wanted: int) -> None:
+        """Set an application's target number of containers besides its master; the newest surplus ones are released."""
         app = self.apps[name]
         if wanted == app.wanted and app.held <= wanted:
             return
@@ -144,19 +147,19 @@ class SimulatedYarn:
         self._moved(app)
 
     def end(self, name: str) -> None:
-        """An application ends, and gives everything back."""
+        """End an application and release its containers."""
         app = self.apps.pop(name)
         self._take(app, list(app.containers))
         del self._queues[app.queue][name]
-        self.needy.discard(name)
+        self.pending.discard(name)
         if not self._queues[app.queue]:
-            # The leaf stays in YARN; here its weight alone is remembered.
+            # The leaf queue stays in YARN; here only its weight is retained.
             del self._queues[app.queue], self._used[app.queue]
         self.changed.pop(name, None)
         self.gone[name] = None
 
     def kill(self, name: str, containers: Iterable[str]) -> tuple[tuple[str, ...], int]:
-        """End containers by their ids. Returns those that were there no more, and how many were ended."""
+        """Kill containers by id. Returns the ids that no longer exist, and the number of containers killed."""
         app = self.apps.get(name)
         held = app.containers if app is not None else {}
         prefix, found, missing = container_prefix(name), list[int](), list[str]()
@@ -171,7 +174,7 @@ class SimulatedYarn:
         return tuple(missing), len(found)
 
     def containers(self, name: str) -> tuple[Container, ...]:
-        """The containers of an application; none where it has ended."""
+        """The containers of an application; empty if it has ended."""
         app = self.apps.get(name)
         if app is None:
             return ()
@@ -184,32 +187,32 @@ class SimulatedYarn:
         )
 
     def report(self, name: str) -> YarnApp:
-        """An application as the ResourceManager shows it."""
+        """An application as the ResourceManager reports it."""
         app = self.apps[name]
-        used, asked = self._of(app, app.held, not app.waiting), self._of(app, app.wanted - app.held, app.waiting)
-        return YarnApp(name, app.name, app.user, app.queue, app.waiting, app.started_at, used, asked,
+        used, asked = self._of(app, app.held, not app.is_waiting), self._of(app, app.wanted - app.held, app.is_waiting)
+        return YarnApp(name, app.name, app.user, app.queue, app.is_waiting, app.started_at, used, asked,
                        len(app.containers))  # fmt: skip
 
     def used(self) -> Resources:
-        """What all containers hold together."""
+        """The resources allocated to all containers."""
         return total_of(self.resources(amounts) for amounts in self._used.values())
 
     # The scheduler.
 
     def write(self, weights: Iterable[tuple[str, float]], forget: Iterable[str]) -> None:
-        """Give leaf queues these weights, and others none of their own any more."""
+        """Write weights of leaf queues, and remove those of others."""
         for queue in forget:
             self.weights.pop(queue, None)
         self.weights.update(weights)
 
     def lose_weights(self) -> None:
-        """It restarts, and its configuration store has kept nothing."""
+        """Lose all weights, as in a restart without a persistent configuration store."""
         self.weights.clear()
 
     def allocate(self) -> dict[str, int]:
-        """Give out containers until nothing fits any more. Returns how many each application got, master included."""
+        """Allocate containers until nothing fits. Returns their number by application, masters included."""
         given: dict[str, int] = {}
-        waiting = {self.apps[name].queue for name in self.needy}
+        waiting = {self.apps[name].queue for name in self.pending}
         order = [(self._ratio(queue), queue) for queue in sorted(waiting)]
         heapify(order)
         full: set[Amounts] = set()
@@ -223,14 +226,14 @@ class SimulatedYarn:
         return given
 
     def _serve(self, queue: str, until: float, full: set[Amounts]) -> tuple[str, int] | None:
-        """Give containers to the first application of a queue for which there is room, until the queue has more than
-        the next one (its ratio is `until`). None where there is no room for any of it."""
+        """Allocate containers to the first application of a queue that fits, until the queue's ratio exceeds `until`,
+        that of the next queue. None if no application of the queue fits."""
         for name in self._queues[queue]:
             app = self.apps[name]
-            size = app.need()
+            size = app.next_size()
             if size is None or size in full:
                 continue
-            missing = 1 if app.waiting else app.wanted - app.held
+            missing = 1 if app.is_waiting else app.wanted - app.held
             asked = min(missing, self._room_until(queue, size, until))
             placed = self._space.place(size, asked)
             count = sum(placed.values())
@@ -242,9 +245,9 @@ class SimulatedYarn:
         return None
 
     def _room_until(self, queue: str, size: Amounts, until: float) -> int:
-        """How many containers of a size a queue takes until its ratio exceeds another."""
+        """The number of containers of a size that bring a queue's ratio above `until`."""
         if until == inf:
-            return MAX_AT_ONCE
+            return MAX_ALLOCATION
         target = until * self.weights.get(queue, NEW_LEAF)
         counts = [
             int((target * all_ - used) / needs)
@@ -254,7 +257,7 @@ class SimulatedYarn:
         return max(min(counts, default=0), 0) + 1
 
     def _place(self, app: RunningApp, size: Amounts, placed: Mapping[str, int], count: int) -> None:
-        number = MASTER if app.waiting else max(app.next_number, MASTER + 1)
+        number = MASTER if app.is_waiting else max(app.next_number, MASTER + 1)
         for node, here in placed.items():
             for _ in range(here):
                 app.containers[number] = node
@@ -271,20 +274,20 @@ class SimulatedYarn:
             left[app.containers.pop(number), app.master if number == MASTER else app.size] += 1
         for (node, size), count in left.items():
             if not node_is_gone:
-                self._space.give_back(node, size, count)
+                self._space.release(node, size, count)
             for place, amount in enumerate(size):
                 used[place] -= count * amount
         self._moved(app)
 
     def _moved(self, app: RunningApp) -> None:
         self.changed[app.id] = None
-        if app.need() is None:
-            self.needy.discard(app.id)
+        if app.next_size() is None:
+            self.pending.discard(app.id)
         else:
-            self.needy.add(app.id)
+            self.pending.add(app.id)
 
     def _ratio(self, queue: str) -> float:
-        """What a queue uses, in parts of the cluster, for its weight."""
+        """A queue's dominant fraction of the cluster, relative to its weight."""
         used = max((use / all_ for use, all_ in zip(self._used[queue], self.total, strict=True) if all_), default=0.0)
         return used / self.weights.get(queue, NEW_LEAF)
 
@@ -296,5 +299,5 @@ class SimulatedYarn:
 
 
 def container_prefix(app: str) -> str:
-    """What the ids of an application's containers begin with; as YARN's, they end in a number that grows."""
+    """The prefix of an application's container ids; as in YARN, an increasing number follows."""
     return f"container_{app.removeprefix('application_')}_01_"
