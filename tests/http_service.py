@@ -15,8 +15,8 @@ from yarn_plugin.api.service import create
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Principal, Tokens
 from yarn_plugin.decide import events
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.events import Configured, ManagerReached, NodesChanged
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.daemon import Stopped
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.registry import journal_tags

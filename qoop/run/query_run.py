@@ -34,8 +34,7 @@ from qoop.run.journal import QueryJournal
 from yarn_plugin.errors import describe
 from yarn_plugin.journal.best_effort import BestEffort
 from yarn_plugin.journal.clock import Clock, JournalClock
-from yarn_plugin.journal.inbox import Inbox
-from yarn_plugin.journal.intake import Decided, Intake, StateMachine
+from yarn_plugin.journal.intake import Decided, Inbox, Intake, StateMachine
 
 
 class QueryFailedError(QoopError):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.policies import Snapshot
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import Explanation
 from yarn_plugin.model.resources import Resources

@@ -9,12 +9,11 @@ from tests.property.histories import histories
 from tests.world import SQL, STATIC, World
 from yarn_plugin.api.causes import text
 from yarn_plugin.decide import commands, events
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.commands import SetTimer, SignalContainers, WriteWeights
 from yarn_plugin.decide.enforcement import weight_deadlines
 from yarn_plugin.decide.membership import snapshot
-from yarn_plugin.decide.pools.registry import STANDARD
-from yarn_plugin.decide.pools.share import MIN_WEIGHT
-from yarn_plugin.decide.pools.share_state import binding
+from yarn_plugin.decide.pools.share import MIN_WEIGHT, binding
 from yarn_plugin.drive.registry import journal_tags
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.model.resources import Resources

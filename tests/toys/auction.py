@@ -14,8 +14,8 @@ from yarn_plugin.decide.pools.commands import Ask, CancelRevoke, Grant, LeaseEnd
 from yarn_plugin.decide.pools.controller import Kind
 from yarn_plugin.decide.pools.inputs import FromApp, Outcome, Restarted, TimerDue
 from yarn_plugin.model.causes import Said
-from yarn_plugin.model.lease import Holding, Lease
-from yarn_plugin.model.tagged import Tagged
+from yarn_plugin.model.journaled import Tagged
+from yarn_plugin.model.share import Holding, Lease
 
 MAX_TRIES = 3
 """How often a problem is given to the worker whose process is lost."""

@@ -13,10 +13,9 @@ from yarn_plugin.decide.pools import hosting
 from yarn_plugin.decide.pools.commands import Grant, LeaseEnded
 from yarn_plugin.decide.pools.controller import Kind
 from yarn_plugin.decide.pools.inputs import FromApp, Outcome, Restarted
-from yarn_plugin.decide.pools.kept import PoolState
-from yarn_plugin.model.mutable import parts_of
+from yarn_plugin.decide.state import PoolState
+from yarn_plugin.model.journaled import Tagged, parts_of
 from yarn_plugin.model.resources import Resources
-from yarn_plugin.model.tagged import Tagged
 from yarn_plugin.model.topology import Cell, Topology
 
 

@@ -14,7 +14,7 @@ from yarn_plugin.drive.daemon import Daemon
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.replay import replay, rerun
 from yarn_plugin.journal.codec import Codec
-from yarn_plugin.journal.memory import MemoryJournal
+from yarn_plugin.journal.records import MemoryJournal
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.poller import PollIntervals
 from yarn_plugin.observe.resource_manager import ResourceManager

@@ -11,19 +11,18 @@ import pytest
 from tests.clock import HandClock
 from tests.http_service import Service, parse, problems
 from tests.toys.registry import TOYS
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.events import AppSaid, Solved
 from yarn_plugin.decide.pools.commands import Ask, Grant, Revoke
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Outcome
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.registry import journal_tags
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.records import RecordFile
 from yarn_plugin.model.causes import DemandsChanged
-from yarn_plugin.model.lease import Holding, Lease
-from yarn_plugin.model.share import Pool
-from yarn_plugin.model.tagged import Tagged
+from yarn_plugin.model.journaled import Tagged
+from yarn_plugin.model.share import Holding, Lease, Pool
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from yarn_plugin.api.refusals import Limits
 from yarn_plugin.api.streams import LONGEST_QUEUE, Position, Streams
 from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Dismiss, TellShare
-from yarn_plugin.decide.pools.kept import PoolState
-from yarn_plugin.decide.pools.share_state import Member, ShareState
-from yarn_plugin.decide.state import State
+from yarn_plugin.decide.pools.share import Member, ShareState
+from yarn_plugin.decide.state import PoolState, State
 from yarn_plugin.journal.intake import Decided
 from yarn_plugin.model.causes import Said
 from yarn_plugin.model.cluster import ClusterView

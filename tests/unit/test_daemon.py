@@ -10,11 +10,11 @@ from tests.clock import HandClock
 from tests.fixtures.scripted_manager import ScriptedManager
 from tests.integration.sleepers import eventually
 from yarn_plugin.act.ownership import OwnedError
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.commands import SolveInWorker, WriteWeights
 from yarn_plugin.decide.events import LeavesSeen, ManagerLost, Registered, Revised, TimerFired, WeightsWritten
 from yarn_plugin.decide.pools.controller import Kind
-from yarn_plugin.decide.pools.kept import Failure
-from yarn_plugin.decide.pools.registry import STANDARD
+from yarn_plugin.decide.state import Failure
 from yarn_plugin.drive import daemon as daemon_module
 from yarn_plugin.drive import journaling
 from yarn_plugin.drive.daemon import Daemon, Stopped

@@ -8,12 +8,11 @@ from yarn_plugin.decide.pools import hosting
 from yarn_plugin.decide.pools.commands import Ask, Grant, SetTimer, Solve
 from yarn_plugin.decide.pools.hosting import NotItsCellError, Part
 from yarn_plugin.decide.pools.inputs import FromApp, Outcome
-from yarn_plugin.decide.pools.kept import PoolState
 from yarn_plugin.decide.pools.view import View
+from yarn_plugin.decide.state import PoolState
 from yarn_plugin.model.cluster import Use
-from yarn_plugin.model.lease import Holding, Lease
 from yarn_plugin.model.resources import Resources
-from yarn_plugin.model.share import Claim, Pool
+from yarn_plugin.model.share import Claim, Holding, Lease, Pool
 from yarn_plugin.model.topology import Cell, Topology
 
 HOST = Pool("gpu", "root.gpu", ("yarn.io/gpu",), controller="toy-host")

@@ -6,8 +6,8 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from tests.toys.registry import TOYS
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.pools.controller import Kind
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive import registry
 from yarn_plugin.drive.config import ConfigError, load
 from yarn_plugin.drive.registry import CONTROLLERS, POLICIES, PluginError

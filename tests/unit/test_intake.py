@@ -11,10 +11,8 @@ from yarn_plugin.journal import durable as durable_module
 from yarn_plugin.journal import past as past_module
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.durable import Durable
-from yarn_plugin.journal.inbox import Inbox
-from yarn_plugin.journal.intake import Intake, SetAsideError, StateMachine
-from yarn_plugin.journal.memory import MemoryJournal
-from yarn_plugin.journal.records import RecordFile
+from yarn_plugin.journal.intake import Inbox, Intake, SetAsideError, StateMachine
+from yarn_plugin.journal.records import MemoryJournal, RecordFile
 from yarn_plugin.journal.replay import Replay
 
 

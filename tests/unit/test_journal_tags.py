@@ -13,10 +13,10 @@ import pytest
 
 import yarn_plugin.decide.pools
 from yarn_plugin.decide import commands, events
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.pools import commands as pool_commands
 from yarn_plugin.decide.pools import inputs
 from yarn_plugin.decide.pools.controller import Kind, Registry
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.registry import OWN_TAGS, PluginError, journal_tags
 from yarn_plugin.journal.codec import Codec
 

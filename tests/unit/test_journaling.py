@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.world import ALLOWED, SQL, node
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.events import Configured, ManagerReached, NodesChanged, Registered
 from yarn_plugin.decide.policies import max_min
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.replay import replay
 from yarn_plugin.drive.virtual_time import UncompactedJournal, VirtualClock

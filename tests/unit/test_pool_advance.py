@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 from yarn_plugin.decide import commands as arbiter
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.pools.advance import LONGEST_RETRY, MOST_OWED, RETRY_AFTER, SOON, TRIES, advance, deadline
 from yarn_plugin.decide.pools.commands import Ask, SetTimer, Solve, WantWeights
 from yarn_plugin.decide.pools.controller import Kind
 from yarn_plugin.decide.pools.inputs import FromApp, Outcome, Restarted, Started, TimerDue, ViewChanged
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.causes import Said
 from yarn_plugin.model.cluster import Container

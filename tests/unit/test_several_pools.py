@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.world import ALLOWED, SQL, node
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.commands import WriteWeights
 from yarn_plugin.decide.events import (
     AppsChanged,
@@ -16,7 +17,6 @@ from yarn_plugin.decide.events import (
     WeightsWritten,
 )
 from yarn_plugin.decide.pools.controller import Kind
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.virtual_time import VirtualArbiter
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.resources import Resources

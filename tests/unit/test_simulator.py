@@ -8,11 +8,11 @@ import pytest
 from tests.html_checks import checked
 from yarn_plugin import console
 from yarn_plugin.cli import cli
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.events import ContainersSignalled, LeavesSeen, Solved, TimerFired
 from yarn_plugin.decide.pools.commands import Solve
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import Outcome, Started
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.replay import rerun_records
 from yarn_plugin.drive.simulator import Simulation
 from yarn_plugin.drive.virtual_time import UncompactedJournal

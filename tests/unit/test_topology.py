@@ -13,8 +13,8 @@ from yarn_plugin.drive.config import ConfigError, load
 from yarn_plugin.drive.topology import load_topology
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.model.cluster import Node
-from yarn_plugin.model.described import CellDescription, NodeDescription, TopologyDescription
 from yarn_plugin.model.resources import GPU, VCORES, Resources
+from yarn_plugin.model.topology import CellDescription, NodeDescription, TopologyDescription
 
 PLAIN = TopologyDescription()
 

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 from yarn_plugin.decide import events
-from yarn_plugin.decide.arbiter import step
+from yarn_plugin.decide.arbiter import STANDARD, step
 from yarn_plugin.decide.commands import ListContainers
 from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.pools.controller import Kind, Registry
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.state import State
 from yarn_plugin.decide.use import use_of, with_use, without_use
 from yarn_plugin.model.cluster import Capabilities, ClusterView, Container, Node, Use, YarnApp

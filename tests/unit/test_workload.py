@@ -123,7 +123,7 @@ def test_the_examples_of_the_documentation_can_be_used():
     from pathlib import Path
 
     from qoop.simulation.query import KIND as QUERY
-    from yarn_plugin.decide.pools.registry import STANDARD
+    from yarn_plugin.decide.arbiter import STANDARD
 
     folder = Path(__file__).parents[2] / "docs" / "examples"
     known = {**KINDS, "qoop": QUERY}

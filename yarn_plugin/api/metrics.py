@@ -11,7 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from yarn_plugin.api import translate
 from yarn_plugin.decide.membership import snapshot
-from yarn_plugin.decide.pools.share_state import Member
+from yarn_plugin.decide.pools.share import Member
 from yarn_plugin.decide.state import State
 
 TYPE = CONTENT_TYPE_PLAIN_0_0_4

@@ -14,8 +14,8 @@ from yarn_plugin.api.registration import Users
 from yarn_plugin.api.routes import apps, decisions, operations, streams
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Tokens
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.pools.controller import Registry
-from yarn_plugin.decide.pools.registry import STANDARD
 
 
 def create(

@@ -23,10 +23,10 @@ from yarn_plugin.decide.events import (
 )
 from yarn_plugin.decide.membership import home_of, is_quiet, pool_of, view_of
 from yarn_plugin.decide.observations import forget, learn
-from yarn_plugin.decide.pools import advance
+from yarn_plugin.decide.policies import max_min
+from yarn_plugin.decide.pools import advance, share
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Reconfigured, Restarted
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.state import State
 from yarn_plugin.decide.topology import with_cells
 from yarn_plugin.decide.use import ask_for_use, learn_use
@@ -46,6 +46,9 @@ from yarn_plugin.model.causes import (
     WeightsRejected,
 )
 from yarn_plugin.model.share import Pool
+
+STANDARD = Registry({share.KIND.name: share.KIND}, {"max_min": max_min})
+"""Drivers add what entry points name (see `yarn_plugin.drive.registry`)."""
 
 
 def step(

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from yarn_plugin.model.causes import Causes, Ending, Overstayed, Overstays, Said, UseAsked
+from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.share import Registration, Share
-from yarn_plugin.model.tagged import Tagged
 
 
 @dataclass(frozen=True, slots=True)

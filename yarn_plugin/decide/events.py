@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from yarn_plugin.model.cluster import Capabilities, Container, Node, Queue, YarnApp
-from yarn_plugin.model.described import TopologyDescription
+from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.share import Demand, Pool
-from yarn_plugin.model.tagged import Tagged
+from yarn_plugin.model.topology import TopologyDescription
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,11 @@ from yarn_plugin.decide.events import (
     WeightsRefused,
     WeightsWritten,
 )
-from yarn_plugin.decide.leaf_queues import is_own_leaf, leaf_name
 from yarn_plugin.decide.membership import is_quiet
 from yarn_plugin.decide.state import Dismissed, Enforcement, State
 from yarn_plugin.model import causes as cause
 from yarn_plugin.model.causes import Ending, Happening
-from yarn_plugin.model.cluster import YarnApp
+from yarn_plugin.model.cluster import YarnApp, is_own_leaf, leaf_name
 from yarn_plugin.model.resources import total_of
 from yarn_plugin.model.share import Pool, Registration
 

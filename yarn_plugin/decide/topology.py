@@ -11,9 +11,8 @@ from fnmatch import fnmatchcase
 
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.cluster import Node
-from yarn_plugin.model.described import CellDescription, NodeDescription, TopologyDescription
 from yarn_plugin.model.resources import Resources, total_of
-from yarn_plugin.model.topology import Cell, Topology
+from yarn_plugin.model.topology import Cell, CellDescription, NodeDescription, Topology, TopologyDescription
 
 NODE = "node"
 RACK = "rack"

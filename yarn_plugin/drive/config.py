@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.pools.controller import Kind, Registry
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool

@@ -15,6 +15,7 @@ from yarn_plugin.act.ownership import Ownership
 from yarn_plugin.act.worker import Worker
 from yarn_plugin.api.causes import text
 from yarn_plugin.api.tokens import SECRET
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.commands import (
     Command,
     Dismiss,
@@ -38,18 +39,16 @@ from yarn_plugin.decide.events import (
     WeightsWritten,
 )
 from yarn_plugin.decide.pools.controller import Registry
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.journaling import begin_epoch, last_begun, open_intake
 from yarn_plugin.drive.registry import INSTALLED
 from yarn_plugin.drive.watchdog import Heartbeat
 from yarn_plugin.errors import describe
 from yarn_plugin.journal.clock import JournalClock
-from yarn_plugin.journal.inbox import Inbox
-from yarn_plugin.journal.intake import Decided, SetAsideError
+from yarn_plugin.journal.intake import Decided, Inbox, SetAsideError
 from yarn_plugin.journal.records import JournalUnavailableError, RecordFile
 from yarn_plugin.model.cluster import ClusterView
-from yarn_plugin.model.described import TopologyDescription
 from yarn_plugin.model.share import Pool
+from yarn_plugin.model.topology import TopologyDescription
 from yarn_plugin.observe.poller import Poller, PollIntervals, Stopped
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 

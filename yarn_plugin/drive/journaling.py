@@ -5,11 +5,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from yarn_plugin.decide.arbiter import step
+from yarn_plugin.decide.arbiter import STANDARD, step
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Configured, EpochBegan, Event, TimerFired
 from yarn_plugin.decide.pools.controller import NoControllerError, Registry
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.state import State
 from yarn_plugin.drive.registry import journal_tags
 from yarn_plugin.files import write_private
@@ -19,7 +18,7 @@ from yarn_plugin.journal.durable import Durable
 from yarn_plugin.journal.intake import Intake, StateMachine
 from yarn_plugin.journal.records import JournalError, Record, Records
 from yarn_plugin.journal.replay import Replay
-from yarn_plugin.model.mutable import Mutable, parts_of
+from yarn_plugin.model.journaled import Mutable, parts_of
 
 ArbiterIntake = Intake[State, Event, Command]
 

@@ -6,10 +6,10 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from yarn_plugin.decide import commands, events
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.pools import commands as pool_commands
 from yarn_plugin.decide.pools import inputs
 from yarn_plugin.decide.pools.controller import Kind, Registry
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.state import State
 from yarn_plugin.errors import ReportedError, describe
 from yarn_plugin.journal.codec import Codec

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Configured, EpochBegan, Event, TimerFired
 from yarn_plugin.decide.pools.controller import Registry
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.state import State
 from yarn_plugin.drive.journaling import arbiter_replay, open_intake
 from yarn_plugin.drive.virtual_time import UncompactedJournal, VirtualClock

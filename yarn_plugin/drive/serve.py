@@ -26,10 +26,10 @@ from yarn_plugin.api.refusals import Limits, Refusals
 from yarn_plugin.api.service import create
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Tokens
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Event
 from yarn_plugin.decide.pools.controller import Registry
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.config import ArbiterConfig, LimitsSection
 from yarn_plugin.drive.daemon import Daemon, Stopped
 from yarn_plugin.drive.diagnostics import Diagnostics

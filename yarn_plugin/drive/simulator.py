@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.commands import (
     Admit,
     Command,
@@ -15,7 +16,6 @@ from yarn_plugin.decide.commands import (
 from yarn_plugin.decide.events import AppSaid, Configured, Registered, Solved
 from yarn_plugin.decide.events import Vacated as VacatedEvent
 from yarn_plugin.decide.pools.controller import Registry
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.drive.simulated_manager import SimulatedManager
 from yarn_plugin.drive.virtual_time import Agenda, Taken, VirtualArbiter
 from yarn_plugin.errors import BadInputError, describe

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from yarn_plugin.decide.topology import NODE, RACK, is_pattern
 from yarn_plugin.drive.config import ConfigError, said
-from yarn_plugin.model.described import CellDescription, NodeDescription, TopologyDescription
 from yarn_plugin.model.resources import GPU, Resources, total_of
+from yarn_plugin.model.topology import CellDescription, NodeDescription, TopologyDescription
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+$", max_length=100)]
 Above = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./-]+$", max_length=200)]

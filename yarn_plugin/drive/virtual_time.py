@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from heapq import heappop, heappush
 
+from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Event
 from yarn_plugin.decide.pools.controller import Registry
-from yarn_plugin.decide.pools.registry import STANDARD
 from yarn_plugin.decide.state import State
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.journal.intake import Decided, SetAsideError
-from yarn_plugin.journal.memory import MemoryJournal
-from yarn_plugin.journal.records import Record, Records
+from yarn_plugin.journal.records import MemoryJournal, Record, Records
 
 Taken = Decided[Event, Command]
 

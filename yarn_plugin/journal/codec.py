@@ -10,8 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
 from yarn_plugin.journal.records import JournalError
-from yarn_plugin.model.mutable import Mutable
-from yarn_plugin.model.tagged import Tagged
+from yarn_plugin.model.journaled import Mutable, Tagged
 
 
 class UnknownRecordError(JournalError):

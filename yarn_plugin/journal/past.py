@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from yarn_plugin.errors import ReportedError
-from yarn_plugin.model.mutable import Mutable, roll_back
+from yarn_plugin.model.journaled import Mutable, roll_back
 
 State = TypeVar("State")
 Event = TypeVar("Event")

@@ -10,10 +10,10 @@ from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.pools.commands import Command, SetTimer, Solve, WantWeights
 from yarn_plugin.decide.pools.controller import Controller, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Started, TimerDue, ViewChanged
-from yarn_plugin.decide.pools.kept import Failure, PoolState
 from yarn_plugin.decide.pools.view import View
+from yarn_plugin.decide.state import Failure, PoolState
 from yarn_plugin.errors import describe
-from yarn_plugin.model.mutable import marks_of, roll_back
+from yarn_plugin.model.journaled import marks_of, roll_back
 from yarn_plugin.model.share import Pool
 
 RETRY_AFTER, LONGEST_RETRY = 5.0, 300.0

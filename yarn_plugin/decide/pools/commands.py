@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from yarn_plugin.decide.commands import ListContainers, PoolResumed, PoolStopped, SignalContainers, TellShare
 from yarn_plugin.decide.pools.inputs import Message
 from yarn_plugin.model.causes import Cause
-from yarn_plugin.model.lease import Lease, LeaseClass
+from yarn_plugin.model.share import Lease, LeaseClass
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,12 @@ from yarn_plugin.decide.pools.advance import advance, deadline
 from yarn_plugin.decide.pools.commands import Command, Grant, SetTimer, Solve
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input
-from yarn_plugin.decide.pools.kept import PoolState
 from yarn_plugin.decide.pools.view import View
+from yarn_plugin.decide.state import PoolState
 from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.model.cluster import Use
-from yarn_plugin.model.lease import Holding, Lease
 from yarn_plugin.model.resources import Resources
-from yarn_plugin.model.share import Claim, Pool
+from yarn_plugin.model.share import Claim, Holding, Lease, Pool
 from yarn_plugin.model.topology import Cell, Topology
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from yarn_plugin.model.tagged import Tagged
+from yarn_plugin.model.journaled import Tagged
 
 Message = Annotated[object, Tagged()]
 """What a controller and its applications, or its solver, say to each other: a type that the controller declares."""

@@ -7,20 +7,19 @@ arbiter's.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
 from yarn_plugin.decide.commands import ListContainers, SignalContainers, TellShare
 from yarn_plugin.decide.events import ContainersListed, Vacated
-from yarn_plugin.decide.leaf_queues import is_defined
 from yarn_plugin.decide.policies import Decision, SharePolicy, Snapshot
 from yarn_plugin.decide.pools.commands import Command, SetTimer, WantWeights
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome
-from yarn_plugin.decide.pools.share_state import Member, ShareState, Step, binding
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.causes import Explanation, Overstayed, Overstays, ShareCause
-from yarn_plugin.model.cluster import Container
+from yarn_plugin.model.cluster import Container, is_defined
+from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, Grant, Pool, Share
 
@@ -29,6 +28,45 @@ MIN_WEIGHT = 0.01
 
 DEADLINE = "deadline"
 """The key of the one timer: the next time at which enforcement has something to do although nothing happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of an application's enforced share: this dominant fraction of its pool binds from `at` on."""
+
+    at: float
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An application of a pool that counts.
+
+    `schedule`: the steps of what is enforced; the last one is its present share, earlier ones are kept while an
+    application has time to vacate. `over_since`: since when it holds more than is enforced while others wait.
+    """
+
+    app: str
+    share: Share
+    schedule: tuple[Step, ...]
+    over_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareState:
+    """The members of a pool by id (the arbiter's, or YARN's where unregistered), and what its policy remembers."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+    policy_state: Annotated[object, Tagged()] = None
+
+
+def binding(member: Member, now: float) -> float:
+    """The dominant fraction that binds an application now: the latest step of its schedule that has begun."""
+    bound = member.schedule[0].fraction
+    for step in member.schedule:
+        if step.at <= now:
+            bound = step.fraction
+    return bound
 
 
 class ShareController:

@@ -1,8 +1,8 @@
 """State that is too large to be copied at every change."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, Protocol, Self, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 
 
 @runtime_checkable
@@ -69,3 +69,17 @@ def roll_back(marks: Iterable[tuple[Mutable, int]]) -> None:
     """Undo what was changed since these marks."""
     for part, mark in marks:
         part.rollback(mark)
+
+
+class Tagged:
+    """In `Annotated[object, Tagged()]`: a value of one of the types that a pool's controller declares.
+
+    A journal writes it with the tag of its type, and so reads it back as what it was. How, the journal says: it sets
+    `schema`, which pydantic asks for through the method that it asks every such mark for.
+    """
+
+    schema: ClassVar[Callable[[Any, Any], Any] | None] = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """What pydantic is to do with such a field."""
+        return handler(source) if self.schema is None else type(self).schema(source, handler)  # type: ignore[misc]
