@@ -7,7 +7,7 @@ import pytest
 from tests.http_service import parse, problems
 from yarn_plugin.api import streams as module
 from yarn_plugin.api.refusals import Limits
-from yarn_plugin.api.streams import LONGEST_QUEUE, Position, Streams
+from yarn_plugin.api.streams import MAX_QUEUED, Position, Streams
 from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Dismiss, TellShare
 from yarn_plugin.decide.pools.share import Member, ShareState
@@ -166,7 +166,7 @@ def test_a_stream_of_what_has_vanished_ends_and_is_not_kept_alive(monkeypatch):
 def test_a_reader_that_does_not_read_is_cut_off_and_misses_nothing_when_it_returns():
     past = Past(decision(1, tell(1)), members=member(1))
     streams = Streams(past)
-    last = LONGEST_QUEUE + 10
+    last = MAX_QUEUED + 10
 
     async def listen():
         stream = streams.follow("app_1", None)
@@ -184,10 +184,10 @@ def test_a_reader_that_does_not_read_is_cut_off_and_misses_nothing_when_it_retur
 
 
 def test_what_is_kept_for_those_who_return_is_bounded(monkeypatch):
-    monkeypatch.setattr(module, "MOST_DECISIONS", 10)
+    monkeypatch.setattr(module, "MAX_DECISIONS", 10)
     streams = Streams(Past(*(decision(seq, tell(seq)) for seq in range(1, 100)), members=member(99)))
     assert read(streams, "app_1", "1") == [(seq, "share") for seq in range(90, 100)]
-    monkeypatch.setattr(module, "MOST_MESSAGES", 10)
+    monkeypatch.setattr(module, "MAX_MESSAGES", 10)
     streams = Streams(Past(*(decision(n, *(tell(n, f"app_{m}") for m in range(4))) for n in range(1, 9))))
     assert streams._numbers == [7, 8]
 

@@ -17,39 +17,40 @@ from yarn_plugin.journal.intake import Decided
 from yarn_plugin.model.causes import NoLongerKnown
 
 KEEP_ALIVE = 5.0
-"""Seconds between comments on a silent stream, so that both ends notice when the other is gone."""
+"""Seconds between heartbeats on an idle stream, so that both ends notice when the other is gone."""
 
-LONGEST_QUEUE = 256
-"""Messages that wait for a slow reader, at most; then it is cut off, connects again, and is sent what it missed."""
+MAX_QUEUED = 256
+"""Messages that wait for a slow reader; beyond that it is cut off, reconnects, and is sent what it missed."""
 
-MOST_DECISIONS, MOST_MESSAGES = 4000, 100_000
-"""What is kept for clients that connect again: the last decisions that said something, and how much they said."""
+MAX_DECISIONS, MAX_MESSAGES = 4000, 100_000
+"""What is retained for clients that reconnect: the last decisions with messages, and the messages in them."""
 
 EVENT_ID = r"^[0-9]{1,15}(\.[0-9]{1,6})?$"
+"""What a Last-Event-ID looks like."""
 
 
-class Past(Protocol):
-    """What the streams need of the arbiter. None of it may wait for the journal."""
+class DecisionSource(Protocol):
+    """What the streams need of the arbiter. Nothing here may block on the journal."""
 
     @property
     def state(self) -> State:
-        """What is known now."""
+        """The present state."""
         ...
 
     def history(self) -> Sequence[Decided[Event, Command]]:
-        """The last decided inputs, oldest first; asked for once."""
+        """The last decided inputs, oldest first; read once."""
         ...
 
     def wall_offset(self) -> float:
-        """Seconds from the arbiter's own time to that on the wall."""
+        """Seconds to add to the arbiter's own time for the wall clock's."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a client has come: message `index` of decision `seq`, of those about its application.
+    """The last event that a client has: message `index` of decision `seq`, among those about its application.
 
-    `index` None: it knows the share with this number and every earlier one; what else was decided with it, it may not.
+    `index` None: it has the share with this number and all earlier ones, but perhaps no other message of that decision.
     """
 
     seq: int
@@ -57,14 +58,14 @@ class Position:
 
     @staticmethod
     def parse(event_id: str) -> "Position":
-        """The reading of a Last-Event-ID that matches EVENT_ID."""
+        """The position in a Last-Event-ID that matches EVENT_ID."""
         seq, _, index = event_id.partition(".")
         return Position(int(seq), int(index) if index else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One event of a stream: the `index`th of `count` that decision `seq` has for one application."""
+    """One event of a stream: message `index` of the `count` that decision `seq` has for one application."""
 
     seq: int
     index: int
@@ -73,29 +74,32 @@ class Message:
 
     @property
     def id(self) -> str:
-        """The event's id, its own: the number of the decision where that says it all."""
+        """The event's id: the number of the decision where that is unique, else with the index."""
         return str(self.seq) if self.count == 1 else f"{self.seq}.{self.index}"
 
     @property
-    def seen(self) -> Position:
-        """How far a client has come that has this event."""
+    def position(self) -> Position:
+        """The position of a client that has received this event."""
         return Position(self.seq, None if self.count == 1 else self.index)
 
     @property
     def is_end(self) -> bool:
-        """Whether it is the last one of its stream."""
+        """Whether it is the last event of its stream."""
         return isinstance(self.command, Dismiss)
 
-    def is_new_to(self, seen: Position | None) -> bool:
-        """Whether a client that has come so far does not know it yet."""
-        if seen is None:
+    def is_after(self, position: Position | None) -> bool:
+        """Whether a client at this position has not received it yet."""
+        if position is None:
             return True
-        if seen.index is None:
-            return self.seq > seen.seq or (self.seq == seen.seq and self.is_end)
-        return (self.seq, self.index) > (seen.seq, seen.index)
+        if position.index is None:
+            return self.seq > position.seq or (self.seq == position.seq and self.is_end)
+        return (self.seq, self.index) > (position.seq, position.index)
 
     def encode(self, offset: float, codec: Codec) -> bytes:
-        """The event as it is sent. A controller's message is an event of its own type (`ask`, `grant`, ...)."""
+        """The event as it is sent. A controller's message is an event of its own type (`ask`, `grant`, ...).
+
+        `offset`: seconds to add for wall-clock times.
+        """
         if isinstance(self.command, TellShare):
             name, data = "share", translate.share(self.command.app, self.command.share, offset).model_dump_json()
         elif isinstance(self.command, SendToApp):
@@ -110,22 +114,22 @@ def _end(command: Dismiss) -> wire.End:
 
 
 class StreamLimitError(Exception):
-    """There are as many streams as there may be."""
+    """The limit of open streams is reached."""
 
 
 @dataclass(eq=False, slots=True)
 class _Listener:
-    queue: "asyncio.Queue[Message | None]" = field(default_factory=lambda: asyncio.Queue(LONGEST_QUEUE))
-    cut: bool = False
+    queue: "asyncio.Queue[Message | None]" = field(default_factory=lambda: asyncio.Queue(MAX_QUEUED))
+    is_cut_off: bool = False
 
-    def tell(self, message: Message | None) -> bool:
-        """Queue a message (None: the stream ends); False if too many wait, and this listener is cut off."""
-        if self.cut:
+    def send(self, message: Message | None) -> bool:
+        """Queue a message (None: the stream ends); False if too many wait, so that this listener is cut off."""
+        if self.is_cut_off:
             return True
         if message is not None and not self.queue.full():
             self.queue.put_nowait(message)
             return True
-        self.cut = True
+        self.is_cut_off = True
         while not self.queue.empty():
             self.queue.get_nowait()
         self.queue.put_nowait(None)
@@ -133,93 +137,93 @@ class _Listener:
 
 
 class Streams:
-    """Passes what was decided to the listeners of each application. Used on the server's event loop alone.
+    """Passes decisions on to the listeners of each application. Used on the server's event loop alone.
 
-    `open`: how many listeners there are. `last`: the number of the last decision passed on. `cut_off`: how many
-    listeners were too slow.
+    `open`: the number of listeners. `last`: the number of the last decision that was passed on. `cut_off`: the number
+    of listeners that were too slow. `max_open`: the limit of open streams, over all users.
     """
 
-    def __init__(self, past: Past, most: int | None = None, codec: Codec | None = None) -> None:
-        self._past, self._most = past, most
+    def __init__(self, source: DecisionSource, max_open: int | None = None, codec: Codec | None = None) -> None:
+        self._source, self._max_open = source, max_open
         self._codec = codec or Codec(TO_APP)
         self._listeners: dict[str, set[_Listener]] = defaultdict(set)
         self._slots: Counter[str] = Counter()
         self._numbers: list[int] = []
         self._recent: list[dict[str, list[Message]]] = []
-        self._kept = 0
+        self._retained = 0
         self.stopped = False
         self.open, self.last, self.cut_off = 0, 0, 0
-        self.catch_up(past.history())
+        self.catch_up(source.history())
 
     def catch_up(self, history: Iterable[Decided[Event, Command]]) -> None:
-        """Learn of what was decided before anything was passed on."""
+        """Take in what was decided before the streams were there."""
         for decided in history:
             self.publish(decided)
 
     def stop(self) -> None:
-        """End all streams, so that their connections can be closed: their clients connect to the next arbiter."""
+        """End all streams, so that their connections can be closed; their clients reconnect to the next arbiter."""
         self.stopped = True
         for listeners in self._listeners.values():
             for listener in listeners:
-                listener.tell(None)
+                listener.send(None)
 
     def publish(self, decided: Decided[Event, Command]) -> None:
-        """Send what a decision says to the applications that it concerns; known decisions are passed over."""
+        """Send a decision's messages to the applications that it concerns; a decision that is known is skipped."""
         if decided.seq <= self.last:
             return
         self.last = decided.seq
         messages = _messages(decided)
         if not messages:
             return
-        self._keep(decided.seq, messages)
+        self._retain(decided.seq, messages)
         for app in self._listeners.keys() & messages.keys():
             for listener in self._listeners[app]:
                 for message in messages[app]:
-                    self.cut_off += not listener.tell(message)
+                    self.cut_off += not listener.send(message)
 
-    def open_slot(self, owner: str, most: int | None) -> "StreamSlot":
-        """A place for one more stream of this owner, who may have `most`.
+    def open_slot(self, owner: str, limit: int | None) -> "StreamSlot":
+        """A slot for one more stream of this owner, who may have `limit` of them.
 
         Raises:
-            StreamLimitError: this owner, or everybody together, has as many as there may be.
+            StreamLimitError: the limit of this owner, or of all together, is reached.
         """
-        if self._most is not None and self._slots.total() >= self._most:
+        if self._max_open is not None and self._slots.total() >= self._max_open:
             raise StreamLimitError(
-                f"at most {self._most} event streams may be open at a time, over all users; try again later"
+                f"at most {self._max_open} event streams may be open at a time, over all users; try again later"
             )
-        if most is not None and self._slots[owner] >= most:
-            raise StreamLimitError(f"at most {most} streams of one user are open at a time in this pool")
+        if limit is not None and self._slots[owner] >= limit:
+            raise StreamLimitError(f"at most {limit} streams of one user are open at a time in this pool")
         self._slots[owner] += 1
         return StreamSlot(self._slots, owner)
 
     def is_known(self, app: str) -> bool:
-        """Whether there is, or will be, something to tell this application (its arbiter id, or YARN's)."""
-        state = self._past.state
+        """Whether this application (its arbiter id, or YARN's) is registered, a member of a pool, or running."""
+        state = self._source.state
         return app in state.registered or app in state.members or app in state.cluster.apps
 
     def end_of(self, app: str) -> Message | None:
-        """The last event of an application that is no longer known, if it is remembered."""
+        """The last event of an application that is no longer known, if it is retained."""
         for messages in reversed(self._recent):
             end = next((message for message in messages.get(app, ()) if message.is_end), None)
             if end is not None:
                 return end
-        dismissed = self._past.state.dismissed.get(app)
+        dismissed = self._source.state.dismissed.get(app)
         return Message(self.last, 0, 1, Dismiss(app, dismissed.cause)) if dismissed else None
 
-    async def follow(self, app: str, seen: Position | None) -> AsyncGenerator[bytes, None]:
-        """The stream of one application: what it missed (or its present share), then what comes, then its end."""
+    async def follow(self, app: str, position: Position | None) -> AsyncGenerator[bytes, None]:
+        """The stream of one application: what it missed (or its present share), then new events, then its end."""
         listener = _Listener()
         self._listeners[app].add(listener)
         self.open += 1
         try:
-            for message in self._missed(app, seen):
-                seen = message.seen
-                yield message.encode(self._past.wall_offset(), self._codec)
+            for message in self._missed(app, position):
+                position = message.position
+                yield message.encode(self._source.wall_offset(), self._codec)
                 if message.is_end:
                     return
-            while not self.stopped and not listener.cut:
+            while not self.stopped and not listener.is_cut_off:
                 try:
-                    # Not wait_for: that makes a task for every message of every stream.
+                    # Not wait_for, which makes a task for every message of every stream.
                     async with asyncio.timeout(KEEP_ALIVE):
                         new = await listener.queue.get()
                 except TimeoutError:
@@ -228,9 +232,9 @@ class Streams:
                         return
                     yield b": still here\n\n"
                     continue
-                if new is not None and new.is_new_to(seen):
-                    seen = new.seen
-                    yield new.encode(self._past.wall_offset(), self._codec)
+                if new is not None and new.is_after(position):
+                    position = new.position
+                    yield new.encode(self._source.wall_offset(), self._codec)
                     if new.is_end:
                         return
         finally:
@@ -239,77 +243,76 @@ class Streams:
             if not self._listeners[app]:
                 del self._listeners[app]
 
-    def _missed(self, app: str, seen: Position | None) -> Iterator[Message]:
-        """What this application was told after `seen`, at least its present share if that is new, or its end."""
+    def _missed(self, app: str, position: Position | None) -> Iterator[Message]:
+        """The messages to this application after `position`, with its present share if that is new, or its end."""
         known, present = self.is_known(app), self._present(app)
-        if seen is not None and seen.seq > max(self.last, present.seq if present else 0):
-            # Numbered by an arbiter whose journal is not this one: it says nothing about what is known.
-            seen = None
-        told = self._messages_since_ever(app) if seen is None else self._told_since(app, seen)
+        if position is not None and position.seq > max(self.last, present.seq if present else 0):
+            # Numbered by an arbiter with another journal: it says nothing about what the client has.
+            position = None
+        missed = self._controller_messages(app) if position is None else self._messages_after(app, position)
+        # The end of an application that was removed in error and is back does not count.
+        missed = [message for message in missed if not message.is_end]
         if not known:
-            yield from (message for message in told if not message.is_end)
+            yield from missed
             yield self._ended(app)
             return
-        # An application that was given up in error, and is back: its end was none.
-        told = [message for message in told if not message.is_end]
-        has_share = any(isinstance(message.command, TellShare) for message in told)
-        if not has_share and present is not None and present.is_new_to(seen):
-            told = sorted([*told, present], key=lambda message: message.seq)
-        yield from told
+        has_share = any(isinstance(message.command, TellShare) for message in missed)
+        if not has_share and present is not None and present.is_after(position):
+            missed = sorted([*missed, present], key=lambda message: message.seq)
+        yield from missed
 
-    def _told_since(self, app: str, seen: Position) -> list[Message]:
-        since = self._recent[bisect_left(self._numbers, seen.seq) :]
-        return [message for messages in since for message in messages.get(app, ()) if message.is_new_to(seen)]
+    def _messages_after(self, app: str, position: Position) -> list[Message]:
+        since = self._recent[bisect_left(self._numbers, position.seq) :]
+        return [message for messages in since for message in messages.get(app, ()) if message.is_after(position)]
 
-    def _messages_since_ever(self, app: str) -> list[Message]:
-        """What the controller of its pool has told an application that connects for the first time: it may have been
-        asked something as it was registered."""
-        told = (message for messages in self._recent for message in messages.get(app, ()))
-        return [message for message in told if isinstance(message.command, SendToApp)]
+    def _controller_messages(self, app: str) -> list[Message]:
+        """The retained messages of its pool's controller, for an application that connects for the first time: one may
+        have been sent as it was registered."""
+        retained = (message for messages in self._recent for message in messages.get(app, ()))
+        return [message for message in retained if isinstance(message.command, SendToApp)]
 
     def _present(self, app: str) -> Message | None:
-        member = self._past.state.members.get(app)
+        member = self._source.state.members.get(app)
         return Message(member.share.seq, 0, 1, TellShare(app, member.share)) if member else None
 
     def _ended(self, app: str) -> Message:
-        gone = Dismiss(app, NoLongerKnown(app))
-        return self.end_of(app) or Message(self.last, 0, 1, gone)
+        return self.end_of(app) or Message(self.last, 0, 1, Dismiss(app, NoLongerKnown(app)))
 
-    def _keep(self, seq: int, messages: dict[str, list[Message]]) -> None:
+    def _retain(self, seq: int, messages: dict[str, list[Message]]) -> None:
         self._numbers.append(seq)
         self._recent.append(messages)
-        self._kept += sum(map(len, messages.values()))
-        too_many = 0
-        while len(self._recent) - too_many > 1 and (
-            len(self._recent) - too_many > MOST_DECISIONS or self._kept > MOST_MESSAGES
+        self._retained += sum(map(len, messages.values()))
+        dropped = 0
+        while len(self._recent) - dropped > 1 and (
+            len(self._recent) - dropped > MAX_DECISIONS or self._retained > MAX_MESSAGES
         ):
-            self._kept -= sum(map(len, self._recent[too_many].values()))
-            too_many += 1
-        del self._numbers[:too_many], self._recent[:too_many]
+            self._retained -= sum(map(len, self._recent[dropped].values()))
+            dropped += 1
+        del self._numbers[:dropped], self._recent[:dropped]
 
 
 class StreamSlot:
-    """One stream's place among those that may be open; given back once."""
+    """One stream's slot among those that may be open."""
 
     def __init__(self, slots: "Counter[str]", owner: str) -> None:
-        self._slots, self._owner, self._taken = slots, owner, True
+        self._slots, self._owner, self._is_held = slots, owner, True
 
     def release(self) -> None:
         """Make room for another stream. Idempotent."""
-        if self._taken:
-            self._taken = False
+        if self._is_held:
+            self._is_held = False
             self._slots[self._owner] -= 1
             if not self._slots[self._owner]:
                 del self._slots[self._owner]
 
 
 def _messages(decided: Decided[Event, Command]) -> dict[str, list[Message]]:
-    """What a decision says, by application, in its order."""
-    told: dict[str, list[TellShare | SendToApp | Dismiss]] = defaultdict(list)
+    """A decision's messages by application, in its order."""
+    messages: dict[str, list[TellShare | SendToApp | Dismiss]] = defaultdict(list)
     for command in decided.commands:
         if isinstance(command, TellShare | SendToApp | Dismiss):
-            told[command.app].append(command)
+            messages[command.app].append(command)
     return {
         app: [Message(decided.seq, index, len(commands), command) for index, command in enumerate(commands)]
-        for app, commands in told.items()
+        for app, commands in messages.items()
     }
