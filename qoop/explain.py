@@ -17,10 +17,10 @@ from qoop.planner import Planned, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import RESULT, Plan, StageId
 from qoop.plans.trees import Join, Tree
-from qoop.run.wording import count
 from qoop.tables.folder import FolderCatalogue, did_you_mean
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.quantities import count
 
 
 def parse_shares(text: str) -> list[float]:

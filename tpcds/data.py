@@ -20,7 +20,7 @@ from tpcds import generator
 from tpcds.errors import GenerationError, IncompleteDataError
 from tpcds.generator import TABLES, OnProgress, Progress
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.report.numbers import count
+from yarn_plugin.quantities import count
 
 MANIFEST = "_tpcds.json"
 ANSWERS = "_answers"

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from tpcds.results import PLAN_COUNTS, QueryRow, Report, Totals
+from yarn_plugin.quantities import count, number, plural, seconds
 from yarn_plugin.report import (
     Badge,
     Column,
@@ -20,7 +21,6 @@ from yarn_plugin.report import (
     Text,
 )
 from yarn_plugin.report.markup import Block
-from yarn_plugin.report.numbers import count, number, seconds
 from yarn_plugin.report.table import Cell, Tone
 
 STAGE_OUTCOMES = ("reused", "cancelled", "backtracked")
@@ -61,17 +61,15 @@ def _figures(total: Totals) -> list[KeyFigure]:
             figures.append(KeyFigure(name, f"{equal} of {of}", "answers", _tone(equal == of)))
     figures.append(KeyFigure("With rows", f"{total.non_empty} of {total.queries}", "answers"))
     if total.failed:
-        figures.append(KeyFigure("Failed", str(len(total.failed)), _queries(len(total.failed)), "bad"))
+        figures.append(
+            KeyFigure("Failed", str(len(total.failed)), plural(len(total.failed), "query", "queries"), "bad")
+        )
     if total.switches is not None:
         reused = f"{count(total.reused or 0, 'stage output')} reused"
-        trees = total.several_join_trees
-        figures.append(KeyFigure("Several join trees", str(trees), _queries(trees)))
+        trees = total.several_join_trees or 0
+        figures.append(KeyFigure("Several join trees", str(trees), plural(trees, "query", "queries")))
         figures.append(KeyFigure("Switches", number(total.switches), reused))
     return figures
-
-
-def _queries(how_many: int | None) -> str:
-    return "query" if how_many == 1 else "queries"
 
 
 def _tone(good: bool) -> Tone:

@@ -10,7 +10,7 @@ from rich.table import Table
 from tpcds.queries import Shape
 from tpcds.results import PLAN_COUNTS, QueryRow, Report
 from yarn_plugin import console
-from yarn_plugin.report.numbers import count
+from yarn_plugin.quantities import count
 
 
 def progress() -> Progress:

@@ -8,6 +8,7 @@ from tpcds import queries
 from tpcds.answers import Answer, Engine, compare
 from tpcds.errors import EngineError
 from tpcds.results import QueryRow
+from yarn_plugin.quantities import count
 
 MAX_SHOWN_DIFFERENCES = 5
 """Differing cells listed in the results; their total is always given."""
@@ -76,6 +77,6 @@ def _compare(
         differing = max((compare(answer, expected) for answer in answers), key=len)
         lines = [f"{name} / {reference.name}: {difference}" for difference in differing[:MAX_SHOWN_DIFFERENCES]]
         if len(differing) > MAX_SHOWN_DIFFERENCES:
-            lines.append(f"{name} / {reference.name}: {len(differing)} differences in total")
+            lines.append(f"{name} / {reference.name}: {count(len(differing), 'difference')} in total")
         found[reference.name] = lines
     return found

@@ -180,11 +180,6 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape", errors="backslashreplace").decode()
 
 
-def counted(count: int, noun: str) -> str:
-    """A count with its noun, in the plural unless it is 1: "1 node", "2 nodes"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def write_json(path: Path, figures: Any) -> None:
     """Write the figures of a command for `--json FILE`, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)

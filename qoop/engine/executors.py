@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from qoop.run.wording import count
 from yarn_plugin.errors import describe
+from yarn_plugin.quantities import count
 
 DECOMMISSION_CONF = {
     "spark.decommission.enabled": "true",

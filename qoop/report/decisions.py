@@ -9,9 +9,9 @@ from qoop.report.names import Names
 from qoop.report.record import Decided, QueryRecord
 from qoop.report.timeline import Axis, axis_of
 from qoop.run import wording
+from yarn_plugin.quantities import seconds
 from yarn_plugin.report import Badge, Column, Entries, Entry, Meter, Table, Text
 from yarn_plugin.report.markup import Block
-from yarn_plugin.report.numbers import seconds
 
 NEXT_BEST = 4
 """How many candidates are shown beside the plan of before and the chosen one."""

@@ -12,9 +12,9 @@ from qoop.report.record import QueryRecord, read
 from qoop.report.stages import stages_chart
 from qoop.report.timeline import changed, share_chart
 from qoop.run import wording
+from yarn_plugin.quantities import count, seconds
 from yarn_plugin.report import Code, Details, KeyFigure, KeyFigures, Page, Section, Text, write
 from yarn_plugin.report.markup import Block
-from yarn_plugin.report.numbers import count, seconds
 from yarn_plugin.report.table import Tone
 
 MOST_TOLD = 3

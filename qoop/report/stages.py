@@ -7,10 +7,10 @@ from qoop.plans.plan import StageId
 from qoop.report.names import Names
 from qoop.report.record import Attempt, QueryRecord
 from qoop.report.timeline import Axis, axis_of, moments
+from yarn_plugin.quantities import count, number, seconds, size
 from yarn_plugin.report import Bar, Column, Gantt, Key, Mark, Row, Table
 from yarn_plugin.report.figure import COLOURS
 from yarn_plugin.report.gantt import Tone
-from yarn_plugin.report.numbers import count, number, seconds, size
 
 SIGNS: dict[str, Key] = {
     "reused": Key("output reused after a switch", "dot", "good"),

@@ -12,6 +12,7 @@ from qoop.replan.decision import Decision
 from qoop.run import wording
 from qoop.run.query_run import Outcome
 from yarn_plugin.console import printable
+from yarn_plugin.quantities import count
 
 
 class ProgressLines:
@@ -44,12 +45,12 @@ class ProgressLines:
         """Print how long the query took, and what was run, reused and lost."""
         tally = outcome.tally
         failures = [f"{tally.failed} failed"] if tally.failed else []
-        failures += [f"{wording.count(tally.lost, 'output')} lost"] if tally.lost else []
+        failures += [f"{count(tally.lost, 'output')} lost"] if tally.lost else []
         self._print(
-            f"done in {outcome.seconds:.1f} s: {wording.count(outcome.join_trees, 'join tree')}, "
-            f"{wording.count(tally.stages, 'stage')}, {wording.count(tally.switches, 'switch', 'switches')} "
-            f"({wording.count(tally.reused, 'output')} reused, {tally.backtracked} unused, "
-            f"{wording.count(tally.cancelled, 'stage')} cancelled)" + "".join(f", {failure}" for failure in failures)
+            f"done in {outcome.seconds:.1f} s: {count(outcome.join_trees, 'join tree')}, "
+            f"{count(tally.stages, 'stage')}, {count(tally.switches, 'switch', 'switches')} "
+            f"({count(tally.reused, 'output')} reused, {tally.backtracked} unused, "
+            f"{count(tally.cancelled, 'stage')} cancelled)" + "".join(f", {failure}" for failure in failures)
         )
 
     def _print(self, line: str) -> None:

@@ -35,6 +35,7 @@ from yarn_plugin.errors import describe
 from yarn_plugin.journal.best_effort import BestEffort
 from yarn_plugin.journal.clock import Clock, JournalClock
 from yarn_plugin.journal.intake import Decided, Inbox, Intake, StateMachine
+from yarn_plugin.quantities import count
 
 
 class QueryFailedError(QoopError):
@@ -204,7 +205,7 @@ class QueryRun:
             case CancelStages(stages):
                 engine.cancel(stages)
             case SetExecutors(executors, by):
-                failed = f"could not request {wording.count(executors, 'executor')}"
+                failed = f"could not request {count(executors, 'executor')}"
                 self._attempt(failed, lambda: engine.set_executors(executors, by))
             case ConfirmVacated(seq):
                 self._attempt(f"could not confirm share {seq}", lambda: self._confirm(seq))

@@ -19,6 +19,7 @@ from qoop.replan.causes import (
     WhyFailed,
 )
 from qoop.replan.decision import Decision
+from yarn_plugin.quantities import count
 
 
 def why(cause: Cause) -> str:
@@ -80,11 +81,6 @@ def _share_change(before: float | None, slots: float) -> str:
     if slots == before:
         return f"the share is still {_slots(slots)}"
     return f"the share {'fell' if slots < before else 'rose'} from {before:g} to {_slots(slots)}"
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """A number with its noun; `plural`: where that is not the noun with an s."""
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def _stage(stage: StageId, joins: tuple[str, ...]) -> str:

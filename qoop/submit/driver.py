@@ -23,13 +23,13 @@ from qoop.parsing.statement import ParsedText, parse_leniently
 from qoop.replan.decision import Rules
 from qoop.run.progress import ProgressLines
 from qoop.run.query_run import Feed, Outcome
-from qoop.run.wording import count
 from qoop.submit import rows
 from qoop.submit.job import Job, Output
 from qoop.submit.stderr import redirect_stderr
 from qoop.tables.folder import FolderCatalogue, did_you_mean
 from yarn_plugin import console
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.quantities import count
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ PURE = (
 )
 """Rooms without input, output, time or threads: they decide, and the same inputs give the same decisions."""
 
-PURE_TOO = ("yarn_plugin.errors", "qoop.errors", "themis_agent.errors")
+PURE_TOO = ("yarn_plugin.errors", "yarn_plugin.quantities", "qoop.errors", "themis_agent.errors")
 """What pure rooms may use beside each other; itself without input and output."""
 
 ALLOWED = {
@@ -40,6 +40,7 @@ PUBLISHED = (
     "yarn_plugin.errors",
     "yarn_plugin.console",
     "yarn_plugin.files",
+    "yarn_plugin.quantities",
     "yarn_plugin.api.client",
     "yarn_plugin.api.wire",
     "yarn_plugin.journal",

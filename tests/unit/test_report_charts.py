@@ -39,10 +39,9 @@ from yarn_plugin.report import (
     render,
 )
 from yarn_plugin.report.distribution import quantile
-from yarn_plugin.report.figure import cut
+from yarn_plugin.report.figure import Scale, cut
 from yarn_plugin.report.markup import Block
 from yarn_plugin.report.moments import height, place
-from yarn_plugin.report.numbers import Scale
 from yarn_plugin.report.timechart import at_times, outline, thinned
 from yarn_plugin.report.tree import written
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from yarn_plugin.quantities import count, number, seconds, size
+from yarn_plugin.report.figure import Scale, ceiling, labels, ticks
 from yarn_plugin.report.markup import Ids, Markup, join, tag, verbatim
-from yarn_plugin.report.numbers import Scale, ceiling, count, labels, number, seconds, size, ticks
 
 
 def test_text_and_attributes_are_escaped() -> None:

@@ -32,7 +32,7 @@ from tpcds.reference import DuckDbEngine
 from yarn_plugin import console
 from yarn_plugin.console import out
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.report.numbers import count
+from yarn_plugin.quantities import count
 
 PACKAGES = ("pyspark", "duckdb", "sqlglot")
 MARKER = ".demo"

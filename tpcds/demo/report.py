@@ -12,6 +12,7 @@ from qoop.report import read as read_journal
 from qoop.run.wording import verdict
 from tpcds.demo.charts import ScenarioRecord, scenario_section
 from tpcds.demo.record import DemoRecord, Environment, Run, Scenario, read_samples
+from yarn_plugin.quantities import count, number, seconds
 from yarn_plugin.report import (
     Badge,
     BarChart,
@@ -26,7 +27,6 @@ from yarn_plugin.report import (
     write,
 )
 from yarn_plugin.report.markup import Block
-from yarn_plugin.report.numbers import count, number, seconds
 
 
 def write_report(demo: Path, out: Path) -> None:

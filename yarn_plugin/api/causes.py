@@ -1,4 +1,4 @@
-"""Causes for those outside: as a sentence for a person, as a JSON object for a program."""
+"""Causes as a sentence for a person, and as a JSON object for a program."""
 
 from dataclasses import fields
 from typing import Any, assert_never
@@ -6,31 +6,32 @@ from typing import Any, assert_never
 from yarn_plugin.model import causes as cause
 from yarn_plugin.model.causes import TAGS, Cause, Causes, Happening, ShareCause, WeightedShare
 from yarn_plugin.model.resources import Resources
+from yarn_plugin.quantities import count
 
 
 def text(why: Cause) -> str:
     """The cause in words: "app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"."""
     match why:
         case ShareCause(causes, apps, explanation):
-            return f"{text(causes)}: {apps} app{'' if apps == 1 else 's'} now ({text(explanation)})"
+            return f"{text(causes)}: {count(apps, 'app')} now ({text(explanation)})"
         case Causes(named, more):
             return "; ".join([*map(_happening, named), *([f"{more} more"] if more else [])])
         case WeightedShare():
             return _weighted_share(why)
         case cause.Overstays(app, holds, share, overstay_s):
-            return f"{app} holds {holds}, {share} is its share, and others wait since {overstay_s:g} s"
+            return f"{app} holds {holds} but its share is {share}; others have waited for {overstay_s:g} s"
         case cause.Overstayed(app, share):
-            return f"{app} overstayed its share of {share}"
+            return f"{app} was still over its share of {share} when the grace period ended"
         case cause.UseAsked(app):
-            return f"what {app} holds on each node is to be known"
+            return f"the use of {app} on each node is needed"
         case cause.RegisteredBy(user, queue):
             return f"registered by {user} in queue {queue}"
         case cause.ControllerFailed(pool, error):
             return f"pool {pool} is stopped: its controller failed: {error}"
         case cause.ControllerResumed(pool):
-            return f"pool {pool} is decided on again"
+            return f"pool {pool} runs again"
         case cause.ControllerSays(pool, what):
-            return f"the controller of pool {pool} says: {what.replace('_', ' ')}"
+            return f"the controller of pool {pool} sent {what.replace('_', ' ')}"
         case cause.NoLongerKnown(app):
             return f"{app} is no longer known"
         case cause.Said(said):
@@ -48,15 +49,15 @@ def _happening(what: Happening) -> str:
         case cause.AppMatched(app, yarn_app):
             return f"{app} runs as {yarn_app}"
         case cause.AppRevised(app):
-            return f"{app} changed what it asks"
+            return f"{app} revised its weight or demand"
         case cause.AppVacated(app):
             return f"{app} has vacated"
         case cause.AppQuiet(app):
-            return f"{app} wants nothing now"
+            return f"{app} demands nothing now"
         case cause.NotSubmitted(app, within_s):
             return f"{app} ended: not submitted within {within_s:g} s"
         case cause.PoolGone(app, pool):
-            return f"{app} ended: its pool {pool} is gone"
+            return f"{app} ended: pool {pool} was removed"
         case cause.OtherUser(app, yarn_app):
             return f"{yarn_app} runs in the queue of {app} as another user"
         case cause.NodeLost(host):
@@ -66,31 +67,33 @@ def _happening(what: Happening) -> str:
         case cause.NodeChanged(host):
             return f"node {host} changed"
         case cause.ForeignWeights(queues):
-            return f"{queues} queue weight(s) were changed by somebody else"
+            return f"{count(queues, 'queue weight')} changed outside the arbiter"
         case cause.QueueTreeChanged():
-            return "queues changed"
+            return "the queues changed"
         case cause.ArbiterStarted():
             return "the arbiter started"
         case cause.ManagerAnswers():
             return "the ResourceManager answers"
         case cause.ManagerPolled():
-            return "the ResourceManager was read again"
+            return "the ResourceManager was polled"
         case cause.WeightsRead():
             return "queue weights were read"
         case cause.WeightsApplied():
-            return "weights written"
+            return "queue weights were written"
         case cause.WeightsRejected():
-            return "weights refused"
+            return "queue weights were rejected"
         case cause.GraceOver():
-            return "a grace is over"
+            return "a grace period ended"
         case cause.DemandsChanged():
-            return "demands changed"
+            return "the demands changed"
         case _:
             assert_never(what)
 
 
 def _weighted_share(why: WeightedShare) -> str:
-    guaranteed = f"weight {why.weight:g} of {why.total_weight:g} over {why.apps} apps guarantees {why.guarantee:.1%}"
+    guaranteed = (
+        f"weight {why.weight:g} of {why.total_weight:g} over {count(why.apps, 'app')} guarantees {why.guarantee:.1%}"
+    )
     match why.entitled_by:
         case "others-want-less":
             return f"{guaranteed}; others want less, so {why.entitlement:.1%}"

@@ -17,6 +17,7 @@ from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.errors import ClusterError, NoClusterError
 from yarn_plugin.embedded.ports import free_base
 from yarn_plugin.embedded.spec import DEFAULT_PORT_BASE
+from yarn_plugin.quantities import count
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -144,7 +145,7 @@ def down(directory: Path) -> None:
     except NoClusterError:
         stopped = 0
     if stopped:
-        click.echo(f"stopped {stopped} process{'' if stopped == 1 else 'es'}")
+        click.echo(f"stopped {count(stopped, 'process', 'processes')}")
     else:
         click.echo(f"no process of a cluster in {directory} was running")
 

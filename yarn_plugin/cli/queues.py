@@ -11,6 +11,7 @@ from yarn_plugin import console
 from yarn_plugin.cli.options import json_option, rm_option
 from yarn_plugin.observe.queue_tree import WEIGHT, QueueReport
 from yarn_plugin.observe.resource_manager import ResourceManager, addresses
+from yarn_plugin.quantities import count
 from yarn_plugin.queues import apply as writing
 from yarn_plugin.queues.file import load
 from yarn_plugin.queues.live import read_tree
@@ -137,8 +138,8 @@ def _value(value: str | None) -> str:
 
 
 def _counted(shown: Plan) -> str:
-    count = sum(max(len(change.differences), 1) for change in shown.changes)
-    return f"{console.counted(count, 'change')} in {console.counted(len(shown.changes), 'queue')}"
+    differences = sum(max(len(change.differences), 1) for change in shown.changes)
+    return f"{count(differences, 'change')} in {count(len(shown.changes), 'queue')}"
 
 
 def _row(queue: QueueReport) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from yarn_plugin.api import translate
 from yarn_plugin.cli.options import json_option
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.replay import replay as run
+from yarn_plugin.quantities import count
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -31,11 +32,9 @@ def replay(journal: Path, app: str | None, limit: int, json_file: Path | None) -
     decisions = translate.decisions(done.history, app)[-limit:]
     rows = [(one.seq, datetime.fromtimestamp(one.at), one.cause, one.kind, one.app, one.reason) for one in decisions]
     console.out.print(console.table(None, ("#seq", "time", "input", "decision", "app", "reason"), rows))
-    console.out.print(
-        f"{console.counted(done.inputs, 'input')} replayed, {console.counted(done.different, 'different decision')}"
-    )
+    console.out.print(f"{count(done.inputs, 'input')} replayed, {count(done.different, 'different decision')}")
     if done.set_aside:
-        console.out.print(f"{console.counted(done.set_aside, 'input')} skipped (recorded as failed)")
+        console.out.print(f"{count(done.set_aside, 'input')} skipped (recorded as failed)")
     if done.dropped:
         console.out.print(f"skipped: {done.dropped}")
     if json_file is not None:

@@ -24,6 +24,7 @@ from yarn_plugin.embedded.directory import ClusterRecord, Layout, read_record
 from yarn_plugin.embedded.errors import ClusterError, ClusterInUseError, NoClusterError
 from yarn_plugin.embedded.spec import ClusterSpec, Node
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.quantities import count
 
 __all__ = ["Cluster", "ClusterSpec", "Node", "down", "load", "up"]
 
@@ -201,7 +202,7 @@ def _bring_up(made: ClusterRecord, progress: Progress) -> None:
     if made.spec.hdfs:
         progress("formatting HDFS")
         daemons.format_hdfs(made)
-    progress(f"starting {len(made.spec.daemon_names)} daemons")
+    progress(f"starting {count(len(made.spec.daemon_names), 'daemon')}")
     _start(made, made.spec.daemon_names, progress)
 
 

@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 from yarn_plugin import files
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.files import PRIVATE
+from yarn_plugin.quantities import count
 
 Record = dict[str, Any]
 
@@ -61,7 +62,7 @@ class Damage:
     in_the_middle: bool
 
     def __str__(self) -> str:
-        more = f" and {self.lines} line(s) after it" if self.lines > 1 else ""
+        more = f" and {count(self.lines, 'line')} after it" if self.lines > 1 else ""
         return f"a record cut or damaged at byte {self.at}{more}, {self.size} bytes in all"
 
 

@@ -7,6 +7,7 @@ queue that is not there, and the removal of a running queue whose state is set t
 from collections.abc import Iterator, Sequence
 
 from yarn_plugin.observe.scheduler_configuration import CAPACITY
+from yarn_plugin.quantities import count
 from yarn_plugin.queues.live import LiveQueues
 from yarn_plugin.queues.specification import (
     DYNAMIC_LEAVES,
@@ -44,7 +45,7 @@ def _of_removed(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQueues
     if queue.dynamic:
         yield Problem(field, True, "it was made by a submission and goes by itself once it is empty")
     elif queue.state != "STOPPED" or queue.apps:
-        holds = f" with {queue.apps} applications" if queue.apps else ""
+        holds = f" with {count(queue.apps, 'application')}" if queue.apps else ""
         yield Problem(
             field,
             True,

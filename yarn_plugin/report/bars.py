@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from yarn_plugin.quantities import count, number
 from yarn_plugin.report.figure import (
     LETTER,
     RIGHT,
     WIDTH,
     Key,
+    Scale,
+    ceiling,
     colour,
     cut,
     empty,
@@ -19,7 +22,6 @@ from yarn_plugin.report.figure import (
     words,
 )
 from yarn_plugin.report.markup import Ids, Markup, tag
-from yarn_plugin.report.numbers import Scale, ceiling, number
 from yarn_plugin.report.table import Column, Table
 
 ROW = 34.0
@@ -172,7 +174,9 @@ class ColumnChart:
             known = [(value, name) for value, name in zip(one.values, self.names, strict=True) if value is not None]
             if known:
                 value, name = max(known, key=lambda pair: pair[0])
-                said.append(f"{one.name}: {len(known)} figures, the highest {number(value, self.digits)} for {name}")
+                said.append(
+                    f"{one.name}: {count(len(known), 'value')}, the highest {number(value, self.digits)} for {name}"
+                )
         return f"In {self.unit}. {'; '.join(said) or 'No figures'}."
 
     def _table(self) -> Table:

@@ -4,9 +4,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from yarn_plugin.report.figure import RIGHT, WIDTH, Key, across_axis, colour, empty, figure, svg, tip, up_axis, words
+from yarn_plugin.quantities import count, number
+from yarn_plugin.report.figure import (
+    RIGHT,
+    WIDTH,
+    Key,
+    Scale,
+    across_axis,
+    ceiling,
+    colour,
+    empty,
+    figure,
+    svg,
+    tip,
+    up_axis,
+    words,
+)
 from yarn_plugin.report.markup import Ids, Markup, tag
-from yarn_plugin.report.numbers import Scale, ceiling, number
 from yarn_plugin.report.table import Cell, Column, Table
 
 GUTTER = 56.0
@@ -38,7 +52,7 @@ class Distribution:
         if not known:
             return empty(ids, self.title, "There are no figures.")
         said = f"In {self.unit}. " + "; ".join(
-            f"{one.name}: {len(one.values)} figures, median {number(quantile(one.values, 0.5))}, "
+            f"{one.name}: {count(len(one.values), 'value')}, median {number(quantile(one.values, 0.5))}, "
             f"95 % at most {number(quantile(one.values, 0.95))}, highest {number(max(one.values))}"
             for one in known
         )

@@ -1,11 +1,12 @@
 """What every chart has: a title, a legend, a drawing with a description, and its figures as a table."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from yarn_plugin.quantities import number
 from yarn_plugin.report.markup import Ids, Markup, tag
-from yarn_plugin.report.numbers import Scale, labels, ticks
 from yarn_plugin.report.table import Table
 
 WIDTH = 1100.0
@@ -32,6 +33,51 @@ class Span:
 
     start: float
     end: float
+
+
+def ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers from `low` to `high`, at most about `most` of them, apart as people count."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / max(most, 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    steps = (1, 2, 2.5, 5, 10) if power >= 10 else (1, 2, 5, 10)
+    step = next(step * power for step in steps if step * power >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(place * step, 12) for place in range(first, last + 1)]
+
+
+def labels(marks: Sequence[float], factor: float = 1.0) -> list[str]:
+    """The figures of an axis, all with as many decimals as the finest needs."""
+    shown = [round(factor * mark, 9) for mark in marks]
+    digits = max((len(f"{value:.9f}".rstrip("0").partition(".")[2]) for value in shown), default=0)
+    return [number(value, digits) for value in shown]
+
+
+def ceiling(value: float, most: int) -> float:
+    """The smallest round number that an axis of about `most` ticks can end with and hold `value`."""
+    if not value > 0:
+        return 1.0
+    step = ticks(0.0, value, most)
+    apart = step[1] - step[0] if len(step) > 1 else value
+    return math.ceil(value / apart - 1e-9) * apart
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From figures to places on a drawing."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """The place of a figure; figures beyond the ends are put there."""
+        if self.high <= self.low:
+            return self.start
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
 
 
 Shape = Literal["block", "faint", "line", "dashed", "thread", "dot", "ring", "cross", "diamond", "triangle", "again"]

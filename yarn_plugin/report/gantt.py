@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from yarn_plugin.quantities import count, number
 from yarn_plugin.report import moments as moments_
 from yarn_plugin.report.figure import (
     LETTER,
     RIGHT,
     WIDTH,
     Key,
+    Scale,
     Shape,
     Span,
     across_axis,
@@ -25,7 +27,6 @@ from yarn_plugin.report.figure import (
 )
 from yarn_plugin.report.markup import Ids, Markup, tag
 from yarn_plugin.report.moments import Moment
-from yarn_plugin.report.numbers import Scale, count, number
 from yarn_plugin.report.table import Column, Table
 
 Tone = Literal["ink", "good", "bad"]

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from yarn_plugin.report.figure import LETTER, line, tip, words
+from yarn_plugin.quantities import number
+from yarn_plugin.report.figure import LETTER, Scale, line, tip, words
 from yarn_plugin.report.markup import Markup, tag
-from yarn_plugin.report.numbers import Scale, number
 
 LABEL_LINE = 15.0
 """The height of a line of labels."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from yarn_plugin.quantities import NOTHING, number
 from yarn_plugin.report.markup import Ids, Markup, join, tag
-from yarn_plugin.report.numbers import NOTHING, number
 
 Tone = Literal["plain", "good", "bad", "warn", "accent"]
 

@@ -5,11 +5,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from yarn_plugin.quantities import NOTHING, number
 from yarn_plugin.report import moments as moments_
-from yarn_plugin.report.figure import RIGHT, WIDTH, Key, Span, across_axis, colour, empty, figure, svg, tip, up_axis
+from yarn_plugin.report.figure import (
+    RIGHT,
+    WIDTH,
+    Key,
+    Scale,
+    Span,
+    across_axis,
+    ceiling,
+    colour,
+    empty,
+    figure,
+    svg,
+    tip,
+    up_axis,
+)
 from yarn_plugin.report.markup import Ids, Markup, tag
 from yarn_plugin.report.moments import Moment, Placed
-from yarn_plugin.report.numbers import NOTHING, Scale, ceiling, number
 from yarn_plugin.report.table import Column, Table
 
 Points = tuple[tuple[float, float | None], ...]

@@ -11,7 +11,7 @@ from yarn_plugin.drive.config import PoolSection
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 from yarn_plugin.model.share import Pool
-from yarn_plugin.report.numbers import count
+from yarn_plugin.quantities import count
 from yarn_plugin.simulation.files import Section, toml_of, validated
 
 Duration = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]

@@ -6,7 +6,7 @@ from math import ceil
 from statistics import fmean
 from typing import Any
 
-from yarn_plugin.report.numbers import count
+from yarn_plugin.quantities import count
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from yarn_plugin.quantities import number
 from yarn_plugin.report import (
     Column,
     Distribution,
@@ -18,7 +19,6 @@ from yarn_plugin.report import (
     write,
 )
 from yarn_plugin.report.figure import COLOURS
-from yarn_plugin.report.numbers import number
 from yarn_plugin.simulation.outcome import AppOutcome, Outcome, Usage, columns, quantile, rows, summary, totals
 
 MAX_POINTS = 240
