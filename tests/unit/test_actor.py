@@ -207,7 +207,7 @@ def test_only_leaves_of_the_pools_that_the_configuration_does_not_define_are_wri
     outcome = carry_out(WriteWeights(weights, ("root.sql.nightly", "root.other.x"), Said("hostile")))
     assert outcome.weights == (("root.sql.a", 50.0),)
     assert dict(outcome.refused).keys() == {*foreign, "root.sql.nightly", "root.other.x"}
-    assert dict(outcome.refused)["root.sql.etl"] == "the configuration defines it"
+    assert dict(outcome.refused)["root.sql.etl"] == "it is a static queue"
     assert manager.conf[CAPACITY.format("root.sql.etl")] == "7w"
     assert carry_out.actor.counters["queues_refused"] == 8
     outcome = carry_out(WriteWeights((), ("root.sql.etl",), Said("hostile")))

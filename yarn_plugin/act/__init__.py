@@ -1,1 +1,1 @@
-"""Commands carried out on YARN; every outcome comes back as an event."""
+"""Carries out commands on YARN; each outcome comes back as an event."""

@@ -1,4 +1,4 @@
-"""Carries out commands one after another in a thread of its own, so that a slow RM never delays a share."""
+"""Carries out commands one by one in its own thread, so that a slow ResourceManager never delays a share."""
 
 import logging
 import queue
@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from yarn_plugin.act.outcomes import report
 from yarn_plugin.act.ownership import OwnedError, Ownership, SupersededError
 from yarn_plugin.act.weights import leaves_in, write_weights
 from yarn_plugin.decide.commands import Command, ListContainers, ReadLeaves, SignalContainers, WriteWeights
@@ -27,23 +28,26 @@ log = logging.getLogger("yarn_plugin.arbiter")
 
 
 class Actor:
-    """Takes commands; `tell` is called with the outcome of each that has one, whatever happens.
+    """Carries out commands and emits the outcome of each.
 
-    `ownership`: of the pools' queues; once another arbiter has taken them over, nothing is written any more. `parents`:
-    the pools' queues, directly below which alone anything is written; None: anywhere. `claim`: makes this arbiter their
-    owner, before anything is read or written, where that could not be done yet. `counters` counts by name what
-    went wrong; never reset.
+    Args:
+        emit: called with each outcome, also of failed commands.
+        ownership: of the pools' queues; nothing more is written once another arbiter has taken them over.
+        parents: the pools' queues; only their child queues are changed. None: any queue.
+        claim: makes this arbiter the owner before its first access, if that was not possible before.
+
+    `counters`: failures by name, never reset.
     """
 
     def __init__(
         self,
         manager: ResourceManager,
-        tell: Callable[[Event], object],
+        emit: Callable[[Event], object],
         ownership: Ownership | None = None,
         parents: Collection[str] | None = None,
         claim: Callable[[], Ownership | None] | None = None,
     ) -> None:
-        self._manager, self._tell = manager, tell
+        self._manager, self._emit = manager, emit
         self._ownership, self._claim = ownership, claim
         self._parents = None if parents is None else frozenset(parents)
         self._superseded_by: str | None = None
@@ -54,15 +58,15 @@ class Actor:
         self._thread.start()
 
     def carry_out(self, command: Command) -> None:
-        """Carry out a command, later."""
+        """Carry out a command asynchronously."""
         self._commands.put(command)
 
     def is_alive(self) -> bool:
-        """Whether it carries out commands: until `close`, or the end of the arbiter."""
+        """Whether it carries out commands: until `close` or the end of the arbiter."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Finish what is being done, and no more."""
+        """Finish the current command and stop."""
         self._closing.set()
         self._commands.put(None)
         self._thread.join(timeout=10)
@@ -71,16 +75,16 @@ class Actor:
         while (command := self._commands.get()) is not None and not self._closing.is_set():
             try:
                 for outcome in self._carry_out(command):
-                    self._deliver(outcome)
+                    report(outcome, self._emit, self.counters, type(outcome).__name__)
             except Stopped:
                 return
 
     def _carry_out(self, command: Command) -> list[Event]:
-        """Carry out a command, whatever happens; what came of it."""
+        """Carry out a command; its outcomes, also if it fails."""
         try:
             return list(self._outcomes(command))
         except SupersededError as taken_over:
-            return [*self._give_up(taken_over.by), *_failure(command, taken_over, str(taken_over))]
+            return [*self._note_superseded(taken_over.by), *_failure(command, taken_over, str(taken_over))]
         except ManagerError as problem:
             self.counters["commands_failed"] += 1
             return _failure(command, problem, str(problem))
@@ -89,8 +93,8 @@ class Actor:
             log.exception("%s failed", type(command).__name__)
             return _failure(command, problem, f"{type(problem).__name__} {problem}"[:300])
 
-    def _claim_if_need_be(self) -> None:
-        """Become the owner, if that is still to be done.
+    def _claim_if_necessary(self) -> None:
+        """Claim the queues, if that was not possible before.
 
         Raises:
             SupersededError: another arbiter owns the queues.
@@ -100,69 +104,61 @@ class Actor:
         try:
             self._ownership, self._claim = self._claim(), None
         except OwnedError as owned:
-            # Not tried again: it would own, once the other has ended, what it has been told never to write.
+            # Never again: `Superseded` is final, even if the other arbiter stops.
             self._claim = None
             raise SupersededError(owned.url) from None
 
     def _outcomes(self, command: Command) -> Iterator[Event]:
         if isinstance(command, WriteWeights | ReadLeaves):
-            self._claim_if_need_be()
+            self._claim_if_necessary()
         match command:
             case WriteWeights(weights, forget, _):
                 if self._superseded_by is not None:
                     raise SupersededError(self._superseded_by)
                 written = write_weights(self._manager, weights, forget, self._parents, self._ownership)
                 self.counters["queues_refused"] += len(written.refused)
-                for name, said in written.refused:
-                    log.warning("the weight of %s is not written: %s", name, said)
+                for name, reason in written.refused:
+                    log.warning("queue %s: weight not written: %s", name, reason)
                 yield written
             case ReadLeaves(parents):
                 configuration = scheduler_configuration.read(self._manager)
                 by = self._ownership.check(configuration) if self._ownership is not None else None
                 if by is not None:
-                    yield from self._give_up(by)
+                    yield from self._note_superseded(by)
                 yield leaves_in(configuration, parents)
             case ListContainers(app, yarn_app, _):
                 yield ContainersListed(app, list_containers(self._manager, yarn_app))
             case SignalContainers(app, containers, _):
-                yield ContainersSignalled(app, containers, end_containers(self._manager, containers))
+                yield ContainersSignalled(app, containers, kill_containers(self._manager, containers))
 
-    def _give_up(self, by: str) -> list[Event]:
-        """Another arbiter owns the queues now: that is told once."""
+    def _note_superseded(self, by: str) -> list[Event]:
+        """Report, once, that another arbiter owns the queues."""
         if self._superseded_by is not None:
             return []
         self._superseded_by = by
-        log.error("another arbiter, %s, owns the pools' queues now: this one writes nothing more", by)
+        log.error("another arbiter, %s, owns the pools' queues now: writing no more weights", by)
         return [Superseded(by)]
 
-    def _deliver(self, outcome: Event) -> None:
-        try:
-            self._tell(outcome)
-        except Stopped:
-            raise
-        except Exception:
-            self.counters["outcomes_lost"] += 1
-            log.exception("%s is not taken in", type(outcome).__name__)
 
-
-def _failure(command: Command, problem: Exception, said: str) -> list[Event]:
-    """The outcome of a command that could not be carried out, if it has one then."""
+def _failure(command: Command, problem: Exception, reason: str) -> list[Event]:
+    """The outcome of a failed command, if there is one."""
     match command:
         case WriteWeights():
-            return [WeightsRefused(said)]
+            return [WeightsRefused(reason)]
         case ReadLeaves():
-            return [LeavesUnread(said, isinstance(problem, ManagerError) and is_read_only(problem))]
+            return [LeavesUnread(reason, isinstance(problem, ManagerError) and is_read_only(problem))]
         case SignalContainers(app, _, _):
-            return [ContainersSignalled(app, (), (said,))]
-    # A list of containers: it has ended, or the RM is away. The watch tells either, and the overstay is found again.
+            return [ContainersSignalled(app, (), (reason,))]
+    # ListContainers: the application has ended, or the ResourceManager is away. Polling reports either, and an
+    # application over its share is found again.
     return []
 
 
 def list_containers(manager: ResourceManager, yarn_app: str) -> tuple[Container, ...]:
-    """The running containers of an application's present attempt.
+    """The running containers of an application's current attempt.
 
     Raises:
-        ManagerError: the RM does not answer, or no longer knows the application.
+        ManagerError: the ResourceManager does not answer, or no longer knows the application.
     """
     attempts = translate.attempts(manager.get(f"/apps/{yarn_app}/appattempts"))
     if not attempts:
@@ -171,11 +167,11 @@ def list_containers(manager: ResourceManager, yarn_app: str) -> tuple[Container,
     return translate.containers(manager.get(f"/apps/{yarn_app}/appattempts/{attempt}/containers"), master)
 
 
-def end_containers(manager: ResourceManager, containers: Sequence[str]) -> tuple[str, ...]:
-    """Tell containers to end at once. Returns those that could not be told, with the reason.
+def kill_containers(manager: ResourceManager, containers: Sequence[str]) -> tuple[str, ...]:
+    """Kill containers. Returns an error for each that could not be signalled.
 
     Raises:
-        ManagerAwayError: no RM answers.
+        ManagerAwayError: no ResourceManager answers.
     """
     failed: list[str] = []
     for container in containers:

@@ -1,17 +1,16 @@
-"""Who writes the pools' queues: a record on each of them, so that two arbiters do not write against each other.
+"""Ownership of the pools' queues: a record on each of them prevents two arbiters from changing the same queues.
 
-The record is a property that YARN keeps and does not look at: `arbiter-owner` of the pool's queue, with the value
-`ID|URL|EPOCH`. Who takes over from one that is no longer live writes a higher epoch; the older one finds that when it
-next reads the configuration, which is before and after all that it writes, and writes nothing more.
+The record is a property that YARN stores and ignores: `arbiter-owner` of the pool's queue, with the value
+`ID|URL|EPOCH`. An arbiter that takes over from a dead one writes a higher epoch. The previous owner reads the
+configuration before and after each write; when it finds the higher epoch, it writes no more.
 
-The ResourceManager has no compare-and-set: the last one to write wins. Two that claim at the same time may both find
-the queue free. Each reads back once more after a pause, and whoever finds the other's record gives way; but if the
-second one reads before the first one wrote, and writes after the first one's last reading (a pause of more than
-`PAUSE` between its reading and its writing), both believe to own it until the first one reads again: at its next
-write, or the next comparison of the weights. Until then both may write.
+The ResourceManager has no compare-and-set, so the last write wins, and two arbiters that claim at the same time may
+both find the queue free. Each reads the record again after `PAUSE` seconds, and yields if it finds the other's. If the
+second one reads before the first one writes, and writes only after the first one's last read, both consider themselves
+owners until the first one reads again: at its next write, or at the next comparison of the weights.
 
-Whether the owner is live is asked at the address in its record. Of one that listens on another machine's loopback that
-cannot be seen: it is taken over, and finds that as above.
+Whether the owner is live is probed at the address in its record. An owner that listens on the loopback interface of
+another machine cannot be reached: it is taken over, and notices as above.
 """
 
 import json
@@ -38,7 +37,7 @@ log = logging.getLogger("yarn_plugin.arbiter")
 
 OWNER = "arbiter-owner"
 PAUSE = 1.0
-"""Seconds after which a claim is read back once more."""
+"""Seconds between writing a claim and reading it again."""
 
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 _ADDRESS = r"https?://(?:[A-Za-z0-9._-]{1,200}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
@@ -46,35 +45,35 @@ _RECORD = re.compile(rf"([A-Za-z0-9_-]{{1,64}})\|({_ADDRESS})\|(\d{{1,15}})", re
 
 
 def identity(state_dir: Path) -> str:
-    """The identity in a state folder's file `identity` (readable by its owner alone); made if there is none.
+    """The random id of an arbiter, from the file `identity` of its state folder (mode 0600); created if it is missing.
 
     Raises:
         OSError: the file can be neither read nor written.
     """
     path = state_dir / "identity"
     try:
-        known = path.read_text(errors="replace").strip()
+        stored = path.read_text(errors="replace").strip()
     except FileNotFoundError:
-        known = ""
-    if _IDENTITY.fullmatch(known):
-        return known
-    made = uuid.uuid4().hex
-    write_private(path, made + "\n")
-    return made
+        stored = ""
+    if _IDENTITY.fullmatch(stored):
+        return stored
+    created = uuid.uuid4().hex
+    write_private(path, created + "\n")
+    return created
 
 
 class OwnedError(ReportedError):
-    """Another arbiter, which is live, owns a pool's queue."""
+    """Another live arbiter owns a pool's queue."""
 
     def __init__(self, queue: str, url: str) -> None:
         super().__init__(
-            f"pool queue {queue}: another arbiter, {url}, owns it; stop that one, or name another queue in --config"
+            f"pool queue {queue}: another arbiter, {url}, owns it; stop that one, or choose another queue in --config"
         )
         self.url = url
 
 
 class SupersededError(ManagerError):
-    """Another arbiter has taken the pools' queues over; `by` is its address."""
+    """Another arbiter has taken over the pools' queues; `by`: its address."""
 
     def __init__(self, by: str) -> None:
         super().__init__(f"another arbiter, {by}, owns the pools' queues now")
@@ -95,13 +94,13 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The right to write what lies below these queues, as long as nobody else's record is on them."""
+    """The right to change the child queues of these queues, until another arbiter's record is on them."""
 
     owner: Owner
     parents: tuple[str, ...]
 
     def check(self, configuration: SchedulerConfiguration) -> str | None:
-        """The address of who has taken over; None as long as nobody has."""
+        """The address of the arbiter that has taken over; None if none has."""
         for parent in self.parents:
             found = owner_of(configuration, parent)
             if found is not None and found.id != self.owner.id and found.epoch >= self.owner.epoch:
@@ -109,17 +108,17 @@ class Ownership:
         return None
 
     def require(self, configuration: SchedulerConfiguration) -> None:
-        """Check.
+        """Check, and raise if another arbiter owns the queues.
 
         Raises:
-            SupersededError: somebody has taken over.
+            SupersededError: another arbiter has taken over.
         """
         by = self.check(configuration)
         if by is not None:
             raise SupersededError(by)
 
     def renew(self, manager: ResourceManager, configuration: SchedulerConfiguration) -> None:
-        """Put the record back where somebody took it away.
+        """Restore the record on queues that have lost it.
 
         Raises:
             ManagerError: it could not be written.
@@ -130,7 +129,7 @@ class Ownership:
 
 
 def owner_of(configuration: SchedulerConfiguration, parent: str) -> Owner | None:
-    """Who owns a pool's queue; None where there is no record, or none that can be read."""
+    """The owner of a pool's queue; None if there is no valid record."""
     found = _RECORD.fullmatch(configuration.get(parent, OWNER) or "")
     return Owner(found[1], found[2], int(found[3])) if found else None
 
@@ -143,9 +142,9 @@ def claim(
     is_live: Callable[[str, str], bool],
     pause: float = PAUSE,
 ) -> Ownership | None:
-    """Become the owner of these queues. None where the ResourceManager keeps no records: there is no ownership then.
+    """Become the owner of these queues. None if the ResourceManager does not store records: then there is no ownership.
 
-    `identity`: see `identity`. `url`: this arbiter's address. `is_live(url, id)`: whether another arbiter answers.
+    `identity`: see `identity`. `url`: this arbiter's address. `is_live(url, id)`: whether another arbiter is running.
 
     Raises:
         OwnedError: another arbiter owns one of them and is live, or claimed it at the same time.
@@ -166,26 +165,26 @@ def claim(
     try:
         scheduler_configuration.write(manager, _record(parents, mine))
     except ManagerRefusedError as refusal:
-        said = "pool queues %s could not be marked with their owner, so that a second arbiter would go unnoticed: %s"
-        log.warning(said, ", ".join(parents), refusal)
+        problem = "pool queues %s: the owner could not be recorded, a second arbiter would not be detected: %s"
+        log.warning(problem, ", ".join(parents), refusal)
         return None
     for wait in (0.0, pause):
         time.sleep(wait)
-        kept = scheduler_configuration.read(manager)
+        stored = scheduler_configuration.read(manager)
         for parent in parents:
-            owner = owner_of(kept, parent)
+            owner = owner_of(stored, parent)
             if owner is not None and owner.id != identity and owner.epoch >= mine.epoch:
                 raise OwnedError(parent, owner.url)
             if owner != mine:
-                log.warning("pool queue %s: the ResourceManager does not keep the record of its owner", parent)
+                log.warning("pool queue %s: the ResourceManager does not store the record of its owner", parent)
                 return None
     return Ownership(mine, tuple(parents))
 
 
 def answers_as(url: str, identity: str) -> bool:
-    """Whether an arbiter of this identity answers at an address.
+    """Whether an arbiter with this id answers at an address.
 
-    Whoever signed its certificate: nothing secret is sent, and an owner that is not recognised would be taken over.
+    Certificates are not verified: nothing secret is sent, and an unrecognised owner would be taken over.
     """
     try:
         with bounded.bounded_session() as session, warnings.catch_warnings():
@@ -193,10 +192,10 @@ def answers_as(url: str, identity: str) -> bool:
             answer = session.get(
                 f"{url}/v1/health", timeout=(2.0, 5.0), allow_redirects=False, stream=True, verify=False
             )
-            said = json.loads(bounded.read_body(answer, 65536))
+            health = json.loads(bounded.read_body(answer, 65536))
     except (requests.RequestException, bounded.TooLargeError, OSError, ValueError, RecursionError):
         return False
-    return isinstance(said, dict) and said.get("id") == identity
+    return isinstance(health, dict) and health.get("id") == identity
 
 
 def _record(parents: Sequence[str], owner: Owner) -> dict[str, Settings]:

@@ -1,8 +1,8 @@
-"""The worker process: solves one task after another, a line of JSON each, until its parent is gone.
+"""The worker process: reads tasks from stdin, one line of JSON each, until its parent exits.
 
     python -m yarn_plugin.act.solving MODULE:ATTRIBUTE PARENT
 
-`MODULE:ATTRIBUTE` is the registry, or a function that returns it; `PARENT` the number of the process that started it.
+`MODULE:ATTRIBUTE` is the registry or a function that returns it; `PARENT` is the parent's process id.
 """
 
 import ctypes
@@ -22,21 +22,21 @@ from yarn_plugin.errors import BadInputError, describe
 from yarn_plugin.journal.codec import Codec
 
 NICENESS = 10
-"""By how much its priority is lower than the arbiter's: a solve must not delay a share."""
+"""Lowers its priority below the arbiter's: a solver must not delay a share."""
 
 MAX_ANSWER = 64 * 1024 * 1024
-"""Bytes of a result, as JSON, above which a task counts as failed."""
+"""Bytes of a result as JSON; a task with a larger one fails."""
 
 _SET_PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
 
 
 def resolve(reference: str) -> Registry:
-    """The registry at `module:attribute`; called, if it is a function.
+    """The registry at `module:attribute`, or the result of the function there.
 
     Raises:
-        BadInputError: it is no such reference.
-        ImportError, AttributeError: there is no such module or attribute.
+        BadInputError: the reference is malformed.
+        ImportError, AttributeError: the module or attribute does not exist.
     """
     module, _, attribute = reference.partition(":")
     if not module or not attribute:
@@ -46,9 +46,9 @@ def resolve(reference: str) -> Registry:
 
 
 def main(reference: str, parent: int) -> None:
-    """Solve what comes on stdin until it ends."""
+    """Solve tasks from stdin until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_with(parent)
+    _exit_with(parent)
     os.nice(NICENESS)
     tasks, answers = _take_pipes()
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -56,7 +56,7 @@ def main(reference: str, parent: int) -> None:
     try:
         registry = resolve(reference)
         codec, solvers = Codec(registry.tags()), registry.solvers()
-    except Exception as problem:  # noqa: BLE001 - whatever it is, the arbiter learns it
+    except Exception as problem:  # noqa: BLE001 - reported to the arbiter
         _answer(answers, {"failed": f"the worker process cannot use {reference!r}: {describe(problem)}"[:300]})
         return
     _answer(answers, {"ready": True})
@@ -64,35 +64,35 @@ def main(reference: str, parent: int) -> None:
     while True:
         answer = _solve(solvers, codec, json.loads(lines.get()))
         if os.getpid() != solving:
-            # What a solver forked and let return: a second answer would be taken for that of the next task.
+            # A child forked by the solver: its answer would be mistaken for that of the next task.
             os._exit(0)
         _answer(answers, answer)
 
 
 def _solve(solvers: Mapping[str, Callable[[Any], object]], codec: Codec, task: dict[str, Any]) -> dict[str, Any]:
-    """What came of a task, whatever its solver does."""
+    """The answer to a task, also if its solver fails."""
     try:
         solver = solvers.get(task["type"])
         if solver is None:
             return {"failed": f"no solver for problems of type {task['type']!r}"}
         done = solver(codec.read(task))
-        # A journal has no infinity: better that the task fails than that nobody can replay it.
+        # The journal cannot store infinity; the task must fail before it is recorded.
         codec.check(done)
         return {"done": codec.write(done)}
-    except BaseException as problem:  # noqa: BLE001 - also sys.exit(): a solver fails, and the process goes on
+    except BaseException as problem:  # noqa: BLE001 - includes sys.exit() in a solver
         return {"failed": describe(problem)}
 
 
 def _answer(answers: BinaryIO, answer: dict[str, Any]) -> None:
     line = json.dumps(answer, separators=(",", ":")).encode() + b"\n"
     if len(line) > MAX_ANSWER:
-        line = b'{"failed":"its result has %d bytes, at most %d are taken"}\n' % (len(line), MAX_ANSWER)
+        line = b'{"failed":"its result has %d bytes, the maximum is %d"}\n' % (len(line), MAX_ANSWER)
     answers.write(line)
     answers.flush()
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The pipes to the arbiter, for this process alone: a solver that prints, prints to stderr, and reads nothing."""
+    """The pipes to the arbiter. Afterwards stdin is empty and stdout is stderr, for solvers that print or read."""
     tasks = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is wanted
@@ -102,25 +102,25 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _read(tasks: BinaryIO, lines: "queue.SimpleQueue[bytes]") -> None:
-    """Take lines in; when there will be no more, end, also in the middle of a solve."""
+    """Queue lines; at the end of the input, exit, even during a task."""
     for line in tasks:
         lines.put(line)
-    _end()
+    _exit()
 
 
-def _end() -> None:
-    """End at once, with whatever a solver has started."""
+def _exit() -> None:
+    """Exit at once and kill the children of solvers."""
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(0)
 
 
-def _end_with(parent: int) -> None:
-    """Let the kernel end this process with its parent: a solver in C that holds the interpreter stops every thread."""
+def _exit_with(parent: int) -> None:
+    """Have the kernel kill this process with its parent: native code that holds the GIL stops all threads."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        _end()
+        _exit()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Queue weights: written in one request, read back, compared; a queue that is refused does not keep others back."""
+"""Queue weights: written in one request, then read back. A refused queue does not affect the others."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -12,11 +12,11 @@ from yarn_plugin.observe.scheduler_configuration import CAPACITY, SchedulerConfi
 
 
 class WeightsIgnoredError(ManagerError):
-    """The ResourceManager said yes and did not do it."""
+    """The ResourceManager accepted a request and changed nothing."""
 
 
 def leaves_in(configuration: SchedulerConfiguration, parents: Collection[str]) -> LeavesSeen:
-    """The queues directly below the parents: static ones, and the weights of others."""
+    """The child queues of the parents: the static ones, and the weights of the others."""
     static = static_queues(configuration, parents)
     weights = (
         (queue, weight)
@@ -28,7 +28,7 @@ def leaves_in(configuration: SchedulerConfiguration, parents: Collection[str]) -
 
 
 def static_queues(configuration: SchedulerConfiguration, parents: Collection[str]) -> frozenset[str]:
-    """The queues directly below the parents that the configuration itself defines."""
+    """The static child queues of the parents."""
     return frozenset(queue for parent in parents for queue in configuration.children(parent))
 
 
@@ -39,30 +39,29 @@ def write_weights(
     parents: Collection[str] | None = None,
     ownership: Ownership | None = None,
 ) -> WeightsWritten:
-    """Give dynamic leaf queues their weights, take back those of queues that are gone, and check.
+    """Set the weights of dynamic leaf queues, delete those of removed queues (`forget`), and verify.
 
-    Of a request that is refused nothing is done, and the answer does not always name the culprit: it is halved until
-    single queues are refused, and the others are written.
+    The ResourceManager rejects a request as a whole, and does not always name the queue at fault. So a rejected request
+    is split until single queues are rejected, and the others are written.
 
-    `parents`: the only queues directly below which anything is written, unless the configuration itself defines it.
-    `ownership`: checked before and after.
+    `parents`: only their dynamic child queues are changed; None: any queue. `ownership`: checked before and after.
 
     Raises:
         SupersededError: another arbiter owns the pools' queues now.
-        ManagerError: nothing was written: the RM refused everything, or kept nothing.
+        ManagerError: nothing was written: the ResourceManager rejected or ignored everything.
     """
     wanted = {queue: f"{weight:g}w" for queue, weight in weights} | dict.fromkeys(forget, "")
-    barred: dict[str, str] = {}
+    protected: dict[str, str] = {}
     if parents is not None or ownership is not None:
         found = scheduler_configuration.read(manager)
         if ownership is not None:
             ownership.require(found)
             ownership.renew(manager, found)
         if parents is not None:
-            barred = _barred(wanted, found, parents)
-    wanted = {queue: value for queue, value in wanted.items() if queue not in barred}
+            protected = _protected(wanted, found, parents)
+    wanted = {queue: value for queue, value in wanted.items() if queue not in protected}
     if not wanted:
-        return _written(weights, forget, barred)
+        return _written(weights, forget, protected)
     refused = _Writing(manager, len(wanted)).write(wanted)
     found = scheduler_configuration.read(manager)
     if ownership is not None:
@@ -70,30 +69,30 @@ def write_weights(
     accepted = {queue: value for queue, value in wanted.items() if queue not in refused}
     ignored = _ignored(accepted, found)
     failed = refused | ignored
-    # One alone is not known to be everything: it is left, as it would be among others, for them to be written.
+    # A single failed queue says nothing about the others, so it is reported as refused.
     if len(failed) == len(wanted) > 1:
-        queue, said = next(iter(failed.items()))
-        raise WeightsIgnoredError(f"queue {queue}: {said}")
-    return _written(weights, forget, barred | failed)
+        queue, reason = next(iter(failed.items()))
+        raise WeightsIgnoredError(f"queue {queue}: {reason}")
+    return _written(weights, forget, protected | failed)
 
 
-def _barred(
+def _protected(
     wanted: Mapping[str, str], configuration: SchedulerConfiguration, parents: Collection[str]
 ) -> dict[str, str]:
-    """The queues that are not ours to write, and why."""
+    """The queues that must not be changed, with the reasons."""
     static = static_queues(configuration, parents)
-    barred = {queue: "the configuration defines it" for queue in wanted if queue in static}
+    protected = {queue: "it is a static queue" for queue in wanted if queue in static}
     elsewhere = [queue for queue in wanted if queue.rpartition(".")[0] not in parents]
-    return barred | dict.fromkeys(elsewhere, "it is not directly below the queue of a pool")
+    return protected | dict.fromkeys(elsewhere, "it is not a child of a pool's queue")
 
 
 def _ignored(wanted: Mapping[str, str], configuration: SchedulerConfiguration) -> dict[str, str]:
-    """The queues that do not have what was written, and what they have."""
+    """The queues whose configuration differs from the written one, with both values."""
     ignored: dict[str, str] = {}
     for queue, value in wanted.items():
         if not configuration.has(queue, CAPACITY, value):
             found = configuration.get(queue, CAPACITY) or ""
-            ignored[queue] = f"capacity {value!r} was written, the RM has {found[:100]!r}"
+            ignored[queue] = f"capacity {value!r} was written, the ResourceManager has {found[:100]!r}"
     return ignored
 
 
@@ -106,18 +105,18 @@ def _written(weights: Sequence[tuple[str, float]], forget: Sequence[str], refuse
 
 
 class _Writing:
-    """Writes capacities of queues. Every request makes the RM set up its scheduler anew, so that few are sent."""
+    """Writes capacities of queues in few requests: each makes the ResourceManager reinitialize its scheduler."""
 
     def __init__(self, manager: ResourceManager, queues: int) -> None:
         self._manager = manager
-        # Enough to find two single culprits; where it is more, something else is wrong than a queue.
+        # Enough to find two queues at fault; with more, the queues are not the cause.
         self._refusals_left = 4 + 4 * math.ceil(math.log2(queues + 1))
 
     def write(self, wanted: Mapping[str, str]) -> dict[str, str]:
-        """Write what can be written; returns the queues that were refused, each with what was said.
+        """Write as many capacities as possible. Returns the refused queues with the reasons.
 
         Raises:
-            ManagerError: it is not about the queues: the RM is away, or its configuration cannot be changed.
+            ManagerError: not caused by a queue: the ResourceManager is away, or its configuration is read-only.
         """
         try:
             update = {queue: {CAPACITY: value} for queue, value in wanted.items()}

@@ -1,4 +1,4 @@
-"""Long work in a process of its own, one task after another: nothing waits for it, and it may be killed at any time."""
+"""Runs long computations in a separate process, one by one: nothing blocks on them, and they can be killed."""
 
 import json
 import logging
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO, Any
 
+from yarn_plugin.act.outcomes import report
 from yarn_plugin.act.solving import MAX_ANSWER
 from yarn_plugin.decide.events import Solved
 from yarn_plugin.errors import describe
@@ -22,23 +23,23 @@ from yarn_plugin.observe.delivery import Stopped
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
-START_LIMIT = 60.0
-"""Seconds for the process to start and to import what it solves with."""
+START_TIMEOUT = 60.0
+"""Seconds for the process to start and to import its solvers."""
 
 
 class Worker:
-    """Takes tasks and calls `tell` with what became of each, from a thread of its own, in the order of the tasks.
+    """Solves tasks in a worker process and emits their outcomes, in the order of the tasks, from its own thread.
 
-    A task is done; or it failed: its solver raised, as it would again; or it is lost: the process was killed,
-    ended, or ran past its limit. The process is started for the first task, and again for the next one after it was
-    lost. What a solver prints goes to this process's stderr. `counters` counts by name what went wrong; never reset.
+    A task is `done`; or `failed`, if its solver raised; or `lost`, if the process was killed, exited or exceeded the
+    timeout. The process is started for the first task, and again for the next task after a lost one. A solver's output
+    goes to stderr. `counters`: failures by name, never reset.
 
     Args:
-        registry: `module:attribute`, where the process finds what it solves with: a `Registry`, or a function that
-            returns it. It imports what this process can.
+        registry: `module:attribute` of the solvers: a `Registry`, or a function that returns one. The process imports
+            it with this process's module search path.
         tags: the types of problems and results by their tags, as in that registry.
-        tell: called once for every task, but for those that are open when it is closed.
-        limit_s: seconds for one task, after which the process is killed.
+        emit: called once for each task, except those that are open in `close`.
+        timeout_s: seconds for one task, after which the process is killed.
     """
 
     COUNTED = ("tasks_failed", "tasks_lost", "outcomes_lost")
@@ -47,10 +48,10 @@ class Worker:
         self,
         registry: str,
         tags: Mapping[str, type],
-        tell: Callable[[Solved], object],
-        limit_s: float,
+        emit: Callable[[Solved], object],
+        timeout_s: float,
     ) -> None:
-        self._registry, self._tell, self._limit_s = registry, tell, limit_s
+        self._registry, self._emit, self._timeout_s = registry, emit, timeout_s
         self._codec = Codec(tags)
         self.counters: Counter[str] = Counter(dict.fromkeys(self.COUNTED, 0))
         self._changed = threading.Condition()
@@ -62,24 +63,24 @@ class Worker:
         self._thread.start()
 
     def submit(self, pool: str, id: str, problem: object) -> None:
-        """Solve a problem, later. Idempotent by `(pool, id)`: one that is being solved is solved once; one that waits
-        keeps its place, with this problem."""
+        """Solve a problem asynchronously. Idempotent by `(pool, id)`: a task in progress is not repeated; a queued task
+        keeps its place and takes this problem."""
         with self._changed:
             if (pool, id) != self._solving:
                 self._waiting[pool, id] = problem
                 self._changed.notify_all()
 
     def pid(self) -> int | None:
-        """The number of the process; None where none was started, or the last one was lost."""
+        """The process id; None if no process is running."""
         process = self._process
         return process.pid if process is not None else None
 
     def is_alive(self) -> bool:
-        """Whether tasks are taken: until `close`, or the end of the arbiter."""
+        """Whether it solves tasks: until `close` or the end of the arbiter."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """End at once: open tasks are given up, and nothing is told of them."""
+        """Stop at once; open tasks are abandoned without an outcome."""
         with self._changed:
             self._closing = True
             self._waiting.clear()
@@ -89,7 +90,7 @@ class Worker:
         self._thread.join(timeout=10)
 
     def _run(self) -> None:
-        # The process ends with the thread that started it (see `solving`): this one, which outlives every task.
+        # The process ends with the thread that started it (see `solving`), so this thread must start it.
         try:
             while (task := self._next()) is not None:
                 outcome = self._outcome(*task)
@@ -97,7 +98,7 @@ class Worker:
                     self._solving = None
                     if self._closing:
                         return
-                self._deliver(outcome)
+                report(outcome, self._emit, self.counters, f"outcome of task {outcome.id} of pool {outcome.pool}")
         except Stopped:
             return
         finally:
@@ -112,21 +113,21 @@ class Worker:
             return *self._solving, self._waiting.pop(self._solving)
 
     def _outcome(self, pool: str, id: str, problem: object) -> Solved:
-        """Solve a problem, whatever happens."""
+        """Solve a problem; its outcome, also if that fails."""
         try:
             task = json.dumps(self._codec.write(problem)).encode() + b"\n"
-            return Solved(pool, id, "done", self._result(self._ready().ask(task, self._limit_s)))
+            return Solved(pool, id, "done", self._result(self._ready().ask(task, self._timeout_s)))
         except _LostError as lost:
             self._end_process()
             self.counters["tasks_lost"] += 1
-            log.warning("task %s of pool %s is lost: %s", id, pool, lost)
+            log.warning("pool=%s task=%s lost: %s", pool, id, lost)
             return Solved(pool, id, "lost", error=str(lost))
         except _FailedError as failed:
             error = str(failed)
-        except Exception as unexpected:  # noqa: BLE001 - whatever it is, somebody waits for an outcome
+        except Exception as unexpected:  # noqa: BLE001 - the pool waits for an outcome
             error = describe(unexpected)
         self.counters["tasks_failed"] += 1
-        return Solved(pool, id, "failed", error=_writable(error))
+        return Solved(pool, id, "failed", error=_encodable(error))
 
     def _result(self, answer: dict[str, Any]) -> object:
         if "done" not in answer:
@@ -134,20 +135,20 @@ class Worker:
         return self._codec.read(answer["done"])
 
     def _ready(self) -> "_Process":
-        """A process that takes a task now.
+        """A process that is ready for a task.
 
         Raises:
-            _LostError: it cannot be started, or ended while it started.
-            _FailedError: it cannot use its registry.
+            _LostError: it cannot be started, or exited while starting.
+            _FailedError: it cannot load its registry.
         """
         if self._process is not None and not self._process.is_running():
             self._end_process()
         if self._process is None:
             with self._changed:
                 if self._closing:
-                    raise _LostError("the arbiter ends")
+                    raise _LostError("the arbiter is stopping")
                 self._process = _Process(self._registry)
-            started = self._process.ask(b"", START_LIMIT)
+            started = self._process.ask(b"", START_TIMEOUT)
             if "ready" not in started:
                 self._end_process()
                 raise _FailedError(started.get("failed"))
@@ -160,32 +161,24 @@ class Worker:
             process.kill()
             process.reap()
 
-    def _deliver(self, outcome: Solved) -> None:
-        try:
-            self._tell(outcome)
-        except Stopped:
-            raise
-        except Exception:
-            self.counters["outcomes_lost"] += 1
-            log.exception("what became of task %s of pool %s is not taken in", outcome.id, outcome.pool)
-
 
 class _LostError(Exception):
-    """The process is of no use any more; says why."""
+    """The process is lost; the message is the reason."""
 
 
 class _FailedError(Exception):
-    """What the process says of a task that failed, or of a registry that it cannot use."""
+    """The process reports a failed task, or a registry that it cannot load."""
 
 
 class _Process:
-    """A worker process: a line goes in, a line comes out."""
+    """A worker process: one line of JSON in, one line out."""
 
     def __init__(self, registry: str) -> None:
         command = [sys.executable, "-P", "-m", "yarn_plugin.act.solving", registry, str(os.getpid())]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
         try:
-            # A session of its own: Ctrl-C in the arbiter's terminal is not for it, and what it starts ends with it.
+            # In its own session, Ctrl-C in the arbiter's terminal does not reach it, and it can be killed with its
+            # children.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -203,16 +196,16 @@ class _Process:
         self.pid = self._process.pid
 
     def is_running(self) -> bool:
-        """Whether it has not ended. One that has is not reaped here: its number names what it has left running."""
+        """Whether it is running. It is not reaped here, since its id is needed to kill its children."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
-    def ask(self, line: bytes, limit_s: float) -> dict[str, Any]:
-        """Write a line (none, if it is empty) and wait for the answer.
+    def ask(self, line: bytes, timeout_s: float) -> dict[str, Any]:
+        """Write a line, unless it is empty, and wait for the answer.
 
         Raises:
-            _LostError: it ended, took too long, or what it said is no answer.
+            _LostError: the process exited, exceeded the timeout, or gave an invalid answer.
         """
-        deadline = time.monotonic() + limit_s
+        deadline = time.monotonic() + timeout_s
         unwritten, answer = memoryview(line), bytearray()
         with selectors.DefaultSelector() as pipes:
             pipes.register(self._answers, selectors.EVENT_READ)
@@ -227,13 +220,13 @@ class _Process:
                     if not unwritten:
                         pipes.unregister(self._tasks)
                 elif time.monotonic() >= deadline:
-                    raise _LostError(f"it ran past {limit_s:g} s and was killed")
+                    raise _LostError(f"it ran past {timeout_s:g} s and was killed")
         return _parsed(bytes(answer))
 
     def _receive(self, so_far: int) -> bytes:
         received = os.read(self._answers.fileno(), 1 << 20)
         if not received:
-            raise _LostError(self._how_it_ended())
+            raise _LostError(self._exit_reason())
         if so_far + len(received) > 2 * MAX_ANSWER:
             raise _LostError(f"the worker process answered with more than {2 * MAX_ANSWER} bytes")
         return received
@@ -244,23 +237,23 @@ class _Process:
         except BlockingIOError:
             return 0
         except BrokenPipeError:
-            raise _LostError(self._how_it_ended()) from None
+            raise _LostError(self._exit_reason()) from None
 
-    def _how_it_ended(self) -> str:
-        # It has closed a pipe, so it ends, or is of no use any more. One that ends already, ends as it would have.
+    def _exit_reason(self) -> str:
+        # It has closed a pipe, so it is exiting or useless. Killing it does not change the code of an exited one.
         self.kill()
         code = self._process.wait()
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return f"the worker process {how}"
 
     def kill(self) -> None:
-        """End it at once, with whatever it has started."""
+        """Kill it and its children."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def reap(self) -> None:
-        """Wait for its end, after `kill`, and let go of its pipes."""
+        """Wait for its exit, after `kill`, and close its pipes."""
         self._process.wait()
         self._tasks.close()
         self._answers.close()
@@ -272,10 +265,10 @@ def _parsed(line: bytes) -> dict[str, Any]:
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise _LostError("the worker process gave an answer that cannot be read")
+        raise _LostError("the worker process gave an invalid answer")
     return answer
 
 
-def _writable(said: object) -> str:
-    """An error that a journal can hold: JSON can hold half a character."""
-    return str(said).encode(errors="replace").decode()[:300]
+def _encodable(error: object) -> str:
+    """An error as text that can be encoded as UTF-8, without lone surrogates."""
+    return str(error).encode(errors="replace").decode()[:300]
