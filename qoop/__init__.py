@@ -1,4 +1,4 @@
-"""The query side: candidate plans, checkpoints, switching.
+"""SQL on Spark that replans while it runs, when its share of the cluster changes.
 
 import qoop
 
@@ -14,7 +14,7 @@ __all__ = ["Answer", "Options", "collect", "execute", "sql", "write"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load Spark only when something that needs it is used: the pure rooms and `qoop explain` do without."""
+    """Import PySpark only when the library call is used: the pure packages and `qoop explain` do without it."""
     if name in __all__:
         from qoop import api
 

@@ -1,4 +1,4 @@
-"""Queries in a Spark session: the library call `qoop.sql`, and what the driver and the harness build on."""
+"""Run queries in a Spark session: the library call `qoop.sql`, and the functions that the driver and `tpcds` use."""
 
 import os
 import time
@@ -32,12 +32,19 @@ from yarn_plugin.errors import describe
 
 @dataclass(frozen=True)
 class Options:
-    """How queries are run.
+    """How a query is run.
 
-    `feed`: where the share comes from; left out, the cores that the session has now, for good. `confirm`: tells the
-    arbiter that a share is kept to. `checkpoint`: a URL that all nodes reach, to keep stage outputs as files; left out,
-    they are kept on the executors. `journal`: a file for the record. `warn`, `watch`: are shown lines and commands;
-    `warn` is called from several threads.
+    Args:
+        feed: makes the source of the share; by default a fixed share, the session's default parallelism.
+        confirm: tells the arbiter that the query holds no more than a share, by its number.
+        rules: when to switch plans.
+        cutting: where plans are cut into stages.
+        model: the cost of a stage.
+        checkpoint: a URL that all nodes reach, to store stage outputs as files; by default they are on the executors.
+        journal: a file to record events and decisions in.
+        warn: takes a warning, one line; called from several threads.
+        watch: called with every command of the planner.
+        replanning: False: run the query as written, as one stage.
     """
 
     feed: Callable[[], Feed] | None = None
@@ -54,7 +61,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Answer:
-    """A query's rows, its columns (name, type), and how it came about."""
+    """The rows of a query, its columns (name, type), and how it was run."""
 
     columns: list[tuple[str, str]]
     rows: list[Row]
@@ -62,79 +69,79 @@ class Answer:
 
 
 def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataFrame:
-    """The result of a query, with replanning: its stages are run now, its last stage when the frame is used.
+    """Run a query with replanning and return its result, like `spark.sql`.
 
-    The frame is one of the user's session like that of `spark.sql`; what its stages keep on executors is let go when
-    neither it nor a frame made from it is left, what they keep as files when the application ends. A statement that
-    stores rows is executed, and the frame is empty.
+    All stages but the last run now; the last one runs when the frame is used. Stage outputs on executors are released
+    when the frame and all frames derived from it have been garbage-collected, those in files when the application ends.
+    A statement that stores rows is executed, and the frame is empty.
 
     Raises:
         QoopError: the query cannot be run.
-        pyspark.errors.PySparkException: Spark refuses the query, with its own words.
+        pyspark.errors.PySparkException: Spark rejects the query.
     """
     parsed = parse_leniently(text)
     if parsed.stores_rows:
         execute(spark, parsed, options)
         return spark.range(0).select()
     query = _Query(spark, parsed, options or Options())
-    found: list[DataFrame] = []
+    results: list[DataFrame] = []
 
-    def take(frame: DataFrame) -> int:
-        found.append(in_session_of(spark, frame))
+    def consume(frame: DataFrame) -> int:
+        results.append(in_session_of(spark, frame))
         return 0
 
     try:
-        query.run(take)
+        query.run(consume)
     except BaseException:
         query.close()
         raise
-    query.hand_over(found[-1])
-    return found[-1]
+    query.hand_over(results[-1])
+    return results[-1]
 
 
 def collect(
-    spark: SparkSession, text: str | ParsedText, options: Options | None = None, most: int | None = None
+    spark: SparkSession, text: str | ParsedText, options: Options | None = None, max_rows: int | None = None
 ) -> Answer:
-    """Run a query to its end and fetch its rows, or so many of them; a statement that stores rows has none."""
+    """Run a query and fetch its rows, or the first `max_rows`; a statement that stores rows returns none."""
     parsed = _parsed(text)
     if parsed.stores_rows:
         return Answer([], [], execute(spark, parsed, options))
     query = _Query(spark, parsed, options or Options())
     rows: list[list[Row]] = []
 
-    def take(frame: DataFrame) -> int:
-        rows.append((frame if most is None else frame.limit(most)).collect())
+    def consume(frame: DataFrame) -> int:
+        rows.append((frame if max_rows is None else frame.limit(max_rows)).collect())
         return len(rows[-1])
 
     try:
-        outcome = query.run(take)
+        outcome = query.run(consume)
     finally:
         query.close()
     return Answer(query.written.columns, rows[-1], outcome)
 
 
 def write(
-    spark: SparkSession, text: str | ParsedText, options: Options | None, put: Callable[[DataFrame], None]
+    spark: SparkSession, text: str | ParsedText, options: Options | None, store: Callable[[DataFrame], None]
 ) -> Outcome:
-    """Run a query and hand its whole result, computed and kept, to `put`; switching never leaves half of it written."""
+    """Run a query and pass its complete, persisted result to `store`, which a switch can thus not interrupt."""
     query = _Query(spark, _parsed(text), options or Options())
-    kept: list[DataFrame] = []
-    whole: list[DataFrame] = []
+    persisted: list[DataFrame] = []
+    results: list[DataFrame] = []
 
-    def take(frame: DataFrame) -> int:
+    def consume(frame: DataFrame) -> int:
         frame = in_session_of(spark, frame)
         if persist(frame):
-            kept.append(frame)
+            persisted.append(frame)
         rows = int(frame.count())
-        whole.append(frame)
+        results.append(frame)
         return rows
 
     try:
-        outcome = query.run(take)
-        put(whole[-1])
+        outcome = query.run(consume)
+        store(results[-1])
     finally:
         query.close()
-        for frame in kept:
+        for frame in persisted:
             frame.unpersist()
     return outcome
 
@@ -142,15 +149,15 @@ def write(
 def execute(spark: SparkSession, text: str | ParsedText, options: Options | None = None) -> Outcome:
     """Run a statement that stores rows (CREATE TABLE AS, INSERT): its query with replanning, then the statement.
 
-    One that holds no query to plan is left to Spark.
+    A statement without a query to plan is executed by Spark alone.
     """
     parsed = _parsed(text)
     statement = parsed.statement
-    if statement is None or not statement.stores_rows or _would_not_run(spark, statement):
+    if statement is None or not statement.stores_rows or _target_exists(spark, statement):
         return _execute_as_written(spark, parsed.text)
     check_statement(spark, parsed.text)
 
-    def put(frame: DataFrame) -> None:
+    def store(frame: DataFrame) -> None:
         view = f"qoop_rows_{uuid.uuid4().hex[:8]}"
         frame.createOrReplaceTempView(view)
         try:
@@ -159,50 +166,50 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
             spark.catalog.dropTempView(view)
 
     query = statement.source_query()
-    return write(spark, ParsedText(query.text, query), options, put)
+    return write(spark, ParsedText(query.text, query), options, store)
 
 
 def _parsed(text: str | ParsedText) -> ParsedText:
     return parse_leniently(text) if isinstance(text, str) else text
 
 
-def _would_not_run(spark: SparkSession, statement: Statement) -> bool:
-    """Whether the table to be made is there already: Spark then does nothing or refuses, and need not wait for rows."""
+def _target_exists(spark: SparkSession, statement: Statement) -> bool:
+    """Whether the table to create exists already: Spark then refuses or does nothing, and needs no rows."""
     return statement.creates is not None and spark.catalog.tableExists(statement.creates)
 
 
 def _execute_as_written(spark: SparkSession, text: str) -> Outcome:
     began = time.monotonic()
     spark.sql(text).collect()
-    reason = "it holds no query to plan"
+    reason = "it contains no query to plan"
     return Outcome(QueryCounts(stages=1), 1, time.monotonic() - began, reason, ())
 
 
-def _undisturbed(warn: Callable[[str], None]) -> Callable[[str], None]:
-    """To warn is never what a query, or a thread of it, ends by: where nobody can be told, it goes on."""
+def _never_raising(warn: Callable[[str], None]) -> Callable[[str], None]:
+    """A `warn` that suppresses exceptions, so that a failed warning ends neither a query nor one of its threads."""
 
-    def told(line: str) -> None:
+    def warn_safely(line: str) -> None:
         with suppress(Exception):
             warn(line)
 
-    return told
+    return warn_safely
 
 
 class _Query:
-    """One query in a session: analysed as written, planned, run."""
+    """One query in a session: analysed by Spark as written, planned, run."""
 
     def __init__(self, spark: SparkSession, parsed: ParsedText, options: Options) -> None:
-        self._options, self._parsed = replace(options, warn=_undisturbed(options.warn)), parsed
+        self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
         self._spark = spark
         self.written = QueryAsWritten(spark, parsed.text)
         self._session = query_session(spark)
-        self._checkpoints = self._place()
+        self._checkpoints = self._new_checkpoints()
         self._engine: SparkEngine | None = None
 
-    def run(self, take: Callable[[DataFrame], int]) -> Outcome:
-        """Run it to its end; `take` is part of its last stage."""
+    def run(self, consume: Callable[[DataFrame], int]) -> Outcome:
+        """Run the query to its end; `consume` is part of the last stage."""
         options = self._options
         planned, reason = self._plan()
         with closing(QueryJournal(options.journal, options.warn)) as journal:
@@ -219,29 +226,29 @@ class _Query:
             )
             feed = options.feed() if options.feed else fixed(self._spark.sparkContext.defaultParallelism)
             self._engine = SparkEngine(
-                self._session, self._name, self.written, self._checkpoints, take, run.tell, options.warn
+                self._session, self._name, self.written, self._checkpoints, consume, run.send, options.warn
             )
             return run.run(self._engine, feed)
 
     def hand_over(self, result: DataFrame) -> None:
-        """Let go of what the stages keep when the result, and all that is made from it, is gone."""
+        """Release stage outputs when the result and all frames derived from it have been garbage-collected."""
         self._stop()
         self._checkpoints.release_with(result.sparkSession)
 
     def close(self) -> None:
-        """Stop what runs, let go of what the stages keep."""
+        """Cancel running stages and release stage outputs."""
         self._stop()
         try:
             self._checkpoints.release()
         except (Py4JError, AttributeError, OSError) as problem:
-            # Spark has stopped, or its disks are out of reach: neither makes an answer wrong.
-            self._options.warn(f"what the query kept could not be deleted: {problem}")
+            # Spark has stopped, or its storage cannot be reached: the answer is still right.
+            self._options.warn(f"stage outputs could not be deleted: {problem}")
 
     def _stop(self) -> None:
         if self._engine is not None:
             self._engine.close()
 
-    def _place(self) -> Checkpoints:
+    def _new_checkpoints(self) -> Checkpoints:
         url = self._options.checkpoint
         if url is None:
             return ExecutorCheckpoints(self._session, self._options.warn)
@@ -253,23 +260,23 @@ class _Query:
 
     def _plan(self) -> tuple[Planned | None, str | None]:
         if self.written.is_command:
-            return None, "it is no query"
+            return None, "it is not a query"
         if not self._options.replanning:
-            return None, "replanning is switched off"
+            return None, "replanning is off"
         statement = self._parsed.statement
         if statement is None:
             return None, self._parsed.reason
         if statement.writes:
-            return None, "it is no query"
+            return None, "it is not a query"
         try:
             catalogue = SparkCatalogue(self._spark)
             planned = plan(statement, catalogue, catalogue.statistics, self._options.cutting, self._options.model)
         except CannotSplitError as reason:
             return None, str(reason)
         except QoopError as reason:
-            # Spark has read the query, so it is the planner that does not understand it.
-            return None, f"the planner does not read it: {reason}"
-        except Exception as problem:  # noqa: BLE001 - whatever the planner stumbles over, Spark has read the query
+            # Spark has accepted the query, so the planner lacks support for it.
+            return None, f"the planner does not support it: {reason}"
+        except Exception as problem:  # noqa: BLE001 - whatever fails in the planner, Spark can run the query
             return None, f"the planner failed: {describe(problem)}"
         return planned, None
 

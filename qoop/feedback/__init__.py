@@ -1,1 +1,1 @@
-"""Where the share comes from: the arbiter's stream, a recorded profile, or a fixed number."""
+"""Sources of the share: the arbiter's event stream, a profile in a file, or a fixed number."""

@@ -1,4 +1,4 @@
-"""The share as the arbiter tells it, translated into executors and slots."""
+"""The share that the arbiter sends, translated into executors and slots."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -10,22 +10,22 @@ from qoop.replan.events import ArbiterAway, Event, ShareChanged
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterRefusedError, ShareListener
 
-CONFIRM_TRIES = 8
-"""How often one share is confirmed at most: later than that its grace is over, and there is nothing left to hasten."""
+MAX_CONFIRM_TRIES = 8
+"""How often the confirmation of a share is tried; by then its grace period is over, and confirming gains nothing."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
-"""Seconds between tries."""
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 5.0
+"""Seconds between tries, doubled each time."""
 
 MEMORY, VCORES = "memory-mb", "vcores"
 
 
 class ShareTooSmallError(QoopError):
-    """The share does not hold one executor."""
+    """The share is too small for one executor."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSize:
-    """An executor's container (`memory` with overhead, MiB; `vcores`), the tasks it runs at once, and the master's."""
+    """The container of an executor (memory in MiB with overhead), its slots, and the application master's container."""
 
     memory: int
     vcores: int
@@ -34,23 +34,23 @@ class ExecutorSize:
     master_vcores: int
 
     def count(self, resources: Mapping[str, int]) -> int:
-        """How many executors fit into an amount, beside the application master."""
+        """How many executors fit into the resources besides the application master."""
         memory = resources.get(MEMORY, 0) - self.master_memory
         vcores = resources.get(VCORES, 0) - self.master_vcores
         return max(min(memory // self.memory, vcores // self.vcores), 0)
 
     def total(self, executors: int) -> dict[str, int]:
-        """The resources of so many executors and the master."""
+        """The resources of a number of executors and the application master."""
         return {
             MEMORY: self.master_memory + executors * self.memory,
             VCORES: self.master_vcores + executors * self.vcores,
         }
 
-    def need_one(self, resources: Mapping[str, int], whose: str) -> None:
-        """Check that an amount holds an executor.
+    def require_one(self, resources: Mapping[str, int], whose: str) -> None:
+        """Check that the resources are enough for one executor.
 
         Raises:
-            ShareTooSmallError: it does not.
+            ShareTooSmallError: they are not; `whose` names them in the message.
         """
         if self.count(resources) < 1:
             have = f"{resources.get(MEMORY, 0)} MB, {resources.get(VCORES, 0)} vcores"
@@ -62,7 +62,7 @@ class ExecutorSize:
 
 
 class ArbiterFeed:
-    """Follows the stream of one registered application, and says when a smaller share is kept to."""
+    """Follows the event stream of one registered application, and confirms smaller shares."""
 
     def __init__(self, url: str, token: str, app: str, size: ExecutorSize, verify: str | bool = True) -> None:
         self._confirmer = Confirmer(ArbiterClient(url, token, verify), app)
@@ -70,32 +70,32 @@ class ArbiterFeed:
         self._app, self._size = app, size
         self._listener: ShareListener | None = None
 
-    def start(self, tell: Callable[[Event], None]) -> None:
-        """Begin to listen; the present share is the first event."""
+    def start(self, emit: Callable[[Event], None]) -> None:
+        """Start listening; the current share is the first event."""
         self._listener = ShareListener(
             self._stream,
             self._app,
-            on_share=lambda share: tell(self._translate(share)),
-            on_lost=lambda reason: tell(ArbiterAway(reason)),
+            on_share=lambda share: emit(self._translate(share)),
+            on_lost=lambda reason: emit(ArbiterAway(reason)),
         )
 
     def confirm(self, seq: int) -> None:
-        """Say that no more is held than share `seq` gives. Returns at once; see `Confirmer`."""
+        """Confirm that the query holds no more than share `seq`. Returns immediately; see `Confirmer`."""
         self._confirmer.confirm(seq)
 
     def close(self) -> None:
-        """Stop listening, and confirm no more. Returns at once."""
+        """Stop listening and confirming. Returns immediately."""
         self._confirmer.close()
         if self._listener is not None:
             self._listener.close()
 
     def _translate(self, share: wire.Share) -> ShareChanged:
-        """Plan with the guarantee (QOOP section 2.3.2); hold what one is entitled to."""
+        """Plan with the guarantee (QOOP section 2.3.2); hold the entitlement."""
         planned = max(self._size.count(share.guarantee.resources), 1)
-        held = max(self._size.count(share.entitlement.resources), 1)
+        executors = max(self._size.count(share.entitlement.resources), 1)
         return ShareChanged(
             slots=float(planned * self._size.slots),
-            executors=held,
+            executors=executors,
             reason=share.reason,
             effective_at=share.effective_at,
             seq=share.seq,
@@ -104,25 +104,24 @@ class ArbiterFeed:
 
 
 def kinds(cause: dict[str, Any] | None) -> tuple[str, ...]:
-    """The kinds of what happened, of the arbiter's cause of a share; one that holds none is of its own kind.
+    """The kinds of the events behind a share, from the arbiter's `cause`: those that it names, or its own.
 
-    A later arbiter may send causes of any shape: what is not understood is left out, `reason` says it all.
+    A newer arbiter may send causes of another shape: parts that are not understood are ignored; `reason` has the text.
     """
     if cause is None:
         return ()
-    happened = cause.get("causes")
-    named = happened.get("named") if isinstance(happened, dict) else None
-    found = named if isinstance(named, list) and named else [cause]
-    said = [one.get("kind") for one in found if isinstance(one, dict)]
-    return tuple(kind for kind in said if isinstance(kind, str))
+    causes = cause.get("causes")
+    named = causes.get("named") if isinstance(causes, dict) else None
+    events = named if isinstance(named, list) and named else [cause]
+    found = [event.get("kind") for event in events if isinstance(event, dict)]
+    return tuple(kind for kind in found if isinstance(kind, str))
 
 
 class Confirmer:
-    """Tells the arbiter that a share is kept to, in a thread of its own: an arbiter that is slow, or away, holds up no
-    decision.
+    """Confirms shares to the arbiter in a thread of its own, so that a slow or unreachable arbiter delays no decision.
 
-    Only the latest share counts: what is still to be said of an earlier one is not said any more. What is lost for good
-    costs the others the grace, and nothing else.
+    Only the latest share is confirmed; pending confirmations of earlier ones are dropped. If a confirmation is lost,
+    the other applications wait until the grace period ends, and nothing else happens.
     """
 
     def __init__(self, client: ArbiterClient, app: str) -> None:
@@ -133,7 +132,7 @@ class Confirmer:
         self._thread: threading.Thread | None = None
 
     def confirm(self, seq: int) -> None:
-        """Confirm share number `seq`, as soon as the arbiter takes it. Returns at once."""
+        """Confirm share number `seq` as soon as the arbiter accepts it. Returns immediately."""
         with self._changed:
             self._latest = seq
             if self._thread is None and not self._closed:
@@ -142,7 +141,7 @@ class Confirmer:
             self._changed.notify()
 
     def close(self) -> None:
-        """Confirm no more. Returns at once; a request that is on its way ends with its own limits of time."""
+        """Stop confirming. Returns immediately; a request in flight ends by its own timeout."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -159,18 +158,18 @@ class Confirmer:
             return None if self._closed else self._latest
 
     def _confirm(self, seq: int) -> None:
-        pause = FIRST_PAUSE
-        for _ in range(CONFIRM_TRIES):
+        pause = FIRST_PAUSE_S
+        for _ in range(MAX_CONFIRM_TRIES):
             try:
                 self._client.report_vacated(self._app, seq)
                 return
             except ArbiterRefusedError as refused:
                 if refused.status != 429:
-                    # The application is not followed any more, and whoever listens hears of that.
+                    # The arbiter no longer follows the application; the listener is notified of that.
                     return
-            except Exception:  # noqa: BLE001 - whatever was wrong, the next share is to be confirmed as well
+            except Exception:  # noqa: BLE001 - any failure is retried; the thread must survive
                 pass
             with self._changed:
                 if self._changed.wait_for(lambda: self._closed or self._latest != seq, timeout=pause):
                     return
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE_S)

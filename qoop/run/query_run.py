@@ -1,4 +1,4 @@
-"""One query from its plans to its result: takes in events in order, decides, and passes commands to the edges."""
+"""One query from its plans to its result: a loop that takes events in order, decides, and carries out commands."""
 
 import time
 from collections.abc import Callable
@@ -39,40 +39,40 @@ from yarn_plugin.quantities import count
 
 
 class QueryFailedError(QoopError):
-    """The query has no answer; the message is the engine's."""
+    """The query has failed; the message is Spark's."""
 
 
 class StageRunner(Protocol):
-    """What runs stages. Returns at once; outcomes are told as events."""
+    """Runs stages. Its methods return immediately; outcomes arrive as events."""
 
     def start(self, stage: StageId, query: str, view: str | None, attempt: int) -> None:
-        """Run a query and keep its output as `view`; None: it is the result."""
+        """Run a stage's query and store its output as `view`; None: it is the result."""
         ...
 
     def cancel(self, stages: tuple[StageId, ...]) -> None:
-        """Stop stages."""
+        """Cancel stages."""
         ...
 
     def set_executors(self, target: int, by: float) -> None:
-        """Have so many executors; surplus ones have until `by` (seconds since the epoch) to hand on what they keep."""
+        """Set the number of executors; surplus ones have until `by` (seconds since the epoch) to migrate their data."""
         ...
 
 
 class Feed(Protocol):
-    """Where the share comes from."""
+    """A source of shares."""
 
-    def start(self, tell: Callable[[Event], None]) -> None:
-        """Begin to tell; the present share first."""
+    def start(self, emit: Callable[[Event], None]) -> None:
+        """Emit the current share, then every change."""
         ...
 
     def close(self) -> None:
-        """Tell no more."""
+        """Emit no more shares."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a query, beside its result."""
+    """How a query was run, apart from its result."""
 
     tally: QueryCounts
     join_trees: int
@@ -82,15 +82,15 @@ class Outcome:
 
 
 class QueryRun:
-    """Runs one query. `tell` may be called from any thread; all else happens in the thread that calls `run`.
+    """Runs one query. `send` may be called from any thread; all else happens in the thread that calls `run`.
 
     Args:
-        text: the query as written, run in one piece where that is asked for.
-        planned: its candidate plans; None (and `reason`) where it can only run as written.
-        confirm: tells the arbiter that a share is kept to.
-        warn: shows a line to the user.
-        watch: is shown every command.
-        clock: the query's time; one that nobody sets, where none is given.
+        text: the query as written.
+        planned: its candidate plans; None if it can only run as written, for the given `reason`.
+        confirm: tells the arbiter that the query holds no more than a share, by its number.
+        warn: prints a line for the user.
+        watch: called with every command.
+        clock: the query's time; by default one that cannot be set.
     """
 
     def __init__(
@@ -116,35 +116,35 @@ class QueryRun:
         self._inbox: Inbox[Event] = Inbox(self._intake.stamp)
         self._texts: dict[Command, str] = {}
         self._decisions: list[Decision] = []
-        self._ended: Command | None = None
+        self._end: Command | None = None
 
-    def tell(self, event: Event) -> None:
-        """Take in an event."""
+    def send(self, event: Event) -> None:
+        """Put an event into the inbox."""
         self._inbox.put(event)
 
     def run(self, engine: StageRunner, feed: Feed) -> Outcome:
         """Run the query to its end.
 
         Raises:
-            QueryFailedError: it has no answer.
+            QueryFailedError: the query has failed.
         """
-        began = time.monotonic()
+        started = time.monotonic()
         plans = self._planned.plans if self._planned else ()
         self._journal.query(self._intake.stamp(), self._name, self._text, plans, self._reason)
         self._take(self._intake.stamp(), self._first_event(), engine)
         try:
-            feed.start(self.tell)
-            while self._ended is None:
+            feed.start(self.send)
+            while self._end is None:
                 self._take_next(engine)
         finally:
             feed.close()
-        if isinstance(self._ended, Fail):
-            raise QueryFailedError(wording.error(self._ended.cause))
+        if isinstance(self._end, Fail):
+            raise QueryFailedError(wording.error(self._end.cause))
         planned = self._planned
         return Outcome(
             tally=self._intake.state.tally,
             join_trees=planned.join_trees if planned else 1,
-            seconds=time.monotonic() - began,
+            seconds=time.monotonic() - started,
             one_stage_reason=planned.one_stage_reason() if planned else self._reason,
             decisions=tuple(self._decisions),
         )
@@ -155,7 +155,7 @@ class QueryRun:
         return PlansMade(len(self._planned.plans), self._planned.join_trees)
 
     def _take_next(self, engine: StageRunner) -> None:
-        """Take what arrives next, or fire the timer if nothing does in time."""
+        """Take the next event, or fire the timer if none arrives before it is due."""
         due = self._intake.next_due()
         arrived = self._inbox.get(None if due is None else max(due - self._intake.now(), 0.0))
         if arrived is not None:
@@ -169,13 +169,13 @@ class QueryRun:
             self._carry_out(decided, engine)
 
     def _step(self, state: State, seq: int, at: float, event: Event) -> tuple[State, tuple[Command, ...]]:
-        """Decide, and write the stages that are to be started: what cannot be written was not well decided."""
+        """Decide, and render the SQL of the stages to start: if that fails, the decision fails."""
         state, commands = step(state, at, event)
         self._texts = self._render(state, commands)
         return state, commands
 
     def _give_up_planning(self, state: State, problem: Exception) -> tuple[State, tuple[Command, ...]]:
-        """Whatever the planner stumbles over: Spark has read the query as it is written."""
+        """Run the query as written after a failure of the planner: Spark has accepted it."""
         if state.phase == "as written":
             raise problem
         self._texts = {}
@@ -189,13 +189,13 @@ class QueryRun:
             self._act(command, engine)
 
     def _render(self, state: State, commands: tuple[Command, ...]) -> dict[Command, str]:
-        """The text of each stage that is to be started."""
+        """The SQL text of each stage to start."""
         if self._planned is None:
             return {}
         return {
-            one: query_text(self._planned.text, state.plans[one.plan], one.stage, one.inputs)
-            for one in commands
-            if isinstance(one, StartStage)
+            command: query_text(self._planned.text, state.plans[command.plan], command.stage, command.inputs)
+            for command in commands
+            if isinstance(command, StartStage)
         }
 
     def _act(self, command: Command, engine: StageRunner) -> None:
@@ -206,9 +206,9 @@ class QueryRun:
                 engine.cancel(stages)
             case SetExecutors(executors, by):
                 failed = f"could not request {count(executors, 'executor')}"
-                self._attempt(failed, lambda: engine.set_executors(executors, by))
+                self._try(failed, lambda: engine.set_executors(executors, by))
             case ConfirmVacated(seq):
-                self._attempt(f"could not confirm share {seq}", lambda: self._confirm(seq))
+                self._try(f"could not confirm share {seq}", lambda: self._confirm(seq))
             case RunAsWritten(cause):
                 if self._planned is not None:
                     self._warn(f"running the query as written: {wording.why(cause)}")
@@ -218,13 +218,13 @@ class QueryRun:
             case Note(decision):
                 self._decisions.append(decision)
             case Finish() | Fail():
-                self._ended = command
+                self._end = command
 
-    def _attempt(self, failed: str, act: Callable[[], None]) -> None:
-        """Do what the query can do without: a failure costs time or neighbours their patience, never the answer."""
+    def _try(self, failed: str, act: Callable[[], None]) -> None:
+        """Do something that the query does not depend on: a failure is only reported."""
         try:
             act()
-        except Exception as problem:  # noqa: BLE001 - whatever fails, the stages run on
+        except Exception as problem:  # noqa: BLE001 - the stages continue
             self._warn(f"{failed}: {describe(problem)}")
 
 

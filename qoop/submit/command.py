@@ -89,7 +89,7 @@ def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess) -> in
             raise SubmissionError(
                 f"pool {registered.pool}: the arbiter has no share for {registered.app} at the moment; try again"
             )
-        size.need_one(registered.share.entitlement.resources, f"share of {registered.app} in pool {registered.pool}")
+        size.require_one(registered.share.entitlement.resources, f"share of {registered.app} in pool {registered.pool}")
         first = size.count(registered.share.entitlement.resources)
         job = job.model_copy(
             update={

@@ -38,8 +38,8 @@ def wait_for(holds, said):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(feedback, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(feedback, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(feedback, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(feedback, "MAX_PAUSE_S", 0.01)
 
 
 def test_confirming_waits_for_nobody_and_only_the_latest_share_counts():
@@ -74,10 +74,10 @@ def test_a_confirmation_that_was_lost_is_tried_again():
 
 
 def test_a_confirmation_that_is_refused_or_hopeless_is_given_up_and_the_next_is_made():
-    arbiter = Arbiter(ArbiterRefusedError(404, []), *[ArbiterAwayError("away")] * feedback.CONFIRM_TRIES)
+    arbiter = Arbiter(ArbiterRefusedError(404, []), *[ArbiterAwayError("away")] * feedback.MAX_CONFIRM_TRIES)
     arbiter.open.set()
     confirmer = Confirmer(arbiter, "app_1")
-    expected = [1, *[2] * feedback.CONFIRM_TRIES, 3]
+    expected = [1, *[2] * feedback.MAX_CONFIRM_TRIES, 3]
     for seq in (1, 2, 3):
         confirmer.confirm(seq)
         wait_for(lambda seq=seq: arbiter.asked.count(seq) == expected.count(seq), lambda: arbiter.asked)
@@ -86,7 +86,7 @@ def test_a_confirmation_that_is_refused_or_hopeless_is_given_up_and_the_next_is_
 
 
 def test_closing_ends_the_wait_of_a_confirmation_that_failed(monkeypatch):
-    monkeypatch.setattr(feedback, "FIRST_PAUSE", 3600.0)
+    monkeypatch.setattr(feedback, "FIRST_PAUSE_S", 3600.0)
     arbiter = Arbiter(ArbiterAwayError("away"))
     arbiter.open.set()
     confirmer = Confirmer(arbiter, "app_1")

@@ -35,8 +35,8 @@ class Engine:
         raise AssertionError("nothing is to be cancelled")
 
     def set_executors(self, target, by):
-        self.run.tell(ExecutorsChanged(target))
-        self.run.tell(StageFinished(RESULT, 1.0, 1.0, 1.0, None))
+        self.run.send(ExecutorsChanged(target))
+        self.run.send(StageFinished(RESULT, 1.0, 1.0, 1.0, None))
         raise self.problem
 
 
@@ -92,14 +92,14 @@ class Slowly:
 
     def start(self, stage, query, view, attempt):
         if view is None and query == "as the user wrote it":
-            self.run.tell(StageFinished(RESULT, 1.0, 1.0, 1.0, None))
+            self.run.send(StageFinished(RESULT, 1.0, 1.0, 1.0, None))
         else:
             self.kept.append(stage)
 
     def finish(self):
         kept, self.kept = self.kept, []
         for stage in kept:
-            self.run.tell(StageFinished(stage, 1000.0, 8000.0, 1.0, 1.0))
+            self.run.send(StageFinished(stage, 1000.0, 8000.0, 1.0, 1.0))
 
     def cancel(self, stages):
         pass
@@ -220,9 +220,9 @@ def test_what_arrived_before_a_timer_was_due_precedes_it_though_it_is_taken_late
         if type(command).__name__ == "SetTimer" and clock.time == 1000.0:
             # The query is busy with this decision meanwhile.
             clock.time = 1000.0 + machine.PROGRESS_CHECK_S - 1.0
-            run.tell(ArbiterAway("before"))
+            run.send(ArbiterAway("before"))
             clock.time = 1000.0 + machine.PROGRESS_CHECK_S + 9.0
-            run.tell(ArbiterAway("after"))
+            run.send(ArbiterAway("after"))
         elif type(command).__name__ == "SetTimer":
             engine.finish()
 

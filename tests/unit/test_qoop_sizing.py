@@ -36,12 +36,12 @@ def test_the_whole_of_some_executors_holds_them():
 
 def test_a_share_too_small_for_one_executor_says_what_would_do():
     with pytest.raises(ShareTooSmallError) as caught:
-        SIZE.need_one(amount(2_000, 2), "the whole cluster's share")
+        SIZE.require_one(amount(2_000, 2), "the whole cluster's share")
     said = str(caught.value)
     assert said.startswith("the whole cluster's share: 2000 MB, 2 vcores ")
     assert "2304 MB, 3 vcores" in said
     assert "--executor-memory" in said
-    SIZE.need_one(amount(2_304, 3), "it")
+    SIZE.require_one(amount(2_304, 3), "it")
 
 
 def flags(*words, **defaults):
