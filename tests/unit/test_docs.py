@@ -1,0 +1,153 @@
+"""The documentation stays true: its links, the commands, options, settings and metrics that it names."""
+
+import contextlib
+import importlib
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from qoop.cli import cli as qoop
+from tpcds.cli import cli as tpcds
+from yarn_plugin.cli import cli as yarn_plugin
+from yarn_plugin.drive.config import load
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = [ROOT / "docs/examples/yarn-arbiter.service"]
+PROGRAMS = {"yarn-plugin": yarn_plugin, "qoop": qoop, "tpcds": tpcds}
+OF_SPARK_SUBMIT = {"--master", "--executor-memory", "--queue", "--conf", "--deploy-mode"}
+COUNTING = ("drive/daemon.py", "observe/poller.py", "act/actor.py")
+"""Modules of the arbiter that count what /metrics shows as `yarn_arbiter_NAME_total`."""
+
+ENTRY_POINTS = {"yarn_plugin.controllers", "yarn_plugin.simulated_applications"}
+
+README_LINES = 120
+
+
+def page_names():
+    return [page.name for page in PAGES]
+
+
+def code_of(text):
+    """The code of a page: fenced and indented blocks, and code between backticks."""
+    fenced = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    indented = re.findall(r"^ {4}.*$", text, re.MULTILINE)
+    return "\n".join([*fenced, *indented, *re.findall(r"`([^`\n]+)`", text)]).replace("\\\n", " ")
+
+
+def block_after(page, heading):
+    """The first indented block below a heading."""
+    text = (ROOT / "docs" / page).read_text().split(f"{heading}\n", 1)[1]
+    return re.search(r"(?:^(?: {4}.*)?\n)*^ {4}.*\n", text, re.MULTILINE)[0].replace("\n    ", "\n").lstrip("\n")
+
+
+def anchors(page):
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_names())
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path) if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+def test_readme_fits_on_one_page():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
+
+
+def command_lines(text):
+    """The uses of our commands in code: program, and the words after it."""
+    for line in text.splitlines():
+        for program, rest in re.findall(r"(?:^|[\s`(/])(yarn-plugin|qoop|tpcds) +([^|;&#`<>()\"]*)", line):
+            yield program, rest.split()
+
+
+def commands_of(group, words):
+    """The commands that the words name, `a/b` being two of them, and the words that follow."""
+    context = click.Context(group)
+    for name in words[0].split("/"):
+        command = group.get_command(context, name)
+        assert command is not None, words
+        if isinstance(command, click.Group) and len(words) > 1 and not words[1].startswith("-"):
+            yield from commands_of(command, words[1:])
+        else:
+            yield command, words[1:]
+
+
+def unknown_options(program, words):
+    for command, rest in commands_of(PROGRAMS[program], words):
+        known = {option for parameter in command.get_params(click.Context(command)) for option in parameter.opts}
+        known |= OF_SPARK_SUBMIT if (program, command.name) == ("qoop", "submit") else set()
+        yield from (word for word in rest if word.startswith("-") and word.strip("])'\"").split("=")[0] not in known)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=lambda page: page.name)
+def test_commands_and_options_exist(page):
+    text = page.read_text()
+    code = code_of(text) if page.suffix == ".md" else text.replace("\\\n", " ")
+    for program, words in command_lines(code):
+        assert not list(unknown_options(program, words)), (program, words)
+
+
+def test_every_command_is_in_the_readme():
+    code = code_of((ROOT / "README.md").read_text())
+    named = {(program, name) for program, words in command_lines(code) for name in words[0].split("/")}
+    for program, group in PROGRAMS.items():
+        for name in group.list_commands(click.Context(group)):
+            assert (program, name) in named
+
+
+def test_the_settings_of_operations_md_are_accepted(tmp_path):
+    (tmp_path / "arbiter.toml").write_text(block_after("operations.md", "## Settings"))
+    (tmp_path / "topology.toml").write_text(block_after("operations.md", "### Topology"))
+    loaded = load(tmp_path / "arbiter.toml")
+    assert [section.name for section in loaded.pools] == ["sql"]
+
+
+def metrics_named_in(path):
+    return set(re.findall(r"\byarn_arbiter_(\w+)", (ROOT / "docs" / path).read_text()))
+
+
+def counters():
+    """The names under which the arbiter counts, read off its sources."""
+    modules = (ROOT / "yarn_plugin" / name for name in COUNTING)
+    return {f"{name}_total" for module in modules for name in re.findall(r"\b(\w+)=(?:0|self)\b", module.read_text())}
+
+
+@pytest.mark.parametrize("path", ["examples/alerts.yml", "operations.md"])
+def test_metrics_exist(path, service):
+    exported = re.findall(r"^yarn_arbiter_(\w+)", service.as_admin("GET", "/metrics").text, re.MULTILINE)
+    assert metrics_named_in(path) - set(exported) - counters() == set()
+
+
+def test_every_metric_to_alert_on_has_a_rule():
+    assert metrics_named_in("operations.md") - metrics_named_in("examples/alerts.yml") == set()
+
+
+def is_importable(name):
+    """Whether a dotted name is a module, or something in one."""
+    module, names = name, []
+    while module:
+        with contextlib.suppress(ModuleNotFoundError):
+            found = importlib.import_module(module)
+            return not names or hasattr(found, names[0])
+        module, _, last = module.rpartition(".")
+        names.insert(0, last)
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_names())
+def test_modules_and_files_exist(page):
+    code = code_of(page.read_text())
+    for path in re.findall(r"(?<![\w/.])(?:yarn_plugin|qoop|tpcds|tests|docs)/[\w/.-]*\w", code):
+        assert (ROOT / path).exists(), path
+    for name in re.findall(r"(?<![\w/.])(?:yarn_plugin|qoop|tpcds)(?:\.\w+)+", code):
+        assert name in ENTRY_POINTS or is_importable(name), name
