@@ -1,14 +1,14 @@
-"""Everything that can go wrong with a query, as types."""
+"""Errors of a query."""
 
 from yarn_plugin.errors import ReportedError
 
 
 class QoopError(ReportedError):
-    """The query cannot be run as asked."""
+    """The query cannot be run as requested."""
 
 
 class QuerySyntaxError(QoopError):
-    """The text is not SQL: says where, by line and position."""
+    """The text is not valid SQL; the message gives line and position."""
 
 
 class UnknownNameError(QoopError):
@@ -19,9 +19,9 @@ class UnknownTableError(UnknownNameError):
     """The query names a table that does not exist."""
 
     def __init__(self, table: str) -> None:
-        super().__init__(f"table {table!r}: there is no such table; check --tables or the catalogue.")
+        super().__init__(f"table {table!r}: not found; check --tables or the catalogue.")
         self.table = table
 
 
 class CannotSplitError(QoopError):
-    """A query or a block that is run as one stage, and why. Not shown as an error: never refused."""
+    """Why a query or a block runs as a single stage. Never shown as an error: Spark runs the query as written."""

@@ -7,7 +7,7 @@ from qoop.errors import CannotSplitError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
 from qoop.estimate.statistics import TableStatistics
-from qoop.parsing.query import QueryText, describe
+from qoop.parsing.query import QueryText, describe_query
 from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import Statement
 from qoop.plans.candidates import CutPolicy, Rows, candidates
@@ -38,13 +38,13 @@ class Planned:
             return None
         planned = [self.text.query.blocks[block] for block in self.text.query.planned]
         if planned:
-            return "no join has two inputs that are both large: nothing is worth a stage of its own"
+            return "no join has two large inputs, so no part is worth a stage of its own"
         return _why_whole(self.text.query)
 
 
 def _why_whole(query: Query) -> str:
     reasons = {block.reason for block in query.blocks.values() if block.reason}
-    return "; ".join(sorted(reasons)) or "it joins nothing"
+    return "; ".join(sorted(reasons)) or "it has no joins"
 
 
 def plan(
@@ -61,8 +61,8 @@ def plan(
         CannotSplitError: it must run in one piece.
     """
     if statement.query is None:
-        raise CannotSplitError("it holds no query")
-    text = describe(statement.query, catalogue)
+        raise CannotSplitError("it contains no query")
+    text = describe_query(statement.query, catalogue)
     if not text.query.planned and not any(block.shared for block in text.query.blocks.values()):
         raise CannotSplitError(_why_whole(text.query))
     estimator = Estimator(text.query, {table: statistics(table) for table in text.tables}, model)

@@ -8,7 +8,7 @@ import sqlglot
 
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, distinct_values
-from qoop.parsing.render import query_text, view_name
+from qoop.parsing.render import stage_query, view_name
 from qoop.parsing.spark_sql import DIALECT
 from qoop.parsing.statement import parse_statement
 from qoop.planner import plan
@@ -63,7 +63,7 @@ class Tables:
                 chosen = choices.choice(planned.plans)
                 stages = chosen.stages(ready)
                 stage = choices.choice([one for one in stages if chosen.reads(one, ready) <= ready])
-                text = _duck(query_text(planned.text, chosen, stage, sorted(chosen.reads(stage, ready))))
+                text = _duck(stage_query(planned.text, chosen, stage, sorted(chosen.reads(stage, ready))))
                 if stage == RESULT:
                     return Counter(_comparable(row) for row in database.execute(text).fetchall())
                 database.execute(f'CREATE OR REPLACE TABLE "{view_name(stage)}" AS {text}')

@@ -118,7 +118,7 @@ def result_statistics(
         read = [tables.get(name, UNKNOWN).rows for name in block.around]
         count = sum(read) if block.is_union else max(read, default=UNKNOWN.rows)
         return _plain(block, count)
-    core = rows.rows(block.graph.everything)
+    core = rows.rows(block.graph.all_relations)
     groups = core
     if block.keys is not None:
         groups = 1.0

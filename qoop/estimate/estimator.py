@@ -14,7 +14,7 @@ from qoop.plans.trees import JoinCost, left_deep
 
 
 class Estimator:
-    """Knows the rows of everything in a query, as far as statistics and measured stages tell.
+    """Knows the rows of all_relations in a query, as far as statistics and measured stages tell.
 
     Args:
         tables: what is known of the base tables, by name.
@@ -71,7 +71,7 @@ class Estimator:
         rows = self.rows.get(stage.block)
         if rows is None:
             return 1.0
-        return rows.uncertainty(stage.relations or rows.graph.everything)
+        return rows.uncertainty(stage.relations or rows.graph.all_relations)
 
     def stage_rows(self, stage: StageId) -> float:
         """How many rows a stage's output has."""
@@ -133,7 +133,7 @@ class Estimator:
             table = self._tables.get(source, UNKNOWN)
             effort.add_read(table.rows * (model.scan_row + 3 * model.scan_value + model.probe_row), table.rows * 24.0)
         if block.keys is not None and block.graph is not None:
-            effort.core_seconds += self.rows[name].rows(block.graph.everything) * model.group_row
+            effort.core_seconds += self.rows[name].rows(block.graph.all_relations) * model.group_row
             effort.exchanges += 1
 
     def _width(self, stage: StageId) -> float:

@@ -175,4 +175,4 @@ def _across(predicate: Predicate, tables: list[TableStatistics], graph: JoinGrap
             return 0.9
         case CompareColumns():
             return ACROSS_RANGE
-    return 0.01 if predicate.joins else ACROSS_OPAQUE
+    return 0.01 if predicate.is_equijoin else ACROSS_OPAQUE

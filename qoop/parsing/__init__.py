@@ -1,1 +1,1 @@
-"""SQL text to query blocks and join graphs, and back to text. The only room that knows sqlglot."""
+"""SQL text to query blocks and join graphs, and back to text. The only package that imports sqlglot."""

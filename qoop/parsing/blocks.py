@@ -1,6 +1,6 @@
-"""A query as named blocks: every CTE, derived table and branch of a union becomes a block of its own.
+"""Split a query into named blocks: every CTE, derived table and branch of a union becomes a block of its own.
 
-A block's text reads other blocks as if they were tables; a block that several others read is planned once.
+A block's text reads other blocks as if they were tables; a block with several readers is planned once.
 """
 
 import re
@@ -41,52 +41,52 @@ VOLATILE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class SplitQuery:
-    """The blocks by name, each after those it reads; the last one is the query's result.
+    """The blocks by name, in topological order; the last one is the query's result.
 
-    `types`: column types of the base tables, by their names as the user wrote them.
+    `types`: column types of the base tables, by table name as the user wrote it.
     """
 
     blocks: dict[str, exp.Query]
     types: dict[str, Types]
 
-    def uses(self, block: str) -> Counter[str]:
+    def read_counts(self, block: str) -> Counter[str]:
         """How often a block reads each other block."""
         read = (source_name(table) for table in self.blocks[block].find_all(exp.Table))
         return Counter(name for name in read if name in self.blocks)
 
 
 def source_name(table: exp.Table) -> str:
-    """The name of what a table node reads, without its alias: a block's, or a table's as the user wrote it."""
+    """The name of the block or table that a table node reads; a table's as the user wrote it, without its alias."""
     if not table.db and table.name.startswith(PREFIX):
         return table.name
     parts = exp.Table(this=table.this.copy(), db=table.args.get("db"), catalog=table.args.get("catalog"))
     return str(parts.sql(DIALECT))
 
 
-def split(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
+def split_query(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
     """Split a query into blocks.
 
     Raises:
         UnknownNameError: a table or column does not exist.
-        CannotSplitError: the query has something that is right only when it runs in one piece.
+        CannotSplitError: only the query as written is certain to give the right answer.
     """
-    _refuse_what_must_stay_whole(query)
+    _check_can_be_split(query)
     query = query.copy()
     names = _Names()
     ctes = _name_ctes(query, names)
     tables, types = _name_tables(query, ctes, catalogue)
     query = _qualified(query, types)
     blocks: dict[str, exp.Query] = {}
-    _lift_ctes(query, blocks)
-    _lift_derived(query, blocks, names)
+    _extract_ctes(query, blocks)
+    _extract_derived(query, blocks, names)
     for block in list(blocks.values()):
-        _lift_derived(block, blocks, names)
+        _extract_derived(block, blocks, names)
     for block in [*blocks.values(), query]:
-        _lift_branches(block, blocks, names)
+        _extract_branches(block, blocks, names)
     blocks[ROOT] = query
     for block in blocks.values():
         _restore_tables(block, tables)
-    return SplitQuery(in_order(blocks), {tables[name]: columns for name, columns in types.items()})
+    return SplitQuery(topological_order(blocks), {tables[name]: columns for name, columns in types.items()})
 
 
 class _Names:
@@ -105,43 +105,43 @@ class _Names:
         return name
 
 
-def _refuse_what_must_stay_whole(query: exp.Query) -> None:
+def _check_can_be_split(query: exp.Query) -> None:
     check_can_be_written(query)
     for node in query.walk():
         if isinstance(node, VOLATILE) or (isinstance(node, exp.Anonymous) and node.name.lower() in VOLATILE_NAMES):
             raise CannotSplitError(f"{node.sql(DIALECT)} must be evaluated once for the whole query")
         if isinstance(node, exp.With) and node.args.get("recursive"):
-            raise CannotSplitError("it is recursive")
+            raise CannotSplitError("it has a recursive CTE")
         if isinstance(node, exp.Hint):
-            raise CannotSplitError("its hints name relations of the text as written")
+            raise CannotSplitError("its hints refer to relations of the original text")
         if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
             raise CannotSplitError(f"it reads a table function, {node.this.sql(DIALECT)[:40]}")
         if isinstance(node, exp.Select):
-            _refuse_repeated_aliases(node)
+            _check_aliases_are_unique(node)
 
 
-def _refuse_repeated_aliases(select: exp.Select) -> None:
-    """After a semi or anti join its alias may be given again."""
+def _check_aliases_are_unique(select: exp.Select) -> None:
+    """The alias of a semi or anti join may be used again after it, which block names cannot express."""
     clause, joins = select.args.get("from_"), select.args.get("joins") or []
     aliases = Counter(node.this.alias_or_name.lower() for node in (clause, *joins) if node is not None)
     repeated = next((alias for alias, times in aliases.items() if alias and times > 1), None)
     if repeated is not None:
-        raise CannotSplitError(f"two of its relations are called {repeated}")
+        raise CannotSplitError(f"two of its relations have the alias {repeated}")
 
 
 def _name_ctes(query: exp.Query, names: _Names) -> frozenset[str]:
-    """Give every CTE a name that is its own, and point to it what reads it, so that no name means two things."""
+    """Give every CTE a unique name and redirect its readers to it, so that no name is ambiguous."""
     read = [(table, cte) for table in query.find_all(exp.Table) if (cte := _cte_of(table)) is not None]
     given = {id(cte): names.unused(cte.alias) for cte in query.find_all(exp.CTE)}
     for table, cte in read:
-        _point(table, given[id(cte)])
+        _redirect(table, given[id(cte)])
     for cte in query.find_all(exp.CTE):
         cte.args["alias"].set("this", exp.to_identifier(given[id(cte)], quoted=True))
     return frozenset(given.values())
 
 
 def _cte_of(table: exp.Table) -> exp.CTE | None:
-    """The CTE that a table node names: the innermost one around it that is defined before it."""
+    """The CTE that a table node names: the innermost enclosing one that is defined before it."""
     if table.db:
         return None
     below: exp.Expr = table
@@ -162,14 +162,14 @@ def _cte_of(table: exp.Table) -> exp.CTE | None:
 def _name_tables(
     query: exp.Query, ctes: frozenset[str], catalogue: Catalogue
 ) -> tuple[dict[str, str], dict[str, Types]]:
-    """Give every base table a name of one part, and look up its columns."""
+    """Give every base table an unqualified name, and look up its columns."""
     tables: dict[str, str] = {}
     types: dict[str, Types] = {}
     for node in list(query.find_all(exp.Table)):
         if not node.db and node.name in ctes:
             continue
         if node.name.lower().startswith(PREFIX):
-            raise CannotSplitError(f"table {node.name} has a name that the planner keeps for itself ({PREFIX}...)")
+            raise CannotSplitError(f"table {node.name}: names that start with {PREFIX} are reserved by the planner")
         written = source_name(node)
         name = node.name.lower() if not node.db else f"{node.db}__{node.name}".lower()
         if name not in types:
@@ -178,8 +178,8 @@ def _name_tables(
                 raise UnknownTableError(written)
             tables[name], types[name] = written, columns
         elif tables[name].lower() != written.lower():
-            raise CannotSplitError(f"{tables[name]} and {written} cannot be told apart")
-        _point(node, name)
+            raise CannotSplitError(f"{tables[name]} and {written} would get the same name")
+        _redirect(node, name)
     return tables, types
 
 
@@ -187,40 +187,40 @@ def _qualified(query: exp.Query, types: dict[str, Types]) -> exp.Query:
     try:
         result = qualify(query, schema=dict(types), dialect=DIALECT)
     except (OptimizeError, SchemaError) as error:
-        said = " ".join(str(error).split())
-        if "could not be resolved" in said or "Unknown column" in said:
-            raise UnknownNameError(f"query: {said}") from None
-        raise CannotSplitError(f"its names could not be resolved: {said}") from None
+        message = " ".join(str(error).split())
+        if "could not be resolved" in message or "Unknown column" in message:
+            raise UnknownNameError(f"query: {message}") from None
+        raise CannotSplitError(f"its names could not be resolved: {message}") from None
     if not isinstance(result, exp.Query):
         raise CannotSplitError("it is not a query")
     return result
 
 
-def _lift_ctes(query: exp.Query, blocks: dict[str, exp.Query]) -> None:
-    """Take every WITH out: its definitions are blocks, under the names that `_name_ctes` gave them."""
+def _extract_ctes(query: exp.Query, blocks: dict[str, exp.Query]) -> None:
+    """Remove every WITH clause; its definitions become blocks under the names given by `_name_ctes`."""
     for clause in list(query.find_all(exp.With)):
         for cte in clause.expressions:
             body = cte.this
             if not isinstance(body, exp.Query) or is_correlated(body):
-                raise CannotSplitError(f"CTE {cte.alias} reads columns of the query around it")
+                raise CannotSplitError(f"CTE {cte.alias} is correlated with the query around it")
             blocks[cte.alias] = body
         clause.pop()
 
 
-def _lift_derived(query: exp.Query, blocks: dict[str, exp.Query], names: _Names) -> None:
-    """Take out every subquery that stands where a table could, innermost first."""
+def _extract_derived(query: exp.Query, blocks: dict[str, exp.Query], names: _Names) -> None:
+    """Make every subquery in a FROM clause a block, innermost first."""
     for node in reversed(list(query.find_all(exp.Subquery))):
         body = node.this
         in_from = isinstance(node.parent, exp.From | exp.Join)
-        if not in_from or not isinstance(body, exp.Query) or not is_plain(node) or is_correlated(body):
+        if not in_from or not isinstance(body, exp.Query) or not is_plain_source(node) or is_correlated(body):
             continue
         name = names.unused(node.alias or "derived")
         node.replace(exp.alias_(exp.to_table(name), node.alias or name, table=True, copy=False))
         blocks[name] = body
 
 
-def _lift_branches(query: exp.Query, blocks: dict[str, exp.Query], names: _Names) -> None:
-    """Take out each branch of a union (or the like) that joins something."""
+def _extract_branches(query: exp.Query, blocks: dict[str, exp.Query], names: _Names) -> None:
+    """Make each branch of a set operation that has joins a block."""
     if not isinstance(query, exp.SetOperation):
         return
     for branch in _branches(query):
@@ -241,19 +241,19 @@ def _branches(query: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def is_correlated(body: exp.Query) -> bool:
-    """Whether a subquery reads columns of the query around it."""
+    """Whether a subquery reads columns of an enclosing query."""
     scopes = traverse_scope(body)
     return bool(scopes) and bool(scopes[-1].external_columns)
 
 
-def is_plain(node: exp.Expr) -> bool:
-    """Whether a table or a subquery in FROM is nothing but that: not pivoted, sampled, of another time, or joined."""
+def is_plain_source(node: exp.Expr) -> bool:
+    """Whether a table or subquery in FROM is used as it is: not pivoted, sampled, time-travelled or joined."""
     named = {"this", "db", "catalog", "alias"}
     return not any(value for arg, value in node.args.items() if arg not in named)
 
 
-def _point(table: exp.Table, name: str) -> None:
-    """Make a table node read something by a name of one part instead, under the alias that it had."""
+def _redirect(table: exp.Table, name: str) -> None:
+    """Make a table node read another, unqualified name under its present alias."""
     if not table.alias:
         columns = table.args["alias"].args.get("columns") if table.args.get("alias") else None
         table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True), columns=columns))
@@ -263,7 +263,7 @@ def _point(table: exp.Table, name: str) -> None:
 
 
 def _restore_tables(block: exp.Query, tables: dict[str, str]) -> None:
-    """Every base table under the name that the user wrote."""
+    """Restore the names of base tables as the user wrote them."""
     for table in block.find_all(exp.Table):
         if table.name in tables:
             written = exp.to_table(tables[table.name], dialect=DIALECT)
@@ -271,8 +271,8 @@ def _restore_tables(block: exp.Query, tables: dict[str, str]) -> None:
                 table.set(part, written.args.get(part))
 
 
-def in_order(blocks: dict[str, exp.Query]) -> dict[str, exp.Query]:
-    """The blocks, each after those it reads."""
+def topological_order(blocks: dict[str, exp.Query]) -> dict[str, exp.Query]:
+    """The blocks in topological order: each after those that it reads."""
     ordered: dict[str, exp.Query] = {}
 
     def add(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Expressions: the columns that they read, and conditions as conjuncts."""
+"""Expressions: the columns that they read, and conditions as lists of conjuncts."""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -10,25 +10,25 @@ from qoop.plans.predicate import Column
 
 
 def columns_of(node: exp.Expr, aliases: frozenset[str]) -> Iterator[exp.Column]:
-    """The columns of these aliases that an expression reads; a subquery's own alias of the same name hides one."""
+    """The columns of these aliases that an expression reads; a subquery's own alias of the same name shadows them."""
     if isinstance(node, exp.Column):
         if node.table in aliases:
             yield node
         return
     if isinstance(node, exp.Select):
-        aliases = aliases - sources(node)
+        aliases = aliases - aliases_defined_by(node)
     if aliases:
         for child in node.iter_expressions():
             yield from columns_of(child, aliases)
 
 
-def columns_around(rest: exp.Select, aliases: frozenset[str]) -> Iterator[exp.Column]:
-    """The columns of these aliases that a SELECT reads whose relations were taken out of it."""
+def columns_read_outside(rest: exp.Select, aliases: frozenset[str]) -> Iterator[exp.Column]:
+    """The columns of these aliases that a SELECT still reads after their relations were extracted from it."""
     for part in rest.iter_expressions():
         yield from columns_of(part, aliases)
 
 
-def sources(select: exp.Select) -> frozenset[str]:
+def aliases_defined_by(select: exp.Select) -> frozenset[str]:
     """The aliases that a SELECT defines itself."""
     clause = select.args.get("from_")
     found = [clause.this] if clause is not None else []
@@ -38,7 +38,7 @@ def sources(select: exp.Select) -> frozenset[str]:
 
 
 def as_column(node: exp.Column) -> Column:
-    """Our own name of a column."""
+    """The planner's name of a column."""
     return Column(node.table, node.name)
 
 
@@ -52,7 +52,7 @@ def with_output_names(node: exp.Expr, aliases: frozenset[str]) -> exp.Expr:
 
 
 def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    """The parts that must all hold, with what all arms of an OR have in common taken out of it."""
+    """The conjuncts of a condition, with the conjuncts that all arms of an OR share factored out."""
     if condition is None:
         return []
     condition = _bare(condition)
@@ -64,23 +64,23 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 
 
 def alternatives(condition: exp.Expr) -> list[list[exp.Expr]]:
-    """The arms of an OR, each as its conjuncts; empty when the condition is no OR."""
+    """The arms of an OR, each as its conjuncts; empty if the condition is not an OR."""
     condition = _bare(condition)
     return [conjuncts(arm) for arm in _arms(condition)] if isinstance(condition, exp.Or) else []
 
 
 def all_of(parts: list[exp.Expr]) -> exp.Expr | None:
-    """One condition from parts that must all hold."""
+    """The conjunction of these conditions; None if there are none."""
     return reduce(lambda a, b: exp.and_(a, b, copy=False), parts) if parts else None
 
 
 def any_of(parts: list[exp.Expr]) -> exp.Expr:
-    """One condition from parts of which one must hold."""
+    """The disjunction of these conditions."""
     return reduce(lambda a, b: exp.or_(a, b, copy=False), parts)
 
 
 def _factored(condition: exp.Or) -> list[exp.Expr]:
-    """(a AND b) OR (a AND c) is a AND (b OR c), also where something is NULL."""
+    """(a AND b) OR (a AND c) is a AND (b OR c), with NULLs too."""
     arms = [{part.sql(DIALECT): part for part in conjuncts(arm)} for arm in _arms(condition)]
     common = [text for text in arms[0] if all(text in arm for arm in arms)]
     if not common:

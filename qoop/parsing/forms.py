@@ -1,4 +1,4 @@
-"""Conditions in the form that the estimator reads."""
+"""Translate conditions into the predicate forms that the estimator reads."""
 
 from datetime import date, timedelta
 
@@ -32,7 +32,7 @@ MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def predicate_form(node: exp.Expr) -> Form:
-    """The form of a condition; Opaque for what only the engine understands."""
+    """The form of a condition; Opaque if only Spark can evaluate it."""
     match node:
         case exp.Paren():
             return predicate_form(node.this)
@@ -57,7 +57,7 @@ def predicate_form(node: exp.Expr) -> Form:
 
 
 def value_of(node: exp.Expr) -> Literal | None:
-    """The value of a constant expression; None when it is none, or is NULL."""
+    """The value of a constant expression; None if it is not constant, or NULL."""
     match node:
         case exp.Paren():
             return value_of(node.this)
@@ -136,7 +136,7 @@ def _compare(left: exp.Expr, operator: str, right: exp.Expr) -> Form:
 
 
 def _shifted_column(node: exp.Expr) -> tuple[Column | None, float]:
-    """`column + 5` as column and offset."""
+    """Split `column + 5` into column and offset."""
     while isinstance(node, exp.Paren):
         node = node.this
     if isinstance(node, exp.Column):

@@ -1,4 +1,4 @@
-"""The join graph of a SELECT, and what is left of the SELECT around it."""
+"""Extract the inner-join core of a SELECT as a join graph, and the SELECT around it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -7,68 +7,68 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from qoop.errors import CannotSplitError
-from qoop.parsing.blocks import is_plain, source_name
+from qoop.parsing.blocks import is_plain_source, source_name
 from qoop.parsing.expressions import (
+    aliases_defined_by,
     all_of,
     alternatives,
     any_of,
     as_column,
-    columns_around,
     columns_of,
+    columns_read_outside,
     conjuncts,
-    sources,
     with_output_names,
 )
 from qoop.parsing.forms import predicate_form
-from qoop.parsing.spark_sql import DIALECT, Types, family
+from qoop.parsing.spark_sql import DIALECT, Types, type_family
 from qoop.plans.graph import JoinGraph, Relation
 from qoop.plans.predicate import AllOf, Column, Compare, Form, InList, Predicate
 
 CORE = "_qoop_core"
-"""Stands in the rest of a SELECT where its join core was. No block's name begins like this."""
+"""Placeholder for the join core in the SELECT around it. No block's name starts like this."""
 
 CONVERTING = ("exact", "approximate", "truth")
-"""Families whose types each read a text in their own way: '1.5' is 1 to an integer, if it is anything."""
+"""Families whose types convert text differently: '1.5' is 1, NULL or an error as an integer."""
 
 UNPLANNED_CLAUSES = ("laterals", "pivots", "match", "sample", "connect", "prewhere", "into", "settings", "kind")
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The inner-join core of a SELECT as a graph, and the SELECT around it, reading the core under output names."""
+    """The inner-join core of a SELECT as a graph, and the SELECT around it, which reads the core's output names."""
 
     graph: JoinGraph
     rest: exp.Select
 
 
 def extract_core(select: exp.Select, types: Callable[[str], Types | None], blocks: Iterable[str]) -> Core:
-    """Take the inner-join core out of a SELECT whose names are qualified.
+    """Extract the inner-join core of a SELECT whose names are qualified.
 
-    Outer, semi and anti joins stay around the core, in their order: a relation joined to one of them afterwards stays
-    with it, and conditions that read them apply after them.
+    Outer, semi and anti joins stay outside the core, in their order, with the relations that are joined to them
+    afterwards; conditions that read them apply after them.
 
     Raises:
-        CannotSplitError: what stands around the core does not commute with it, or is not planned yet.
+        CannotSplitError: a clause outside the core does not commute with it, or is not supported.
     """
     sides = _sides(select)
     aliases = frozenset(sides.core)
     conditions, stay = _sort_conditions(select, sides, aliases)
-    conditions = _follow_equalities(conditions, sides, aliases, types)
+    conditions = _with_transitive_filters(conditions, sides, aliases, types)
     rest = _rest(select, sides, stay, aliases)
     graph = _graph(sides, conditions, rest, aliases, types, frozenset(blocks))
-    _refuse_clashes(graph, select, types)
-    for column in list(columns_around(rest, aliases)):
+    _check_output_names(graph, select, types)
+    for column in list(columns_read_outside(rest, aliases)):
         column.replace(exp.column(exp.to_identifier(as_column(column).output, quoted=True)))
     if str(rest.sql(DIALECT)).count(f"FROM {CORE}") != 1:
-        raise CannotSplitError(f"its text holds {CORE}, a name that the planner keeps for itself")
+        raise CannotSplitError(f"its text contains {CORE}, a name reserved by the planner")
     return Core(graph, rest)
 
 
-def _refuse_clashes(graph: JoinGraph, select: exp.Select, types: Callable[[str], Types | None]) -> None:
-    """Columns are called `alias__column` outside their relation; nothing else that they meet may have that name."""
+def _check_output_names(graph: JoinGraph, select: exp.Select, types: Callable[[str], Types | None]) -> None:
+    """Outside its relation a column is named `alias__column`; nothing else in its scope may have that name."""
     named = [Column(relation.alias, name) for relation in graph.relations for name in relation.columns]
     if any(column.name == "*" for column in named):
-        raise CannotSplitError("it reads all columns of a relation as one value")
+        raise CannotSplitError("it uses a whole row as a value (*)")
     outputs = Counter(column.output for column in named)
     taken = {name for table in select.find_all(exp.Table) for name in types(source_name(table)) or ()}
     for projection in select.selects:
@@ -77,12 +77,12 @@ def _refuse_clashes(graph: JoinGraph, select: exp.Select, types: Callable[[str],
             taken.add(projection.alias_or_name)
     clash = next((output for output, times in outputs.items() if times > 1 or output in taken), None)
     if clash is not None:
-        raise CannotSplitError(f"the name {clash!r} would mean two things")
+        raise CannotSplitError(f"the name {clash!r} would be ambiguous")
 
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """Core relations (alias to table), the conditions that join them, and the joins that stay, in order."""
+    """Core relations (alias to table), the conditions that join them, and the joins outside the core, in order."""
 
     core: dict[str, exp.Table]
     conditions: list[exp.Expr]
@@ -92,10 +92,10 @@ class _Sides:
 def _sides(select: exp.Select) -> _Sides:
     for name in UNPLANNED_CLAUSES:
         if select.args.get(name):
-            raise CannotSplitError(f"it has a clause that is not planned yet ({name})")
+            raise CannotSplitError(f"it has an unsupported clause ({name})")
     clause = select.args.get("from_")
     if clause is None:
-        raise CannotSplitError("it reads no table")
+        raise CannotSplitError("it has no FROM clause")
     core = {clause.this.alias_or_name: _table(clause.this)}
     conditions: list[exp.Expr] = []
     tail: list[exp.Join] = []
@@ -111,13 +111,13 @@ def _sides(select: exp.Select) -> _Sides:
             tail.append(join)
             outside.add(alias)
         else:
-            raise CannotSplitError(f"{' '.join(filter(None, (join.side, join.kind)))} JOIN does not commute")
+            raise CannotSplitError(f"{' '.join(filter(None, (join.side, join.kind)))} JOIN cannot be reordered")
     return _Sides(core, conditions, tail)
 
 
 def _table(node: exp.Expr) -> exp.Table:
-    if not isinstance(node, exp.Table) or not is_plain(node) or node.alias_column_names:
-        raise CannotSplitError("it reads something that is not a plain table")
+    if not isinstance(node, exp.Table) or not is_plain_source(node) or node.alias_column_names:
+        raise CannotSplitError("it reads something other than a plain table")
     return node
 
 
@@ -134,16 +134,16 @@ def _reads(node: exp.Expr, aliases: Iterable[str]) -> bool:
 def _sort_conditions(
     select: exp.Select, sides: _Sides, aliases: frozenset[str]
 ) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    """The conditions of inner joins and WHERE that apply within the core, and those that stay around it."""
-    outside = sources(select) - aliases
+    """The conditions of inner joins and WHERE that apply within the core, and those that apply outside it."""
+    outside = aliases_defined_by(select) - aliases
     inside: list[exp.Expr] = []
     stay: list[exp.Expr] = []
     where = select.args.get("where")
     for part in [*sides.conditions, *conjuncts(where.this if where else None)]:
         if isinstance(part, exp.Null) or (isinstance(part, exp.Boolean) and not part.this):
-            raise CannotSplitError("a filter rules out all its rows")
+            raise CannotSplitError("a filter is always false")
         read = {column.table for column in columns_of(part, aliases)}
-        # A subquery is pushed to a leaf only where it does not read several relations of the block.
+        # A subquery is pushed to a leaf only if it reads a single relation of the block.
         splits = len(read) == 1 or (read and not _has_subquery(part))
         if splits and not _reads(part, outside) and not _has_unknown_function(part):
             inside.append(part)
@@ -157,12 +157,12 @@ def _has_subquery(node: exp.Expr) -> bool:
 
 
 def _has_unknown_function(node: exp.Expr) -> bool:
-    """A function that may be the user's own: not moved, it may not give the same value twice."""
+    """A possibly user-defined function is not moved: it may not be deterministic."""
     return node.find(exp.Anonymous, exp.AnonymousAggFunc) is not None
 
 
 def _implied(conditions: list[exp.Expr], aliases: frozenset[str]) -> list[exp.Expr]:
-    """(a.x = 1 AND b.y = 2) OR (a.x = 3 AND b.y = 4) also says a.x = 1 OR a.x = 3, and the same of b."""
+    """(a.x = 1 AND b.y = 2) OR (a.x = 3 AND b.y = 4) implies a.x = 1 OR a.x = 3, and the same for b."""
     found: list[exp.Expr] = []
     for condition in conditions:
         arms = alternatives(condition)
@@ -179,10 +179,10 @@ def _only(part: exp.Expr, alias: str, aliases: frozenset[str]) -> bool:
     return {column.table for column in columns_of(part, aliases)} == {alias}
 
 
-def _follow_equalities(
+def _with_transitive_filters(
     conditions: list[exp.Expr], sides: _Sides, aliases: frozenset[str], types: Callable[[str], Types | None]
 ) -> list[exp.Expr]:
-    """What holds of one column of an equality class holds of the others: a filter on one is copied to all."""
+    """Copy a filter on one column of an equality class to the other columns of the class."""
     classes = _classes(conditions, sides, types)
     copies: list[exp.Expr] = []
     for condition in conditions:
@@ -222,7 +222,7 @@ def _renamed(condition: exp.Expr, old: Column, new: Column) -> exp.Expr:
 def _classes(
     conditions: list[exp.Expr], sides: _Sides, types: Callable[[str], Types | None]
 ) -> list[frozenset[Column]]:
-    """Columns equal to each other, closed over equalities between types that compare transitively."""
+    """Equality classes: columns equal to each other, by equalities between types for which equality is transitive."""
     found: list[set[Column]] = []
     for condition in conditions:
         pair = _equality(condition, sides, types)
@@ -247,7 +247,7 @@ def _equality(condition: exp.Expr, sides: _Sides, types: Callable[[str], Types |
 def _family(column: Column, sides: _Sides, types: Callable[[str], Types | None]) -> str | None:
     table = sides.core.get(column.relation)
     known = types(source_name(table)) if table is not None else None
-    return family(known.get(column.name)) if known else None
+    return type_family(known.get(column.name)) if known else None
 
 
 def _rest(select: exp.Select, sides: _Sides, stay: list[exp.Expr], aliases: frozenset[str]) -> exp.Select:
@@ -262,7 +262,7 @@ def _rest(select: exp.Select, sides: _Sides, stay: list[exp.Expr], aliases: froz
 
 
 def _order_by_outputs(rest: exp.Select) -> None:
-    """After DISTINCT only outputs are there to order by: what equals one is named after it."""
+    """After DISTINCT only output columns can be sorted by: replace expressions in ORDER BY by the equal output."""
     names = {projection.unalias().sql(DIALECT): projection.alias_or_name for projection in rest.selects}
 
     def named(node: exp.Expr) -> exp.Expr:
@@ -296,23 +296,23 @@ def _graph(
         for condition in _within_relations(members):
             predicate = _predicate(condition, aliases)
             filters[next(iter(predicate.relations()))].append(predicate)
-    kept = frozenset(as_column(column) for column in columns_around(rest, aliases))
-    read_at_all = kept.union(*(predicate.columns for predicate in across), *classes)
+    retained = frozenset(as_column(column) for column in columns_read_outside(rest, aliases))
+    read_outside_filters = retained.union(*(predicate.columns for predicate in across), *classes)
     relations = tuple(
         Relation(
             alias=alias,
             source=source_name(table),
             is_block=source_name(table) in blocks,
-            columns=_columns_read(alias, read_at_all, filters[alias]),
+            columns=_columns_read(alias, read_outside_filters, filters[alias]),
             filters=_distinct(filters[alias]),
         )
         for alias, table in sides.core.items()
     )
-    return JoinGraph(relations, tuple(sorted(classes, key=sorted)), _distinct(across), kept)
+    return JoinGraph(relations, tuple(sorted(classes, key=sorted)), _distinct(across), retained)
 
 
 def _within_relations(members: frozenset[Column]) -> Iterable[exp.Expr]:
-    """Two columns of one relation in one class must be equal there: only one of them takes part in joins."""
+    """Equalities between columns of one relation in one class, as filters: only one of them takes part in joins."""
     for column in sorted(members):
         first = min(other for other in members if other.relation == column.relation)
         if first != column:
@@ -338,13 +338,13 @@ def _predicate(condition: exp.Expr, aliases: frozenset[str]) -> Predicate:
         sql=with_output_names(condition, aliases).sql(DIALECT),
         columns=columns,
         form=predicate_form(condition),
-        joins=_joins(condition, aliases),
+        is_equijoin=_is_equijoin(condition, aliases),
         blocks=frozenset(source_name(table) for table in condition.find_all(exp.Table)),
     )
 
 
-def _joins(condition: exp.Expr, aliases: frozenset[str]) -> bool:
-    """Whether a condition equates something of one relation with something of another, so that a hash join works."""
+def _is_equijoin(condition: exp.Expr, aliases: frozenset[str]) -> bool:
+    """Whether a condition equates expressions over two different relations, so that a hash join can use it."""
     if not isinstance(condition, exp.EQ) or _has_subquery(condition):
         return False
     left = {column.table for column in columns_of(condition.left, aliases)}

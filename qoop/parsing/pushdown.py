@@ -1,7 +1,6 @@
-"""Filters on a block's result, moved into the block; several readers get copies, each with its own filters.
+"""Push filters on a block's result down into the block; several readers get copies, each with its own filters.
 
-Without this a stage inside the block would compute rows that nobody wants: the engine cannot push a filter through
-something that is already materialised.
+Otherwise a stage inside the block would compute unwanted rows: Spark cannot push a filter below a materialised stage.
 """
 
 from collections import defaultdict
@@ -10,15 +9,15 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 from sqlglot.optimizer.simplify import simplify
 
-from qoop.parsing.blocks import PREFIX, SplitQuery, in_order, is_plain, source_name
-from qoop.parsing.expressions import all_of, columns_of, conjuncts, sources
+from qoop.parsing.blocks import PREFIX, SplitQuery, is_plain_source, source_name, topological_order
+from qoop.parsing.expressions import aliases_defined_by, all_of, columns_of, conjuncts
 from qoop.parsing.spark_sql import DIALECT, Types
 
 MAX_COPIES = 12
 
 
 def push_down_filters(split: SplitQuery) -> SplitQuery:
-    """The same query with filters moved into the blocks that they filter, from the result downwards."""
+    """Push filters down into the blocks that they filter, starting at the query's result."""
     blocks = {name: block.copy() for name, block in split.blocks.items()}
     pending = list(reversed(blocks))
     copies = 0
@@ -26,28 +25,28 @@ def push_down_filters(split: SplitQuery) -> SplitQuery:
         reader = blocks[pending.pop(0)]
         for table, wanted in _filtered_reads(reader, blocks):
             name = source_name(table)
-            readers = sum(_reads(block, name) for block in blocks.values())
-            filters = [part for part in wanted if _can_move(blocks[name], part, blocks, split.types)]
+            readers = sum(_read_count(block, name) for block in blocks.values())
+            filters = [part for part in wanted if _can_push_down(blocks[name], part, blocks, split.types)]
             if not filters or (readers > 1 and copies >= MAX_COPIES):
                 continue
             target = name
             if readers > 1:
                 copies += 1
-                target = _unused(name, blocks)
+                target = _unused_name(name, blocks)
                 blocks[target] = blocks[name].copy()
                 table.set("this", exp.to_identifier(target, quoted=True))
                 pending.insert(0, target)
             for part in filters:
-                _move(blocks, target, part, split.types)
-    return SplitQuery(in_order(blocks), split.types)
+                _push_down(blocks, target, part, split.types)
+    return SplitQuery(topological_order(blocks), split.types)
 
 
-Moved = tuple[str, exp.Expr]
-"""A filter on one alias: the alias, the condition over `alias.column`."""
+AliasFilter = tuple[str, exp.Expr]
+"""A filter on one alias: the alias, and the condition over its columns."""
 
 
-def _filtered_reads(reader: exp.Query, blocks: dict[str, exp.Query]) -> list[tuple[exp.Table, list[Moved]]]:
-    """The blocks that a SELECT reads, with its conditions on each alone that compare with constants."""
+def _filtered_reads(reader: exp.Query, blocks: dict[str, exp.Query]) -> list[tuple[exp.Table, list[AliasFilter]]]:
+    """The blocks that a SELECT reads, each with the conditions that read no other relation."""
     if not isinstance(reader, exp.Select):
         return []
     around = [join for join in reader.args.get("joins") or [] if join.side or join.kind not in ("", "INNER", "CROSS")]
@@ -57,8 +56,8 @@ def _filtered_reads(reader: exp.Query, blocks: dict[str, exp.Query]) -> list[tup
     for join in reader.args.get("joins") or []:
         if join not in around:
             conditions += conjuncts(join.args.get("on"))
-    by_alias: dict[str, list[Moved]] = defaultdict(list)
-    aliases = sources(reader)
+    by_alias: dict[str, list[AliasFilter]] = defaultdict(list)
+    aliases = aliases_defined_by(reader)
     for condition in conditions:
         read = {column.table for column in columns_of(condition, aliases)}
         plain = condition.find(exp.Query, exp.Anonymous) is None
@@ -73,25 +72,27 @@ def _filtered_reads(reader: exp.Query, blocks: dict[str, exp.Query]) -> list[tup
     return [
         (node, by_alias[node.alias_or_name])
         for node in nodes
-        if isinstance(node, exp.Table) and is_plain(node) and not node.alias_column_names
+        if isinstance(node, exp.Table) and is_plain_source(node) and not node.alias_column_names
         if source_name(node) in blocks and by_alias[node.alias_or_name]
     ]
 
 
-def _can_move(block: exp.Query, moved: Moved, blocks: dict[str, exp.Query], types: Mapping[str, Types]) -> bool:
-    """Whether a filter on a block's result is the same applied before the block groups, orders or unites."""
+def _can_push_down(
+    block: exp.Query, pushed: AliasFilter, blocks: dict[str, exp.Query], types: Mapping[str, Types]
+) -> bool:
+    """Whether a filter on a block's result can be applied before the block's grouping or set operation."""
     if isinstance(block, exp.SetOperation):
         names = _branch_blocks(block, blocks)
-        if not isinstance(block, exp.Union) or _limits(block) or names is None:
+        if not isinstance(block, exp.Union) or _has_limit(block) or names is None:
             return False
-        alias, condition = moved
-        return agree(names, (column.name for column in columns_of(condition, frozenset({alias}))), blocks, types)
-    if not isinstance(block, exp.Select) or _limits(block) or block.find(exp.Window):
+        alias, condition = pushed
+        return _types_agree(names, (column.name for column in columns_of(condition, frozenset({alias}))), blocks, types)
+    if not isinstance(block, exp.Select) or _has_limit(block) or block.find(exp.Window):
         return False
     clause = block.args.get("from_")
     if clause is None or block.args.get("distinct") or (block.args.get("having") and not block.args.get("group")):
         return False
-    below = _over(block, moved)
+    below = _below_block(block, pushed)
     if below is None:
         return False
     columns = list(below.find_all(exp.Column))
@@ -106,13 +107,13 @@ def _can_move(block: exp.Query, moved: Moved, blocks: dict[str, exp.Query], type
     return all(column.sql(DIALECT) in keys for column in columns)
 
 
-def _limits(block: exp.Query) -> bool:
+def _has_limit(block: exp.Query) -> bool:
     return bool(block.args.get("limit") or block.args.get("offset"))
 
 
-def _over(block: exp.Select, moved: Moved) -> exp.Expr | None:
-    """The filter over what the block reads: each output replaced by the expression behind it."""
-    alias, condition = moved
+def _below_block(block: exp.Select, pushed: AliasFilter) -> exp.Expr | None:
+    """The filter in terms of the block's inputs: each output column replaced by the expression that defines it."""
+    alias, condition = pushed
     behind = {projection.alias_or_name: projection.unalias() for projection in block.selects}
     below = exp.Paren(this=condition.copy())
     for column in list(columns_of(below, frozenset({alias}))):
@@ -124,47 +125,47 @@ def _over(block: exp.Select, moved: Moved) -> exp.Expr | None:
     return result
 
 
-def _move(blocks: dict[str, exp.Query], target: str, moved: Moved, types: Mapping[str, Types]) -> None:
+def _push_down(blocks: dict[str, exp.Query], target: str, pushed: AliasFilter, types: Mapping[str, Types]) -> None:
     block = blocks[target]
     if isinstance(block, exp.SetOperation):
-        _move_into_branches(blocks, block, moved, types)
+        _push_into_branches(blocks, block, pushed, types)
     elif isinstance(block, exp.Select):
-        below = _over(block, moved)
+        below = _below_block(block, pushed)
         if below is not None:
             where = block.args.get("where")
             parts = [*([where.this] if where else []), simplify(below, dialect=DIALECT)]
             block.set("where", exp.Where(this=all_of(parts)))
 
 
-def _move_into_branches(
-    blocks: dict[str, exp.Query], union: exp.SetOperation, moved: Moved, types: Mapping[str, Types]
+def _push_into_branches(
+    blocks: dict[str, exp.Query], union: exp.SetOperation, pushed: AliasFilter, types: Mapping[str, Types]
 ) -> None:
-    """Into every branch, by position: a union's columns have the names of its first branch."""
+    """Push a filter into every branch, by position: a union's columns are named as in its first branch."""
     names = _branch_blocks(union, blocks) or []
     first = blocks[names[0]]
     position = {projection.alias_or_name: i for i, projection in enumerate(first.selects)}
     for select in [node for node in union.find_all(exp.Select) if isinstance(node.selects[0], exp.Star)]:
         name = source_name(select.args["from_"].this)
         branch = blocks[name]
-        alias, condition = moved
+        alias, condition = pushed
         renamed = condition.copy()
         for column in list(columns_of(exp.Paren(this=renamed), frozenset({alias}))):
             behind = branch.selects[position[column.name]].alias_or_name
             column.set("this", exp.to_identifier(behind, quoted=True))
-        if sum(_reads(block, name) for block in blocks.values()) > 1:
-            copy = _unused(name, blocks)
+        if sum(_read_count(block, name) for block in blocks.values()) > 1:
+            copy = _unused_name(name, blocks)
             blocks[copy] = branch.copy()
             select.args["from_"].this.set("this", exp.to_identifier(copy, quoted=True))
             name = copy
-        if _can_move(blocks[name], (alias, renamed), blocks, types):
-            _move(blocks, name, (alias, renamed), types)
+        if _can_push_down(blocks[name], (alias, renamed), blocks, types):
+            _push_down(blocks, name, (alias, renamed), types)
 
 
-def _reads(block: exp.Query, name: str) -> int:
+def _read_count(block: exp.Query, name: str) -> int:
     return sum(1 for table in block.find_all(exp.Table) if source_name(table) == name)
 
 
-def _unused(name: str, blocks: dict[str, exp.Query]) -> str:
+def _unused_name(name: str, blocks: dict[str, exp.Query]) -> str:
     base = name if name.startswith(PREFIX) else PREFIX + name
     number = 2
     while f"{base}_{number}" in blocks:
@@ -176,7 +177,7 @@ Blocks = Mapping[str, exp.Query]
 
 
 def _branch_blocks(block: exp.Expr, blocks: Blocks) -> list[str] | None:
-    """The blocks that the branches of a union are; None where a branch is something else."""
+    """The blocks of the branches of a union; None if a branch is something other than a block."""
     if isinstance(block, exp.SetOperation):
         left, right = _branch_blocks(block.left, blocks), _branch_blocks(block.right, blocks)
         return None if left is None or right is None else left + right
@@ -187,10 +188,10 @@ def _branch_blocks(block: exp.Expr, blocks: Blocks) -> list[str] | None:
     return None
 
 
-def agree(names: list[str], columns: Iterable[str], blocks: Blocks, types: Mapping[str, Types]) -> bool:
-    """Whether all branches have the same type for each of these columns, named as in the first.
+def _types_agree(names: list[str], columns: Iterable[str], blocks: Blocks, types: Mapping[str, Types]) -> bool:
+    """Whether each of these columns, named as in the first branch, has the same type in all branches.
 
-    Where they do not, the union converts values, and a condition on it is not the same on its branches.
+    Otherwise the union converts values, and a condition on its result is not equivalent on its branches.
     """
     place = {projection.alias_or_name: i for i, projection in enumerate(blocks[names[0]].selects)}
     for column in columns:
@@ -203,7 +204,7 @@ def agree(names: list[str], columns: Iterable[str], blocks: Blocks, types: Mappi
 
 
 def _type_of(block: exp.Query, expression: exp.Expr, blocks: Blocks, types: Mapping[str, Types]) -> str | None:
-    """The type of a text, or of a column that is only passed on; None where it is not known."""
+    """The type of a string literal or of a column that is passed on unchanged; None if unknown."""
     if isinstance(expression, exp.Literal):
         return "string" if expression.is_string else None
     if not isinstance(expression, exp.Column) or not isinstance(block, exp.Select):

@@ -1,4 +1,4 @@
-"""A statement's query, split, specialised and described for the planner."""
+"""Describe a query for the planner: split into blocks, with filters pushed down and join cores extracted."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from qoop.errors import CannotSplitError
-from qoop.parsing.blocks import SplitQuery, source_name, split
+from qoop.parsing.blocks import SplitQuery, source_name, split_query
 from qoop.parsing.expressions import as_column, columns_of
 from qoop.parsing.joins import CORE, Core, extract_core
 from qoop.parsing.pushdown import push_down_filters
@@ -17,9 +17,9 @@ from qoop.plans.predicate import Column
 
 @dataclass(frozen=True)
 class QueryText:
-    """A query for the planner, and what it takes to write its parts as text again.
+    """A query as the planner sees it, and what is needed to generate SQL for its stages.
 
-    `cores`: the blocks that have a join core, for those that are planned. `texts`: all blocks as they are written.
+    `cores`: the join cores, by block. `texts`: the SQL of every block. `tables`: the base tables that it reads.
     """
 
     query: Query
@@ -28,14 +28,14 @@ class QueryText:
     tables: frozenset[str]
 
 
-def describe(query: exp.Query, catalogue: Catalogue) -> QueryText:
+def describe_query(query: exp.Query, catalogue: Catalogue) -> QueryText:
     """Split a query and describe its blocks.
 
     Raises:
         UnknownNameError: a table or column does not exist.
-        CannotSplitError: the query must run in one piece.
+        CannotSplitError: the query must run as a single stage.
     """
-    parts = push_down_filters(split(query, catalogue))
+    parts = push_down_filters(split_query(query, catalogue))
     cores: dict[str, Core] = {}
     blocks: dict[str, Block] = {}
     types = dict(parts.types)
@@ -53,7 +53,7 @@ def _core(tree: exp.Query, types: dict[str, Types], parts: SplitQuery) -> tuple[
     if isinstance(tree, exp.SetOperation):
         return None, f"it is a set operation ({tree.key.upper()})"
     if not isinstance(tree, exp.Select):
-        return None, "it is no SELECT"
+        return None, "it is not a SELECT"
     try:
         core = extract_core(tree, types.get, parts.blocks)
     except CannotSplitError as reason:
@@ -77,7 +77,7 @@ def _output(projection: exp.Expr, aliases: frozenset[str]) -> Output:
 
 
 def _keys(tree: exp.Query, aliases: frozenset[str]) -> tuple[Column, ...] | None:
-    """The core columns that a block groups by; none of them where it makes a single row; None where it keeps rows."""
+    """The core columns that a block groups by; empty if it returns a single row; None if it does not group."""
     if not isinstance(tree, exp.Select):
         return None
     group = tree.args.get("group")
@@ -89,7 +89,7 @@ def _keys(tree: exp.Query, aliases: frozenset[str]) -> tuple[Column, ...] | None
 
 
 def _types_of(block: Block, tree: exp.Query, types: dict[str, Types]) -> Types:
-    """The types of a block's columns that it only passes on; the planner does without the others."""
+    """The types of the columns that a block passes on unchanged; the planner does not need the others."""
     if block.graph is None:
         return {}
     known: Types = {}
@@ -103,7 +103,7 @@ def _types_of(block: Block, tree: exp.Query, types: dict[str, Types]) -> Types:
 
 
 def _shared(parts: SplitQuery, blocks: dict[str, Block]) -> dict[str, Block]:
-    """Mark the blocks that several parts read: kept once where that saves work, else computed by each reader."""
+    """Mark blocks with several readers: materialised once if that saves work, otherwise computed by each reader."""
     readers: Counter[str] = Counter({next(reversed(blocks)): 1})
     marked: dict[str, Block] = {}
     for name in reversed(blocks):
@@ -112,6 +112,6 @@ def _shared(parts: SplitQuery, blocks: dict[str, Block]) -> dict[str, Block]:
             does_much = block.is_union or block.keys is not None or block.is_planned
             block = replace(block, shared=does_much, copied=not does_much)
         marked[name] = block
-        for used, count in parts.uses(name).items():
+        for used, count in parts.read_counts(name).items():
             readers[used] += count * (1 if block.shared else times)
     return {name: marked[name] for name in blocks}

@@ -1,4 +1,4 @@
-"""From plans back to text that the engine runs."""
+"""Generate the SQL of a plan's stages."""
 
 from collections.abc import Collection, Mapping
 
@@ -12,12 +12,12 @@ from qoop.plans.trees import Join, Leaf, Tree
 
 
 def view_name(stage: StageId) -> str:
-    """The name under which a stage's output is read."""
+    """The view name of a stage's output."""
     return stage.block if stage.relations == BLOCK_RESULT else f"{stage.block}__{stage.relations:x}"
 
 
-def query_text(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[StageId]) -> str:
-    """The query of a stage, over tables and the outputs of `inputs`; blocks inside it are defined in front."""
+def stage_query(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[StageId]) -> str:
+    """The SQL of a stage over tables and the outputs of `inputs`; blocks computed inside it become CTEs."""
     inside = {piece.block for piece in plan.reading(stage, frozenset(inputs)).pieces[1:]}
     body = _block_query(text, plan, stage, inputs)
     definitions = ", ".join(
@@ -35,21 +35,21 @@ def _block_query(text: QueryText, plan: Plan, stage: StageId, inputs: Collection
     core = text.cores[stage.block]
     views = {made.relations: view_name(made) for made in inputs if made.block == stage.block and made != stage}
     if stage.relations == BLOCK_RESULT:
-        return block_text(core, tree, views)
-    return stage_text(core.graph, tree, views)
+        return block_query(core, tree, views)
+    return join_query(core.graph, tree, views)
 
 
-def stage_text(graph: JoinGraph, tree: Tree, views: Mapping[RelationSet, str]) -> str:
-    """A query for the join of a tree: exactly the columns that are read after it.
+def join_query(graph: JoinGraph, tree: Tree, views: Mapping[RelationSet, str]) -> str:
+    """The SQL of the join of a tree; selects exactly the columns that are read after it.
 
-    `views`: results that exist already, by their relations; they stand for the largest parts of the tree that they can.
+    `views`: existing outputs, by their relations; each replaces the part of the tree that it covers.
     """
     columns = ", ".join(_quoted(column.output) for column in graph.outputs(tree.relations)) or "1 AS `any`"
     return f"SELECT {columns} FROM {_source(graph, tree, views, top=True)}"
 
 
-def block_text(core: Core, tree: Tree, views: Mapping[RelationSet, str]) -> str:
-    """A query for a whole block: what stands around its core, over the core joined as the tree says."""
+def block_query(core: Core, tree: Tree, views: Mapping[RelationSet, str]) -> str:
+    """The SQL of a whole block: the SELECT around its core, over the core joined as in the tree."""
     text = str(core.rest.sql(DIALECT))
     return text.replace(f"FROM {CORE}", f"FROM {_source(core.graph, tree, views, top=True)}", 1)
 
@@ -58,7 +58,7 @@ def _source(graph: JoinGraph, tree: Tree, views: Mapping[RelationSet, str], top:
     if tree.relations in views:
         return _quoted(views[tree.relations])
     if isinstance(tree, Leaf):
-        return leaf_text(graph, graph.relations[next(members(tree.relations))])
+        return leaf_query(graph, graph.relations[next(members(tree.relations))])
     left, right = (_source(graph, side, views) for side in (tree.left, tree.right))
     conditions = _conditions(graph, tree)
     text = f"{left} JOIN {right} ON {conditions}" if conditions else f"{left} CROSS JOIN {right}"
@@ -75,8 +75,8 @@ def _conditions(graph: JoinGraph, join: Join) -> str:
     return " AND ".join([*equal, *(f"({predicate.sql})" for predicate in graph.joining_predicates(left, right))])
 
 
-def leaf_text(graph: JoinGraph, relation: Relation) -> str:
-    """A relation with its filters, its columns under their output names."""
+def leaf_query(graph: JoinGraph, relation: Relation) -> str:
+    """The subquery of a relation: its filters, and its columns under their output names."""
     bit = graph.bit[relation.alias]
     renamed = ", ".join(
         f"{_quoted(name)} AS {_quoted(Column(relation.alias, name).output)}" for name in relation.columns

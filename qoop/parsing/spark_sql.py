@@ -1,4 +1,4 @@
-"""Spark SQL as the planner knows it: dialect, types, and the catalogue of tables."""
+"""Spark SQL as the planner knows it: the dialect, its types, and the catalogue of tables."""
 
 from typing import Protocol
 
@@ -10,35 +10,35 @@ from qoop.errors import CannotSplitError
 
 
 class SparkSQL(Spark):
-    """Spark 4: a quote that is written twice stands for itself ('it''s')."""
+    """Spark 4: a doubled quote inside a string is a quote ('it''s')."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Splits a text into words."""
+        """Spark's tokenizer with that escape."""
 
         STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - as its base class has it
 
 
 DIALECT = SparkSQL
 
-CHANGED = (exp.PercentileCont, exp.PercentileDisc)
-"""Written again, these are approximations, and of the wrong order."""
+REWRITTEN_DIFFERENTLY = (exp.PercentileCont, exp.PercentileDisc)
+"""sqlglot writes these as approximate percentiles, and in the wrong order."""
 
 
 def check_can_be_written(tree: exp.Expr) -> None:
-    """Check that the text made of a tree says what the user's text said.
+    """Check that the SQL generated from a tree means the same as the text it was parsed from.
 
     Raises:
-        CannotSplitError: it does not, or nobody knows.
+        CannotSplitError: it does not, or that is not certain.
     """
     for node in tree.walk():
-        if isinstance(node, CHANGED):
-            raise CannotSplitError(f"the planner does not write {node.sql_name()} as it was")
+        if isinstance(node, REWRITTEN_DIFFERENTLY):
+            raise CannotSplitError(f"{node.sql_name()} cannot be rewritten faithfully")
         if isinstance(node, exp.Star) and isinstance(node.parent, exp.Func) and not isinstance(node.parent, exp.Count):
-            raise CannotSplitError(f"{node.parent.sql_name()}(*) reads all columns as one value")
+            raise CannotSplitError(f"{node.parent.sql_name()}(*) uses a whole row as a value")
     try:
         tree.sql(DIALECT, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as problem:
-        raise CannotSplitError(f"the planner does not write it as it was: {problem}") from None
+        raise CannotSplitError(f"it cannot be rewritten faithfully: {problem}") from None
 
 
 Types = dict[str, str]
@@ -46,19 +46,19 @@ Types = dict[str, str]
 
 
 class Catalogue(Protocol):
-    """Where tables are looked up. An implementation belongs to the engine, or to a folder of files."""
+    """Table metadata: Spark's catalogue, or a folder of files."""
 
     def columns(self, table: str) -> Types | None:
-        """The columns of a table by its name as written (`db.name`), in order; None when there is none."""
+        """The columns, in order, of a table named as the user wrote it (`db.name`); None if it does not exist."""
         ...
 
 
 FAMILIES = {
     "exact": ("tinyint", "smallint", "int", "integer", "bigint", "long", "decimal", "numeric", "byte", "short"),
-    # Not char: it is compared with blanks after it, or without, as the other side is.
+    # Not char: trailing blanks count or not depending on the type that it is compared with.
     "text": ("string", "varchar", "text"),
     "date": ("date",),
-    # Apart: two wall times can be one instant.
+    # Separate from timestamp_ntz: two wall-clock times can be one instant.
     "time": ("timestamp", "timestamp_ltz"),
     "wall time": ("timestamp_ntz",),
     "truth": ("boolean", "bool"),
@@ -66,7 +66,10 @@ FAMILIES = {
 }
 
 
-def family(type_name: str | None) -> str | None:
-    """Types between which equality is transitive: '01' = 1 and 1 = '1' do not make '01' = '1'. None: not known."""
+def type_family(type_name: str | None) -> str | None:
+    """The family of types between which equality is transitive; None if unknown.
+
+    Across families it is not: '01' = 1 and 1 = '1' do not imply '01' = '1'.
+    """
     base = (type_name or "").lower().partition("(")[0].strip()
     return next((name for name, types in FAMILIES.items() if base in types), None)

@@ -39,7 +39,7 @@ class Statement:
     def source_query(self) -> "Statement":
         """The query whose rows it stores, as a statement that returns them."""
         if self.query is None:
-            raise CannotSplitError("it holds no query")
+            raise CannotSplitError("it contains no query")
         query = self.query.copy()
         return Statement(str(query.sql(DIALECT)), query, query, writes=False)
 

@@ -91,7 +91,7 @@ def _combined(query: Query, parts: Mapping[str, list[BlockPlan]], most: int) -> 
     best = {block: ways[0] for block, ways in parts.items()}
     plans = {(plan := Plan(query, best)).key: plan}
     graphs = {block: query.blocks[block].graph for block in parts}
-    order = sorted(parts, key=lambda block: -size(graph.everything) if (graph := graphs[block]) else 0)
+    order = sorted(parts, key=lambda block: -size(graph.all_relations) if (graph := graphs[block]) else 0)
     place = 1
     while len(plans) < most and any(place < len(ways) for ways in parts.values()):
         for block in order:

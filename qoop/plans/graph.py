@@ -34,7 +34,7 @@ class JoinGraph:
     """The inner-join core of a SELECT.
 
     `classes`: columns that are equal to each other, transitively closed; each joins the relations that it touches.
-    `predicates`: any other condition that reads several relations. `kept`: columns that are read after the core.
+    `predicates`: any other condition that reads several relations. `retained`: columns that are read outside the core.
 
     Any two trees over the same relations give the same rows and columns, because filters are always pushed to the
     leaves, one equality of each class is applied, each predicate applies at the first join that holds its relations,
@@ -44,10 +44,10 @@ class JoinGraph:
     relations: tuple[Relation, ...]
     classes: tuple[frozenset[Column], ...]
     predicates: tuple[Predicate, ...]
-    kept: frozenset[Column]
+    retained: frozenset[Column]
 
     @cached_property
-    def everything(self) -> RelationSet:
+    def all_relations(self) -> RelationSet:
         """All relations."""
         return (1 << len(self.relations)) - 1
 
@@ -69,7 +69,7 @@ class JoinGraph:
     @cached_property
     def joining_sets(self) -> tuple[RelationSet, ...]:
         """The sets of relations that an equality joins: of each class, and of each predicate that equates."""
-        equations = [self.set_of(predicate.relations()) for predicate in self.predicates if predicate.joins]
+        equations = [self.set_of(predicate.relations()) for predicate in self.predicates if predicate.is_equijoin]
         return (*self.class_sets, *equations)
 
     @cached_property
@@ -77,7 +77,9 @@ class JoinGraph:
         """For each relation, those joined to it by an equality."""
         found = [0] * len(self.relations)
         joining = [
-            touched for predicate, touched in zip(self.predicates, self.predicate_sets, strict=True) if predicate.joins
+            touched
+            for predicate, touched in zip(self.predicates, self.predicate_sets, strict=True)
+            if predicate.is_equijoin
         ]
         for touched in (*self.class_sets, *joining):
             for i in members(touched):
@@ -104,7 +106,7 @@ class JoinGraph:
 
     def components(self) -> tuple[RelationSet, ...]:
         """The parts that no equality connects, in the order of the graph."""
-        left, parts = self.everything, []
+        left, parts = self.all_relations, []
         while left:
             part = left & -left
             while grown := self.reach(part):
@@ -136,7 +138,7 @@ class JoinGraph:
 
     def outputs(self, relations: RelationSet) -> tuple[Column, ...]:
         """The columns that leave a set of relations: what is read after it. Depends on the set alone."""
-        needed = {column for column in self.kept if self.bit[column.relation] & relations}
+        needed = {column for column in self.retained if self.bit[column.relation] & relations}
         for members_, touched in zip(self.classes, self.class_sets, strict=True):
             if touched & relations and touched & ~relations:
                 needed.add(self.representative(members_, relations))

@@ -15,7 +15,7 @@ class Column:
 
     @property
     def output(self) -> str:
-        """The name of this column in everything that is derived from its relation."""
+        """The name of this column in all_relations that is derived from its relation."""
         return f"{self.relation}__{self.name}"
 
 
@@ -94,14 +94,14 @@ Form = Compare | CompareColumns | InList | Like | IsNull | AllOf | AnyOf | Not |
 class Predicate:
     """A condition: its text over output names, the columns of the block that it reads, and its form.
 
-    `joins`: it equates something of one relation with something of another, so that it can join them by hashing.
+    `is_equijoin`: it equates expressions over two relations, so a hash join can use it.
     `blocks`: the blocks that subqueries in it read.
     """
 
     sql: str
     columns: frozenset[Column]
     form: Form
-    joins: bool = False
+    is_equijoin: bool = False
     blocks: frozenset[str] = frozenset()
 
     def relations(self) -> frozenset[str]:

@@ -155,7 +155,7 @@ def _best(forests: list[_Forest], beam: int, alternatives: int) -> list[_Forest]
 
 
 def _room(forest: _Forest, beam: int, alternatives: int) -> int:
-    """At the end there is one part: everything that is left differs inside."""
+    """At the end there is one part: all_relations that is left differs inside."""
     return beam if len(forest.parts) == 1 else alternatives
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
-from qoop.parsing.render import query_text, view_name
+from qoop.parsing.render import stage_query, view_name
 from qoop.planner import Planned
 from qoop.plans.plan import RESULT, Query, StageId
 from qoop.replan.causes import PlannerFailed
@@ -193,7 +193,7 @@ class QueryRun:
         if self._planned is None:
             return {}
         return {
-            command: query_text(self._planned.text, state.plans[command.plan], command.stage, command.inputs)
+            command: stage_query(self._planned.text, state.plans[command.plan], command.stage, command.inputs)
             for command in commands
             if isinstance(command, StartStage)
         }

@@ -11,7 +11,7 @@ import pytest
 
 from qoop.errors import CannotSplitError
 from qoop.estimate.packing import completion_time
-from qoop.parsing.render import query_text, view_name
+from qoop.parsing.render import stage_query, view_name
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import RESULT
 from qoop.plans.trees import Join
@@ -96,7 +96,7 @@ def _plan(planned, number):
     for block, part in plan.parts.items():
         lines.append(f"  {block}: {_tree(plan.query.blocks[block].graph, part, part.tree)}")
     for stage in plan.stages():
-        text = query_text(planned.text, plan, stage, sorted(plan.reads(stage)))
+        text = stage_query(planned.text, plan, stage, sorted(plan.reads(stage)))
         lines.append(f"  {'result' if stage == RESULT else view_name(stage)}: {text}")
     return lines
 

@@ -27,15 +27,15 @@ SELECT main.a.id, b.x FROM main.a JOIN main.b ON main.a.id = main.b.id;
 SELECT p.id, b.x FROM main.a p JOIN b ON p.id = b.id JOIN main.b q ON q.id = p.id;
 SELECT a.id, a.id, b.id FROM a JOIN b ON a.id = b.id;
 SELECT b.x AS b__x, a.id FROM a, b WHERE a.id = b.id ORDER BY b.x;
--- alone: 'b__x' would mean two things
+-- alone: 'b__x' would be ambiguous
 SELECT a.id AS b__x, b.id AS i FROM a, b WHERE a.id = b.id ORDER BY b.x LIMIT 2;
--- alone: 'a__b__c' would mean two things
+-- alone: 'a__b__c' would be ambiguous
 SELECT a.id, a__b.c FROM (SELECT id, x AS b__c FROM a) a, (SELECT id, x AS c FROM b) a__b WHERE a.id = a__b.id AND a.b__c = a__b.c;
--- alone: 'g__id' would mean two things
+-- alone: 'g__id' would be ambiguous
 SELECT g.id FROM a g JOIN b ON g.id = b.id WHERE g.id IN (SELECT x FROM underscored WHERE underscored.x = g.id);
--- alone: not a plain table
+-- alone: something other than a plain table
 SELECT q.y, b.z FROM a AS q(x, id, y, d), b WHERE q.id = b.id;
--- alone: not a plain table
+-- alone: something other than a plain table
 WITH v AS (SELECT id, x FROM a) SELECT q.x, q.id, b.z FROM v AS q(x, id) JOIN b ON q.id = b.id WHERE q.id = 2;
 SELECT d.q, b.x FROM (SELECT id, x FROM a) AS d(q, r) JOIN b ON d.q = b.id WHERE d.r = 1;
 WITH d(q, r) AS (SELECT id, x FROM a) SELECT d.q, b.x FROM d JOIN b ON d.q = b.id WHERE d.r = 1;
@@ -43,16 +43,16 @@ SELECT u.k, b.x FROM (SELECT a.id, a.x FROM a JOIN b ON a.id = b.id UNION ALL SE
 WITH u(k, l) AS (SELECT a.id, a.x FROM a JOIN b ON a.id = b.id UNION ALL SELECT c.id, b.x FROM c JOIN b ON c.id = b.id) SELECT u.k, b.x FROM u JOIN b ON u.k = b.id WHERE u.l = 1;
 
 -- == joins as written
--- alone: not a plain table
+-- alone: something other than a plain table
 SELECT a.y, b.z, c.w FROM (a JOIN b ON a.id = b.id) JOIN c ON c.id = a.id;
--- alone: not a plain table
+-- alone: something other than a plain table
 SELECT a.y, b.z, c.w FROM a JOIN (b JOIN c ON b.id = c.id) ON a.id = b.id;
--- alone: not a plain table
+-- alone: something other than a plain table
 SELECT a.y, b.z, c.w FROM a JOIN b JOIN c ON b.id = c.id ON a.id = b.id;
 -- empty
 SELECT a.y, b.z FROM a JOIN b ON 1 = 0;
 -- empty
--- alone: rules out all its rows
+-- alone: a filter is always false
 SELECT a.y, b.z FROM a JOIN b ON FALSE;
 SELECT a.y, b.z FROM a JOIN b ON TRUE;
 -- empty
@@ -78,14 +78,14 @@ SELECT a.id FROM a JOIN e ON a.id = e.id JOIN b ON b.id = a.id;
 SELECT count(*), max(b.x) FROM a JOIN e ON a.id = e.id JOIN b ON b.id = a.id;
 
 -- == outer joins
--- alone: two of its relations are called o
+-- alone: two of its relations have the alias o
 SELECT a.id, o.x FROM a LEFT SEMI JOIN c o ON o.id = a.id, b o WHERE o.id = a.id;
 SELECT a.id, b.x FROM a LEFT JOIN b ON a.id = b.id JOIN c ON c.id = a.id WHERE b.x IS NULL;
 -- alone: fewer than two relations
 SELECT a.id, b.x FROM a LEFT JOIN b ON a.id = b.id AND b.x = 1 JOIN c ON c.id = b.id;
--- alone: RIGHT JOIN does not commute
+-- alone: RIGHT JOIN cannot be reordered
 SELECT a.id, b.x FROM a JOIN c ON a.id = c.id RIGHT JOIN b ON a.id = b.id;
--- alone: FULL JOIN does not commute
+-- alone: FULL JOIN cannot be reordered
 SELECT a.id, b.x FROM a JOIN c ON a.id = c.id FULL JOIN b ON a.id = b.id;
 SELECT a.id FROM a JOIN c ON a.id = c.id LEFT SEMI JOIN b ON a.id = b.id;
 SELECT a.id FROM a JOIN c ON a.id = c.id LEFT ANTI JOIN b ON a.x = b.x;
@@ -122,7 +122,7 @@ SELECT a.id FROM a JOIN b ON a.id = b.id OR a.x = b.x JOIN c ON c.id = b.id;
 SELECT a.id FROM a JOIN b ON a.id = b.id WHERE coalesce(a.x, b.x, 0) = 1;
 SELECT a.id FROM a, b WHERE a.id = 1 AND a.id = b.id AND b.x = a.x AND b.x = 1 AND NULL IS NULL;
 -- empty
--- alone: rules out all its rows
+-- alone: a filter is always false
 SELECT a.id FROM a, b WHERE a.id = b.id AND NULL;
 -- empty
 SELECT a.id FROM a, b WHERE a.id = b.id AND 1 = 0;
@@ -172,7 +172,7 @@ SELECT q.id FROM (SELECT id FROM a UNION SELECT id FROM b) q JOIN c ON c.id = q.
 SELECT * FROM (SELECT * FROM (SELECT a.id, b.x FROM a JOIN b ON a.id = b.id) q1 WHERE q1.id = 1) q2 JOIN c ON q2.id = c.id WHERE q2.x = 1;
 SELECT a.id, n.k FROM a JOIN b ON a.id = b.id JOIN (SELECT NULL AS k) n ON 1 = 1 JOIN c ON c.id = b.id WHERE n.k IS NULL;
 SELECT a.id, n.k FROM a JOIN b ON a.id = b.id JOIN (SELECT 3 AS k) n ON n.k > a.id JOIN c ON c.id = b.id WHERE n.k = 3;
--- alone: not a plain table
+-- alone: something other than a plain table
 SELECT a.id, v.k FROM a JOIN (VALUES (1, 'one'), (2, 'two')) AS v(id, k) ON a.id = v.id JOIN b ON b.id = a.id;
 
 -- == blocks that are read twice
@@ -216,7 +216,7 @@ SELECT count(DISTINCT a.y), count(b.z) FROM a JOIN b ON a.id = b.id;
 SELECT a.id, a.x + 1 AS x FROM a JOIN b ON a.id = b.id WHERE a.x > 1;
 SELECT * FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
 SELECT a.* FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
--- alone: reads all columns of a relation as one value
+-- alone: uses a whole row as a value
 SELECT to_json(struct(a.*)) FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
 SELECT struct(a.id, b.x) AS s FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
 SELECT a.id, transform(array(1, 2), x -> x + 1) FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
@@ -225,16 +225,16 @@ SELECT a.id, CASE WHEN b.x = 1 THEN 'one' ELSE c.y END FROM a JOIN b ON a.id = b
 -- == texts
 SELECT a.id /* comment FROM _qoop_core */, b.x -- more
 FROM a JOIN b ON a.id = b.id;
--- alone: a name that the planner keeps for itself
+-- alone: a name reserved by the planner
 SELECT 'FROM _qoop_core' AS s, b.x FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
 SELECT a.id, 'it''s; -- not' AS s, "dq" AS r FROM a JOIN b ON a.id = b.id;
 
 SELECT a.id, "say ""yes""" AS s, 'x""y' AS r, 'b\\s' AS q, '' AS o FROM a JOIN b ON a.id = b.id;
--- alone: does not write it as it was: Argument 'format'
+-- alone: it cannot be rewritten faithfully: Argument 'format'
 SELECT to_char(a.d, 'yyyy') FROM a JOIN b ON a.id = b.id;
--- alone: does not write PERCENTILE_CONT as it was
+-- alone: PERCENTILE_CONT cannot be rewritten faithfully
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY b.x) FROM a JOIN b ON a.id = b.id;
--- alone: STRUCT(*) reads all columns as one value
+-- alone: STRUCT(*) uses a whole row as a value
 SELECT struct(*) FROM a JOIN b ON a.id = b.id;
 
 -- == in one piece
@@ -246,11 +246,11 @@ SELECT reflect('c', 'm') FROM a JOIN b ON a.id = b.id;
 SELECT rand() < 2 FROM a JOIN b ON a.id = b.id;
 -- alone: RAND() must be evaluated once
 SELECT a.id FROM a JOIN b ON a.id = b.id WHERE rand() < 2;
--- alone: its hints name relations
+-- alone: its hints refer to relations
 SELECT /*+ BROADCAST(b) */ a.id FROM a JOIN b ON a.id = b.id;
 -- alone: TABLESAMPLE (100 PERCENT) must be evaluated once
 SELECT a.id FROM a TABLESAMPLE (100 PERCENT) JOIN b ON a.id = b.id;
--- alone: it is recursive
+-- alone: it has a recursive CTE
 WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT r.n, b.x FROM r JOIN b ON r.n = b.id;
--- alone: it is no SELECT
+-- alone: it is not a SELECT
 (SELECT a.id FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id);

@@ -43,7 +43,7 @@ def cheapest(graph, cost):
                 part = (part - 1) & whole
             if found:
                 known[whole] = min(found)
-    return known[graph.everything]
+    return known[graph.all_relations]
 
 
 @st.composite
@@ -67,7 +67,7 @@ def test_the_best_tree_is_the_cheapest_of_all(found, choices):
     for one in ranked:
         assert one.cost == sum(cost(join.left.relations, join.right.relations) for join in joins(one.tree))
         assert all(found.reach(join.left.relations) & join.right.relations for join in joins(one.tree))
-        assert one.tree.relations == found.everything
+        assert one.tree.relations == found.all_relations
 
 
 @given(connected())
