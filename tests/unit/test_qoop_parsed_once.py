@@ -74,13 +74,14 @@ class Engine:
 @pytest.fixture
 def spark(monkeypatch):
     """A session in which everything around the planner succeeds."""
+    written = SimpleNamespace(is_command=False, columns=[("x", "int")])
     nothing = SimpleNamespace(release=lambda: None, release_with=lambda owner: None)
-    monkeypatch.setattr(api, "AsWritten", lambda spark, text: SimpleNamespace(is_command=False, columns=[("x", "int")]))
+    monkeypatch.setattr(api, "QueryAsWritten", lambda spark, text: written)
     monkeypatch.setattr(api, "query_session", lambda spark: spark)
     monkeypatch.setattr(api, "in_session_of", lambda spark, frame: frame)
     monkeypatch.setattr(api, "persist", lambda frame: False)
     monkeypatch.setattr(api, "check_statement", lambda spark, text: None)
-    monkeypatch.setattr(api, "OnExecutors", lambda session, warn: nothing)
+    monkeypatch.setattr(api, "ExecutorCheckpoints", lambda session, warn: nothing)
     monkeypatch.setattr(api, "SparkCatalogue", lambda spark: Known([1_000_000] * 6))
     monkeypatch.setattr(api, "SparkEngine", Engine)
     monkeypatch.setattr(driver, "_writer", lambda spark, output: lambda frame: None)
