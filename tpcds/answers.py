@@ -19,8 +19,8 @@ Row = tuple[Any, ...]
 class PlanFacts:
     """Plan counts of one query on an engine that switches plans.
 
-    `join_trees`: trees considered. `stages`: stages run. `reused`, `cancelled`, `backtracked` (finished, output unused)
-    count stages over all switches. `one_stage_reason`: why the query ran as one stage.
+    `join_trees`: trees considered. `stages`: stages run. `reused`, `cancelled`, `unused` (finished, but not
+    read after a switch) count stages over all switches. `one_stage_reason`: why the query ran as one stage.
     """
 
     join_trees: int
@@ -28,7 +28,7 @@ class PlanFacts:
     switches: int
     reused: int
     cancelled: int
-    backtracked: int
+    unused: int
     one_stage_reason: str | None = None
 
 

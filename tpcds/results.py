@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 PLAN_COUNTS = {
     "join_trees": "join trees",
@@ -12,16 +12,19 @@ PLAN_COUNTS = {
     "switches": "switches",
     "reused": "reused",
     "cancelled": "cancelled",
-    "backtracked": "unused",
+    "unused": "unused",
 }
 """Counts of an engine that switches plans: fields of `QueryRow`, and their names in tables and charts."""
+
+
+UNUSED = AliasChoices("unused", "backtracked")
+"""The field `unused`, and its earlier name."""
 
 
 class QueryRow(BaseModel):
     """One query. Comparisons not made and plan counts of an engine that does not switch are null.
 
-    `reused`, `cancelled` and `backtracked` count stages; a backtracked one is finished, and no later plan uses its
-    output.
+    `reused`, `cancelled` and `unused` count stages; an unused one is finished, but the plans after it do not read it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -33,7 +36,7 @@ class QueryRow(BaseModel):
     switches: int | None = None
     reused: int | None = None
     cancelled: int | None = None
-    backtracked: int | None = None
+    unused: int | None = Field(default=None, validation_alias=UNUSED)
     # The median over the repetitions, then each of them, in seconds.
     seconds: float | None = None
     repetitions: tuple[float, ...] = ()
@@ -67,7 +70,7 @@ class Totals(BaseModel):
     switches: int | None
     reused: int | None
     cancelled: int | None
-    backtracked: int | None
+    unused: int | None = Field(validation_alias=UNUSED)
     seconds: float
     seconds_geometric_mean: float | None
 
@@ -106,7 +109,7 @@ def totals(rows: Iterable[QueryRow]) -> Totals:
         switches=_sum(row.switches for row in rows),
         reused=_sum(row.reused for row in rows),
         cancelled=_sum(row.cancelled for row in rows),
-        backtracked=_sum(row.backtracked for row in rows),
+        unused=_sum(row.unused for row in rows),
         seconds=sum(times),
         seconds_geometric_mean=math.exp(sum(map(math.log, times)) / len(times)) if times else None,
     )

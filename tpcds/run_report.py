@@ -23,7 +23,7 @@ from yarn_plugin.report import (
 from yarn_plugin.report.markup import Block
 from yarn_plugin.report.table import Cell, Tone
 
-STAGE_OUTCOMES = ("reused", "cancelled", "backtracked")
+STAGE_OUTCOMES = ("reused", "cancelled", "unused")
 
 
 def page(report: Report) -> Page:

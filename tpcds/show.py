@@ -60,7 +60,7 @@ def summary(report: Report) -> list[RenderableType]:
         lines.append("only NULL or 0" + _listed("in", total.only_null_or_zero))
     if total.switches is not None:
         lines.append(f"several join trees: {count(total.several_join_trees or 0, 'query', 'queries')}")
-        names = ("switches", "reused", "cancelled", "backtracked")
+        names = ("switches", "reused", "cancelled", "unused")
         lines.append(", ".join(f"{PLAN_COUNTS[name]} {getattr(total, name)}" for name in names))
     return lines + _one_stage(report.queries) + _problems(report.queries)
 

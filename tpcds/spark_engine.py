@@ -151,14 +151,14 @@ class QoopEngine:
             answer = qoop.collect(self._session, sql, self._options)
         except (QoopError, PySparkException, Py4JError) as wrong:
             raise EngineError(f"qoop: {str(wrong).splitlines()[0][:300]}") from wrong
-        outcome, tally = answer.outcome, answer.outcome.tally
+        outcome, counts = answer.outcome, answer.outcome.counts
         facts = PlanFacts(
             join_trees=outcome.join_trees,
-            stages=tally.stages,
-            switches=tally.switches,
-            reused=tally.reused,
-            cancelled=tally.cancelled,
-            backtracked=tally.backtracked,
+            stages=counts.stages,
+            switches=counts.switches,
+            reused=counts.reused,
+            cancelled=counts.cancelled,
+            unused=counts.unused,
             one_stage_reason=outcome.one_stage_reason,
         )
         columns = tuple(name for name, _ in answer.columns)

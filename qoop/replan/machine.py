@@ -156,7 +156,7 @@ def _learn_share(state: State, event: ShareChanged) -> tuple[State, list[Command
 def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Command], WhyDecided | None]:
     running = state.running.get(event.stage)
     state = _without(state, [event.stage])
-    state = replace(state, tally=replace(state.tally, stages=state.tally.stages + 1))
+    state = replace(state, counts=replace(state.counts, stages=state.counts.stages + 1))
     if event.stage == RESULT:
         return replace(state, phase="done"), [Finish()], None
     ready = {**state.ready, event.stage: event.rows}
@@ -199,7 +199,7 @@ def _recalibrated(state: State, before: Calibration) -> State:
 
 def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command], WhyDecided | None]:
     state = _without(state, [event.stage])
-    state = replace(state, tally=replace(state.tally, failed=state.tally.failed + 1))
+    state = replace(state, counts=replace(state.counts, failed=state.counts.failed + 1))
     attempts = {**state.attempts, event.stage: state.attempts.get(event.stage, 0) + 1}
     state = replace(state, attempts=attempts)
     again = event.retry and attempts[event.stage] < MAX_ATTEMPTS
@@ -234,7 +234,7 @@ def _learn_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[
         return state, [], None
     # Stages that read it now go on: the engine computes again what they miss, or they fail and are tried again.
     ready = {kept: rows for kept, rows in state.ready.items() if kept != stage}
-    state = replace(state, ready=ready, tally=replace(state.tally, lost=state.tally.lost + 1))
+    state = replace(state, ready=ready, counts=replace(state.counts, lost=state.counts.lost + 1))
     return state, [], LostOutput(stage, _joins(stage, state), reason)
 
 
@@ -332,14 +332,14 @@ def _describe(
 
 
 def _switch(state: State, taken: Candidate, decision: Decision) -> tuple[State, list[Command]]:
-    tally = replace(
-        state.tally,
-        switches=state.tally.switches + 1,
-        reused=state.tally.reused + len(decision.reused),
-        cancelled=state.tally.cancelled + len(taken.cancel),
-        backtracked=state.tally.backtracked + len(decision.left_behind),
+    counts = replace(
+        state.counts,
+        switches=state.counts.switches + 1,
+        reused=state.counts.reused + len(decision.reused),
+        cancelled=state.counts.cancelled + len(taken.cancel),
+        unused=state.counts.unused + len(decision.left_behind),
     )
-    state = replace(state, current=taken.plan, decided_slots=decision.slots, tally=tally)
+    state = replace(state, current=taken.plan, decided_slots=decision.slots, counts=counts)
     commands: list[Command] = [Note(decision)]
     if taken.cancel:
         commands.append(CancelStages(taken.cancel))

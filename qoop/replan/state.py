@@ -30,7 +30,7 @@ class QueryCounts:
     switches: int = 0
     reused: int = 0
     cancelled: int = 0
-    backtracked: int = 0
+    unused: int = 0
     lost: int = 0
     failed: int = 0
 
@@ -74,4 +74,4 @@ class State:
     credited_at: float = 0.0
     began_at: float | None = None
     wake_at: float | None = None
-    tally: QueryCounts = field(default_factory=QueryCounts)
+    counts: QueryCounts = field(default_factory=QueryCounts)

@@ -43,14 +43,14 @@ class ProgressLines:
 
     def summary(self, outcome: Outcome) -> None:
         """Print how long the query took, and what was run, reused and lost."""
-        tally = outcome.tally
-        failures = [f"{tally.failed} failed"] if tally.failed else []
-        failures += [f"{count(tally.lost, 'output')} lost"] if tally.lost else []
+        counts = outcome.counts
+        failures = [f"{counts.failed} failed"] if counts.failed else []
+        failures += [f"{count(counts.lost, 'output')} lost"] if counts.lost else []
         self._print(
             f"done in {outcome.seconds:.1f} s: {count(outcome.join_trees, 'join tree')}, "
-            f"{count(tally.stages, 'stage')}, {count(tally.switches, 'switch', 'switches')} "
-            f"({count(tally.reused, 'output')} reused, {tally.backtracked} unused, "
-            f"{count(tally.cancelled, 'stage')} cancelled)" + "".join(f", {failure}" for failure in failures)
+            f"{count(counts.stages, 'stage')}, {count(counts.switches, 'switch', 'switches')} "
+            f"({count(counts.reused, 'output')} reused, {counts.unused} unused, "
+            f"{count(counts.cancelled, 'stage')} cancelled)" + "".join(f", {failure}" for failure in failures)
         )
 
     def _print(self, line: str) -> None:

@@ -74,7 +74,7 @@ class Feed(Protocol):
 class Outcome:
     """How a query was run, apart from its result."""
 
-    tally: QueryCounts
+    counts: QueryCounts
     join_trees: int
     seconds: float
     one_stage_reason: str | None
@@ -142,7 +142,7 @@ class QueryRun:
             raise QueryFailedError(wording.error(self._end.cause))
         planned = self._planned
         return Outcome(
-            tally=self._intake.state.tally,
+            counts=self._intake.state.counts,
             join_trees=planned.join_trees if planned else 1,
             seconds=time.monotonic() - started,
             one_stage_reason=planned.one_stage_reason() if planned else self._reason,

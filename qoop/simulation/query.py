@@ -251,8 +251,8 @@ class SimulatedQuery:
                 raise QoopError(f"a simulated query cannot {type(command).__name__}")
 
     def _figures(self) -> Mapping[str, float]:
-        tally = self._state.tally
-        return {"switches": float(tally.switches), "stages": float(tally.stages), "stopped": float(tally.cancelled)}
+        counts = self._state.counts
+        return {"switches": float(counts.switches), "stages": float(counts.stages), "stopped": float(counts.cancelled)}
 
 
 def _share_changed(slots: float, executors: int | None, effective_at: float, seq: int | None) -> ShareChanged:

@@ -51,8 +51,8 @@ def _query(spark: SparkSession, query: int) -> dict[str, Any]:
             if engine == "spark":
                 spark.sql(text).collect()
             else:
-                tally = qoop.collect(spark, text).outcome.tally
-                stages, switches = tally.stages, switches + tally.switches
+                counts = qoop.collect(spark, text).outcome.counts
+                stages, switches = counts.stages, switches + counts.switches
             if round_:
                 times[engine].append(time.perf_counter() - began)
     plain, ours = (statistics.median(times[engine]) for engine in ("spark", "qoop"))

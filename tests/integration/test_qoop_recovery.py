@@ -71,13 +71,13 @@ def test_a_switch_after_every_stage_changes_no_answer(spark, sales, tmp_path, fi
     with nothing_left(spark):
         answer = qoop.collect(spark, SALES, options)
     assert rows_of(answer) == sales
-    tally = answer.outcome.tally
-    assert answer.outcome.join_trees > 1 and min(tally.stages, tally.switches, tally.reused) > 1
-    assert (tally.failed, tally.lost) == (0, 0)
+    counts = answer.outcome.counts
+    assert answer.outcome.join_trees > 1 and min(counts.stages, counts.switches, counts.reused) > 1
+    assert (counts.failed, counts.lost) == (0, 0)
     records = journal.read(tmp_path / "journal")
     check_query_journal(records)
     finished = [one for one in records if one["kind"] == "input" and one["event"]["type"] == "StageFinished"]
-    assert len(finished) == tally.stages
+    assert len(finished) == counts.stages
 
 
 def test_a_tpcds_query_of_eight_joins_switched_after_every_stage(spark):
@@ -90,7 +90,7 @@ def test_a_tpcds_query_of_eight_joins_switched_after_every_stage(spark):
     options = qoop.Options(rules=Rules(force=True), cutting=EVERYWHERE)
     answer = qoop.collect(session, text, options)
     assert answer.rows == session.sql(text).collect() != []
-    assert min(answer.outcome.tally.switches, answer.outcome.tally.reused) > 0
+    assert min(answer.outcome.counts.switches, answer.outcome.counts.reused) > 0
 
 
 # Shares.
@@ -256,7 +256,7 @@ def test_files_that_are_gone_are_made_again(spark, sales, tmp_path):
     with nothing_left(spark):
         answer = qoop.collect(spark, SALES, options)
     assert lost and rows_of(answer) == sales
-    assert answer.outcome.tally.lost + answer.outcome.tally.failed > 0
+    assert answer.outcome.counts.lost + answer.outcome.counts.failed > 0
     check_query_journal(journal.read(journal_file))
     assert list(kept.iterdir()) == []
 

@@ -166,7 +166,7 @@ def test_rows_come_in_the_order_asked_for(spark):
     answer = qoop.collect(spark, ordered, STAGED)
     assert answer.rows == spark.sql(ordered).collect()
     assert [name for name, _ in answer.columns] == ["i_category", "s_state", "d_year", "sold", "pieces"]
-    assert answer.outcome.tally.stages > 1
+    assert answer.outcome.counts.stages > 1
 
 
 def test_equal_column_names_and_strange_ones_stay(spark):
@@ -254,11 +254,11 @@ def test_create_table_as(spark):
         outcome = qoop.execute(
             spark, f"CREATE TABLE made USING parquet PARTITIONED BY (category) COMMENT 'x' AS {JOINED}", STAGED
         )
-        assert outcome.tally.stages > 1
+        assert outcome.counts.stages > 1
         assert rows_of(spark.sql("SELECT category, n FROM made")) == rows_of(spark.sql(JOINED))
         shown = spark.sql("SHOW CREATE TABLE made").first()[0]
         assert "PARTITIONED BY (category)" in shown and "COMMENT 'x'" in shown
-        assert qoop.execute(spark, f"CREATE TABLE IF NOT EXISTS made AS {JOINED}", STAGED).tally.stages == 1
+        assert qoop.execute(spark, f"CREATE TABLE IF NOT EXISTS made AS {JOINED}", STAGED).counts.stages == 1
         with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
             qoop.execute(spark, f"CREATE TABLE made AS {JOINED}", STAGED)
     finally:
@@ -323,7 +323,7 @@ def test_a_query_leaves_nothing_behind(spark, tmp_path, files):
         journal=tmp_path / "journal",
     )
     with nothing_left(spark):
-        assert qoop.collect(spark, SALES, options).outcome.tally.switches > 0
+        assert qoop.collect(spark, SALES, options).outcome.counts.switches > 0
     assert not list(tmp_path.glob("qoop-*"))
 
 

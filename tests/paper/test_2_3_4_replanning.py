@@ -96,7 +96,7 @@ def test_a_change_of_the_share_triggers_a_switch_and_hysteresis_prevents_one():
     for hysteresis, switches in ((0.1, 1), (0.95, 0)):
         world = started(World(begin(planned(TEXTS[4], sizes), Rules(hysteresis=hysteresis))), 64)
         world.take(share(1))
-        assert world.state.tally.switches == switches
+        assert world.state.counts.switches == switches
         note = next(one.decision for one in world.took[-1][2] if isinstance(one, commands.Note))
         fastest = min(note.seconds)
         assert best_of_seconds(note, fastest) is (switches == 1)

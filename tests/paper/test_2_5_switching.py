@@ -20,7 +20,7 @@ def switching():
 
 def test_a_change_of_resources_forces_a_query_from_running_to_switching(switching):
     assert switching.state.phase == "switching"
-    assert switching.state.tally.switches == 1
+    assert switching.state.counts.switches == 1
 
 
 def test_running_stages_go_on_but_none_is_launched_while_switching(switching):

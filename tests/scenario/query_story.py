@@ -118,10 +118,10 @@ class QueryStory:
         running = ", ".join(f"{self._name(stage)} {one.done:.0%}" for stage, one in sorted(state.running.items()))
         outputs = ", ".join(f"{self._name(stage)} {rows:,.0f}" for stage, rows in sorted(state.ready.items()))
         self.lines.append(f"  {state.phase} plan={state.current} running=[{running}] outputs=[{outputs}]")
-        tally = state.tally
+        counts = state.counts
         self.lines.append(
-            f"  stages={tally.stages} switches={tally.switches} reused={tally.reused}"
-            f" cancelled={tally.cancelled} backtracked={tally.backtracked}"
+            f"  stages={counts.stages} switches={counts.switches} reused={counts.reused}"
+            f" cancelled={counts.cancelled} unused={counts.unused}"
         )
 
     def _feed(self, event):

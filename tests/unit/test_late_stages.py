@@ -42,7 +42,7 @@ def test_two_join_orders_of_one_late_stage_do_not_stop_each_other():
     assert len(state.plans) > 1
     assert len(state.running) == 1
     state, stopped = waited(state, 120)
-    assert (state.tally.switches, stopped) == (0, [])
+    assert (state.counts.switches, stopped) == (0, [])
 
 
 @pytest.mark.parametrize("slots", [1.0, 4.0, 16.0])

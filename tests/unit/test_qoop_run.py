@@ -61,7 +61,7 @@ def test_executors_and_confirmations_that_fail_end_no_query(problem):
     engine = Engine(problem)
     run = QueryRun("q", "SELECT 1", None, "it has one table", Rules(), QueryJournal(None), confirm, warned.append)
     engine.run = run
-    assert run.run(engine, Feed()).tally.stages == 1
+    assert run.run(engine, Feed()).counts.stages == 1
     assert confirmed == [17]
     executors, share = warned
     assert ("2 executors:" in executors, "share 17:" in share) == (True, True)
@@ -187,7 +187,7 @@ def test_a_journal_that_fails_ends_no_query(slowly, monkeypatch):
         raise AttributeError("nobody thought of this")
 
     monkeypatch.setattr(run._journal._codec, "write", broken)
-    assert run.run(engine, Feed()).tally.stages > 0
+    assert run.run(engine, Feed()).counts.stages > 0
     assert len(lost) == 1
     assert lost[0].startswith("--journal ")
 

@@ -11,7 +11,7 @@ from tpcds.run_report import page
 from yarn_plugin import console
 from yarn_plugin.report import render
 
-PLANS = {"join_trees": 4, "stages": 5, "switches": 3, "reused": 2, "cancelled": 1, "backtracked": 0}
+PLANS = {"join_trees": 4, "stages": 5, "switches": 3, "reused": 2, "cancelled": 1, "unused": 0}
 
 
 def parsed(*rows: QueryRow, engine: str = "qoop", compared_with: tuple[str, ...] = ("spark", "duckdb")) -> Parsed:

@@ -13,7 +13,7 @@ from tpcds.errors import EngineError
 from tpcds.results import QueryRow, Report, totals
 from tpcds.suite import NamedEngine, run_suite
 
-SWITCHED = PlanFacts(join_trees=5, stages=4, switches=2, reused=1, cancelled=1, backtracked=0)
+SWITCHED = PlanFacts(join_trees=5, stages=4, switches=2, reused=1, cancelled=1, unused=0)
 ONE_STAGE = PlanFacts(1, 1, 0, 0, 0, 0, one_stage_reason="one relation")
 
 
@@ -126,7 +126,7 @@ def test_plans_are_counted_over_the_suite() -> None:
     rows = run([1, 2], named_engine("qoop", {1: [(1,)], 2: []}, SWITCHED))
     rows += run([3], named_engine("qoop", {3: [(0,)]}, ONE_STAGE))
     total = totals(rows)
-    assert (total.switches, total.reused, total.cancelled, total.backtracked) == (4, 2, 2, 0)
+    assert (total.switches, total.reused, total.cancelled, total.unused) == (4, 2, 2, 0)
     assert (total.several_join_trees, total.queries, total.non_empty) == (2, 3, 2)
     assert (total.empty, total.only_null_or_zero) == ((2,), (3,))
 
@@ -152,6 +152,6 @@ def test_what_a_person_sees() -> None:
 
 def test_the_results_file_has_a_row_for_each_query() -> None:
     written = report(run([1], named_engine("qoop", {1: [(1,)]}, SWITCHED))).model_dump(mode="json")
-    wanted = "query equal_to_spark equal_to_duckdb join_trees stages switches reused cancelled backtracked seconds"
+    wanted = "query equal_to_spark equal_to_duckdb join_trees stages switches reused cancelled unused seconds"
     assert set(wanted.split()) <= set(written["queries"][0])
     assert Report.model_validate(written).queries[0].join_trees == 5
