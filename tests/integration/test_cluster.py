@@ -239,7 +239,7 @@ def test_a_second_cluster_with_hdfs_and_quotas_leaves_nothing_behind(cluster, sm
         *("up", "--dir", small.dir, "--nodes", 1, "--port-base", small.port_base, "--hdfs", "--cpu-per-node", 0.5)
     )
     assert answer.returncode == 0, answer.stderr
-    assert ("going on without --cpu-per-node" in answer.stderr) is not quotas
+    assert ("continuing without --cpu-per-node" in answer.stderr) is not quotas
     own = embedded.load(small.dir)
     assert f"HADOOP_CONF_DIR  {own.conf_dir}" in answer.stdout
     assert set(own.daemons) == {"nn", "dn", "rm", "nm-127.0.1.1"}
@@ -269,7 +269,7 @@ def test_a_node_that_does_not_come_ends_the_rest_and_says_why(small, monkeypatch
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.1.1", small.ports.nm_container))
         other.listen()
-        with pytest.raises(DaemonError, match=rf"nm-127\.0\.1\.1 has ended: .*{small.ports.nm_container}"):
+        with pytest.raises(DaemonError, match=rf"nm-127\.0\.1\.1 has exited: .*{small.ports.nm_container}"):
             embedded.up(small)
     assert not embedded.load(small.dir).members
 

@@ -38,21 +38,23 @@ def test_version_2_keeps_them_in_one(tmp_path):
 def test_version_2_asks_the_parent_for_the_controller(tmp_path):
     (tmp_path / "cgroup.subtree_control").write_text("")
     with pytest.raises(FileNotFoundError):  # A plain directory grows no cpu.max.
-        cgroups.make(tmp_path / "group")
+        cgroups.create(tmp_path / "group")
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu"
 
 
 def test_a_process_joins_before_it_becomes_the_command(tmp_path):
     (tmp_path / "cgroup.procs").touch()
     answer = subprocess.run(
-        cgroups.joining(tmp_path, ["echo", "a b", "$c"]), capture_output=True, text=True, check=True
+        cgroups.command_in_group(tmp_path, ["echo", "a b", "$c"]), capture_output=True, text=True, check=True
     )
     assert answer.stdout == "a b $c\n"
     assert (tmp_path / "cgroup.procs").read_text() == "0\n"
 
 
 def test_a_process_that_may_not_join_does_not_run(tmp_path):
-    answer = subprocess.run(cgroups.joining(tmp_path / "absent", ["echo", "ran"]), capture_output=True, text=True)
+    answer = subprocess.run(
+        cgroups.command_in_group(tmp_path / "absent", ["echo", "ran"]), capture_output=True, text=True
+    )
     assert answer.returncode != 0
     assert answer.stdout == ""
 
@@ -96,9 +98,9 @@ def test_a_real_quota_is_kept_where_groups_may_be_made():
     group = parent / f"yarn-plugin-test-{os.getpid()}"
     script = "import time, os; end = time.time() + 1\nwhile time.time() < end: pass\nprint(os.times().user)"
     try:
-        cgroups.make(group)
+        cgroups.create(group)
         cgroups.set_quota(group, 0.2)
-        command = cgroups.joining(group, [sys.executable, "-c", script])
+        command = cgroups.command_in_group(group, [sys.executable, "-c", script])
         answer = subprocess.run(command, capture_output=True, text=True, check=True)
         assert float(answer.stdout) < 0.6
     finally:

@@ -77,7 +77,7 @@ def test_a_directory_another_command_is_at_work_in_is_refused(run, ended):
 
 
 def test_a_directory_with_a_running_cluster_is_refused(run, ended, tmp_path):
-    command = ["/bin/sh", "-c", "while true; do sleep 0.05; done", *processes.marks(ended.id, "rm")]
+    command = ["/bin/sh", "-c", "while true; do sleep 0.05; done", *processes.marker_options(ended.id, "rm")]
     processes.spawn(command, {"PATH": "/usr/bin:/bin"}, tmp_path / "logs" / "rm.out", ended.id)
     code, _, err = run("up", "--dir", tmp_path)
     assert code == 1
@@ -131,7 +131,7 @@ def test_status_where_nothing_ever_was_says_how_to_begin(run, tmp_path):
 def test_a_daemon_of_an_ended_cluster_cannot_be_started_alone(run, ended):
     code, _, err = run("start", "rm", "--dir", ended.spec.dir)
     assert code == 1
-    assert "has ended" in err
+    assert "is down" in err
 
 
 def test_an_unknown_daemon_is_refused_with_the_known_ones(run, ended):

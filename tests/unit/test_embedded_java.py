@@ -129,7 +129,7 @@ def test_the_pinned_jars_are_named_as_ivy_retrieves_them():
 
 def test_a_missing_settings_file_is_refused(tmp_path):
     with pytest.raises(BadInputError, match="ivy-settings"):
-        java.ivy(Java(tmp_path, 17), tmp_path / "absent.xml")
+        java.ivy_fetcher(Java(tmp_path, 17), tmp_path / "absent.xml")
 
 
 def test_ivy_failing_is_one_line_with_its_own_words(tmp_path):
@@ -139,7 +139,7 @@ def test_ivy_failing_is_one_line_with_its_own_words(tmp_path):
         "#!/bin/sh\necho ':: loading settings ::'\necho '\tHost example.invalid not found. url=..'\nexit 1\n"
     )
     program.chmod(0o755)
-    fetch = java.ivy(Java(tmp_path, 17), None)
+    fetch = java.ivy_fetcher(Java(tmp_path, 17), None)
     with pytest.raises(FetchError, match=r"org\.example:thing:1\.0 \(Host example\.invalid not found.*--ivy-settings"):
         fetch(ARTIFACT, tmp_path)
 
@@ -151,7 +151,7 @@ def test_ivy_is_asked_for_the_artifact_through_the_users_mirror(tmp_path):
     program.chmod(0o755)
     settings = tmp_path / "settings.xml"
     settings.write_text("<ivysettings/>")
-    java.ivy(Java(tmp_path, 17), settings)(ARTIFACT, tmp_path)
+    java.ivy_fetcher(Java(tmp_path, 17), settings)(ARTIFACT, tmp_path)
     asked = Path(tmp_path / "asked").read_text().splitlines()
     assert asked[asked.index("-settings") + 1] == str(settings)
     assert asked[asked.index("-dependency") + 1 :][:3] == ["org.example", "thing", "1.0"]

@@ -17,13 +17,13 @@ def cluster_id():
     """An id; whatever still carries it at the end of the test is ended."""
     made = uuid.uuid4().hex
     yield made
-    processes.end(lambda: processes.members(made), 0.1, "test")
+    processes.stop(lambda: processes.members(made), 0.1, "test")
 
 
 @pytest.fixture
 def spawn(cluster_id, tmp_path):
     def start(daemon, script="while true; do sleep 0.05; done", environment=None):
-        command = ["/bin/sh", "-c", script, *processes.marks(cluster_id, daemon)]
+        command = ["/bin/sh", "-c", script, *processes.marker_options(cluster_id, daemon)]
         return processes.spawn(
             command, environment or {"PATH": "/usr/bin:/bin"}, tmp_path / f"{daemon}.out", cluster_id
         )
@@ -92,21 +92,21 @@ def test_what_is_in_the_clusters_groups_is_a_member(cluster_id, tmp_path):
 def test_ending_ends_what_ignores_being_asked(spawn, cluster_id):
     spawn("rm", "trap '' TERM; while true; do sleep 0.05; done")
     spawn("nm-127.0.1.1")
-    processes.end(lambda: processes.members(cluster_id), 0.5, "test")
+    processes.stop(lambda: processes.members(cluster_id), 0.5, "test")
     assert processes.members(cluster_id) == []
 
 
 def test_no_foreign_process_is_ended(spawn, cluster_id, tmp_path):
     spawn("rm")
     foreign_id = uuid.uuid4().hex
-    mark = processes.marks(foreign_id, "rm")
+    mark = processes.marker_options(foreign_id, "rm")
     # Looks like a daemon, but of another cluster; and one that merely mentions this cluster's id.
     others = [
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *mark]),
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", cluster_id]),
     ]
     try:
-        processes.end(lambda: processes.members(cluster_id), 0.5, "test")
+        processes.stop(lambda: processes.members(cluster_id), 0.5, "test")
         assert all(other.poll() is None for other in others)
     finally:
         for other in others:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from yarn_plugin.embedded.readiness import last_complaint
+from yarn_plugin.embedded.readiness import last_error_of
 
 TAKEN = "Problem binding to [127.0.2.1:18005] java.net.BindException: Address already in use"
 
@@ -32,4 +32,4 @@ TAKEN = "Problem binding to [127.0.2.1:18005] java.net.BindException: Address al
     ],
 )
 def test_the_last_error_is_told_in_its_own_words(log, complaint):
-    assert last_complaint(log.splitlines()) == complaint
+    assert last_error_of(log.splitlines()) == complaint

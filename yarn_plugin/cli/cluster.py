@@ -168,7 +168,7 @@ def status(directory: Path, json_file: Path | None) -> None:
 
     from yarn_plugin.embedded import status as figures
 
-    seen = figures.look(embedded.load(directory.resolve()))
+    seen = figures.read_status(embedded.load(directory.resolve()))
     _print_addresses(seen.cluster)
     # Do not wrap rows in a file or a pipe.
     out = console.out if console.out.is_terminal else Console(width=250)

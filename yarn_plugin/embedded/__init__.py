@@ -1,4 +1,4 @@
-"""A one-machine Hadoop: its jars, its configuration and its daemons, all real, all on the loopback interface.
+"""A real Hadoop cluster on one machine: its jars, configuration and daemons, all on the loopback interface.
 
-Use it through `yarn_plugin.embedded.cluster`: `up(spec)`, `load(directory)`, and the `Cluster` both return.
+Use `yarn_plugin.embedded.cluster`: `up(spec)` and `load(directory)` return a `Cluster`.
 """

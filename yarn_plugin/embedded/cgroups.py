@@ -1,8 +1,8 @@
-"""CPU quotas for nodes: what a node may use of the machine's cores, for itself and its containers together.
+"""CPU quotas of nodes: cores that a NodeManager and its containers may use together.
 
-Control groups come in two versions with the same idea: a directory is a group, a process joins by writing to
-`cgroup.procs`, and its children are born into the group. Version 1 keeps the quota in `cpu.cfs_quota_us` and
-`cpu.cfs_period_us`, version 2 in `cpu.max`.
+Both versions of control groups work alike: a directory is a group, a process joins by writing to `cgroup.procs`, and
+its children inherit the group. The quota is in `cpu.cfs_quota_us` and `cpu.cfs_period_us` in version 1, in `cpu.max` in
+version 2.
 """
 
 import errno
@@ -16,16 +16,16 @@ _PERIOD_US = 100_000
 
 
 def find_parent(proc: Path = Path("/proc/self")) -> Path | None:
-    """The group below which this process may make groups with a CPU quota; None where it may not.
+    """The group in which this process may create groups with a CPU quota; None if there is none.
 
-    Tried with a group that a process really joins: the right to make one is not yet the right to move into it.
+    A process actually joins a probe group: permission to create a group does not imply permission to join it.
     """
     for parent in _candidates(proc):
         probe = parent / f"yarn-plugin-probe-{os.getpid()}"
         try:
-            make(probe)
+            create(probe)
             set_quota(probe, 1)
-            subprocess.run(joining(probe, ["true"]), stderr=subprocess.DEVNULL, check=True)
+            subprocess.run(command_in_group(probe, ["true"]), stderr=subprocess.DEVNULL, check=True)
         except (OSError, subprocess.CalledProcessError):
             continue
         finally:
@@ -34,8 +34,8 @@ def find_parent(proc: Path = Path("/proc/self")) -> Path | None:
     return None
 
 
-def make(group: Path) -> None:
-    """Make a group, without a quota yet. Raises `OSError` where that is not allowed."""
+def create(group: Path) -> None:
+    """Create a group without a quota. Raises `OSError` if that is not allowed."""
     group.mkdir(exist_ok=True)
     if not _is_version_1(group) and not (group / "cpu.max").exists():
         (group.parent / "cgroup.subtree_control").write_text("+cpu")
@@ -44,7 +44,7 @@ def make(group: Path) -> None:
 
 
 def set_quota(group: Path, cores: float) -> None:
-    """Let the processes of a group use so many cores together. Raises `OSError`."""
+    """Limit the processes of a group to `cores` cores in total. Raises `OSError`."""
     quota = round(cores * _PERIOD_US)
     if _is_version_1(group):
         (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
@@ -53,17 +53,17 @@ def set_quota(group: Path, cores: float) -> None:
         (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
 
 
-def remove(groups: Iterable[Path], limit_s: float = 3.0) -> None:
-    """Remove groups, as far as they exist and are empty of processes; waits for those that are just ending."""
-    deadline = time.monotonic() + limit_s
-    waiting = [group for group in groups if _is_in_use(group)]
+def remove(groups: Iterable[Path], timeout_s: float = 3.0) -> None:
+    """Remove groups that exist and have no processes; waits for processes that are exiting."""
+    deadline = time.monotonic() + timeout_s
+    waiting = [group for group in groups if _is_busy_on_removal(group)]
     while waiting and time.monotonic() < deadline:
         time.sleep(0.05)
-        waiting = [group for group in waiting if _is_in_use(group)]
+        waiting = [group for group in waiting if _is_busy_on_removal(group)]
 
 
-def _is_in_use(group: Path) -> bool:
-    """Remove a group; whether that failed only because of processes in it."""
+def _is_busy_on_removal(group: Path) -> bool:
+    """Remove a group. Returns whether that failed because of processes in it."""
     try:
         group.rmdir()
     except OSError as refused:
@@ -71,9 +71,9 @@ def _is_in_use(group: Path) -> bool:
     return False
 
 
-def joining(group: Path, command: list[str]) -> list[str]:
-    """The command that joins the group and then becomes `command`: not even its first step is outside."""
-    # Writing 0 names the writing process, which `exec` turns into the command.
+def command_in_group(group: Path, command: list[str]) -> list[str]:
+    """A command that joins the group and then executes `command`, which so runs entirely in the group."""
+    # Writing 0 stands for the writing process itself, which then executes the command.
     return ["/bin/sh", "-c", 'echo 0 > "$0" && exec "$@"', str(group / "cgroup.procs"), *command]
 
 
@@ -82,7 +82,7 @@ def _is_version_1(group: Path) -> bool:
 
 
 def _candidates(proc: Path) -> Iterator[Path]:
-    """Groups that may have children with a quota: the top of what is mounted, the one above ours, our own."""
+    """Groups that may have children with a quota: the mount's root, our parent group, our own group."""
     own = _own_groups(proc)
     for mount, kind, options in _mounts(proc):
         if kind == "cgroup2":
@@ -94,12 +94,12 @@ def _candidates(proc: Path) -> Iterator[Path]:
 def _path_to(mount: Path, path: str) -> Iterator[Path]:
     yield mount
     own = mount / path.strip("/")
-    # In version 2 a group with processes, such as our own, has no quotas to give away; the one above it may.
+    # In version 2 a group with processes, such as our own, cannot have children with quotas; its parent may.
     yield from (group for group in (own.parent, own) if group.is_relative_to(mount) and group != mount)
 
 
 def _own_groups(proc: Path) -> dict[str, str]:
-    """Our group by controller; the one of version 2 under the empty name."""
+    """This process's group by controller; that of version 2 under the empty name."""
     groups: dict[str, str] = {}
     for line in _lines(proc / "cgroup"):
         _, controllers, path = line.split(":", 2)

@@ -1,4 +1,4 @@
-"""The configuration files of an embedded cluster: for its daemons, and for its users' clients."""
+"""The configuration files of an embedded cluster, for its daemons and for clients."""
 
 import socket
 from pathlib import Path
@@ -33,7 +33,7 @@ rootLogger.appenderRef.file.ref = file
 
 
 def write(spec: ClusterSpec, cluster_id: str, user: str) -> None:
-    """Write the configuration of every daemon, of Hadoop's and Spark's clients, the racks and the daemons' names."""
+    """Write the configuration of all daemons, of Hadoop and Spark clients, the rack table and the hosts file."""
     layout = Layout(spec.dir)
     core = core_site(spec, user)
     sites: dict[str, dict[str, Properties]] = {
@@ -56,10 +56,10 @@ def write(spec: ClusterSpec, cluster_id: str, user: str) -> None:
 
 
 def hosts_table(spec: ClusterSpec) -> str:
-    """The daemons' whole name service.
+    """The hosts file that replaces name resolution in daemons.
 
-    Many systems give 127.0.1.1 the machine's name. A NodeManager there would register under that name instead of its
-    address, and no request for the node or its rack would match. So the daemons know no name for the nodes' addresses.
+    Many systems map 127.0.1.1 to the machine's name. A NodeManager there would register under that name instead of its
+    address, and no request for the node or its rack would match. So the nodes' addresses have no names here.
     """
     return f"127.0.0.1 localhost {socket.gethostname()}\n"
 
@@ -81,24 +81,24 @@ def _text(value: str | int | float | bool | Path) -> str:
 
 
 def core_site(spec: ClusterSpec, user: str) -> Properties:
-    """What daemons and clients alike know: the file system, the racks, and whom a web request acts for."""
+    """core-site.xml, for daemons and clients: the file system, the racks, and the user of web requests."""
     layout = Layout(spec.dir)
     return {
         "fs.defaultFS": f"hdfs://{RM_HOST}:{spec.ports.name_node}" if spec.hdfs else "file:///",
         "hadoop.tmp.dir": layout.temporary,
-        # Clients ask for nodes and racks by these names too, so they need the same table.
+        # Clients request nodes and racks by these names too, so they need the same table.
         "net.topology.node.switch.mapping.impl": "org.apache.hadoop.net.TableMapping",
         "net.topology.table.file.name": layout.racks,
         "hadoop.security.authentication": "simple",
         "hadoop.http.staticuser.user": user,
-        # A daemon that is being restarted is missed for seconds, not for minutes.
+        # While a daemon restarts, calls fail within seconds instead of minutes.
         "ipc.client.connect.max.retries": 3,
         "ipc.client.connect.retry.interval": 500,
     }
 
 
 def hdfs_site(spec: ClusterSpec) -> Properties:
-    """One NameNode and one DataNode, one copy of each block."""
+    """hdfs-site.xml: one NameNode and one DataNode, one replica of each block."""
     layout, ports = Layout(spec.dir), spec.ports
     return {
         "dfs.replication": 1,
@@ -112,21 +112,21 @@ def hdfs_site(spec: ClusterSpec) -> Properties:
         "dfs.datanode.hostname": RM_HOST,
         "dfs.namenode.datanode.registration.ip-hostname-check": False,
         "dfs.namenode.safemode.extension": 0,
-        # The disk is the user's own: leave a little of it, not a reserve for other services.
+        # The disk is the user's own: no reserve for other services.
         "dfs.datanode.du.reserved": 0,
     }
 
 
 def write_log4j(path: Path, log: Path) -> None:
-    """Let a daemon log to `log`: at most three files of 20 MB."""
+    """Write a log4j2.properties that logs to `log`: at most three rolling files of 20 MB."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_LOG4J.format(log=log))
 
 
 def spark_defaults(layout: Layout) -> dict[str, str]:
-    """The properties. Jars are read where they lie, not copied for each application; masters are small.
+    """spark-defaults.conf. Jars are read in place instead of being copied for each application; masters are small.
 
-    Spark's page is off: on YARN, Spark 4.3 changes its handlers while it starts them, and fails now and then.
+    Spark's UI is off: on YARN, Spark 4.3 modifies its handlers while starting them, and fails occasionally.
     """
     import pyspark
 
@@ -135,18 +135,18 @@ def spark_defaults(layout: Layout) -> dict[str, str]:
         "spark.yarn.stagingDir": layout.staging.as_uri(),
         "spark.yarn.am.memory": f"{AM_MEMORY_MB}m",
         "spark.yarn.am.memoryOverhead": str(AM_OVERHEAD_MB),
-        # A master has little to do: compiled once and quickly, it starts in half the processor time.
+        # A master does little: with the fast compiler tier alone it starts in half the CPU time.
         "spark.yarn.am.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # A driver on the cluster tells executors the address of its host, which would not be loopback.
+        # A driver in the cluster would otherwise advertise its host's address, which is not loopback.
         "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
         "spark.ui.enabled": "false",
     }
 
 
 def write_spark_defaults(layout: Layout) -> None:
-    """Write them where `SPARK_CONF_DIR` can point."""
+    """Write spark-defaults.conf into the `SPARK_CONF_DIR`."""
     layout.spark_conf.mkdir(parents=True, exist_ok=True)
     lines = [f"{name} {value}\n" for name, value in spark_defaults(layout).items()]
     (layout.spark_conf / "spark-defaults.conf").write_text("".join(lines))

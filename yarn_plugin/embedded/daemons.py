@@ -18,36 +18,36 @@ _MAIN = {
 }
 _HEAP_MB = {"rm": 512, "nm": 256, "nn": 256, "dn": 256}
 
-_OPENED = ("lang", "io", "util", "util.concurrent", "net", "lang.reflect")
-_FORMAT_LIMIT_S = 120
+_OPENED_PACKAGES = ("lang", "io", "util", "util.concurrent", "net", "lang.reflect")
+_FORMAT_TIMEOUT_S = 120
 
 
 def start(record: ClusterRecord, daemon: str) -> int:
-    """Start one daemon; returns its process number. It answers only some seconds later."""
+    """Start one daemon. Returns its process id; the daemon becomes ready only seconds later."""
     command = java_command(record, daemon)
     group = record.cgroups.get(daemon.removeprefix("nm-"))
     if group is not None and group.exists():
-        command = cgroups.joining(group, command)
+        command = cgroups.command_in_group(group, command)
     return processes.spawn(command, environment(record), Layout(record.spec.dir).output(daemon), record.id)
 
 
 def java_command(record: ClusterRecord, daemon: str) -> list[str]:
-    """How Java runs a daemon."""
+    """The Java command line of a daemon."""
     kind = daemon.partition("-")[0]
     layout = Layout(record.spec.dir)
     jars = ":".join(str(jar) for jar in (layout.daemon_conf(daemon), *record.jars))
     return [
         str(record.java / "bin" / "java"),
         f"-Xmx{_HEAP_MB[kind]}m",
-        # Many small daemons share few cores: collecting garbage in one thread costs the others least.
+        # Many small daemons share few cores: single-threaded garbage collection disturbs the others least.
         "-XX:+UseSerialGC",
-        # They run for minutes: compiled quickly beats compiled well, and halves the work of starting.
+        # Daemons run for minutes: the fast compiler tier suffices and halves the CPU time of startup.
         "-XX:TieredStopAtLevel=1",
-        *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
+        *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED_PACKAGES),
         "-Djava.net.preferIPv4Stack=true",
         f"-Djdk.net.hosts.file={layout.hosts}",
         f"-Djava.io.tmpdir={layout.temporary}",
-        *processes.marks(record.id, daemon),
+        *processes.marker_options(record.id, daemon),
         "-cp",
         jars,
         _MAIN[kind],
@@ -55,7 +55,7 @@ def java_command(record: ClusterRecord, daemon: str) -> list[str]:
 
 
 def environment(record: ClusterRecord) -> Mapping[str, str]:
-    """What daemons find in their environment: ours, and what containers are handed on by their node."""
+    """The environment of daemons: ours without Hadoop's variables, and those that nodes pass on to containers."""
     layout = Layout(record.spec.dir)
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith(("HADOOP_", "YARN_", "SPARK_"))},
@@ -65,7 +65,7 @@ def environment(record: ClusterRecord) -> Mapping[str, str]:
 
 
 def format_hdfs(record: ClusterRecord) -> None:
-    """Make an empty file system, unless there is one from an earlier time. Raises `DaemonError`."""
+    """Format HDFS unless it has been formatted before. Raises `DaemonError`."""
     layout = Layout(record.spec.dir)
     if (layout.hdfs_names / "current" / "VERSION").exists():
         return
@@ -76,9 +76,9 @@ def format_hdfs(record: ClusterRecord) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=_FORMAT_LIMIT_S,
+        timeout=_FORMAT_TIMEOUT_S,
         check=False,
     )
     if answer.returncode != 0:
         layout.output("nn").write_text(answer.stdout + answer.stderr)
-        raise DaemonError(f"nn: the file system could not be formatted: see {layout.output('nn')}")
+        raise DaemonError(f"nn: cannot format the file system: see {layout.output('nn')}")

@@ -1,4 +1,4 @@
-"""A cluster's directory: where each file lies, and the record that one command leaves for the next."""
+"""A cluster's directory: the paths of its files, and the record that commands share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +13,18 @@ from yarn_plugin.embedded.spec import ClusterSpec
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The files and directories below a cluster's directory."""
+    """The paths in a cluster's directory."""
 
     root: Path
 
     @property
     def record(self) -> Path:
-        """What is known of the cluster between two commands."""
+        """The record of the cluster; see `ClusterRecord`."""
         return self.root / "cluster.json"
 
     @property
     def lock(self) -> Path:
-        """Held by the one command that changes the cluster."""
+        """The lock of the command that is changing the cluster."""
         return self.root / "cluster.lock"
 
     @property
@@ -34,39 +34,39 @@ class Layout:
 
     @property
     def spark_conf(self) -> Path:
-        """The `SPARK_CONF_DIR` for a Spark of this Python environment."""
+        """The `SPARK_CONF_DIR` for the Spark of this Python environment."""
         return self.root / "conf" / "spark"
 
     @property
     def staging(self) -> Path:
-        """Where Spark puts an application's files."""
+        """Spark's staging directory."""
         return self.root / "staging"
 
     def daemon_conf(self, daemon: str) -> Path:
-        """The configuration directory of one daemon, the first entry of its class path."""
+        """The configuration directory of a daemon, first in its class path."""
         return self.root / "conf" / daemon
 
     @property
     def racks(self) -> Path:
-        """The table from address to rack."""
+        """The table that maps addresses to racks."""
         return self.root / "conf" / "racks.table"
 
     @property
     def hosts(self) -> Path:
-        """The daemons' whole name service, in the form of /etc/hosts."""
+        """The hosts file that replaces name resolution in daemons."""
         return self.root / "conf" / "hosts"
 
     @property
     def logs(self) -> Path:
-        """The daemons' logs; kept after the cluster has ended."""
+        """The daemons' logs; retained when the cluster is stopped."""
         return self.root / "logs"
 
     def log(self, daemon: str) -> Path:
-        """What a daemon logs."""
+        """A daemon's log file."""
         return self.logs / f"{daemon}.log"
 
     def output(self, daemon: str) -> Path:
-        """What a daemon, or its Java, prints."""
+        """Standard output and error of a daemon."""
         return self.logs / f"{daemon}.out"
 
     def container_logs(self, host: str) -> Path:
@@ -75,7 +75,7 @@ class Layout:
 
     @property
     def work(self) -> Path:
-        """What YARN keeps while it runs; removed when the cluster ends."""
+        """YARN's state while it runs; removed when the cluster is stopped."""
         return self.root / "work"
 
     @property
@@ -85,7 +85,7 @@ class Layout:
 
     @property
     def rm_queues(self) -> Path:
-        """The store of queue configuration that `PUT /scheduler-conf` writes to."""
+        """The queue configuration store, to which `PUT /scheduler-conf` writes."""
         return self.work / "rm" / "queues"
 
     @property
@@ -104,7 +104,7 @@ class Layout:
 
     @property
     def hdfs_names(self) -> Path:
-        """The NameNode's directory; kept, like the blocks, until the user removes it."""
+        """The NameNode's directory; like the blocks, retained until the user removes it."""
         return self.root / "hdfs" / "name"
 
     @property
@@ -114,10 +114,10 @@ class Layout:
 
 
 class ClusterRecord(BaseModel):
-    """Written before the first daemon starts, so that whatever is started can be found and ended.
+    """The record of a cluster, written before the first daemon starts, so that the cluster can always be stopped.
 
-    Every process of the cluster carries `id` in its environment, every daemon also in its command line: no process
-    number is ever recorded, so none can be stale. `cgroups` are the control groups the cluster may have made.
+    Every process of the cluster has `id` in its environment, every daemon also in its command line. No process ids are
+    recorded, as they could become stale. `cgroups`: control groups that the cluster may have created.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -131,12 +131,12 @@ class ClusterRecord(BaseModel):
     """By node address."""
 
     def save(self) -> None:
-        """Write the record, whole or not at all."""
+        """Write the record atomically."""
         files.write(Layout(self.spec.dir).record, self.model_dump_json(indent=2) + "\n")
 
 
 def read_record(directory: Path) -> ClusterRecord:
-    """The record of the cluster in a directory. Raises `NoClusterError` where there is none."""
+    """The record of the cluster in a directory. Raises `NoClusterError` if there is none."""
     path = Layout(directory).record
     try:
         return ClusterRecord.model_validate_json(path.read_bytes())
@@ -150,5 +150,5 @@ def read_record(directory: Path) -> ClusterRecord:
         first = wrong.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ClusterError(
-            f"{path}: {where}: {first['msg']}: not a record of this version; remove {directory}"
+            f"{path}: {where}: {first['msg']}: not a cluster record of this version; remove {directory}"
         ) from wrong

@@ -1,18 +1,18 @@
-"""What can go wrong with the embedded cluster, each as one line that says what to do."""
+"""Errors of the embedded cluster; each message is one line that says what to do."""
 
 from yarn_plugin.errors import ReportedError
 
 
 class ClusterError(ReportedError):
-    """The embedded cluster cannot do what was asked; the message says why and what would help."""
+    """An operation on the embedded cluster failed; the message says why and what helps."""
 
 
 class ClusterInUseError(ClusterError):
-    """The directory belongs to a cluster that is running, or another command is at work in it."""
+    """A cluster, or another command, is running in the directory."""
 
 
 class NoClusterError(ClusterError):
-    """No cluster was ever brought up in this directory."""
+    """The directory has never had a cluster."""
 
 
 class JavaError(ClusterError):
@@ -20,7 +20,7 @@ class JavaError(ClusterError):
 
 
 class FetchError(ClusterError):
-    """A jar could not be fetched, or is not the pinned one."""
+    """A jar cannot be fetched, or its digest is not the pinned one."""
 
 
 class PortTakenError(ClusterError):
@@ -28,4 +28,4 @@ class PortTakenError(ClusterError):
 
 
 class DaemonError(ClusterError):
-    """A daemon did not start or did not end; the message carries its own log line."""
+    """A daemon did not start or stop; the message quotes its log."""

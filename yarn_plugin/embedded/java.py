@@ -16,8 +16,8 @@ from platformdirs import user_cache_path
 from yarn_plugin.embedded.errors import FetchError, JavaError
 from yarn_plugin.errors import BadInputError
 
-OLDEST = 17
-_ADVICE = f"install Java {OLDEST} or newer, or point JAVA_HOME at one"
+MIN_VERSION = 17
+_ADVICE = f"install Java {MIN_VERSION} or newer, or point JAVA_HOME at one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +29,18 @@ class Java:
 
     @property
     def command(self) -> Path:
-        """The program that runs classes."""
+        """The `java` program."""
         return self.home / "bin" / "java"
 
 
 def find_java() -> Java:
-    """The Java of JAVA_HOME, else of PATH. Raises `JavaError` if there is none, or it is too old."""
+    """The Java of `JAVA_HOME`, else of `PATH`. Raises `JavaError` if it is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if command is None:
         raise JavaError(f"java is not on PATH and JAVA_HOME is not set: {_ADVICE}")
     java = _describe(command)
-    if java.version < OLDEST:
+    if java.version < MIN_VERSION:
         raise JavaError(f"{command} is Java {java.version}: {_ADVICE}")
     return java
 
@@ -58,13 +58,13 @@ def _describe(command: str) -> Java:
         version = int(settings["java.specification.version"].removeprefix("1."))
         return Java(Path(settings["java.home"].strip()), version)
     except (KeyError, ValueError) as unknown:
-        said = (answer.stderr or answer.stdout).strip().splitlines() or [f"exit code {answer.returncode}"]
-        raise JavaError(f"{command} does not tell its version ({said[0]}): {_ADVICE}") from unknown
+        output = (answer.stderr or answer.stdout).strip().splitlines() or [f"exit code {answer.returncode}"]
+        raise JavaError(f"{command} does not report its version ({output[0]}): {_ADVICE}") from unknown
 
 
 HADOOP_VERSION = "3.5.0"
 _BOUNCY_CASTLE = "1.82"
-_FETCH_LIMIT_S = 900
+_FETCH_TIMEOUT_S = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ PINNED = (
     ),
 )
 
-# The daemons' order matters: the shaded daemons before the shaded clients, the logging bridges after both.
+# The order matters: shaded daemons before shaded clients, logging bridges after both.
 _FROM_PYSPARK = (
     "hadoop-client-api-",
     "hadoop-client-runtime-",
@@ -125,16 +125,16 @@ _FROM_PYSPARK = (
 )
 
 Fetch = Callable[[Artifact, Path], None]
-"""Put the artifact's jar into a directory, under its `file_name`; raises `FetchError`."""
+"""Fetches an artifact's jar into a directory, as its `file_name`; raises `FetchError`."""
 
 
 def cache_directory() -> Path:
-    """Where fetched jars are kept, for all clusters of the user."""
+    """The cache of fetched jars, shared by all clusters of the user."""
     return user_cache_path("yarn-plugin") / f"hadoop-{HADOOP_VERSION}"
 
 
 def spark_jars() -> Path:
-    """The jars that come with pyspark."""
+    """The directory of the jars that come with pyspark."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         raise FetchError("pyspark is not installed in this Python: pip install pyspark")
@@ -142,8 +142,8 @@ def spark_jars() -> Path:
 
 
 def class_path(java: Java, ivy_settings: Path | None, progress: Callable[[str], None]) -> tuple[Path, ...]:
-    """The jars of the daemons, in order; fetches what is not cached yet. Raises `FetchError`."""
-    hadoop, *others = obtain(PINNED, cache_directory(), ivy(java, ivy_settings), progress)
+    """The jars of the daemons, in order; fetches those not cached yet. Raises `FetchError`."""
+    hadoop, *others = obtain(PINNED, cache_directory(), ivy_fetcher(java, ivy_settings), progress)
     shipped = spark_jars()
     bundled = [jar for prefix in _FROM_PYSPARK for jar in sorted(shipped.glob(f"{prefix}*.jar"))]
     return (hadoop, *bundled, *others)
@@ -152,8 +152,8 @@ def class_path(java: Java, ivy_settings: Path | None, progress: Callable[[str], 
 def obtain(
     artifacts: tuple[Artifact, ...], cache: Path, fetch: Fetch, progress: Callable[[str], None]
 ) -> tuple[Path, ...]:
-    """The artifacts' jars in `cache`, each checked against its digest; what is missing or damaged is fetched."""
-    missing = [artifact for artifact in artifacts if not _is_whole(cache / artifact.file_name, artifact)]
+    """The artifacts' jars in `cache`, checked against their digests; missing and damaged ones are fetched."""
+    missing = [artifact for artifact in artifacts if not _is_intact(cache / artifact.file_name, artifact)]
     if missing:
         cache.mkdir(parents=True, exist_ok=True)
         with FileLock(cache / "fetch.lock"):
@@ -164,26 +164,26 @@ def obtain(
 
 def _fetch_once(artifact: Artifact, cache: Path, fetch: Fetch, progress: Callable[[str], None]) -> None:
     target = cache / artifact.file_name
-    if _is_whole(target, artifact):  # Another process fetched it while this one waited for the lock.
+    if _is_intact(target, artifact):  # Another process fetched it while this one waited for the lock.
         return
     progress(f"fetching {artifact}")
     draft = cache / "fetching"
-    shutil.rmtree(draft, ignore_errors=True)  # What a fetch that was killed has left.
+    shutil.rmtree(draft, ignore_errors=True)  # Remains of a killed fetch.
     draft.mkdir()
     try:
         fetch(artifact, draft)
         fetched = draft / artifact.file_name
-        if not _is_whole(fetched, artifact):
+        if not _is_intact(fetched, artifact):
             raise FetchError(
-                f"{artifact}: what was fetched has SHA-256 {_digest(fetched)}, not {artifact.sha256}: "
-                "nothing was kept; check the mirror"
+                f"{artifact}: the fetched file has SHA-256 {_digest(fetched)}, not {artifact.sha256}, "
+                "and was discarded; check the mirror"
             )
         fetched.replace(target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _is_whole(jar: Path, artifact: Artifact) -> bool:
+def _is_intact(jar: Path, artifact: Artifact) -> bool:
     return _digest(jar) == artifact.sha256
 
 
@@ -195,8 +195,8 @@ def _digest(jar: Path) -> str | None:
         return None
 
 
-def ivy(java: Java, settings: Path | None) -> Fetch:
-    """Fetching with the Apache Ivy that comes with pyspark, from Maven Central or where `settings` says."""
+def ivy_fetcher(java: Java, settings: Path | None) -> Fetch:
+    """A function that fetches with pyspark's Apache Ivy, from Maven Central or as `settings` say."""
     if settings is not None and not settings.is_file():
         raise BadInputError("ivy-settings", str(settings), "no such file; name an Ivy settings file")
     program = next(iter(sorted(spark_jars().glob("ivy-*.jar"))))
@@ -204,7 +204,7 @@ def ivy(java: Java, settings: Path | None) -> Fetch:
     def fetch(artifact: Artifact, directory: Path) -> None:
         command = [str(java.command), "-jar", str(program)]
         command += ["-settings", str(settings)] if settings else []
-        # A cache of its own: Ivy's shared one may hold a damaged file, and is not safe for two processes at once.
+        # A cache of its own: Ivy's shared one may contain damaged files, and is unsafe for concurrent processes.
         command += ["-cache", str(directory / "ivy")]
         command += ["-dependency", artifact.organisation, artifact.module, artifact.revision]
         command += ["-notransitive", "-confs", "default", "-types", "jar"]
@@ -217,22 +217,22 @@ def ivy(java: Java, settings: Path | None) -> Fetch:
 def _run_ivy(command: list[str], artifact: Artifact) -> None:
     try:
         answer = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_FETCH_LIMIT_S, check=False
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False
         )
-    except subprocess.TimeoutExpired as late:
-        raise FetchError(f"cannot fetch {artifact}: not done after {_FETCH_LIMIT_S} s; try again") from late
+    except subprocess.TimeoutExpired as expired:
+        raise FetchError(f"cannot fetch {artifact}: timed out after {_FETCH_TIMEOUT_S} s; try again") from expired
     if answer.returncode != 0:
         raise FetchError(
-            f"cannot fetch {artifact} ({ivy_complaint(answer.stdout + answer.stderr)}): the first start needs the "
+            f"cannot fetch {artifact} ({ivy_error(answer.stdout + answer.stderr)}): the first start needs the "
             "network, or --ivy-settings with the Ivy settings file of a mirror"
         )
 
 
-def ivy_complaint(output: str) -> str:
-    """The line of Ivy's output that says what is wrong."""
+def ivy_error(output: str) -> str:
+    """The line of Ivy's output that names the error."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for sign in ("Server access error", "Host ", "Exception", "Error", "not found"):
         for line in lines:
             if sign in line:
                 return " ".join(line.strip(": ").split())
-    return lines[-1] if lines else "Ivy said nothing"
+    return lines[-1] if lines else "no output from Ivy"

@@ -1,4 +1,4 @@
-"""Which port each daemon listens on, and whether the ports are free."""
+"""The ports of the daemons, and checks that they are free."""
 
 import errno
 import socket
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from yarn_plugin.embedded.errors import ClusterError, PortTakenError
 
 WIDTH = 20
-"""Ports that one cluster may use, counted from its base."""
+"""Number of ports reserved for a cluster, from its base on."""
 
 LIMIT = 32768
-"""Ports from here on are handed out by the kernel to outgoing connections and collide with a daemon now and then."""
+"""From here on are ephemeral ports, which the kernel assigns to outgoing connections."""
 
 RM_HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The ports of one cluster. NodeManagers share theirs: each has a loopback address of its own."""
+    """The ports of a cluster. NodeManagers use the same ports on different loopback addresses."""
 
     base: int
 
@@ -111,17 +111,17 @@ def require_free(base: int, hosts: Iterable[str], hdfs: bool) -> None:
     if taken is not None:
         host, port = taken
         raise PortTakenError(
-            f"port {port} on {host} is taken: choose other ports, for example --port-base {free_base(hosts, hdfs)}"
+            f"port {port} on {host} is in use: choose other ports, for example --port-base {free_base(hosts, hdfs)}"
         )
 
 
 def free_base(hosts: Iterable[str], hdfs: bool = False, start: int = 18000) -> int:
-    """The first base from `start` on with all its ports free at this moment."""
+    """The first base from `start` on whose ports are all free now."""
     hosts = tuple(hosts)
     for base in range(start, LIMIT - WIDTH, WIDTH):
         if _first_taken(base, hosts, hdfs) is None:
             return base
-    raise PortTakenError(f"no {WIDTH} free ports in a row between {start} and {LIMIT}: end what uses them")
+    raise PortTakenError(f"no {WIDTH} consecutive free ports from {start} to {LIMIT}: stop processes that use them")
 
 
 def _first_taken(base: int, hosts: tuple[str, ...], hdfs: bool) -> tuple[str, int] | None:
@@ -130,7 +130,7 @@ def _first_taken(base: int, hosts: tuple[str, ...], hdfs: bool) -> tuple[str, in
 
 def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
-        # As the daemons do: a port whose last connections are still winding down may be bound again.
+        # As daemons do: a port with connections in TIME_WAIT may be bound again.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))

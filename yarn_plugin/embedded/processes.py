@@ -1,8 +1,8 @@
-"""Processes that belong to a cluster: starting them, finding them again, ending exactly them.
+"""Start, find and stop the processes of a cluster.
 
-Each process carries the cluster's id: a daemon in its command line and its environment, a container and whatever it
-starts in its environment. The id is random, so a process that carries it is the cluster's, whatever its number, and
-whatever became of the command that started it; and no other process is ever signalled.
+Daemons have the cluster's id in their command line and environment; containers and their children have it in their
+environment. As the id is random, exactly the cluster's processes are found and signalled, even after the command that
+started them has ended.
 """
 
 import os
@@ -17,47 +17,50 @@ import psutil
 from yarn_plugin.embedded.errors import DaemonError
 from yarn_plugin.embedded.yarn_configuration import CLUSTER_VARIABLE
 
-_DAEMON_MARK = "-Dyarn_plugin.daemon="
+_DAEMON_MARKER = "-Dyarn_plugin.daemon="
 _POLL_S = 0.1
 _GONE = (psutil.NoSuchProcess, psutil.AccessDenied, OSError)
 
 
-def marks(cluster_id: str, daemon: str) -> list[str]:
-    """What a daemon's command line must hold for `daemons` to find it: JVM options."""
-    return [f"{_DAEMON_MARK}{cluster_id}/{daemon}"]
+def marker_options(cluster_id: str, daemon: str) -> list[str]:
+    """JVM options by which `daemons` finds a daemon."""
+    return [f"{_DAEMON_MARKER}{cluster_id}/{daemon}"]
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], output: Path, cluster_id: str) -> int:
-    """Start a process in a session of its own, which outlives this one; returns its number."""
+    """Start a process in its own session, which outlives this process. Returns its id."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    with output.open("ab") as printed:
+    with output.open("ab") as log:
         process = subprocess.Popen(
             command,
             env={**environment, CLUSTER_VARIABLE: cluster_id},
             cwd=output.parent,
             stdin=subprocess.DEVNULL,
-            stdout=printed,
+            stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    # Should it end while this process still runs, it must not stay as a zombie.
+    # Reap it if it ends while this process is running.
     threading.Thread(target=process.wait, name=f"reaper-{process.pid}", daemon=True).start()
     return process.pid
 
 
 def daemons(cluster_id: str) -> dict[str, psutil.Process]:
     """The cluster's running daemons by name."""
-    mark = f"{_DAEMON_MARK}{cluster_id}/"
+    marker = f"{_DAEMON_MARKER}{cluster_id}/"
     found = {}
     for process in psutil.process_iter():
-        name = next((word.removeprefix(mark) for word in _command_line(process) if word.startswith(mark)), None)
-        if name is not None and _leads_a_session(process):
+        name = next((word.removeprefix(marker) for word in _command_line(process) if word.startswith(marker)), None)
+        if name is not None and _is_session_leader(process):
             found[name] = process
     return found
 
 
-def _leads_a_session(process: psutil.Process) -> bool:
-    """A daemon does; the child it has just forked, to become a container, for a moment has its command line too."""
+def _is_session_leader(process: psutil.Process) -> bool:
+    """Whether a process leads its session, as daemons do.
+
+    A child forked to start a container briefly has the daemon's command line, but is no session leader.
+    """
     try:
         return os.getsid(process.pid) == process.pid
     except OSError:
@@ -65,12 +68,12 @@ def _leads_a_session(process: psutil.Process) -> bool:
 
 
 def members(cluster_id: str, groups: Iterable[Path] = ()) -> list[psutil.Process]:
-    """Every running process of the cluster: its daemons, its containers, what those started.
+    """Every running process of the cluster: daemons, containers and their children.
 
-    A container may have emptied its environment; it is found as a descendant of its node, or in its node's control
-    group (`groups`).
+    A container that has cleared its environment is found as a descendant of its node, or in its node's control group
+    (`groups`).
     """
-    found = {process.pid: process for process in psutil.process_iter() if _carries(process, cluster_id)}
+    found = {process.pid: process for process in psutil.process_iter() if _has_id(process, cluster_id)}
     for process in list(found.values()):
         found |= {child.pid: child for child in _descendants(process)}
     found |= {process.pid: process for process in _in_groups(groups)}
@@ -78,26 +81,26 @@ def members(cluster_id: str, groups: Iterable[Path] = ()) -> list[psutil.Process
     return list(found.values())
 
 
-def end(find: Callable[[], list[psutil.Process]], patience_s: float, what: str) -> None:
-    """End all that `find` finds, until it finds nothing: asked first, after `patience_s` forced.
+def stop(find: Callable[[], list[psutil.Process]], timeout_s: float, what: str) -> None:
+    """Stop all processes that `find` returns, until it returns none: SIGTERM, then SIGKILL after `timeout_s`.
 
-    Raises `DaemonError` if something cannot be ended.
+    Raises `DaemonError` if a process cannot be stopped.
     """
     remaining = find()
     _signal(remaining, psutil.Process.terminate)
-    remaining = _wait(find, patience_s)
+    remaining = _wait(find, timeout_s)
     deadline = time.monotonic() + 15
     while remaining and time.monotonic() < deadline:
-        # Again and again: a node may start a container between the look and the signal.
+        # Repeatedly, as a node may start a container between the search and the signal.
         _signal(remaining, psutil.Process.kill)
         remaining = _wait(find, 1)
     if remaining:
-        numbers = ", ".join(str(process.pid) for process in remaining)
-        raise DaemonError(f"{what}: processes {numbers} do not end (another user's?): end them, then try again")
+        ids = ", ".join(str(process.pid) for process in remaining)
+        raise DaemonError(f"{what}: cannot stop processes {ids} (another user's?): stop them, then try again")
 
 
-def _wait(find: Callable[[], list[psutil.Process]], limit_s: float) -> list[psutil.Process]:
-    deadline = time.monotonic() + limit_s
+def _wait(find: Callable[[], list[psutil.Process]], timeout_s: float) -> list[psutil.Process]:
+    deadline = time.monotonic() + timeout_s
     while (remaining := find()) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     return remaining
@@ -118,8 +121,8 @@ def _command_line(process: psutil.Process) -> list[str]:
         return []
 
 
-def _carries(process: psutil.Process, cluster_id: str) -> bool:
-    if any(word.startswith(f"{_DAEMON_MARK}{cluster_id}/") for word in _command_line(process)):
+def _has_id(process: psutil.Process, cluster_id: str) -> bool:
+    if any(word.startswith(f"{_DAEMON_MARKER}{cluster_id}/") for word in _command_line(process)):
         return True
     try:
         return process.environ().get(CLUSTER_VARIABLE) == cluster_id
@@ -135,7 +138,7 @@ def _descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _is_running(process: psutil.Process) -> bool:
-    """Whether the process has not ended; one that only waits for its parent to notice has."""
+    """Whether the process is running and not a zombie."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except _GONE:

@@ -1,4 +1,4 @@
-"""Waiting until daemons do their work, and saying why one does not."""
+"""Wait until daemons are ready, and find in their logs why one is not."""
 
 import re
 import time
@@ -10,12 +10,12 @@ from yarn_plugin.embedded.directory import ClusterRecord, Layout
 from yarn_plugin.embedded.errors import DaemonError
 from yarn_plugin.embedded.ports import RM_HOST
 
-START_LIMIT_S = 180
-"""A node under a small CPU quota on a busy machine takes its time."""
+START_TIMEOUT_S = 180
+"""Enough for a node with a small CPU quota on a busy machine."""
 
 _POLL_S = 0.25
-_BAD_LINE = re.compile(r"^\S+ (?:ERROR|FATAL) ")
-_THROWN = re.compile(r'^(?:Exception in thread "\S+" )?[\w.$]+(?:Exception|Error): (.*)$')
+_ERROR_LINE = re.compile(r"^\S+ (?:ERROR|FATAL) ")
+_EXCEPTION = re.compile(r'^(?:Exception in thread "\S+" )?[\w.$]+(?:Exception|Error): (.*)$')
 
 
 def rm_url(record: ClusterRecord) -> str:
@@ -23,13 +23,13 @@ def rm_url(record: ClusterRecord) -> str:
     return f"http://{RM_HOST}:{record.spec.ports.rm_web}"
 
 
-def wait(record: ClusterRecord, names: Iterable[str], since_ms: int = 0, limit_s: float = START_LIMIT_S) -> None:
-    """Return when each of these daemons, started after `since_ms`, does its work.
+def wait(record: ClusterRecord, names: Iterable[str], since_ms: int = 0, timeout_s: float = START_TIMEOUT_S) -> None:
+    """Return when each of these daemons, started after `since_ms`, is ready.
 
-    Raises `DaemonError` with the daemon's own log line as soon as one has ended, or when the time is up.
+    Raises `DaemonError`, quoting the daemon's log, as soon as one has exited, or on timeout.
     """
     waiting = list(names)
-    deadline = time.monotonic() + limit_s
+    deadline = time.monotonic() + timeout_s
     while True:
         waiting = [name for name in waiting if not _is_ready(record, name, since_ms)]
         if not waiting:
@@ -37,9 +37,9 @@ def wait(record: ClusterRecord, names: Iterable[str], since_ms: int = 0, limit_s
         running = processes.daemons(record.id)
         for name in waiting:
             if name not in running:
-                raise DaemonError(f"{name} has ended: {complaint(record, name)}")
+                raise DaemonError(f"{name} has exited: {last_error(record, name)}")
         if time.monotonic() > deadline:
-            raise DaemonError(f"{waiting[0]} did not start within {limit_s:.0f} s: {complaint(record, waiting[0])}")
+            raise DaemonError(f"{waiting[0]} did not start within {timeout_s:.0f} s: {last_error(record, waiting[0])}")
         time.sleep(_POLL_S)
 
 
@@ -58,7 +58,7 @@ def _is_ready(record: ClusterRecord, name: str, since_ms: int) -> bool:
 
 
 def _node_is_ready(record: ClusterRecord, host: str, since_ms: int) -> bool:
-    """The ResourceManager has heard of this very process: until it expires, a killed one counts as running too."""
+    """Whether this very NodeManager process has registered: a killed one counts as running until it expires."""
     node = next((node for node in rest.nodes(rm_url(record)) if node.host == host), None)
     return node is not None and node.state == "RUNNING" and node.health_ms > since_ms
 
@@ -77,24 +77,24 @@ def _name_node(record: ClusterRecord, bean: str) -> dict[str, object]:
     return answer
 
 
-def complaint(record: ClusterRecord, daemon: str) -> str:
-    """The line of a daemon's own log that says why it does not work, and where to read on."""
+def last_error(record: ClusterRecord, daemon: str) -> str:
+    """The line of a daemon's log that says why it is not ready, and the path of the log."""
     layout = Layout(record.spec.dir)
     for path in (layout.log(daemon), layout.output(daemon)):
-        line = last_complaint(_lines(path))
+        line = last_error_of(_lines(path))
         if line:
             return f"{line} (see {path})"
-    return f"it logged no error (see {layout.log(daemon)})"
+    return f"no error in its log (see {layout.log(daemon)})"
 
 
-def last_complaint(lines: list[str]) -> str | None:
-    """What the last error of a log says: the exception below it, else the line itself.
+def last_error_of(lines: list[str]) -> str | None:
+    """The message of the last error in a log: that of the exception below it, else the line itself.
 
-    What Java prints by itself has no such lines: the first exception or complaint in it. Hadoop's outer exceptions
-    quote the inner ones and add what was being done, such as which address was to be bound.
+    Output of the JVM itself has no log lines: the first exception or error in it. Hadoop's outer exceptions quote the
+    inner ones and add context, such as the address to bind.
     """
-    errors = [index for index, line in enumerate(lines) if _BAD_LINE.match(line)]
-    thrown = (_THROWN.match(line) for line in lines[errors[-1] + 1 if errors else 0 :])
+    errors = [index for index, line in enumerate(lines) if _ERROR_LINE.match(line)]
+    thrown = (_EXCEPTION.match(line) for line in lines[errors[-1] + 1 if errors else 0 :])
     message = next((match.group(1) for match in thrown if match), None)
     if message is not None:
         return message.partition("; For more details")[0]

@@ -1,4 +1,4 @@
-"""Reading REST answers of the ResourceManager, the NodeManagers and the NameNode, as far as this room needs them."""
+"""Read REST responses of the ResourceManager and the NameNode."""
 
 import getpass
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from yarn_plugin.observe import answers, fields
 from yarn_plugin.observe.polled_lists import OMITTED_FIELDS
 from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
 
-_LIMIT_S = 10
+_TIMEOUT_S = 10
 
 
 class UnansweredError(ClusterError):
-    """Nobody answers at the address, or not with what was asked for."""
+    """No valid response from the address."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What the ResourceManager knows of a node.
+    """A node as the ResourceManager reports it.
 
-    `health_ms` is when the node last looked at its own health: at its start, as its disks are not checked here.
+    `health_ms`: time of the node's last health check, which is its start, as disk checks are off here.
     """
 
     host: str
@@ -37,7 +37,7 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class AppReport:
-    """What the ResourceManager knows of an application; `progress` in percent."""
+    """An application as the ResourceManager reports it; `progress` in percent."""
 
     id: str
     name: str
@@ -51,11 +51,11 @@ class AppReport:
 
 
 def get(url: str) -> Any:
-    """The JSON at a loopback address other than a ResourceManager's. Raises `UnansweredError`."""
+    """The JSON at a loopback URL other than the ResourceManager's. Raises `UnansweredError`."""
     with requests.Session() as session:
-        session.trust_env = False  # A proxy for the outside world must not be asked for our own machine.
+        session.trust_env = False  # No proxy for loopback addresses.
         try:
-            answer = session.get(url, timeout=_LIMIT_S, headers={"Accept": "application/json"})
+            answer = session.get(url, timeout=_TIMEOUT_S, headers={"Accept": "application/json"})
             answer.raise_for_status()
             return answer.json()
         except (requests.RequestException, ValueError) as failed:
@@ -63,26 +63,26 @@ def get(url: str) -> Any:
 
 
 def is_active(rm_url: str) -> bool:
-    """Whether a ResourceManager says that it is the active one. Raises `UnansweredError`.
+    """Whether a ResourceManager reports that it is active. Raises `UnansweredError`.
 
-    It answers some moments before it has read its state, as if there were no applications.
+    It responds before it has loaded its state, as if there were no applications.
     """
     return answers.unwrapped(_ask(rm_url, "/info"), "clusterInfo").get("haState") == "ACTIVE"
 
 
 def nodes(rm_url: str) -> list[NodeReport]:
-    """All nodes that have registered, lost ones too."""
+    """All registered nodes, including lost ones."""
     return sorted((_node(row) for row in _rows(rm_url, "/nodes", "nodes", "node")), key=lambda row: row.host)
 
 
 def apps(rm_url: str) -> list[AppReport]:
-    """The applications the ResourceManager remembers, the newest first."""
+    """The applications known to the ResourceManager, newest first."""
     rows = _rows(rm_url, "/apps", "apps", "app", deSelects=OMITTED_FIELDS)
     return [_app(row) for row in sorted(rows, key=lambda row: -int(row["startedTime"]))]
 
 
 def _rows(rm_url: str, path: str, outer: str, inner: str, **params: str) -> list[dict[str, Any]]:
-    """The rows of a list of the ResourceManager; an empty one loses its inner key, or is null."""
+    """The rows of a list; in an empty one the inner key is missing, or the list is null."""
     return fields.objects_in(answers.unwrapped(_ask(rm_url, path, **params), outer).get(inner))
 
 
@@ -120,7 +120,7 @@ def _app(row: dict[str, Any]) -> AppReport:
 
 
 def _used(app: dict[str, Any]) -> Resources:
-    """What an application holds; one that has ended has no such record, or holds nothing in it."""
+    """The resources allocated to an application; empty if it has ended."""
     parts = fields.objects_in(answers.unwrapped(app, "resourceInfo").get("resourceUsagesByPartition"))
     return total_of(_resources(part.get("used")) for part in parts)
 

@@ -1,4 +1,4 @@
-"""What a user asks for: the size and shape of an embedded cluster."""
+"""The requested size and shape of an embedded cluster."""
 
 import re
 from dataclasses import dataclass
@@ -12,30 +12,30 @@ DEFAULT_PORT_BASE = 18000
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A NodeManager: its loopback address, which is also its name in YARN, and its rack."""
+    """A NodeManager: its loopback address, which is also its host name in YARN, and its rack."""
 
     host: str
     rack: str
 
     @property
     def daemon(self) -> str:
-        """The name of the NodeManager among the cluster's daemons."""
+        """The daemon name of the NodeManager."""
         return f"nm-{self.host}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """An embedded cluster to bring up. Raises `BadInputError` for a value that cannot be.
+    """An embedded cluster to bring up. Raises `BadInputError` for an invalid value.
 
-    `memory_mb` (MiB), `vcores` and `gpus_per_node` are what each node offers to YARN. They are figures of the
-    scheduler: YARN does not check them against the machine. `cpu_per_node` (cores) makes a node's share of the
-    machine physical, where control groups may be written. `node_expiry_ms` is the silence after which a node counts
-    as lost. `reconnect_ms` is the time between a daemon's attempts to reach a ResourceManager that has gone (Hadoop's
-    own default is 30,000). `ivy_settings` names a user's own Ivy settings file, for a mirror of the jars.
+    `memory_mb` (MiB), `vcores` and `gpus_per_node`: the resources of each node for the scheduler; YARN does not check
+    them against the machine. `cpu_per_node` (cores): a CPU quota for each node, where control groups can be written.
+    `node_expiry_ms`: time without heartbeats after which a node is lost. `reconnect_ms`: interval of daemons' attempts
+    to reconnect to the ResourceManager (Hadoop's default: 30,000). `ivy_settings`: an Ivy settings file, for a mirror
+    of the jars.
 
-    GPUs that nobody uses make YARN's preemption lenient: what is to be shared is compared by its largest fraction,
-    which is then that of the idle GPUs, so nothing is taken back for a demand as small as a new application's master.
-    For work without GPUs, offer none (`gpus_per_node=0`), and about as much memory to a vcore as a container takes.
+    Idle GPUs make YARN's preemption lenient: it compares dominant fractions, which are those of the unused GPUs,
+    so nothing is preempted for a demand as small as a new application master. For work without GPUs, set
+    `gpus_per_node=0`, and choose about as much memory per vcore as a container uses.
     """
 
     dir: Path
@@ -67,7 +67,7 @@ class ClusterSpec:
             1024 <= self.port_base <= LIMIT - WIDTH,
             "port-base",
             self.port_base,
-            f"from 1024 to {LIMIT - WIDTH} ({WIDTH} ports are used from there on)",
+            f"from 1024 to {LIMIT - WIDTH} ({WIDTH} ports are reserved from there on)",
         )
         _require(self.node_expiry_ms >= 1000, "node-expiry-ms", self.node_expiry_ms, "at least 1000 (milliseconds)")
         _require(self.reconnect_ms >= 100, "reconnect-ms", self.reconnect_ms, "at least 100 (milliseconds)")
@@ -80,12 +80,12 @@ class ClusterSpec:
 
     @property
     def ports(self) -> Ports:
-        """Where each daemon listens."""
+        """The ports of the daemons."""
         return Ports(self.port_base)
 
     @property
     def topology(self) -> tuple[Node, ...]:
-        """The nodes, in order: racks are filled one after the other, as evenly as the numbers allow."""
+        """The nodes in order, distributed over the racks as evenly as possible."""
         racks = [index * self.racks // self.nodes + 1 for index in range(self.nodes)]
         return tuple(
             Node(f"127.0.{rack}.{index - racks.index(rack) + 1}", f"/rack{rack}") for index, rack in enumerate(racks)
@@ -93,15 +93,15 @@ class ClusterSpec:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The nodes' addresses."""
+        """The addresses of the nodes."""
         return tuple(node.host for node in self.topology)
 
     @property
     def daemon_names(self) -> tuple[str, ...]:
-        """The daemons this cluster consists of, in the order they are started."""
+        """The daemons of the cluster, in the order in which they start."""
         return (*(("nn", "dn") if self.hdfs else ()), "rm", *(node.daemon for node in self.topology))
 
 
-def _require(holds: bool, field: str, value: object, expected: str) -> None:
-    if not holds:
+def _require(is_valid: bool, field: str, value: object, expected: str) -> None:
+    if not is_valid:
         raise BadInputError(field, value, expected)

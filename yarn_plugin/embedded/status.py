@@ -1,4 +1,4 @@
-"""What `yarn-plugin cluster status` shows."""
+"""The output of `yarn-plugin cluster status`."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _SHOWN = (MEMORY, VCORES, GPU)
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A cluster at one moment. `problem` says what is not as it should be, if anything."""
+    """The state of a cluster. `problem`: a daemon that is not running or not responding, if any."""
 
     cluster: Cluster
     daemons: dict[str, int]
@@ -26,8 +26,8 @@ class Status:
     problem: str | None
 
 
-def look(cluster: Cluster) -> Status:
-    """Look at a cluster: its processes, and what its ResourceManager says."""
+def read_status(cluster: Cluster) -> Status:
+    """The status of a cluster, from its processes and its ResourceManager."""
     daemons = cluster.daemons
     if not daemons:
         again = f"yarn-plugin cluster up --dir {cluster.spec.dir}"
@@ -47,7 +47,7 @@ def _missing(cluster: Cluster, daemons: dict[str, int]) -> str | None:
 
 
 def tables(status: Status) -> Iterator[Table]:
-    """The status for a person: daemons, nodes and applications, as far as there are any."""
+    """The status as tables: daemons, nodes and applications; empty ones are omitted."""
     running = ((name, status.daemons.get(name, "not running")) for name in status.cluster.spec.daemon_names)
     yield console.table(None, ["daemon", "#process"], running)
     if status.nodes:
@@ -70,13 +70,13 @@ def _node_row(node: rest.NodeReport) -> list[object]:
 
 
 def _app_row(app: rest.AppReport) -> list[object]:
-    ended = app.final_status not in ("UNDEFINED", app.state)
-    state = f"{app.state} ({app.final_status})" if ended else app.state
+    has_ended = app.final_status not in ("UNDEFINED", app.state)
+    state = f"{app.state} ({app.final_status})" if has_ended else app.state
     return [app.id, app.name, app.queue, state, *(app.used[name] for name in _SHOWN)]
 
 
 def as_json(status: Status) -> dict[str, Any]:
-    """The status as figures; resources by YARN's names, memory in MiB."""
+    """The status as JSON; resources by YARN's names, memory in MiB."""
     cluster = status.cluster
     return {
         "dir": str(cluster.spec.dir),

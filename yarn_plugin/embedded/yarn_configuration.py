@@ -1,4 +1,4 @@
-"""The configuration files of YARN: yarn-site.xml of each daemon and of clients, capacity-scheduler.xml."""
+"""YARN's configuration files: yarn-site.xml of each daemon and of clients, capacity-scheduler.xml."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ Properties = Mapping[str, str | int | float | bool | Path]
 MINIMUM_ALLOCATION_MB = 128
 HEARTBEAT_MS = 200
 CLUSTER_VARIABLE = "YARN_PLUGIN_CLUSTER"
-"""Environment variable that carries the cluster's id in every daemon and every container."""
+"""Environment variable with the cluster's id, in every daemon and container."""
 
 _SERVER = "org.apache.hadoop.yarn.server.resourcemanager"
 _CAPACITY = f"{_SERVER}.scheduler.capacity"
@@ -24,31 +24,31 @@ _PREEMPTION = "yarn.resourcemanager.monitor.capacity.preemption"
 _CALCULATOR = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
 
 NEW_LEAF_WEIGHT = "1w"
-"""An application that has just arrived weighs a hundredth of the whole until its weight is written.
+"""The weight of a new application's leaf queue until the arbiter writes one: a hundredth of the total.
 
-That is little enough to take no container from anybody. Much less would shut it out: the number of applications that a
-queue accepts is its part of the capacity times 10,000.
+That is small enough to preempt nothing. A much smaller weight would reject the application: the number of applications
+that a queue accepts is its fraction of the capacity times 10,000.
 """
 
 QUEUE_EXPIRY_S = 20
-"""A dynamic queue that has been empty this long is removed at the second check after that."""
+"""A dynamic queue that has been empty for this long is removed at the second check afterwards."""
 
-_WIDE = {
-    # A single user may fill the whole queue and beyond, as far as the maximum capacity of 100%.
+_UNLIMITED = {
+    # A single user may fill the queue and beyond, up to the maximum capacity of 100%.
     "user-limit-factor": 1000,
     "maximum-capacity": 100,
 }
 
 _ONE_APPLICATION = {
-    **_WIDE,
-    # Preemption spares as much of a queue's application masters as this factor times its capacity. A factor above 1
-    # spares the master of a small queue: at 0.9 it was killed again and again, even with nothing else waiting.
+    **_UNLIMITED,
+    # Preemption spares application masters up to this factor times the queue's capacity. A factor above 1 protects the
+    # master of a small queue: at 0.9 it was killed repeatedly, even with nothing else pending.
     "maximum-am-resource-percent": 1000,
 }
 
 
 def client_site(spec: ClusterSpec) -> Properties:
-    """What every part of the cluster and every client shares."""
+    """The settings common to all daemons and clients."""
     ports = spec.ports
     return {
         "yarn.resourcemanager.hostname": RM_HOST,
@@ -62,7 +62,7 @@ def client_site(spec: ClusterSpec) -> Properties:
         "yarn.scheduler.maximum-allocation-mb": spec.memory_mb,
         "yarn.scheduler.maximum-allocation-vcores": spec.vcores,
         "yarn.resourcemanager.am.max-attempts": 2,
-        # Hadoop's default of 30 s would dominate every test in which the ResourceManager starts again.
+        # Hadoop's default of 30 s would dominate every test that restarts the ResourceManager.
         "yarn.resourcemanager.connect.retry-interval.ms": spec.reconnect_ms,
         "yarn.client.nodemanager-connect.max-wait-ms": 15_000,
         "yarn.client.nodemanager-connect.retry-interval-ms": 1000,
@@ -72,14 +72,14 @@ def client_site(spec: ClusterSpec) -> Properties:
 
 
 def rm_site(spec: ClusterSpec, user: str) -> Properties:
-    """The ResourceManager: the shared part, its scheduler, what it remembers, and how fast it notices losses."""
+    """The ResourceManager's settings: common ones, scheduler, recovery, liveness."""
     return {**client_site(spec), **_scheduling(spec), **_recovery(spec), **_liveness(spec), "yarn.admin.acl": user}
 
 
 def _scheduling(spec: ClusterSpec) -> Properties:
     return {
         "yarn.resourcemanager.scheduler.class": f"{_CAPACITY}.CapacityScheduler",
-        # Queues can be changed over REST only with a store that can be written to; it is a plain directory here.
+        # Queues can be changed over REST only with a writable configuration store; here, a plain directory.
         "yarn.scheduler.configuration.store.class": "fs",
         "yarn.scheduler.configuration.fs.path": Layout(spec.dir).rm_queues.as_uri(),
         "yarn.resourcemanager.scheduler.monitor.enable": True,
@@ -103,7 +103,7 @@ def _recovery(spec: ClusterSpec) -> Properties:
         "yarn.resourcemanager.store.class": f"{_SERVER}.recovery.FileSystemRMStateStore",
         "yarn.resourcemanager.fs.state-store.uri": Layout(spec.dir).rm_state.as_uri(),
         "yarn.resourcemanager.work-preserving-recovery.enabled": True,
-        # Nodes report within a heartbeat of the restart; the default is made for thousands of them.
+        # Nodes report within a heartbeat of the restart; the default is meant for thousands of nodes.
         "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": 2000,
         "yarn.resourcemanager.max-completed-applications": 200,
         "yarn.node-attribute.fs-store.root-dir": Layout(spec.dir).rm_attributes.as_uri(),
@@ -114,14 +114,14 @@ def _liveness(spec: ClusterSpec) -> Properties:
     return {
         "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": HEARTBEAT_MS,
         "yarn.nm.liveness-monitor.expiry-interval-ms": spec.node_expiry_ms,
-        # One that died is reported by its node, or lost with it; one that is merely slow to start must not be ended.
+        # A dead master is reported by its node, or lost with it; one that is merely slow must not expire.
         "yarn.am.liveness-monitor.expiry-interval-ms": 600_000,
         "yarn.resourcemanager.rm.container-allocation.expiry-interval-ms": 6 * spec.node_expiry_ms,
     }
 
 
 def nm_site(spec: ClusterSpec, node: Node, cluster_id: str) -> Properties:
-    """One NodeManager, with an address, directories and an offer of its own."""
+    """A NodeManager's settings: address, directories, resources."""
     layout, ports = Layout(spec.dir), spec.ports
     return {
         **client_site(spec),
@@ -141,7 +141,7 @@ def nm_site(spec: ClusterSpec, node: Node, cluster_id: str) -> Properties:
         "yarn.nodemanager.delete.debug-delay-sec": 0,
         # The shaded jar lacks the classes of the store that NodeManager recovery needs.
         "yarn.nodemanager.recovery.enabled": False,
-        # A developer's disk is often fuller, and memory often more shared, than a node's may be by default.
+        # A developer's machine often has less free disk and memory than these checks require.
         "yarn.nodemanager.disk-health-checker.enable": False,
         "yarn.nodemanager.pmem-check-enabled": False,
         "yarn.nodemanager.vmem-check-enabled": False,
@@ -150,22 +150,22 @@ def nm_site(spec: ClusterSpec, node: Node, cluster_id: str) -> Properties:
 
 
 def capacity_scheduler() -> Properties:
-    """`root.default` for anyone, and `root.sql`, below which every application gets a leaf queue of its own.
+    """capacity-scheduler.xml: `root.default`, and `root.sql`, in which each application gets its own leaf queue.
 
-    The scheduler's legacy queue mode stays on, as it is by default: without it capacities are rounded to whole vcores
+    Legacy queue mode is on, the default: without it capacities are rounded to whole vcores
     and GPUs, and two queues of equal weight get unequal shares.
     """
     return {
         f"{PREFIX}.resource-calculator": _CALCULATOR,
-        # The scheduler's background thread, on by default, tries a node every 5 ms as long as anything is pending:
-        # on a small machine that costs more than waiting for the nodes' heartbeats.
+        # The asynchronous scheduler, on by default, tries a node every 5 ms while anything is pending: on a small
+        # machine that costs more than waiting for the nodes' heartbeats.
         f"{PREFIX}.schedule-asynchronously.enable": False,
         f"{PREFIX}.auto-queue-creation-v2.queue-expiration-time": QUEUE_EXPIRY_S,
-        # One container a heartbeat and node: work spreads over the nodes instead of filling the first to answer.
+        # One container per node and heartbeat: containers spread over the nodes instead of filling the first one.
         f"{PREFIX}.per-node-heartbeat.maximum-container-assignments": 1,
         f"{PREFIX}.root.queues": "default,sql",
         f"{PREFIX}.root.capacity": 100,
-        **_queue("root.default", {"capacity": "2w", "maximum-am-resource-percent": 0.9, **_WIDE}),
+        **_queue("root.default", {"capacity": "2w", "maximum-am-resource-percent": 0.9, **_UNLIMITED}),
         **_queue("root.sql", {"capacity": "8w", "maximum-capacity": 100, "auto-queue-creation-v2.enabled": True}),
         **_queue("root.sql.auto-queue-creation-v2.leaf-template", {"capacity": NEW_LEAF_WEIGHT, **_ONE_APPLICATION}),
     }
