@@ -13,11 +13,12 @@ from yarn_plugin.api.causes import text
 from yarn_plugin.api.tokens import Principal, Tokens
 from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Dismiss, WriteWeights
-from yarn_plugin.drive.config import ConfigError, load
+from yarn_plugin.drive.config import load
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.replay import replay
 from yarn_plugin.drive.topology import load_topology
 from yarn_plugin.journal.records import RecordFile
+from yarn_plugin.toml_files import FileError
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 VERSIONS = ("version0", "version1", "version2")
@@ -176,7 +177,7 @@ def test_every_other_setting_of_version_2_means_what_it_meant(configuration):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_its_configuration_as_it_stands_is_refused_with_the_present_names(version):
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(FileError) as refused:
         load(FIXTURES / version / "configuration" / "arbiter.toml")
     assert str(refused.value).endswith("arbiter.toml': watch: renamed to poll")
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from yarn_plugin.drive.config import ConfigError, load
+from yarn_plugin.drive.config import load
+from yarn_plugin.toml_files import FileError
 
 POOL = '[[pools]]\nname = "sql"\nqueue = "root.sql"\n'
 
@@ -11,7 +12,7 @@ def refusal(tmp_path, text):
     """What an error says of a file's content, after the name of the file."""
     path = tmp_path / "arbiter.toml"
     path.write_text(text)
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(FileError) as refused:
         load(path)
     return str(refused.value).removeprefix(f"--config '{path}': ")
 

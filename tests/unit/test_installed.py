@@ -9,8 +9,9 @@ from tests.toys.registry import TOYS
 from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.pools.controller import Kind
 from yarn_plugin.drive import registry
-from yarn_plugin.drive.config import ConfigError, load
+from yarn_plugin.drive.config import load
 from yarn_plugin.drive.registry import CONTROLLERS, POLICIES, PluginError
+from yarn_plugin.toml_files import FileError
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ parameters = { type = "toy-auction.settings/1", lease_s = 7.0 }
     ],
 )
 def test_settings_that_are_wrong_or_unknown_are_refused_in_a_line(tmp_path, given, problem):
-    with pytest.raises(ConfigError, match=problem) as refused:
+    with pytest.raises(FileError, match=problem) as refused:
         configured(tmp_path, given)
     assert "parameters" in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -91,14 +92,14 @@ def test_settings_that_are_wrong_or_unknown_are_refused_in_a_line(tmp_path, give
 def test_a_file_that_is_not_toml_is_refused_in_a_line(tmp_path, content):
     file = tmp_path / "arbiter.toml"
     file.write_bytes(content)
-    with pytest.raises(ConfigError):
+    with pytest.raises(FileError):
         load(file)
 
 
 def test_many_problems_are_cut_short(tmp_path):
     file = tmp_path / "arbiter.toml"
     file.write_text("".join(f"x{number} = 1\n" for number in range(1000)) + f'watchdog_s = "{"x" * 5000}"')
-    with pytest.raises(ConfigError, match="and 991 more") as refused:
+    with pytest.raises(FileError, match="and 991 more") as refused:
         load(file)
     assert len(str(refused.value)) < 2000
 

@@ -9,12 +9,13 @@ from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.events import TAGS, Configured
 from yarn_plugin.decide.state import State
 from yarn_plugin.decide.topology import cell_of_node, topology
-from yarn_plugin.drive.config import ConfigError, load
+from yarn_plugin.drive.config import load
 from yarn_plugin.drive.topology import load_topology
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, VCORES, Resources
 from yarn_plugin.model.topology import CellDescription, NodeDescription, TopologyDescription
+from yarn_plugin.toml_files import FileError
 
 PLAIN = TopologyDescription()
 
@@ -252,7 +253,7 @@ def test_a_journal_keeps_it(tmp_path):
     ],
 )
 def test_a_file_that_is_wrong_is_one_line(tmp_path, text, error):
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(FileError) as refused:
         described(tmp_path, text)
     said = str(refused.value)
     assert said.startswith(f"topology.file {str(tmp_path / 'topology.toml')!r}: ")
@@ -261,7 +262,7 @@ def test_a_file_that_is_wrong_is_one_line(tmp_path, text, error):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ConfigError, match="No such file"):
+    with pytest.raises(FileError, match="No such file"):
         load_topology(tmp_path / "none.toml")
 
 

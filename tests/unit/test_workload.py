@@ -7,7 +7,7 @@ import pytest
 from yarn_plugin.simulation import cluster, workload
 from yarn_plugin.simulation.application import Container, installed_kinds
 from yarn_plugin.simulation.batch import KIND
-from yarn_plugin.simulation.files import FileError
+from yarn_plugin.toml_files import FileError
 
 KINDS = {"batch": KIND}
 GENERATED = """

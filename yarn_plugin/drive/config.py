@@ -1,53 +1,19 @@
 """The arbiter's configuration file (TOML)."""
 
-import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from yarn_plugin.decide.arbiter import STANDARD
 from yarn_plugin.decide.pools.controller import Kind, Registry
-from yarn_plugin.errors import ReportedError
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.poller import PollIntervals
+from yarn_plugin.toml_files import Section, read_toml, validate
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
-
-MAX_PROBLEMS, MAX_SHOWN = 10, 200
-"""How many problems of a file are listed, and how many characters of a wrong value are shown."""
-
-
-class ConfigError(ReportedError):
-    """The configuration file cannot be used."""
-
-    exit_code = 2
-
-
-class Section(BaseModel):
-    """A table of a configuration file; unknown keys are errors.
-
-    `RENAMED`: the present name of each key that had another one. The error for such a key names the present one.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-    RENAMED: ClassVar[Mapping[str, str]] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_renamed_keys(cls, given: Any) -> Any:
-        errors = [_renamed(*names) for names in cls.RENAMED.items() if isinstance(given, dict) and names[0] in given]
-        if errors:
-            raise ValidationError.from_exception_data(cls.__name__, errors)
-        return given
-
-
-def _renamed(name: str, present_name: str) -> InitErrorDetails:
-    error = PydanticCustomError("renamed", "renamed to {present_name}", {"present_name": present_name})
-    return InitErrorDetails(type=error, loc=(name,), input=None)
 
 
 def _registry(info: ValidationInfo) -> Registry:
@@ -61,32 +27,32 @@ def _named(name: str, known: Collection[str]) -> str:
     return name
 
 
-def _settings(kind: Kind, registry: Registry, given: object) -> object:
-    """A controller's own settings, as they can be journaled: every field known, every number finite."""
+def _parameters(kind: Kind, registry: Registry, given: object) -> object:
+    """The parameters of a controller, checked so that the journal can store them."""
     tag = next((tag for tag, one in registry.tags().items() if one is kind.parameters), None)
     if tag is None:
-        raise ValueError(f"controller {kind.name!r} declares no tag for its settings; report this to who wrote it")
+        raise ValueError(f"controller {kind.name!r} declares no tag for its parameters; report this to its author")
     if not isinstance(given, dict):
-        raise ValueError(f"write a table of the settings of controller {kind.name!r}")
+        raise ValueError(f"write a table with the parameters of controller {kind.name!r}")
     if "type" in given:
-        raise ValueError(f"type: controller {kind.name!r} has no such setting; leave it out")
+        raise ValueError(f"type: controller {kind.name!r} has no such parameter; remove it")
     codec = Codec(registry.tags(), unknown_fields="forbid")
     try:
-        settings = codec.read({**given, "type": tag})
+        parameters = codec.read({**given, "type": tag})
     except UnknownRecordError as problem:
         raise ValueError(f"{problem.field}: {problem.problem}" if problem.field else problem.problem) from None
     try:
-        codec.check(settings)
+        codec.check(parameters)
     except ValueError:
-        raise ValueError("write finite numbers (no inf, no nan): the journal holds these settings") from None
-    return settings
+        raise ValueError("write finite numbers (no inf, no nan): the journal stores these parameters") from None
+    return parameters
 
 
 class PoolSection(Section):
-    """A pool: `queue` is the root of its subtree; `parameters` are its controller's own settings."""
+    """A pool. `queue`: the root of its subtree. `parameters`: of its controller."""
 
-    model_config = ConfigDict(extra="forbid", validate_default=True)
-    RENAMED = {
+    model_config = ConfigDict(validate_default=True)
+    RENAMED: ClassVar = {
         "overstay_s": "preempt_after_s",
         "settle_s": "idle_timeout_s",
         "submit_within_s": "submit_timeout_s",
@@ -121,17 +87,17 @@ class PoolSection(Section):
     @field_validator("parameters")
     @classmethod
     def _of_the_controller(cls, parameters: Any, info: ValidationInfo) -> Any:
-        """The controller's own settings, as the type that it declares."""
+        """The parameters of the controller, as the type that it declares."""
         registry = _registry(info)
         kind = registry.kinds.get(info.data.get("controller", ""))
         if kind is None or (kind.parameters is None and parameters is None):
             return None
         if kind.parameters is None:
-            raise ValueError(f"controller {kind.name!r} has no settings of its own; leave them out")
-        return _settings(kind, registry, {} if parameters is None else parameters)
+            raise ValueError(f"controller {kind.name!r} has no parameters; remove them")
+        return _parameters(kind, registry, {} if parameters is None else parameters)
 
     def pool(self) -> Pool:
-        """The pool as a noun."""
+        """The pool as a value of the model."""
         return Pool(
             name=self.name,
             queue=self.queue,
@@ -157,7 +123,7 @@ class PollSection(Section):
     NodeManagers try every 30 s. `reconcile_s`: between comparisons of the queue weights with those in YARN.
     """
 
-    RENAMED = {"figures_s": "metrics_s", "reported_again_s": "reregister_timeout_s"}
+    RENAMED: ClassVar = {"figures_s": "metrics_s", "reported_again_s": "reregister_timeout_s"}
 
     metrics_s: Annotated[float, Field(ge=0.05, le=60)] = 0.4
     apps_s: Annotated[float, Field(ge=0.2, le=600)] = 5.0
@@ -167,7 +133,7 @@ class PollSection(Section):
     reconcile_s: Annotated[float, Field(ge=1, le=3600)] = 60.0
 
     def intervals(self) -> PollIntervals:
-        """The intervals as the model has them."""
+        """The intervals as the poller takes them."""
         return PollIntervals(self.metrics_s, self.apps_s, self.nodes_s, self.queues_s, self.reregister_timeout_s)
 
 
@@ -175,10 +141,10 @@ class LimitsSection(Section):
     """Limits of the service as a whole.
 
     `metrics_apps`: applications with metrics of their own in /metrics; those with the largest shares.
-    `solve_timeout_s`: for one problem that a pool's controller has solved in the worker process.
+    `solve_timeout_s`: for one problem in the worker process.
     """
 
-    RENAMED = {"solve_s": "solve_timeout_s"}
+    RENAMED: ClassVar = {"solve_s": "solve_timeout_s"}
 
     max_connections: int = Field(default=4096, ge=16, le=1_000_000)
     max_streams: int = Field(default=2048, ge=1, le=1_000_000)
@@ -189,36 +155,35 @@ class LimitsSection(Section):
 
 
 class TopologySection(Section):
-    """`file`: what lies where beyond the racks and nodes that YARN knows (see `drive.topology`); a path relative to
-    the configuration file's folder."""
+    """`file`: a topology file (see `drive.topology`), relative to the configuration file's folder."""
 
     file: Path | None = None
 
     @field_validator("file")
     @classmethod
-    def _beside_this_file(cls, file: Path | None, info: ValidationInfo) -> Path | None:
+    def _relative_to_this_file(cls, file: Path | None, info: ValidationInfo) -> Path | None:
         return None if file is None else (info.context or {}).get("folder", Path()) / file
 
 
 class ArbiterConfig(Section):
     """The whole file.
 
-    `watchdog_s`: without progress for so long, the process ends. `users`: for a user of the arbiter, the YARN users
-    whose applications are this user's too; left out, the name is the same.
+    `watchdog_s`: the process exits after so many seconds without progress. `users`: for each user of the arbiter, the
+    YARN users that submit its applications; by default, the same name.
     """
 
-    RENAMED = {"watch": "poll"}
+    RENAMED: ClassVar = {"watch": "poll"}
 
     pools: list[PoolSection] = Field(default=[PoolSection(name="sql", queue="root.sql")], min_length=1)
     poll: PollSection = PollSection()
     limits: LimitsSection = LimitsSection()
     topology: TopologySection = TopologySection()
-    users: dict[str, list[str]] = {}
+    users: dict[str, list[str]] = Field(default_factory=dict)
     watchdog_s: Annotated[float, Field(ge=1, le=3600)] = 30.0
 
     @field_validator("pools")
     @classmethod
-    def _apart(cls, pools: list[PoolSection]) -> list[PoolSection]:
+    def _unique_names(cls, pools: list[PoolSection]) -> list[PoolSection]:
         names = [pool.name for pool in pools]
         if len(set(names)) < len(names):
             raise ValueError("two pools have the same name")
@@ -226,40 +191,13 @@ class ArbiterConfig(Section):
 
 
 def load(path: Path | None, registry: Registry = STANDARD) -> ArbiterConfig:
-    """Read a configuration file; without one, a single pool `sql` over the queues under root.sql.
+    """Read a configuration file. Without one: the defaults, with the pool `sql` of queue root.sql.
 
     Raises:
-        ConfigError: it cannot be read, or a value is wrong: names file, field, value and what is right.
+        FileError: it cannot be read, or a value is invalid.
     """
     if path is None:
         return ArbiterConfig()
     context = {"registry": registry, "folder": path.parent}
-    try:
-        return ArbiterConfig.model_validate(tomllib.loads(path.read_text()), context=context)
-    except OSError as problem:
-        raise ConfigError(f"--config {str(path)!r}: {problem.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"--config {str(path)!r}: not TOML: {problem}") from None
-    except RecursionError:
-        raise ConfigError(f"--config {str(path)!r}: nest fewer lists and tables") from None
-    except ValidationError as problem:
-        raise ConfigError(f"--config {str(path)!r}: {said(problem)}") from None
-
-
-def said(problem: ValidationError) -> str:
-    """What pydantic found wrong, as field, value and what is right; of many problems, the first ones."""
-    parts: list[str] = []
-    found = problem.errors()
-    for error in found[:MAX_PROBLEMS]:
-        field = ".".join(str(step) for step in error["loc"])
-        value: Any = error.get("input")
-        shown = f" {_shortened(value)}" if isinstance(value, str | int | float | bool) else ""
-        parts.append(f"{field}{shown}: {error['msg'].removeprefix('Value error, ')}")
-    if len(found) > MAX_PROBLEMS:
-        parts.append(f"and {len(found) - MAX_PROBLEMS} more")
-    return "; ".join(parts)
-
-
-def _shortened(value: str | int | float | bool) -> str:
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+    where = f"--config {str(path)!r}"
+    return validate(ArbiterConfig, read_toml(where, path), where, context)

@@ -143,7 +143,7 @@ def serve(
     `registry_at`: where the worker process finds them, as `module:attribute`.
 
     Raises:
-        ConfigError: the topology file cannot be used.
+        FileError: the topology file cannot be used.
         ListenError: the address is taken or not this machine's.
         ManagerError: there is no ResourceManager.
         MissingQueueError: it does not have a pool's queue.

@@ -12,7 +12,7 @@ from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 from yarn_plugin.model.share import Pool
 from yarn_plugin.quantities import count
-from yarn_plugin.simulation.files import Section, toml_of, validated
+from yarn_plugin.toml_files import Section, read_toml, validate
 
 Duration = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
 MAX_NODES = 100_000
@@ -123,4 +123,4 @@ def load(path: Path, registry: Registry) -> ClusterFile:
         FileError: the file is invalid; names the file, the field, the value and what is expected.
     """
     where = f"--cluster {str(path)!r}"
-    return validated(ClusterFile, toml_of("--cluster", path), where, {"registry": registry})
+    return validate(ClusterFile, read_toml(where, path), where, {"registry": registry})

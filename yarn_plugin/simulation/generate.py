@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from yarn_plugin.drive.config import said
-from yarn_plugin.simulation.files import FileError, Section
+from yarn_plugin.toml_files import FileError, Section, invalid_fields
 
 DAY = 86_400.0
 
@@ -140,7 +139,7 @@ def _draw(name: str, value: Any, random: Random, where: str) -> Any:
     try:
         made = _DISTRIBUTION.validate_python(value)
     except ValidationError as problem:
-        raise FileError(f"{where}, {name}: {said(problem)}") from None
+        raise FileError(f"{where}, {name}: {invalid_fields(problem)}") from None
     if isinstance(made, Choice):
         return random.choices(made.values, made.weights)[0]
     amount = made.draw(random)

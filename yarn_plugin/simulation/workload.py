@@ -12,8 +12,8 @@ from pydantic import ConfigDict, Field, model_validator
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.simulation.application import Application, ApplicationKind, Container
 from yarn_plugin.simulation.cluster import Duration
-from yarn_plugin.simulation.files import FileError, Section, text_of, toml_of, validated
 from yarn_plugin.simulation.generate import GenerateSection, draw_fields, generate_applications
+from yarn_plugin.toml_files import FileError, Section, read_text, read_toml, validate
 
 
 class CommonFields(Section):
@@ -100,32 +100,32 @@ def load(path: Path, kinds: Mapping[str, ApplicationKind], seed: int) -> tuple[S
     """
     where = f"--workload {str(path)!r}"
     if path.suffix.lower() == ".csv":
-        rows = [{name: cell for name, cell in row.items() if cell not in ("", None)} for row in _csv(path)]
+        rows = [{name: cell for name, cell in row.items() if cell not in ("", None)} for row in _csv(where, path)]
         return _submissions(where, rows, kinds)
-    file = validated(WorkloadFile, toml_of("--workload", path), where)
+    file = validate(WorkloadFile, read_toml(where, path), where)
     listed = [draw_fields(one, Random(f"{seed}/listed/{n}"), where) for n, one in enumerate(file.applications)]
     made = generate_applications(file.generate, seed, where) if file.generate is not None else []
     return _submissions(where, [*listed, *made], kinds)
 
 
-def _csv(path: Path) -> list[dict[str, Any]]:
-    lines = [line for line in text_of("--workload", path).splitlines() if line and not line.startswith("#")]
+def _csv(where: str, path: Path) -> list[dict[str, Any]]:
+    lines = [line for line in read_text(where, path).splitlines() if line and not line.startswith("#")]
     try:
         rows = list(csv.DictReader(lines))
     except csv.Error as problem:
-        raise FileError(f"--workload {str(path)!r}: not CSV: {problem}") from None
+        raise FileError(f"{where}: not CSV: {problem}") from None
     if not rows:
-        raise FileError(f"--workload {str(path)!r}: needs a line of column names and a line per application")
+        raise FileError(f"{where}: needs a line of column names and a line per application")
     for number, row in enumerate(rows, 1):
         if None in row:
-            raise FileError(f"--workload {str(path)!r}, row {number}: {row[None]!r}: more cells than columns")
+            raise FileError(f"{where}, row {number}: {row[None]!r}: more cells than columns")
     return [dict(row) for row in rows]
 
 
 def _submissions(
     where: str, given: list[dict[str, Any]], kinds: Mapping[str, ApplicationKind]
 ) -> tuple[Submission, ...]:
-    ordered = [(validated(CommonFields, one, f"{where}, application {n}"), n) for n, one in enumerate(given, 1)]
+    ordered = [(validate(CommonFields, one, f"{where}, application {n}"), n) for n, one in enumerate(given, 1)]
     ordered.sort(key=lambda pair: (pair[0].arrival_s, pair[1]))
     return tuple(_submission(where, common, number, kinds) for common, number in ordered)
 
@@ -135,5 +135,5 @@ def _submission(where: str, common: CommonFields, number: int, kinds: Mapping[st
     if kind is None:
         known = f"choose one of {', '.join(kinds)}" if kinds else "no kind is installed; reinstall this package"
         raise BadInputError(f"{where}, application {number}: kind", common.kind, known)
-    parameters = validated(kind.parameters, common.parameters(), f"{where}, application {number} ({common.kind})")
+    parameters = validate(kind.parameters, common.parameters(), f"{where}, application {number} ({common.kind})")
     return Submission(number, common, kind, parameters)
