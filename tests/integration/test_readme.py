@@ -113,7 +113,7 @@ def test_the_recipe_of_the_readme_works_as_printed(newcomer, tmp_path):
     apps = output_of("yarn-plugin apps")
     assert re.search(r"^app_\d+ +first ", apps, re.MULTILINE)
     assert re.search(r"^app_\d+ +second ", apps, re.MULTILINE)
-    assert re.search(r"app_\d+ arrived: 2 apps now .*guarantees 50\.0%", output_of("yarn-plugin why"))
+    assert re.search(r"app_\d+ arrived.*50\.0%", output_of("yarn-plugin why"))
     assert "i_item_desc" in output_of("cat q72.txt")
     [folder] = (Path(environment["TMPDIR"])).glob("tmp.*")
     assert "i_item_id" in (folder / "q12.txt").read_text()
