@@ -84,7 +84,9 @@ def commands_of(group, words):
 
 def unknown_options(program, words):
     for command, rest in commands_of(PROGRAMS[program], words):
-        known = {option for parameter in command.get_params(click.Context(command)) for option in parameter.opts}
+        known = {option for parameter in command.get_params(click.Context(command)) for option in parameter.opts} | {
+            "-h"
+        }
         known |= OF_SPARK_SUBMIT if (program, command.name) == ("qoop", "submit") else set()
         yield from (word for word in rest if word.startswith("-") and word.strip("])'\"").split("=")[0] not in known)
 
