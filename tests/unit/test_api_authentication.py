@@ -86,7 +86,7 @@ def test_without_a_token_nothing_of_a_body_is_read_before_the_answer(service, bo
 
 
 def test_of_a_refused_body_only_so_much_is_thrown_away(service, monkeypatch):
-    monkeypatch.setattr("yarn_plugin.api.authentication.DISCARDED", 200_000)
+    monkeypatch.setattr("yarn_plugin.api.authentication.MAX_DISCARDED_BYTES", 200_000)
     sender = Sender(service, None, **chunked(*[b"x" * 65_536] * 1000)).run()
     assert (sender.status, sender.read) == (401, 4)
 

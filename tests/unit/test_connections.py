@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from tests.http_service import Service
-from yarn_plugin.api.connections import LONGEST_HEAD, Connections, CountingListener, protocol
+from yarn_plugin.api.connections import MAX_HEAD_BYTES, Connections, CountingListener, limited_protocol
 from yarn_plugin.api.queueing import MAX_CONCURRENT_CHANGES
 from yarn_plugin.api.refusals import Limits, Refusals
 from yarn_plugin.drive.serve import _Server
@@ -27,8 +27,8 @@ class Server:
         self.address = opened.getsockname()
         self._listener = CountingListener(opened, self.connections, secure=secure is not None)
         config = uvicorn.Config(
-            app, loop="asyncio", http=protocol(limits, self.refusals), ws="none", log_level="critical",
-            lifespan="off", h11_max_incomplete_event_size=LONGEST_HEAD, timeout_graceful_shutdown=1,
+            app, loop="asyncio", http=limited_protocol(limits, self.refusals), ws="none", log_level="critical",
+            lifespan="off", h11_max_incomplete_event_size=MAX_HEAD_BYTES, timeout_graceful_shutdown=1,
             ssl_certfile=secure, server_header=False,
         )  # fmt: skip
         self._server = _Server(config, None, limits.header_timeout)
@@ -188,8 +188,8 @@ def test_an_answer_that_is_not_read_is_given_up(serve):
     "said",
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * (LONGEST_HEAD + 1),
-        b"GET /" + b"a" * (LONGEST_HEAD + 1),
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * (MAX_HEAD_BYTES + 1),
+        b"GET /" + b"a" * (MAX_HEAD_BYTES + 1),
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -3\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",

@@ -1,4 +1,4 @@
-"""Request bodies: JSON that is read strictly, and messages of the types that a pool's controller declares."""
+"""Request bodies: strict JSON, and messages of the types that a pool's controller declares."""
 
 import json
 import math
@@ -16,15 +16,15 @@ from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool
 
-LONGEST_NUMBER = 4000
-"""Digits of a number that are looked at, at most; Python itself reads no more than 4,300."""
+MAX_DIGITS = 4000
+"""Digits of an integer; Python itself parses no more than 4,300."""
 
 
 class StrictRoute(APIRoute):
-    """A route whose body is UTF-8 and JSON to the letter: no key twice, no NaN, nothing nested without end."""
+    """A route whose body must be UTF-8 and strict JSON: no duplicate keys, no NaN, no excessive nesting."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The route's handler, on a request that is read strictly."""
+        """The route's handler, on a request whose JSON is parsed strictly."""
         handle = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
@@ -39,10 +39,10 @@ class _StrictRequest(Request):
 
 
 def parse(body: bytes) -> Any:
-    """The value that a body holds.
+    """The JSON value of a body.
 
     Raises:
-        Refused: 400 or 422, naming what is wrong.
+        Refused: 400 or 422, with the problem.
     """
     try:
         text = body.decode()
@@ -58,78 +58,82 @@ def parse(body: bytes) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in result:
             raise Refused(422, "body", key, "write each key of an object once")
-        found[key] = value
-    return found
+        result[key] = value
+    return result
 
 
 def _constant(name: str) -> NoReturn:
-    raise Refused(422, "body", name, "write a number; JSON has none of this name")
+    raise Refused(422, "body", name, "write a number; this is not JSON")
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER:
-        raise Refused(422, "body", digits, f"write a number of at most {LONGEST_NUMBER} digits")
+    if len(digits) > MAX_DIGITS:
+        raise Refused(422, "body", digits, f"write a number of at most {MAX_DIGITS} digits")
     return int(digits)
 
 
 MAX_DEPTH = 32
-"""Levels of lists and objects in a message. A journal nests it deeper, and reads no more than some 250 levels."""
+"""Levels of lists and objects in a message. A journal nests it deeper, and reads some 250 levels at most."""
 
 MAX_INTEGER = 2**63
 """The integers of a message lie between this and its negative."""
 
 
 class Messages:
-    """Reads messages, each by its tag. Whatever is read can be journaled, and is read again as what it is."""
+    """Parses messages by their tags. Every parsed message can be journaled, and is read back unchanged."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._codec, self._allowed = cache(self._make_codec), cache(self._find_allowed)
 
-    def read(self, pool: Pool | None, said: wire.Message) -> object:
-        """The message, for the controller of this pool.
+    def parse(self, pool: Pool | None, message: wire.Message) -> object:
+        """The message as the type that the controller of this pool declares.
 
         Raises:
-            Refused: 422, naming what the controller does not take.
+            Refused: 422, naming the field that the controller does not accept.
         """
         allowed = self._allowed(pool.controller) if pool is not None else {}
-        if pool is None or said.type not in allowed:
-            expected = f"one of {', '.join(sorted(allowed))}" if allowed else "the pool's controller takes no messages"
-            raise Refused(422, "type", said.type, expected)
-        extra = said.model_extra or {}
-        known = {field.name for field in fields(allowed[said.type])}
+        if pool is None or message.type not in allowed:
+            expected = (
+                f"one of {', '.join(sorted(allowed))}" if allowed else "the pool's controller accepts no messages"
+            )
+            raise Refused(422, "type", message.type, expected)
+        extra = message.model_extra or {}
+        known = {field.name for field in fields(allowed[message.type])}
         unknown = next((name for name in extra if name not in known), None)
         if unknown is not None:
             shown = ", ".join(sorted(known)) or "no fields"
-            raise Refused(422, unknown, None, f"leave it out: {said.type} has {shown}")
+            raise Refused(422, unknown, None, f"leave it out: {message.type} has {shown}")
         for name, value in extra.items():
             _check_plain(name, value)
         codec = self._codec(pool.controller)
         try:
-            message = codec.read({**extra, "type": said.type})
-            codec.check(message)
+            parsed = codec.read({**extra, "type": message.type})
+            codec.check(parsed)
         except UnknownRecordError as problem:
             raise Refused(422, problem.field or "body", None, problem.problem) from None
         except (ValueError, TypeError, RecursionError):
-            # Such as half a character: what no journal can hold is not decided on.
-            raise Refused(422, "body", None, f"it cannot be recorded as {said.type}; write numbers and text") from None
-        return message
+            # Such as a lone surrogate: what cannot be journaled is not decided on.
+            raise Refused(
+                422, "body", None, f"it cannot be recorded as {message.type}; write numbers and text"
+            ) from None
+        return parsed
 
     def _find_allowed(self, controller: str) -> dict[str, type]:
         tags = self._registry.tags()
         return {tag: tags[tag] for tag in self._registry.kind(controller).messages}
 
     def _make_codec(self, controller: str) -> Codec:
-        # Of the messages alone: what is nested in one must not become a controller's state, or another pool's type.
+        # With the message types alone: a nested value must not become a controller's state, or another pool's type.
         return Codec(self._allowed(controller), unknown_fields="forbid")
 
 
 def _check_plain(field: str, value: object, depth: int = 1) -> None:
-    """Refuse what is nested too deep, and numbers that are not finite or have too many digits."""
+    """Refuse excessive nesting, and numbers that are not finite or too large."""
     match value:
         case float() if not math.isfinite(value):
             raise Refused(422, field, value, "write a finite number")

@@ -1,7 +1,7 @@
-"""The service's connections: how many there are, and how long each may take over a request.
+"""Limits on connections: how many may be open, and how long each may take to send a request or read an answer.
 
-uvicorn bounds neither what is accepted nor how long a request's head may take, so both are added here to its protocol
-on h11. h11 reads requests to the letter: two lengths, a length beside pieces, or a folded header are refused.
+uvicorn limits neither the number of connections nor the time for a request's head, so both are added here to its
+protocol on h11. h11 is strict: it refuses two lengths, a length with chunked encoding, and folded headers.
 """
 
 import asyncio
@@ -14,74 +14,74 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from yarn_plugin.api import wire
 from yarn_plugin.api.refusals import RETRY_AFTER, Limits, Refusals, answer
 
-LONGEST_HEAD = 32 * 1024
-"""Bytes of a request's line and headers, at most."""
+MAX_HEAD_BYTES = 32 * 1024
+"""The size limit of a request's line and headers."""
 
 
 class Connections:
-    """How many connections are open, of how many that may be."""
+    """The number of open connections, and its limit."""
 
-    def __init__(self, most: int, refusals: Refusals) -> None:
-        self.most, self.open = most, 0
+    def __init__(self, limit: int, refusals: Refusals) -> None:
+        self.limit, self.open = limit, 0
         self._refusals = refusals
 
-    def take(self) -> bool:
-        """Count one more in; False if there are as many as may be."""
-        if self.open >= self.most:
+    def acquire(self) -> bool:
+        """Count one more connection; False if the limit is reached."""
+        if self.open >= self.limit:
             self._refusals.count("connections")
             return False
         self.open += 1
         return True
 
-    def give_back(self) -> None:
-        """Count one out."""
+    def release(self) -> None:
+        """Count one connection less."""
         self.open -= 1
 
 
 class CountedSocket(socket.socket):
-    """An accepted connection; closing it counts it out."""
+    """An accepted connection, which is counted until it is closed."""
 
     counted: Connections | None = None
 
     def close(self) -> None:
-        """Close, and make room for another."""
+        """Close the connection, and make room for another."""
         counted, self.counted = self.counted, None
         if counted is not None:
-            counted.give_back()
+            counted.release()
         super().close()
 
 
 class CountingListener(socket.socket):
-    """A listening socket that accepts so many connections and turns others away at once.
+    """A listening socket that accepts connections up to a limit, and refuses others at once.
 
-    What is counted begins before TLS is agreed on, and so does what is turned away. One a call: between two of them,
-    the event loop serves those that are in.
+    Connections are counted, and refused, before the TLS handshake. Each call of `accept` takes one, so that the event
+    loop serves the accepted ones in between.
 
     Args:
-        opened: the socket that listens; this one takes it over.
-        connections: counts.
-        secure: TLS is spoken here, so a refusal cannot be.
+        opened: the socket that listens; this object takes it over.
+        connections: counts open connections.
+        secure: the listener is for TLS, so a refusal cannot be sent in plain text.
     """
 
     def __init__(self, opened: socket.socket, connections: Connections, secure: bool) -> None:
         super().__init__(opened.family, opened.type, opened.proto, fileno=opened.detach())
         self.setblocking(False)
-        self._connections, self._turned_away = connections, b"" if secure else refusal()
+        self._connections, self._refusal = connections, b"" if secure else refusal()
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection.
 
         Raises:
-            BlockingIOError: there is none now, or it was turned away.
+            BlockingIOError: there is none now, or it was refused.
         """
         accepted, address = super().accept()
-        if not self._connections.take():
+        if not self._connections.acquire():
             with accepted:
                 accepted.setblocking(False)
-                # It is new, so there is room for what is said; where the other end is gone already, nothing is lost.
-                if self._turned_away:
-                    _try(lambda: accepted.send(self._turned_away))
-                    _try(lambda: accepted.shutdown(socket.SHUT_WR))
+                # The send buffer of a new connection has room; where the client is gone already, nothing is lost.
+                if self._refusal:
+                    _ignore_errors(lambda: accepted.send(self._refusal))
+                    _ignore_errors(lambda: accepted.shutdown(socket.SHUT_WR))
             raise BlockingIOError
         counted = CountedSocket(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
         counted.counted = self._connections
@@ -89,18 +89,19 @@ class CountingListener(socket.socket):
 
 
 def refusal() -> bytes:
-    """The answer to a connection beyond those that may be."""
+    """The answer to a connection beyond the limit."""
     expected = "the limit of open connections is reached; try again later"
-    said = answer(503, [wire.Problem(field="connection", expected=expected)])
+    response = answer(503, [wire.Problem(field="connection", expected=expected)])
     head = (
-        f"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {len(said.body)}\r\n"
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(response.body)}\r\n"
         f"retry-after: {RETRY_AFTER}\r\nconnection: close\r\n\r\n"
     )
-    return head.encode() + bytes(said.body)
+    return head.encode() + bytes(response.body)
 
 
-def protocol(limits: Limits, refusals: Refusals) -> type[H11Protocol]:
-    """uvicorn's protocol within these limits, for `uvicorn.Config(http=...)`."""
+def limited_protocol(limits: Limits, refusals: Refusals) -> type[H11Protocol]:
+    """uvicorn's protocol with these limits, for `uvicorn.Config(http=...)`."""
 
     class Limited(_LimitedProtocol):
         _limits, _refusals = limits, refusals
@@ -109,12 +110,12 @@ def protocol(limits: Limits, refusals: Refusals) -> type[H11Protocol]:
 
 
 class _LimitedProtocol(H11Protocol):
-    """A connection that is closed when a request's head does not come in time, or what is sent is not read in time."""
+    """A connection that is closed when a request's head arrives too slowly, or an answer is read too slowly."""
 
     _limits: Limits
     _refusals: Refusals
-    _head_due: asyncio.TimerHandle | None = None
-    _read_due: asyncio.TimerHandle | None = None
+    _head_deadline: asyncio.TimerHandle | None = None
+    _read_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -125,41 +126,41 @@ class _LimitedProtocol(H11Protocol):
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_due = _cancelled(self._head_due)
-        self._read_due = _cancelled(self._read_due)
+        self._head_deadline = _cancelled(self._head_deadline)
+        self._read_deadline = _cancelled(self._read_deadline)
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._read_due is None:
-            self._read_due = self.loop.call_later(self._limits.write_timeout, self._end, "slow_reader")
+        if self._read_deadline is None:
+            self._read_deadline = self.loop.call_later(self._limits.write_timeout, self._abort, "slow_reader")
 
     def resume_writing(self) -> None:
-        self._read_due = _cancelled(self._read_due)
+        self._read_deadline = _cancelled(self._read_deadline)
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP with problems, as everything else."""
+        """Answer malformed HTTP with problems, as the routes do."""
         self._refusals.count("malformed")
         expected = "send a valid HTTP/1.1 request, its line and headers within 32 KiB"
-        said = answer(400, [wire.Problem(field="request", expected=expected)])
-        head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(said.body)}\r\n"
-        # Amid an answer to an earlier request there is no place for this one.
+        response = answer(400, [wire.Problem(field="request", expected=expected)])
+        head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(response.body)}\r\n"
+        # Not in the middle of an answer to an earlier request.
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            self.transport.write(head.encode() + b"connection: close\r\n\r\n" + bytes(said.body))
+            self.transport.write(head.encode() + b"connection: close\r\n\r\n" + bytes(response.body))
         self.transport.close()
 
     def _expect_head(self) -> None:
-        """While no request is being answered, the next one's head is due; bytes that trickle in do not put that off."""
+        """Set the deadline of the next request's head while none is being answered; single bytes do not extend it."""
         answering = self.cycle is not None and not self.cycle.response_complete
         if answering or self.transport.is_closing():
-            self._head_due = _cancelled(self._head_due)
-        elif self._head_due is None:
-            self._head_due = self.loop.call_later(self._limits.header_timeout, self._end, "slow_head")
+            self._head_deadline = _cancelled(self._head_deadline)
+        elif self._head_deadline is None:
+            self._head_deadline = self.loop.call_later(self._limits.header_timeout, self._abort, "slow_head")
 
-    def _end(self, reason: str) -> None:
-        self._head_due = self._read_due = None
+    def _abort(self, reason: str) -> None:
+        self._head_deadline = self._read_deadline = None
         answering = self.cycle is not None and not self.cycle.response_complete
         if self.transport.is_closing() or (reason == "slow_head" and answering):
             return
@@ -168,14 +169,14 @@ class _LimitedProtocol(H11Protocol):
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """No timer: this one, if it is one, is cancelled."""
+    """Cancel a timer, if there is one, and return None in its place."""
     if timer is not None:
         timer.cancel()
     return None
 
 
-def _try(say: Callable[[], object]) -> None:
+def _ignore_errors(send: Callable[[], object]) -> None:
     try:
-        say()
+        send()
     except OSError:
         return

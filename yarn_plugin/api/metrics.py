@@ -1,4 +1,4 @@
-"""Figures for Prometheus, read off the arbiter's state at each scrape."""
+"""Metrics for Prometheus, computed from the arbiter's state at each scrape."""
 
 import heapq
 from collections import defaultdict
@@ -17,15 +17,15 @@ from yarn_plugin.decide.state import State
 TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 OTHERS = "other"
-"""The label under which applications without figures of their own are added up."""
+"""The label for the sum over applications without metrics of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is measured at one moment.
+    """What the metrics are computed from.
 
-    `now`: in the arbiter's time. `counters`: what the arbiter counts of itself, by name. `refused`: requests, by
-    reason. `last_look_age`: seconds; None before the first look. `apps`: how many have figures of their own.
+    `now`: in the arbiter's time. `counters`: the arbiter's own counters, by name. `refused`: requests, by reason.
+    `last_look_age`: seconds; None before the first poll. `apps`: the number of applications with metrics of their own.
     """
 
     state: State
@@ -44,11 +44,11 @@ class Figures:
 def render(figures: Figures) -> str:
     """The text of /metrics."""
     registry = CollectorRegistry()
-    registry.register(_Reading(figures))
+    registry.register(_Collector(figures))
     return generate_latest(registry).decode()
 
 
-class _Reading:
+class _Collector:
     def __init__(self, figures: Figures) -> None:
         self._figures = figures
 
@@ -104,8 +104,8 @@ class _Reading:
             apps.add_metric([pool.name], len(seen.claims))
             for name, amount in seen.capacity:
                 amounts.add_metric([pool.name, name], amount)
-            kept = self._figures.state.pool_states.get(pool.name)
-            stopped.add_metric([pool.name], float(kept is not None and kept.failure is not None))
+            pool_state = self._figures.state.pool_states.get(pool.name)
+            stopped.add_metric([pool.name], float(pool_state is not None and pool_state.failure is not None))
         yield apps
         yield amounts
         yield stopped

@@ -14,14 +14,15 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from yarn_plugin.api import wire
+from yarn_plugin.quantities import count
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the service takes on at a time, whoever asks.
+    """Limits of the service, over all callers.
 
-    `header_timeout`: seconds for the head of a request, and again for its body. `write_timeout`: seconds for which a
-    client may leave unread what is sent to it. `metrics_apps`: applications with figures of their own in /metrics.
+    `header_timeout`: seconds for the head of a request, and again for its body. `write_timeout`: seconds until a
+    client must read what is sent to it. `metrics_apps`: the number of applications with metrics of their own.
     """
 
     max_connections: int = 4096
@@ -33,28 +34,28 @@ class Limits:
 
 
 class Refusals:
-    """Counts what was refused, by reason. Safe to use from any thread."""
+    """Counts refused requests by reason. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
     def count(self, reason: str) -> None:
-        """One more, for this reason: one of the service's own words, never a caller's."""
+        """Count one for this reason, which is a word of the service's own, never a caller's."""
         with self._lock:
             self._counts[reason] += 1
 
     def counts(self) -> Mapping[str, int]:
-        """How many were refused for each reason so far."""
+        """The number of refused requests for each reason."""
         with self._lock:
             return dict(self._counts)
 
 
-LONGEST_VALUE = 120
-"""Characters of a refused value that are shown, at most."""
-MOST_PROBLEMS = 20
+MAX_VALUE_LENGTH = 120
+"""Characters of a refused value in an answer; the rest is left out."""
+MAX_PROBLEMS = 20
 RETRY_AFTER = 2
-"""Seconds after which a request that could not be served now may be sent again."""
+"""Seconds after which a client may retry a request that could not be served."""
 
 REASONS = {
     400: "malformed",
@@ -74,22 +75,22 @@ REASONS = {
 
 
 class Refused(HTTPException):
-    """A request that is answered with problems: the field, the value, what would be right."""
+    """The request is refused, with a problem: the field, the value, what would be right."""
 
     def __init__(self, status: int, field: str, value: Any, expected: str) -> None:
         headers = {"Retry-After": str(RETRY_AFTER)} if status == 503 else None
         super().__init__(status, headers=headers)
-        self.problems = [wire.Problem(field=field, value=shown(value), expected=expected)]
+        self.problems = [wire.Problem(field=field, value=printable(value), expected=expected)]
 
 
 def answer(status: int, problems: Iterable[wire.Problem], headers: Mapping[str, str] | None = None) -> Response:
-    """The answer that says what is wrong."""
+    """An answer that lists problems."""
     body = wire.Problems(problems=list(problems)).model_dump()
     return Response(json.dumps(body).encode(), status, headers, media_type="application/json")
 
 
 def answer_problems(service: FastAPI, refusals: Refusals) -> None:
-    """Have every answer that is not 2xx name problems, and none show a traceback."""
+    """Have every answer that is not 2xx list problems, and none show a traceback."""
 
     def refuse(status: int, problems: Iterable[wire.Problem], headers: Mapping[str, str] | None = None) -> Response:
         refusals.count(REASONS.get(status, "other"))
@@ -102,26 +103,26 @@ def answer_problems(service: FastAPI, refusals: Refusals) -> None:
     @service.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> Response:
         expected = f"{error.detail}; the routes are in /openapi.json"
-        problem = wire.Problem(field="path", value=shown(request.scope["path"]), expected=expected)
+        problem = wire.Problem(field="path", value=printable(request.scope["path"]), expected=expected)
         return refuse(error.status_code, [problem], error.headers)
 
     @service.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        found = error.errors()
-        problems = [_problem(dict(one)) for one in found[:MOST_PROBLEMS]]
-        if len(found) > MOST_PROBLEMS:
-            more = f"{len(found) - MOST_PROBLEMS} more problems are not listed"
-            problems.append(wire.Problem(field="body", expected=more))
+        errors = error.errors()
+        problems = [_problem(dict(one)) for one in errors[:MAX_PROBLEMS]]
+        if len(errors) > MAX_PROBLEMS:
+            hidden = f"{count(len(errors) - MAX_PROBLEMS, 'more problem')} not listed"
+            problems.append(wire.Problem(field="body", expected=hidden))
         return refuse(422, problems)
 
     @service.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
         expected = "the arbiter failed on this request; its log says why"
-        return refuse(500, [wire.Problem(field="path", value=shown(request.scope["path"]), expected=expected)])
+        return refuse(500, [wire.Problem(field="path", value=printable(request.scope["path"]), expected=expected)])
 
 
-def shown(value: Any) -> Any:
-    """A refused value as it can be shown: short, and always JSON."""
+def printable(value: Any) -> Any:
+    """A refused value that is short and always valid JSON."""
     match value:
         case None | bool():
             return value
@@ -134,17 +135,17 @@ def shown(value: Any) -> Any:
     try:
         return _shortened(repr(value))
     except (ValueError, RecursionError):
-        # An integer with too many digits to be written out, or lists within lists without end.
-        return f"(a value of type {type(value).__name__} that is too large to be shown)"
+        # An integer with too many digits to print, or endless nesting.
+        return f"(a value of type {type(value).__name__} that is too large to show)"
 
 
 def _shortened(text: str) -> str:
-    whole = text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}... ({len(text)} characters)"
-    # Half of a surrogate pair can be written in JSON, and cannot be sent as UTF-8.
-    return whole.encode("utf-8", "backslashreplace").decode()
+    shortened = text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}... ({len(text)} characters)"
+    # A lone surrogate is valid in JSON, but not in UTF-8.
+    return shortened.encode("utf-8", "backslashreplace").decode()
 
 
 def _problem(error: dict[str, Any]) -> wire.Problem:
     field = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path", "header"))
     expected = str(error["msg"]).removeprefix("Value error, ")
-    return wire.Problem(field=_shortened(field) or "body", value=shown(error.get("input")), expected=expected)
+    return wire.Problem(field=_shortened(field) or "body", value=printable(error.get("input")), expected=expected)

@@ -1,4 +1,4 @@
-"""Checking a registration or a revision against the pools, their limits, and what is running."""
+"""Checks of a registration or a revision against the pools, their limits, and the running applications."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
@@ -10,19 +10,20 @@ from yarn_plugin.decide.events import Registered
 from yarn_plugin.decide.membership import home_of
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.cluster import YarnApp
+from yarn_plugin.quantities import count
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Demand, Pool, Registration
 
 Users = Mapping[str, Sequence[str]]
-"""For a user of the arbiter, the YARN users whose applications are this user's; left out: the one of the same name."""
+"""For a user of the arbiter, the YARN users whose applications are this user's; by default the same name."""
 
 
-class Knowing(Protocol):
-    """Shows what is known now."""
+class HasState(Protocol):
+    """Has the present state."""
 
     @property
     def state(self) -> State:
-        """What is known now."""
+        """The present state."""
         ...
 
 
@@ -31,8 +32,8 @@ def yarn_users(users: Users, user: str) -> tuple[str, ...]:
     return tuple(users.get(user, (user,)))
 
 
-def to_demand(alternatives: list[wire.Demanded] | None) -> Demand | None:
-    """What was asked for, as a noun."""
+def to_demand(alternatives: list[wire.DemandedAmounts] | None) -> Demand | None:
+    """A demand from the wire, as the model's."""
     return Demand(tuple(Resources.of(amounts) for amounts in alternatives)) if alternatives else None
 
 
@@ -42,32 +43,29 @@ def find_request(state: State, user: str, request_id: str) -> Registration | Non
 
 
 async def check(
-    arbiter: Knowing, look: Callable[[], Awaitable[None]], request: wire.Register, asking: Principal, users: Users
+    arbiter: HasState, poll: Callable[[], Awaitable[None]], request: wire.Register, caller: Principal, users: Users
 ) -> Registered:
-    """The event for a request, checked against what is known.
+    """The event for a registration, checked against the present state.
 
     Raises:
-        Refused: 422 naming the field, 403 where the application is somebody else's, 409 where it is registered, 429
-            where the user has as many as may be.
+        Refused: 422 naming the field, 403 where the application is another user's, 409 where it is registered already,
+            429 where the user has reached the limit.
     """
     pool = _pool(arbiter.state, request.pool)
-    check_weight(pool, request.weight, asking)
-    if asking != ADMIN and request.grace_s is not None and pool.max_grace is not None:
-        most = pool.max_grace
-        if request.grace_s > most:
-            raise Refused(422, "grace_s", request.grace_s, f"at most {most:g} s in pool {pool.name}")
-    user, allowed = asking.name, yarn_users(users, asking.name)
+    check_weight(pool, request.weight, caller)
+    check_grace(pool, request.grace_s, caller)
+    user, allowed = caller.name, yarn_users(users, caller.name)
     if request.yarn_app:
-        running = await _running(arbiter, look, request.yarn_app)
-        if asking == ADMIN:
+        running = await _running(arbiter, poll, request.yarn_app)
+        if caller == ADMIN:
             user = next((one for one, names in users.items() if running.user in names), running.user)
         elif running.user not in allowed:
             raise Refused(403, "yarn_app", running.id, f"it is {running.user}'s; a token of that user is needed")
         _check_running(arbiter.state, running, pool)
-    mine = find_request(arbiter.state, user, request.request_id)
-    if request.yarn_app and mine is None and request.yarn_app in arbiter.state.yarn_apps.values():
+    existing = find_request(arbiter.state, user, request.request_id)
+    if request.yarn_app and existing is None and request.yarn_app in arbiter.state.yarn_apps.values():
         raise Refused(409, "yarn_app", request.yarn_app, "it is registered already")
-    if mine is None and asking != ADMIN and is_full(arbiter.state, pool, user):
+    if existing is None and caller != ADMIN and is_full(arbiter.state, pool, user):
         raise too_many(pool, user)
     return Registered(
         request_id=request.request_id,
@@ -78,30 +76,41 @@ async def check(
         demand=to_demand(request.demand),
         grace=request.grace_s,
         yarn_app=request.yarn_app,
-        yarn_users=None if asking == ADMIN else allowed,
+        yarn_users=None if caller == ADMIN else allowed,
     )
 
 
-def check_weight(pool: Pool, weight: float, asking: Principal) -> None:
+def check_weight(pool: Pool, weight: float, caller: Principal) -> None:
     """Refuse more weight than the pool allows.
 
     Raises:
         Refused: 422.
     """
-    if asking != ADMIN and pool.max_weight is not None and weight > pool.max_weight:
+    if caller != ADMIN and pool.max_weight is not None and weight > pool.max_weight:
         raise Refused(422, "weight", weight, f"at most {pool.max_weight:g} in pool {pool.name}")
 
 
+def check_grace(pool: Pool, grace_s: float | None, caller: Principal) -> None:
+    """Refuse a longer grace period than the pool allows.
+
+    Raises:
+        Refused: 422.
+    """
+    if caller != ADMIN and grace_s is not None and pool.max_grace is not None and grace_s > pool.max_grace:
+        raise Refused(422, "grace_s", grace_s, f"at most {pool.max_grace:g} s in pool {pool.name}")
+
+
 def is_full(state: State, pool: Pool, user: str) -> bool:
-    """Whether a user has as many applications in a pool as may be."""
-    most = pool.max_apps_per_user
-    held = sum(known.pool == pool.name and known.user == user for known in state.registered.values())
-    return most is not None and held >= most
+    """Whether a user has reached the limit of applications in a pool."""
+    limit = pool.max_apps_per_user
+    registered = sum(known.pool == pool.name and known.user == user for known in state.registered.values())
+    return limit is not None and registered >= limit
 
 
 def too_many(pool: Pool, user: str) -> Refused:
-    """The refusal for a user who has as many applications as may be."""
-    expected = f"{user} has {pool.max_apps_per_user} applications registered, as many as pool {pool.name} allows a user"
+    """The refusal for a user who has reached the limit of applications in a pool."""
+    limit = count(pool.max_apps_per_user or 0, "application")
+    expected = f"{user} has {limit} registered, the limit of pool {pool.name} for each user"
     return Refused(429, "pool", pool.name, f"{expected}; deregister one with DELETE /v1/apps/ID")
 
 
@@ -121,9 +130,9 @@ def _check_running(state: State, running: YarnApp, pool: Pool) -> None:
         raise Refused(422, "yarn_app", running.id, expected)
 
 
-async def _running(arbiter: Knowing, look: Callable[[], Awaitable[None]], yarn_app: str) -> YarnApp:
+async def _running(arbiter: HasState, poll: Callable[[], Awaitable[None]], yarn_app: str) -> YarnApp:
     if yarn_app not in arbiter.state.cluster.apps:
-        await look()
+        await poll()
     running = arbiter.state.cluster.apps.get(yarn_app)
     if running is None:
         raise Refused(422, "yarn_app", yarn_app, "the ResourceManager has no unfinished application of this id")

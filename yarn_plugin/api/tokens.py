@@ -1,8 +1,8 @@
-"""Who may do what: the administrator's token, one for scraping metrics, tokens of users, tokens of applications.
+"""Tokens of the administrator, of users, of applications, and one for scraping metrics.
 
 A token is `kind.name.signature`; the signature is an HMAC with a secret that only the arbiter's state folder holds. So
-tokens stay good over restarts, and nothing secret is in the journal. Replacing the secret file revokes all of them.
-No kind has a dot in it, so the first dot of what is signed ends the kind: no name makes the token of another kind.
+tokens stay valid over restarts, and the journal holds no secret. Replacing the secret file revokes all of them. No kind
+contains a dot, so the first dot of what is signed ends the kind: no name can forge a token of another kind.
 """
 
 import hmac
@@ -18,8 +18,8 @@ from yarn_plugin.files import PRIVATE, write_private
 Kind = Literal["admin", "scrape", "user", "app"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-SHORTEST_SECRET = 32
-"""Characters that the secret must have at least."""
+MIN_SECRET_LENGTH = 32
+"""Characters of the secret."""
 
 SECRET = "secret"
 """The secret's file in the state folder."""
@@ -31,7 +31,7 @@ class SecretError(ReportedError):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is asking: the administrator, who scrapes metrics, a user by name, or an application by id."""
+    """A caller: the administrator, a scraper of metrics, a user by name, or an application by id."""
 
     kind: Kind
     name: str
@@ -42,10 +42,10 @@ SCRAPE = Principal("scrape", "scrape")
 
 
 class Tokens:
-    """Issues and checks tokens with the secret in `folder`, made on first use (mode 0600).
+    """Issues and checks tokens with the secret in `folder`, which is created on first use (mode 0600).
 
     Raises:
-        SecretError: the folder or the secret in it cannot be read or written, or the secret is none.
+        SecretError: the folder or the secret in it cannot be read or written, or the secret is too short.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,8 +53,8 @@ class Tokens:
         self.scrape_file = folder / "scrape.token"
         try:
             self._secret = _secret(folder / SECRET)
-            _keep(self.admin_file, self.issue(ADMIN) + "\n")
-            _keep(self.scrape_file, self.issue(SCRAPE) + "\n")
+            _ensure_content(self.admin_file, self.issue(ADMIN) + "\n")
+            _ensure_content(self.scrape_file, self.issue(SCRAPE) + "\n")
         except OSError as problem:
             where = problem.filename or folder
             raise SecretError(f"state file {str(where)!r}: {problem.strerror}; it must be the arbiter's own") from None
@@ -64,7 +64,7 @@ class Tokens:
         return f"{principal.kind}.{principal.name}.{self._sign(principal)}"
 
     def check(self, token: str) -> Principal | None:
-        """Whose token this is; None when it is nobody's."""
+        """The principal of a token; None where the token is not valid."""
         kind, _, rest = token.partition(".")
         name, _, signature = rest.rpartition(".")
         for known in KINDS:
@@ -77,8 +77,8 @@ class Tokens:
         return hmac.new(self._secret, message, sha256).hexdigest()
 
 
-def _keep(path: Path, text: str) -> None:
-    """Have a private file hold this; one that does is left as it is, so that a full disk is no reason not to start."""
+def _ensure_content(path: Path, text: str) -> None:
+    """Write a private file unless it has this content already, so that the arbiter starts even with a full disk."""
     if path.is_file() and path.read_bytes() == text.encode():
         path.chmod(PRIVATE)
     else:
@@ -90,9 +90,9 @@ def _secret(path: Path) -> bytes:
         write_private(path, secrets.token_hex(32))
     path.chmod(PRIVATE)
     secret = path.read_bytes().strip()
-    if len(secret) < SHORTEST_SECRET:
+    if len(secret) < MIN_SECRET_LENGTH:
         raise SecretError(
-            f"secret file {str(path)!r}: it holds {len(secret)} characters, not at least {SHORTEST_SECRET}; "
+            f"secret file {str(path)!r}: it holds {len(secret)} characters, not at least {MIN_SECRET_LENGTH}; "
             "restore it, or delete it, which revokes every token"
         )
     return secret

@@ -1,6 +1,6 @@
-"""From the arbiter's nouns to wire types.
+"""From the model to wire types.
 
-The arbiter's times are its own; `offset`, in seconds, makes wall times of them for those who read.
+The arbiter has its own time; `offset` is added to it for wall-clock times, in seconds.
 """
 
 import json
@@ -43,21 +43,21 @@ ENFORCEMENT: dict[Mode, str] = {
 }
 
 
-def share(app: str, told: Share, offset: float = 0.0) -> wire.Share:
-    """A share as it is told."""
-    grant = told.grant
+def share(app: str, share: Share, offset: float = 0.0) -> wire.Share:
+    """A share as it is sent."""
+    grant = share.grant
     return wire.Share(
         app=app,
-        seq=told.seq,
-        told_at=told.told_at + offset,
-        effective_at=told.effective_at + offset,
+        seq=share.seq,
+        told_at=share.told_at + offset,
+        effective_at=share.effective_at + offset,
         current=grant.current,
         guarantee=wire.Portion(fraction=grant.guarantee_fraction, resources=grant.guarantee.as_dict()),
         entitlement=wire.Portion(fraction=grant.entitlement_fraction, resources=grant.entitlement.as_dict()),
-        capacity=told.capacity.as_dict(),
-        apps=told.apps,
-        reason=causes.text(told.cause),
-        cause=causes.as_json(told.cause),
+        capacity=share.capacity.as_dict(),
+        apps=share.apps,
+        reason=causes.text(share.cause),
+        cause=causes.as_json(share.cause),
     )
 
 
@@ -66,21 +66,21 @@ _TIMES = frozenset({"answer_by", "bid_by", "by", "until"})
 
 
 def message(command: SendToApp, offset: float, codec: Codec) -> tuple[str, str]:
-    """What a controller tells an application: the name of its event, and its data. Times are made wall times, also
+    """A controller's message to an application: the name of its event, and its data. Times are wall-clock times, also
     those of the leases in it."""
     written = codec.write(command.message)
     name = written.pop("type")
-    leases = [{**lease, **_on_the_wall(lease, offset)} for lease in written.get("leases", ())]
-    written |= _on_the_wall(written, offset) | ({"leases": leases} if leases else {})
+    leases = [{**lease, **_wall_times(lease, offset)} for lease in written.get("leases", ())]
+    written |= _wall_times(written, offset) | ({"leases": leases} if leases else {})
     return name, json.dumps({**written, "pool": command.pool}, ensure_ascii=False)
 
 
-def _on_the_wall(written: dict[str, Any], offset: float) -> dict[str, float]:
+def _wall_times(written: dict[str, Any], offset: float) -> dict[str, float]:
     return {name: written[name] + offset for name in _TIMES & written.keys() if written[name] is not None}
 
 
 def known_apps(state: State) -> Iterator[Registration | YarnApp]:
-    """Every application of every pool: the registered ones, then those that YARN alone knows."""
+    """Every application of every pool: the registered ones, then the unregistered ones."""
     yield from state.registered.values()
     taken = set(state.yarn_apps.values())
     for running in state.cluster.apps.values():
@@ -89,7 +89,7 @@ def known_apps(state: State) -> Iterator[Registration | YarnApp]:
 
 
 def find_known(state: State, name: str) -> Registration | YarnApp | None:
-    """The application with this id: the arbiter's or YARN's."""
+    """The application with this id, the arbiter's or YARN's."""
     if name in state.registered:
         return state.registered[name]
     registered = next((app for app, known in state.yarn_apps.items() if known == name), None)
@@ -100,12 +100,12 @@ def find_known(state: State, name: str) -> Registration | YarnApp | None:
 
 
 def app(state: State, known: Registration | YarnApp, offset: float = 0.0) -> wire.App:
-    """An application as it is shown."""
+    """An application."""
     return _registered(state, known, offset) if isinstance(known, Registration) else _unregistered(state, known, offset)
 
 
 def cluster(state: State, now: float) -> wire.Cluster:
-    """The cluster as the arbiter knows it, at `now` in the arbiter's time."""
+    """The cluster at `now`, in the arbiter's time."""
     nodes = sorted(state.cluster.nodes.values(), key=lambda node: node.id)
     total = sum((node.capacity for node in nodes), Resources())
     return wire.Cluster(
@@ -124,7 +124,7 @@ def cluster(state: State, now: float) -> wire.Cluster:
 
 
 def mode(state: State) -> Mode:
-    """How shares are enforced, in a word."""
+    """How shares are enforced, in one word."""
     if state.enforcement.superseded is not None:
         return "superseded"
     allowed = state.capabilities
@@ -149,16 +149,17 @@ def decisions(history: Sequence[Decided[Event, Command]], app: str | None = None
 
 
 def last_decisions(
-    history: Sequence[Decided[Event, Command]], shown: Callable[[str | None], bool], limit: int
+    history: Sequence[Decided[Event, Command]], is_shown: Callable[[str | None], bool], limit: int
 ) -> list[wire.Decision]:
-    """The last `limit` decisions about applications (by arbiter id; None: about none) that are `shown`; oldest first.
+    """The last `limit` decisions about applications (by arbiter id; None: about none) that `is_shown` accepts.
 
-    From the newest back, and no further than needed: one decision about thousands of applications is thousands.
+    Oldest first. Reads from the newest back, no further than needed: a decision about thousands of applications counts
+    as thousands.
     """
     found: list[wire.Decision] = []
     for decided in reversed(history):
         for command in reversed(decided.commands):
-            if not isinstance(command, _SHOWN) or not shown(_about(command)):
+            if not isinstance(command, _SHOWN) or not is_shown(_about(command)):
                 continue
             found.append(_decision(decided, command))
             if len(found) == limit:
@@ -194,9 +195,9 @@ def _decision(decided: Decided[Event, Command], command: _Shown) -> wire.Decisio
     why: Cause
     detail: dict[str, Any] = {}
     match command:
-        case TellShare(app, told):
-            told_then = share(app, told, decided.wall - decided.at)
-            why, detail = told.cause, told_then.model_dump(exclude={"reason", "cause", "app"})
+        case TellShare(app, notified):
+            sent = share(app, notified, decided.wall - decided.at)
+            why, detail = notified.cause, sent.model_dump(exclude={"reason", "cause", "app"})
         case Admit(registration):
             why = RegisteredBy(registration.user, registration.queue)
         case WriteWeights(weights, forget, why):
@@ -205,8 +206,8 @@ def _decision(decided: Decided[Event, Command], command: _Shown) -> wire.Decisio
             detail = {"containers": list(containers)}
         case Dismiss(_, why) | ListContainers(_, _, why):
             pass
-        case SendToApp(pool, _, said):
-            why = ControllerSays(pool, _TO_APP[type(said)])
+        case SendToApp(pool, _, sent_message):
+            why = ControllerSays(pool, _TO_APP[type(sent_message)])
         case PoolStopped(pool, error, _):
             why = ControllerFailed(pool, error)
         case PoolResumed(pool):

@@ -1,7 +1,7 @@
-"""The wire types of version 1: what goes over HTTP, in JSON. Times are seconds since the epoch.
+"""The wire types of version 1: JSON over HTTP. Times are seconds since the epoch.
 
-Answers are read leniently: a field that the reader does not know is ignored, so that a later arbiter may add some.
-Requests are read strictly: unknown fields are refused, so that a misspelt one is noticed, and everything is bounded.
+Answers are parsed leniently: unknown fields are ignored, so that a later arbiter may add some. Requests are parsed
+strictly: unknown fields are refused, so that a misspelt one is noticed, and every field has a limit.
 """
 
 import unicodedata
@@ -12,41 +12,42 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 Amounts = dict[str, Annotated[int, Field(ge=0)]]
 """Resources by YARN's names: `memory-mb` in MiB, `vcores`, `yarn.io/gpu`, ..."""
 
-MOST_OF_A_RESOURCE = 10**15
-"""The largest amount of a resource that can be asked for."""
+MAX_AMOUNT = 10**15
+"""The largest amount of a resource in a demand."""
 
-UNSHOWABLE = ("Cc", "Cs", "Zl", "Zp")
-"""Unicode's categories of control characters, halves of pairs, and separators of lines and paragraphs."""
-TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
-"""Unicode's classes of characters that turn the direction of what follows, also beyond the name."""
+CONTROL_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode's categories of control characters, surrogates, and separators of lines and paragraphs."""
+BIDI_CONTROLS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+"""Unicode's classes of characters that change the direction of the text that follows, also beyond the name."""
 
 
-def _showable(text: str) -> str:
+def _check_printable(text: str) -> str:
     if any(
-        unicodedata.category(letter) in UNSHOWABLE or unicodedata.bidirectional(letter) in TURNING for letter in text
+        unicodedata.category(letter) in CONTROL_CATEGORIES or unicodedata.bidirectional(letter) in BIDI_CONTROLS
+        for letter in text
     ):
         raise ValueError("leave out control characters and line breaks")
     return text
 
 
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_showable)]
-RequestId = Annotated[str, Field(min_length=8, max_length=200), AfterValidator(_showable)]
-PoolName = Annotated[str, Field(max_length=100), AfterValidator(_showable)]
-Demanded = Annotated[
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_printable)]
+RequestId = Annotated[str, Field(min_length=8, max_length=200), AfterValidator(_check_printable)]
+PoolName = Annotated[str, Field(max_length=100), AfterValidator(_check_printable)]
+DemandedAmounts = Annotated[
     dict[
         Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]{1,100}$")],
-        Annotated[int, Field(ge=0, le=MOST_OF_A_RESOURCE)],
+        Annotated[int, Field(ge=0, le=MAX_AMOUNT)],
     ],
     Field(max_length=32),
 ]
-"""What an application asks for: at most 32 resources by YARN's names, each at most 10**15."""
+"""A demand: at most 32 resources by YARN's names, each at most 10**15."""
 
-Alternatives = Annotated[list[Demanded], Field(min_length=1, max_length=16)]
+Alternatives = Annotated[list[DemandedAmounts], Field(min_length=1, max_length=16)]
 
 
 Cause = dict[str, Any]
-"""Why, as a value: its `kind` ("share", "causes", "app-arrived", "node-lost", ...) and the fields of that kind, such as
-`app` or `host`. A later arbiter may send other kinds: `reason` says them in words. None from an earlier arbiter."""
+"""A cause as a value: its `kind` ("share", "causes", "app-arrived", "node-lost", ...) and the fields of that kind, such
+as `app` or `host`. A later arbiter may send other kinds; `reason` has them in words. None from an earlier arbiter."""
 
 
 class Wire(BaseModel):

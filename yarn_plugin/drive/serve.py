@@ -21,7 +21,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from yarn_plugin.act.ownership import Ownership, answers_as, claim, identity
-from yarn_plugin.api.connections import LONGEST_HEAD, Connections, CountingListener, protocol
+from yarn_plugin.api.connections import MAX_HEAD_BYTES, Connections, CountingListener, limited_protocol
 from yarn_plugin.api.refusals import Limits, Refusals
 from yarn_plugin.api.service import create
 from yarn_plugin.api.streams import Streams
@@ -272,7 +272,7 @@ def _limits(section: LimitsSection) -> Limits:
     )
     log.info(
         "limits: %d connections (%d descriptors), %d streams; head %d KiB, body %d KiB, within %g s each; read by h11",
-        limits.max_connections, descriptors, limits.max_streams, LONGEST_HEAD // 1024, section.max_body_kb,
+        limits.max_connections, descriptors, limits.max_streams, MAX_HEAD_BYTES // 1024, section.max_body_kb,
         limits.header_timeout,
     )  # fmt: skip
     if connections < section.max_connections:
@@ -342,9 +342,9 @@ def _server(
         service,
         # Other loops accept connections without asking the socket, which counts them; other protocols have no limits.
         loop="asyncio",
-        http=protocol(limits, refusals),
+        http=limited_protocol(limits, refusals),
         ws="none",
-        h11_max_incomplete_event_size=LONGEST_HEAD,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         backlog=BACKLOG,
         # Whatever is not HTTP would be a line in the log each, for anybody who can connect.
         log_level="error",

@@ -86,7 +86,7 @@ async def say(app: AppId, request: wire.Message, access: Allowed, backend: Share
     """The application says something to the controller of its pool: an answer, a bid."""
     state = backend.arbiter.state
     known = access.find_registration(state, app)
-    message = backend.messages.read(home_of(state, known.id), request)
+    message = backend.messages.parse(home_of(state, known.id), request)
     await backend.decide(events.AppSaid(known.id, message), known.user)
 
 
