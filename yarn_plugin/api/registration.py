@@ -10,9 +10,9 @@ from yarn_plugin.decide.events import Registered
 from yarn_plugin.decide.membership import home_of
 from yarn_plugin.decide.state import State
 from yarn_plugin.model.cluster import YarnApp
-from yarn_plugin.quantities import count
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Demand, Pool, Registration
+from yarn_plugin.quantities import count
 
 Users = Mapping[str, Sequence[str]]
 """For a user of the arbiter, the YARN users whose applications are this user's; by default the same name."""
