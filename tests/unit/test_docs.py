@@ -153,3 +153,5 @@ def test_modules_and_files_exist(page):
         assert (ROOT / path).exists(), path
     for name in re.findall(r"(?<![\w/.])(?:yarn_plugin|qoop|tpcds)(?:\.\w+)+", code):
         assert name in ENTRY_POINTS or is_importable(name), name
+    for module, names in re.findall(r"from (\w+(?:\.\w+)+) import (.*)", code):
+        assert all(is_importable(f"{module}.{name.strip()}") for name in names.split(",")), names
