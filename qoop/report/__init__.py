@@ -1,12 +1,12 @@
-"""What happened to queries, from their journals: stages over time, shares, decisions, plans; as parts of a page.
+"""HTML reports of queries from their journals: stages over time, shares, decisions and plans.
 
     write_report(Path("q72.html"), {"q72": Path("q72.journal")})
 
-Or take a `section`, or single parts, into a page of one's own: `stages_chart`, `share_chart`, `decision_list`,
+Pages of other reports can include a `section`, or parts of it: `stages_chart`, `share_chart`, `decision_list`,
 `plan_blocks`.
 """
 
-from qoop.report.decisions import WON_BY, decision_list, what_won
+from qoop.report.decisions import WON_BY, decision_list, switch_explanations
 from qoop.report.plans import plan_blocks
 from qoop.report.record import NoRecordError, QueryRecord, read
 from qoop.report.sections import header_blocks, page, parts, section, write_report
@@ -28,6 +28,6 @@ __all__ = [
     "section",
     "share_chart",
     "stages_chart",
-    "what_won",
+    "switch_explanations",
     "write_report",
 ]

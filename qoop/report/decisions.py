@@ -1,4 +1,4 @@
-"""Each decision of a query: why it was made, what each candidate was estimated at, what followed."""
+"""Every decision of a query: its cause, the estimate of each candidate, and what became of the stages."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -6,93 +6,96 @@ from typing import Literal
 from qoop.replan.decision import Decision, Winner
 from qoop.replan.events import StageFinished
 from qoop.report.names import Names
-from qoop.report.record import Decided, QueryRecord
+from qoop.report.record import QueryRecord, TimedDecision
 from qoop.report.timeline import Axis, axis_of
 from qoop.run import wording
-from yarn_plugin.quantities import seconds
+from yarn_plugin.quantities import count, seconds
 from yarn_plugin.report import Badge, Column, Entries, Entry, Meter, Table, Text
 from yarn_plugin.report.markup import Block
 
-NEXT_BEST = 4
-"""How many candidates are shown beside the plan of before and the chosen one."""
+MAX_EXPANDED = 4
+"""Up to this many switches their entries are expanded."""
+
+MAX_OTHERS = 4
+"""How many candidates are shown besides the previous and the chosen plan."""
 
 Explained = Winner | Literal["progress"]
-"""What made a plan win, as far as the whole record shows: "progress" is neither share nor row counts."""
+"""Why a plan was chosen, judged from the whole journal. "progress": neither the share nor the row counts decided."""
 
 WON_BY: dict[Explained, str] = {
-    "first": "It was the first choice: nothing had been measured yet.",
+    "first": "This was the first choice: nothing had been measured yet.",
     "kept": "The plan was kept.",
-    "forced": "A test option forced the switch; it was not chosen because it is faster.",
-    "share": "The share made the difference: the new plan wins under the new share even with the estimates of the "
-    "start, and does not win under the old one, whatever rows were counted.",
-    "row counts": "True row counts made the difference: with what the finished stages really gave, the new plan wins "
-    "even under the old share, and without them it does not win under the new one.",
-    "share and row counts": "Both were needed, the new share and the true row counts; neither makes the new plan win "
-    "alone.",
-    "share or row counts": "Each would have sufficed: the new share with the estimates of the start, and the true row "
-    "counts under the old share.",
-    "late stage": "A running stage that took longer than estimated made the difference.",
-    "late stage and share or row counts": "A running stage took longer than estimated; that alone would not have "
-    "sufficed without the new share or the true row counts.",
-    "progress": "Neither share nor row counts were needed: the share was the same, and with the estimates of the start "
-    "the new plan wins, too, once the work done by then is counted.",
+    "forced": "A test option forced the switch; the new plan was not chosen for being faster.",
+    "share": "The share decided: under the new share the new plan is chosen even with the initial estimates, and under "
+    "the old share it is not, whatever the row counts.",
+    "row counts": "Measured row counts decided: with the row counts of the finished stages the new plan is chosen even "
+    "under the old share, and without them it is not, even under the new share.",
+    "share and row counts": "The new share and the measured row counts decided together; with only one of them the new "
+    "plan is not chosen.",
+    "share or row counts": "Either would have been enough: the new share with the initial estimates, or the measured "
+    "row counts under the old share.",
+    "late stage": "A running stage that took longer than estimated decided.",
+    "late stage and share or row counts": "A running stage took longer than estimated, which was enough only together "
+    "with the new share or the measured row counts.",
+    "progress": "Neither the share nor the row counts decided: the share had not changed, and the new plan is also "
+    "chosen with the initial estimates, once the work done so far is counted.",
 }
-"""What made a plan win, in words."""
+"""Why a plan was chosen, as a sentence."""
 
 
 def decision_list(record: QueryRecord, axis: Axis | None = None) -> Entries:
-    """An entry for each decision; switches are open."""
+    """An entry for each decision; switches are expanded if there are few."""
     names, axis = Names(record), axis or axis_of(record)
-    entries = tuple(_entry(made, record, names, axis) for made in record.decisions)
-    return Entries(entries, empty="No decisions were made: the query ran in one piece.")
+    entries = tuple(_entry(timed, record, names, axis) for timed in record.decisions)
+    return Entries(entries, empty="No decisions: the query ran as one stage.")
 
 
-def what_won(record: QueryRecord, axis: Axis | None = None) -> list[str]:
-    """A sentence or two for each switch: what made the new plan win."""
-    return [_won(made, record, axis or axis_of(record)) for made in record.switches]
+def switch_explanations(record: QueryRecord, axis: Axis | None = None) -> list[str]:
+    """A sentence or two for each switch: when, why, and what decided."""
+    return [_explanation(timed, record, axis or axis_of(record)) for timed in record.switches]
 
 
-def _won(made: Decided, record: QueryRecord, axis: Axis) -> str:
-    decision = made.decision
+def _explanation(timed: TimedDecision, record: QueryRecord, axis: Axis) -> str:
+    decision = timed.decision
     before, after = decision.seconds[decision.before or 0], decision.seconds[decision.plan]
     names = Names(record)
-    why = WON_BY[_winner(made, record)]
+    why = WON_BY[_winner(timed, record)]
     return (
-        f"At {axis(made.at):.1f} s ({_cause(made, names)}) it left plan {decision.before}, estimated to need "
-        f"{seconds(before)} more, for plan {decision.plan}, {seconds(after)}. {why}"
+        f"At {axis(timed.at):.1f} s ({_cause(timed, names)}) the query switched from plan {decision.before}, estimated "
+        f"to need another {seconds(before)}, to plan {decision.plan}, {seconds(after)}. {why}"
     )
 
 
-def _entry(made: Decided, record: QueryRecord, names: Names, axis: Axis) -> Entry:
-    decision = made.decision
+def _entry(timed: TimedDecision, record: QueryRecord, names: Names, axis: Axis) -> Entry:
+    decision = timed.decision
     chosen = seconds(decision.seconds[decision.plan])
     blocks: list[Block] = []
-    if isinstance(made.event, StageFinished):
+    if isinstance(timed.event, StageFinished):
         blocks.append(Text(_sentence(wording.why(decision.cause))))
     blocks.append(Text(_sentence(wording.comparison(decision))))
     if decision.switched:
-        blocks.append(Text(WON_BY[_winner(made, record)]))
+        blocks.append(Text(WON_BY[_winner(timed, record)]))
     blocks += [_estimates(decision), *_stages(decision, names)]
     return Entry(
-        when=f"{axis(made.at):.1f} s",
-        what=f"{_sentence(_cause(made, names))[:-1]}: {_outcome(decision)}",
-        badge=_badge(decision, _winner(made, record)),
-        aside=f"{decision.slots:g} slots, {chosen} to go",
+        when=f"{axis(timed.at):.1f} s",
+        what=f"{_sentence(_cause(timed, names))[:-1]}: {_outcome(decision)}",
+        badge=_badge(decision, _winner(timed, record)),
+        aside=f"{wording.in_slots(decision.slots)}, {chosen} remaining",
         blocks=tuple(blocks),
-        open=decision.switched and len(record.switches) <= 4,
+        open=decision.switched and len(record.switches) <= MAX_EXPANDED,
     )
 
 
-def _cause(made: Decided, names: Names) -> str:
-    """Why it was decided anew, with stages named as in the chart."""
-    if isinstance(made.event, StageFinished):
-        return f"{names.short(made.event.stage)} finished"
-    return wording.why(made.decision.cause)
+def _cause(timed: TimedDecision, names: Names) -> str:
+    """The cause of a decision, with stages named as in the chart."""
+    if isinstance(timed.event, StageFinished):
+        return f"{names.short(timed.event.stage)} finished"
+    return wording.why(timed.decision.cause)
 
 
 def _outcome(decision: Decision) -> str:
     if decision.before is None:
-        return f"begin with plan {decision.plan}"
+        return f"start with plan {decision.plan}"
     if decision.switched:
         return f"plan {decision.before} → plan {decision.plan}"
     return f"keep plan {decision.plan}"
@@ -108,17 +111,21 @@ def _badge(decision: Decision, winner: Explained) -> Badge:
     return Badge(f"switched: {winner}", "accent")
 
 
-def _winner(made: Decided, record: QueryRecord) -> Explained:
-    """What won, as far as it can have: a share that did not change since the plan was chosen did not help."""
-    chosen = [one.decision for one in record.decisions if one.at < made.at and (one.decision.switched or one.first)]
-    same = bool(chosen) and chosen[-1].slots == made.decision.slots
-    winner = made.decision.won_by
-    return "progress" if same and winner == "share or row counts" else winner
+def _winner(timed: TimedDecision, record: QueryRecord) -> Explained:
+    """What decided. A share that has not changed since the plan was chosen cannot have."""
+    chosen = [
+        earlier.decision
+        for earlier in record.decisions
+        if earlier.at < timed.at and (earlier.decision.switched or earlier.first)
+    ]
+    same_share = bool(chosen) and chosen[-1].slots == timed.decision.slots
+    winner = timed.decision.won_by
+    return "progress" if same_share and winner == "share or row counts" else winner
 
 
 def _sentence(text: str) -> str:
     text = text.strip().rstrip(".")
-    # A name such as app_17 stays as it is.
+    # A name such as app_17 is not capitalized.
     return f"{text[:1].upper()}{text[1:]}." if text.partition(" ")[0].isalpha() else f"{text}."
 
 
@@ -127,35 +134,35 @@ def _estimates(decision: Decision) -> Table:
     longest = max(decision.seconds[plan] for plan in shown)
     rows = tuple(_estimate(plan, decision, longest) for plan in shown)
     rest = [estimate for plan, estimate in enumerate(decision.seconds) if plan not in shown]
-    note = f"{len(rest)} more candidates: {seconds(min(rest))} to {seconds(max(rest))}." if rest else None
-    columns = (Column("candidate"), Column("estimated time to the result", figures=True), Column(""))
-    return Table(columns, rows, caption="Estimates at this moment", note=note)
+    note = f"{count(len(rest), 'more candidate')}: {seconds(min(rest))} to {seconds(max(rest))}." if rest else None
+    columns = (Column("candidate"), Column("estimated remaining time", figures=True), Column(""))
+    return Table(columns, rows, caption="Estimates at the time", note=note)
 
 
 def _shown(decision: Decision) -> Sequence[int]:
-    """The chosen plan and that of before, then the best of the others, all by their estimates."""
+    """The chosen and the previous plan and the best of the others, ordered by their estimates."""
     ranked = sorted(range(len(decision.seconds)), key=lambda plan: (decision.seconds[plan], plan))
     named = {decision.plan} | ({decision.before} if decision.before is not None else set())
-    others = [plan for plan in ranked if plan not in named][:NEXT_BEST]
+    others = [plan for plan in ranked if plan not in named][:MAX_OTHERS]
     return [plan for plan in ranked if plan in named or plan in others]
 
 
 def _estimate(plan: int, decision: Decision, longest: float) -> tuple[str, Meter, str]:
     estimate = decision.seconds[plan]
-    said = []
+    role = ""
     if plan == decision.before:
-        said.append("in force until now" if decision.switched else "in force")
-    if plan == decision.plan and plan != decision.before:
-        said.append("chosen")
-    return f"plan {plan}", Meter(estimate, longest, f"{estimate:.2f} s"), ", ".join(said)
+        role = "previous plan" if decision.switched else "current plan"
+    elif plan == decision.plan:
+        role = "chosen"
+    return f"plan {plan}", Meter(estimate, longest, f"{estimate:.2f} s"), role
 
 
 def _stages(decision: Decision, names: Names) -> list[Block]:
     fates = (
         ("reused", decision.reused),
-        ("left behind", decision.left_behind),
+        ("unused", decision.left_behind),
         ("cancelled", decision.cancel),
-        ("let finish, though not needed", decision.let_finish),
+        ("not needed but allowed to finish", decision.let_finish),
     )
-    said = [f"{what}: {names.all_short(stages)}" for what, stages in fates if stages]
-    return [Text(f"Stages {'; '.join(said)}.")] if said else []
+    parts = [f"{what}: {names.all_short(stages)}" for what, stages in fates if stages]
+    return [Text(f"Stages {'; '.join(parts)}.")] if parts else []

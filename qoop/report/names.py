@@ -1,41 +1,41 @@
-"""What a report calls stages: a short name in the order of their first run, and what they compute."""
+"""Names of stages in a report: a short name in the order of their first run, and what they compute."""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from qoop.parsing.render import view_name
 from qoop.plans.plan import BLOCK_RESULT, RESULT, ROOT, StageId
-from qoop.report.record import CandidatePlan, JoinOf, QueryRecord
+from qoop.report.record import CandidatePlan, JoinNode, QueryRecord
 
 
 class Names:
     """The names of one query's stages, plans and blocks.
 
-    `colours`: a number for each plan that ran stages, in their order, then for the others that were in force; those
-    beyond what can be told apart are drawn in grey.
+    `colours`: the number of each plan's colour, first of those that ran stages, then of others that were chosen; plans
+    beyond the distinguishable colours are drawn in grey.
     """
 
     def __init__(self, record: QueryRecord) -> None:
-        self._plans = record.opening.plans
-        self._relations = {view: aliases for plan in self._plans for view, aliases in _cut(plan)}
+        self._plans = record.header.plans
+        self._relations = {view: aliases for plan in self._plans for view, aliases in _stages_of(plan)}
         ran = list(dict.fromkeys(attempt.stage for attempt in record.attempts))
         numbered = [stage for stage in ran if stage != RESULT]
         self._short = {view_name(stage): f"S{number}" for number, stage in enumerate(numbered, 1)}
         self._first_inputs = {view_name(attempt.stage): attempt.inputs for attempt in reversed(record.attempts)}
         self.ran = ran
         worked = [attempt.plan for attempt in record.attempts if attempt.plan is not None]
-        self.colours = {plan: number for number, plan in enumerate(dict.fromkeys([*worked, *record.plans_in_force]))}
+        self.colours = {plan: number for number, plan in enumerate(dict.fromkeys([*worked, *record.plans_used]))}
         self.ran_under = {
             view_name(attempt.stage): attempt.plan for attempt in record.attempts if attempt.outcome == "finished"
         }
 
     def short(self, stage: StageId | str) -> str:
-        """The short name of a stage that ran: "S3", "result"; empty for one that did not."""
+        """The short name of a stage that ran, such as "S3" or "result"; empty for one that did not."""
         view = stage if isinstance(stage, str) else view_name(stage)
         return "result" if view == ROOT else self._short.get(view, "")
 
     def all_short(self, stages: Iterable[StageId]) -> str:
-        """Short names of stages, in order; what they compute for those that never ran."""
+        """Sorted short names of stages; of those that never ran, what they compute."""
         names = {self.short(stage) or self.relations(stage) for stage in stages}
         return ", ".join(sorted(names, key=lambda name: (len(name), name)))
 
@@ -47,7 +47,7 @@ class Names:
         return f"{self.block(stage.block)}: {joined}" if self._several_blocks else joined
 
     def label(self, stage: StageId) -> str:
-        """The short name, and what the stage adds to the outputs that it read when it was first run."""
+        """The short name, and what the stage adds to the outputs that it read in its first run."""
         view = view_name(stage)
         inputs = self._first_inputs.get(view, ())
         known = [self._relations.get(view_name(read), frozenset()) for read in inputs]
@@ -59,11 +59,11 @@ class Names:
         return f"{self.short(stage)}  {' + '.join(parts)}"
 
     def block(self, name: str) -> str:
-        """A block as people call it."""
+        """The display name of a block."""
         return "result" if name == ROOT else name.removeprefix("qoop_")
 
     def order(self, block: str, alias: str) -> int:
-        """Where an alias stands among those of its block, as far as the journal shows."""
+        """The position of an alias in its block, as far as the journal shows it."""
         return self._places.get((block, alias), 0)
 
     def _ordered(self, block: str, aliases: Iterable[str]) -> list[str]:
@@ -75,23 +75,23 @@ class Names:
 
     @cached_property
     def _places(self) -> dict[tuple[str, str], int]:
-        """The bits that an alias can have, from the stages that it is in and those that it is not in."""
+        """The bit of each alias in sets of relations, derived from the stages with it and those without."""
         bits: dict[tuple[str, str], int] = {}
-        everyone: dict[str, set[str]] = {}
+        all_aliases: dict[str, set[str]] = {}
         for plan in self._plans:
             for block, tree in plan.trees.items():
-                everyone.setdefault(block, set()).update(leaves(tree))
+                all_aliases.setdefault(block, set()).update(leaves(tree))
         for view, aliases in self._relations.items():
             block, _, relations = view.rpartition("__")
-            if block not in everyone:
+            if block not in all_aliases:
                 continue
-            for alias in everyone[block]:
+            for alias in all_aliases[block]:
                 mask = int(relations, 16)
                 bits[block, alias] = bits.get((block, alias), -1) & (mask if alias in aliases else ~mask)
         return {of: possible & -possible for of, possible in bits.items()}
 
 
-def leaves(tree: JoinOf | str) -> Iterator[str]:
+def leaves(tree: JoinNode | str) -> Iterator[str]:
     """The aliases of a tree, from left to right."""
     if isinstance(tree, str):
         yield tree
@@ -100,12 +100,12 @@ def leaves(tree: JoinOf | str) -> Iterator[str]:
             yield from leaves(side)
 
 
-def _cut(plan: CandidatePlan) -> Iterator[tuple[str, frozenset[str]]]:
-    """The stages that a plan's trees are cut into, with their relations."""
-    pending: list[JoinOf | str] = list(plan.trees.values())
+def _stages_of(plan: CandidatePlan) -> Iterator[tuple[str, frozenset[str]]]:
+    """The views of a plan's stages, with the relations that each joins."""
+    pending: list[JoinNode | str] = list(plan.trees.values())
     while pending:
         tree = pending.pop()
-        if isinstance(tree, JoinOf):
+        if isinstance(tree, JoinNode):
             pending += tree.join
             if tree.stage is not None:
                 yield tree.stage, frozenset(leaves(tree))

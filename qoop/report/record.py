@@ -1,4 +1,4 @@
-"""The journal of a query, read back into what happened to each stage and what was decided when."""
+"""A query's journal read back: the attempts of each stage, shares, decisions and losses with their times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -30,25 +30,25 @@ CODEC = Codec(journal.TAGS)
 
 
 class NoRecordError(QoopError):
-    """The file is not the record of a query."""
+    """The file is missing or not a query journal."""
 
 
-class JoinOf(BaseModel):
-    """A join in a candidate plan; `stage`: the view that holds its output, where it is a stage of its own."""
+class JoinNode(BaseModel):
+    """A join in a candidate plan; `stage`: the view with its output, if it is a stage of its own."""
 
-    join: "tuple[JoinOf | str, ...]"
+    join: "tuple[JoinNode | str, ...]"
     stage: str | None = None
 
 
 class CandidatePlan(BaseModel):
-    """A candidate plan: the join tree of each block, and for each stage, by view, the stages that it reads."""
+    """A candidate plan: the join tree of each block, and for each stage's view the views that it reads."""
 
-    trees: dict[str, JoinOf | str]
+    trees: dict[str, JoinNode | str]
     stages: dict[str, tuple[str, ...]]
 
 
-class Opening(BaseModel):
-    """The first line of a journal."""
+class QueryHeader(BaseModel):
+    """The first record of a journal."""
 
     at: float
     name: str
@@ -59,13 +59,13 @@ class Opening(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One run of a stage; `plan` is None for the query as written. `ended`: None while nothing was heard of it."""
+    """One run of a stage; `plan` is None for the query as written, `ended` is None if its end is not recorded."""
 
     stage: StageId
     plan: int | None
     inputs: tuple[StageId, ...]
     number: int
-    began: float
+    started: float
     ended: float | None = None
     outcome: Literal["finished", "cancelled", "failed", "unfinished"] = "unfinished"
     result: StageFinished | None = None
@@ -73,8 +73,8 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """A decision, when it was made, and on which event."""
+class TimedDecision:
+    """A decision with its time and the event that caused it."""
 
     at: float
     event: Event
@@ -82,86 +82,89 @@ class Decided:
 
     @property
     def first(self) -> bool:
-        """Whether no plan was in force before."""
+        """Whether it chose the first plan."""
         return self.decision.before is None
 
 
 @dataclass(slots=True)
 class QueryRecord:
-    """What happened to a query. Times are seconds since the epoch; lists are in the order of time."""
+    """What happened to a query. Times are seconds since the epoch; lists are in the order of time.
 
-    opening: Opening
-    began: float
+    `target_executors`: numbers that were requested; `running_executors`: numbers that were registered.
+    """
+
+    header: QueryHeader
+    started: float
     ended: float
     status: Literal["done", "failed", "unfinished"] = "unfinished"
     error: str = ""
     join_trees: int = 0
     attempts: list[Attempt] = field(default_factory=list)
-    decisions: list[Decided] = field(default_factory=list)
+    decisions: list[TimedDecision] = field(default_factory=list)
     shares: list[tuple[float, ShareChanged]] = field(default_factory=list)
-    wanted: list[tuple[float, int]] = field(default_factory=list)
-    present: list[tuple[float, int]] = field(default_factory=list)
+    target_executors: list[tuple[float, int]] = field(default_factory=list)
+    running_executors: list[tuple[float, int]] = field(default_factory=list)
     losses: list[tuple[float, CheckpointLost]] = field(default_factory=list)
-    away: list[tuple[float, str]] = field(default_factory=list)
+    arbiter_losses: list[tuple[float, str]] = field(default_factory=list)
     as_written: list[tuple[float, WhyAsWritten]] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
-        """From the plans to the result."""
-        return self.ended - self.began
+        """Seconds from the plans to the end."""
+        return self.ended - self.started
 
     @property
-    def switches(self) -> list[Decided]:
+    def switches(self) -> list[TimedDecision]:
         """The decisions that changed the plan."""
-        return [made for made in self.decisions if made.decision.switched]
+        return [timed for timed in self.decisions if timed.decision.switched]
 
     @property
-    def plans_in_force(self) -> list[int]:
-        """The plans that the query followed, in the order of their first time."""
-        return list(dict.fromkeys(made.decision.plan for made in self.decisions))
+    def plans_used(self) -> list[int]:
+        """The plans that the query used, in the order of their first use."""
+        return list(dict.fromkeys(timed.decision.plan for timed in self.decisions))
 
 
 def read(path: Path) -> QueryRecord:
     """Read the journal of one query.
 
     Raises:
-        NoRecordError: there is no such file, or it is not the record of a query.
-        QoopError: it cannot be read, or a newer version wrote it.
+        NoRecordError: the file is missing or not a query journal.
+        QoopError: the file cannot be read, or was written by a newer version.
     """
     if not path.is_file():
         raise NoRecordError(f"journal {str(path)!r}: no such file")
     try:
-        return of_lines(journal.read(path))
+        return record_from_lines(journal.read(path))
     except (ValidationError, KeyError, ValueError, TypeError):
-        raise NoRecordError(f"journal {str(path)!r}: is not the record of a query") from None
+        raise NoRecordError(f"journal {str(path)!r}: not a query journal") from None
 
 
-def of_lines(lines: Sequence[dict[str, Any]]) -> QueryRecord:
-    """What the lines of a journal tell; of the last query, where it was written by several."""
+def record_from_lines(lines: Sequence[dict[str, Any]]) -> QueryRecord:
+    """The record of the last query in the lines of a journal."""
     first = max(place for place, line in enumerate(lines) if line["kind"] == "query")
     lines = lines[first:]
-    opening = Opening.model_validate(lines[0])
-    record = QueryRecord(opening, began=opening.at, ended=opening.at)
+    header = QueryHeader.model_validate(lines[0])
+    record = QueryRecord(header, started=header.at, ended=header.at)
     event: Event | None = None
     for line in lines[1:]:
         record.ended = at = float(line["at"])
         if line["kind"] == "input":
             event = CODEC.read(line["event"])
-            _learn(record, at, event)
+            _apply_event(record, at, event)
         elif event is not None:
             for command in line["commands"]:
-                _follow(record, at, event, CODEC.read(command))
+                _apply_command(record, at, event, CODEC.read(command))
     return record
 
 
-def _learn(record: QueryRecord, at: float, event: Event) -> None:
+def _apply_event(record: QueryRecord, at: float, event: Event) -> None:
     match event:
         case Planned(_, join_trees):
             record.join_trees = join_trees
         case ShareChanged():
             record.shares.append((at, event))
         case ExecutorsChanged(executors):
-            record.present.append((at, executors))
+            record.running_executors.append((at, executors))
         case StageFinished(stage):
             _end(record, stage, ended=at, outcome="finished", result=event)
         case StageCancelled(stage):
@@ -171,20 +174,20 @@ def _learn(record: QueryRecord, at: float, event: Event) -> None:
         case CheckpointLost():
             record.losses.append((at, event))
         case ArbiterAway(reason):
-            record.away.append((at, reason))
+            record.arbiter_losses.append((at, reason))
 
 
-def _follow(record: QueryRecord, at: float, event: Event, command: Command) -> None:
+def _apply_command(record: QueryRecord, at: float, event: Event, command: Command) -> None:
     match command:
         case Note(decision):
-            record.decisions.append(Decided(at, event, decision))
+            record.decisions.append(TimedDecision(at, event, decision))
         case StartStage(stage, plan, inputs):
             _start(record, stage, plan, inputs, at)
         case RunAsWritten(cause):
             record.as_written.append((at, cause))
             _start(record, RESULT, None, (), at)
         case SetExecutors(executors):
-            record.wanted.append((at, executors))
+            record.target_executors.append((at, executors))
         case CancelStages(stages):
             for stage in stages:
                 _end(record, stage, outcome="cancelled")
@@ -200,7 +203,7 @@ def _start(record: QueryRecord, stage: StageId, plan: int | None, inputs: tuple[
 
 
 def _end(record: QueryRecord, stage: StageId, **changes: Any) -> None:
-    """Change the last run of a stage that has not ended; a stage of which nothing is known is left out."""
+    """Change the last attempt of a stage that has not ended, if there is one."""
     for place in range(len(record.attempts) - 1, -1, -1):
         attempt = record.attempts[place]
         if attempt.stage == stage and attempt.ended is None:

@@ -1,4 +1,4 @@
-"""The section of a query in a page, and a page of queries."""
+"""The page of one or several queries, and the section of a query."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,27 +6,27 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
-from qoop.report.decisions import decision_list, what_won
+from qoop.report.decisions import decision_list, switch_explanations
 from qoop.report.plans import plan_blocks
 from qoop.report.record import QueryRecord, read
 from qoop.report.stages import stages_chart
-from qoop.report.timeline import changed, share_chart
+from qoop.report.timeline import share_change, share_chart
 from qoop.run import wording
-from yarn_plugin.quantities import count, seconds
+from yarn_plugin.quantities import count, plural, seconds
 from yarn_plugin.report import Code, Details, KeyFigure, KeyFigures, Page, Section, Text, write
 from yarn_plugin.report.markup import Block
 from yarn_plugin.report.table import Tone
 
-MOST_TOLD = 3
+MAX_EXPLAINED = 3
 """How many switches are explained at the top."""
 
 
 def page(title: str, records: Mapping[str, QueryRecord]) -> Page:
-    """A page with a section for each query, by its name; where there is one, its parts are the sections."""
-    began = datetime.fromtimestamp(min((record.began for record in records.values()), default=0.0), UTC)
-    names = [record.opening.name for record in records.values()]
-    whose = names[0] if len(names) == 1 else count(len(names), "query", "queries")
-    subtitle = f"{whose}, {began:%Y-%m-%d %H:%M} UTC"
+    """A page with a section for each query; for a single query, its parts are the sections."""
+    started = datetime.fromtimestamp(min((record.started for record in records.values()), default=0.0), UTC)
+    names = [record.header.name for record in records.values()]
+    subject = names[0] if len(names) == 1 else count(len(names), "query", "queries")
+    subtitle = f"{subject}, {started:%Y-%m-%d %H:%M} UTC"
     if len(records) == 1:
         record = next(iter(records.values()))
         return Page(title, subtitle, parts(record), tuple(header_blocks(record)))
@@ -34,10 +34,10 @@ def page(title: str, records: Mapping[str, QueryRecord]) -> Page:
 
 
 def write_report(out: Path, journals: Mapping[str, Path], title: str = "Query report") -> None:
-    """Write a page about queries, by their names, from their journals.
+    """Write the page of queries, given the name and the journal of each.
 
     Raises:
-        NoRecordError: a journal is missing, or is not the record of a query.
+        NoRecordError: a journal is missing, or is not a query journal.
         ReportError: the page cannot be written.
     """
     write(page(title, {name: read(path) for name, path in journals.items()}), out)
@@ -49,29 +49,27 @@ def section(title: str, record: QueryRecord) -> Section:
 
 
 def header_blocks(record: QueryRecord) -> list[Block]:
-    """The query, how it ended, and its figures."""
+    """Key figures, warnings, the explanation of switches, and the text of the query."""
     lines: list[Block] = [KeyFigures(tuple(_figures(record)))]
-    if record.opening.reason is not None:
-        lines.append(Text(f"It ran in one piece: {record.opening.reason}.", "warning"))
-    again = [wording.why(cause)[:300] for _, cause in record.as_written[_told(record) :]]
-    lines += [Text(f"Run as written: {said}", "warning") for said in again]
-    lines += [Text(f"The arbiter was away: {reason}", "warning") for _, reason in record.away]
-    won = what_won(record)
-    lines += [Text(sentence) for sentence in won[:MOST_TOLD]]
-    if len(won) > MOST_TOLD:
-        lines.append(Text(f"{len(won) - MOST_TOLD} more switches are among the decisions.", "muted"))
-    return [*lines, Details("Query text", (Code(record.opening.text),))]
-
-
-def _told(record: QueryRecord) -> int:
-    """How many reasons to run as written the opening has told already."""
-    return int(record.opening.reason is not None)
+    if record.header.reason is not None:
+        lines.append(Text(f"Ran as one stage: {record.header.reason}.", "warning"))
+    # The first reason is that of the header, if it has one.
+    reasons = [wording.why(cause)[:300] for _, cause in record.as_written[record.header.reason is not None :]]
+    lines += [Text(f"Ran as written: {reason}", "warning") for reason in reasons]
+    lines += [Text(f"Lost contact with the arbiter: {reason}", "warning") for _, reason in record.arbiter_losses]
+    explanations = switch_explanations(record)
+    lines += [Text(sentence) for sentence in explanations[:MAX_EXPLAINED]]
+    if len(explanations) > MAX_EXPLAINED:
+        lines.append(
+            Text(f"{count(len(explanations) - MAX_EXPLAINED, 'more switch', 'more switches')}: see Decisions.", "muted")
+        )
+    return [*lines, Details("Query text", (Code(record.header.text),))]
 
 
 def parts(record: QueryRecord) -> tuple[Section, ...]:
     """Stages, decisions and plans, each under a heading."""
     stages = Section("Stages", (stages_chart(record), share_chart(record)))
-    if not record.opening.plans:
+    if not record.header.plans:
         return (stages,)
     decisions = Section("Decisions", (decision_list(record),))
     return (stages, decisions, Section("Plans", tuple(plan_blocks(record))))
@@ -79,46 +77,48 @@ def parts(record: QueryRecord) -> tuple[Section, ...]:
 
 def _figures(record: QueryRecord) -> list[KeyFigure]:
     finished = [attempt for attempt in record.attempts if attempt.outcome == "finished"]
-    decisions = [made.decision for made in record.switches]
+    decisions = [timed.decision for timed in record.switches]
     tones: dict[str, Tone] = {"done": "plain", "failed": "bad", "unfinished": "warn"}
-    ended = {"done": "from plans to result", "failed": "then it failed", "unfinished": "then the record ends"}
+    ended = {"done": "from plans to result", "failed": "until it failed", "unfinished": "until the journal ends"}
     figures = [
         KeyFigure("Time", seconds(record.seconds), ended[record.status], tones[record.status]),
-        KeyFigure("Stages run", str(len(finished)), f"{len({one.stage for one in finished})} different"),
+        KeyFigure("Stages run", str(len(finished)), f"{len({attempt.stage for attempt in finished})} different"),
     ]
-    if record.opening.plans:
-        plans = record.plans_in_force
+    if record.header.plans:
+        plans = record.plans_used
+        reused = sum(len(decision.reused) for decision in decisions)
+        unused = sum(len(decision.left_behind) for decision in decisions)
         figures += [
-            KeyFigure("Candidate plans", str(len(record.opening.plans)), count(record.join_trees, "join tree")),
-            KeyFigure("Plan", " → ".join(map(str, _ends(plans))) or "none", count(len(plans), "plan") + " followed"),
+            KeyFigure("Candidate plans", str(len(record.header.plans)), count(record.join_trees, "join tree")),
+            KeyFigure("Plan", " → ".join(map(str, _ends(plans))) or "none", count(len(plans), "plan") + " used"),
             KeyFigure("Switches", str(len(decisions)), f"in {count(len(record.decisions), 'decision')}"),
-            KeyFigure("Outputs reused", str(sum(len(decision.reused) for decision in decisions)), "after switches"),
-            KeyFigure("Left behind", str(sum(len(decision.left_behind) for decision in decisions)), "by switches"),
+            KeyFigure("Outputs reused", str(reused), "after switches"),
+            KeyFigure("Outputs unused", str(unused), "after switches"),
         ]
-    return figures + _share_changes(record) + _mishaps(record)
+    return figures + _share_changes(record) + _failures(record)
 
 
 def _share_changes(record: QueryRecord) -> list[KeyFigure]:
-    """How often the share changed, and what happened then, as far as its feed names it."""
+    """How often the share changed, and what caused the changes, as far as its feed says."""
     shares = [share for _, share in record.shares]
-    changes = [after for before, after in pairwise(shares) if changed(before, after)]
-    happened = Counter(kind.replace("-", " ") for share in changes for kind in share.why)
-    said = ", ".join(f"{kind} {many}×" if many > 1 else kind for kind, many in happened.items())
-    return [KeyFigure("Share changes", str(len(changes)), said)] if changes else []
+    changes = [after for before, after in pairwise(shares) if share_change(before, after)]
+    causes = Counter(kind.replace("-", " ") for share in changes for kind in share.why)
+    detail = ", ".join(f"{kind} {many}×" if many > 1 else kind for kind, many in causes.items())
+    return [KeyFigure("Share changes", str(len(changes)), detail)] if changes else []
 
 
 def _ends(plans: Sequence[int]) -> Sequence[int]:
     return [plans[0], plans[-1]] if len(plans) > 1 else plans
 
 
-def _mishaps(record: QueryRecord) -> list[KeyFigure]:
-    """What went wrong, where anything did."""
+def _failures(record: QueryRecord) -> list[KeyFigure]:
+    """Counts of cancelled, failed, lost and repeated stages that are not 0."""
     outcomes = [attempt.outcome for attempt in record.attempts]
     again = sum(attempt.number > 1 for attempt in record.attempts)
     counts: tuple[tuple[str, int, str, Tone], ...] = (
-        ("Cancelled", outcomes.count("cancelled"), "stages", "plain"),
-        ("Failed", outcomes.count("failed"), "stages", "bad"),
-        ("Lost", len(record.losses), "outputs", "bad"),
-        ("Run again", again, "stages", "plain"),
+        ("Cancelled", outcomes.count("cancelled"), "stage", "plain"),
+        ("Failed", outcomes.count("failed"), "stage", "bad"),
+        ("Lost", len(record.losses), "output", "bad"),
+        ("Run again", again, "stage", "plain"),
     )
-    return [KeyFigure(name, str(many), of, tone) for name, many, of, tone in counts if many]
+    return [KeyFigure(name, str(number), plural(number, noun), tone) for name, number, noun, tone in counts if number]

@@ -1,4 +1,4 @@
-"""The stages of a query as a Gantt chart, with what became of each."""
+"""The stages of a query as a Gantt chart, with the fate of their outputs."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -14,20 +14,20 @@ from yarn_plugin.report.gantt import Tone
 
 SIGNS: dict[str, Key] = {
     "reused": Key("output reused after a switch", "dot", "good"),
-    "left behind": Key("output left behind by a switch", "ring", "ink"),
-    "let finish": Key("not needed after a switch, let finish", "triangle", "ink"),
-    "too late": Key("told to stop, ended first", "triangle", "good"),
+    "left behind": Key("output unused after a switch", "ring", "ink"),
+    "let finish": Key("not needed after a switch, allowed to finish", "triangle", "ink"),
+    "too late": Key("cancelled, but finished first", "triangle", "good"),
     "cancelled": Key("cancelled", "cross", "ink"),
     "failed": Key("failed", "cross", "bad"),
     "lost": Key("output lost", "diamond", "bad"),
     "again": Key("run again", "again", "ink"),
-    "kept": Key("output kept", "thread", "c0"),
+    "kept": Key("output stored", "thread", "c0"),
 }
-"""What the signs of the chart mean, in the order of the legend."""
+"""The signs of the chart and their legend, in its order."""
 
 
 def stages_chart(record: QueryRecord, title: str = "Stages over time", axis: Axis | None = None) -> Gantt:
-    """A row for each stage, coloured by plan. `axis`: left out, that of the query alone."""
+    """A row for each stage, coloured by plan; `axis`: by default that of the query."""
     names, axis = Names(record), axis or axis_of(record)
     rows = tuple(_row(stage, record, names, axis) for stage in names.ran)
     return Gantt(
@@ -52,13 +52,13 @@ def _bar(attempt: Attempt, record: QueryRecord, names: Names, axis: Axis) -> Bar
     ended = _end(attempt, record)
     plan = "as written" if attempt.plan is None else f"plan {attempt.plan}"
     lines = [f"{names.short(attempt.stage)}: {names.relations(attempt.stage)}", f"{plan}, run {attempt.number}"]
-    lines.append(f"{attempt.outcome} after {seconds(ended - attempt.began)}")
+    lines.append(f"{attempt.outcome} after {seconds(ended - attempt.started)}")
     if attempt.result is not None:
         lines.append(f"{number(attempt.result.rows)} rows, {size(attempt.result.bytes)}")
     if attempt.error:
         lines.append(attempt.error[:200])
     return Bar(
-        axis(attempt.began),
+        axis(attempt.started),
         axis(ended),
         plan,
         None if attempt.plan is None else names.colours.get(attempt.plan),
@@ -72,61 +72,62 @@ def _end(attempt: Attempt, record: QueryRecord) -> float:
 
 
 def _threads(stage: StageId, record: QueryRecord, names: Names, axis: Axis) -> Iterator[Bar]:
-    """From a stage's end to the last time that its output was of use."""
-    for place, attempt in enumerate(done := [one for one in record.attempts if one.stage == stage]):
+    """Bars from the end of a stage to the last use of its output."""
+    runs = [attempt for attempt in record.attempts if attempt.stage == stage]
+    for place, attempt in enumerate(runs):
         if attempt.outcome != "finished" or attempt.ended is None:
             continue
-        until = done[place + 1].began if place + 1 < len(done) else record.ended
+        until = runs[place + 1].started if place + 1 < len(runs) else record.ended
         uses = [use for use in _uses(stage, record) if attempt.ended <= use <= until]
         if uses and max(uses) > attempt.ended:
             plan = None if attempt.plan is None else names.colours.get(attempt.plan)
-            yield Bar(axis(attempt.ended), axis(max(uses)), "", plan, "thread", "output kept")
+            yield Bar(axis(attempt.ended), axis(max(uses)), "", plan, "thread", "output stored")
 
 
 def _uses(stage: StageId, record: QueryRecord) -> Iterator[float]:
     for attempt in record.attempts:
         if stage in attempt.inputs:
-            yield attempt.began
-    for made in record.switches:
-        if stage in (*made.decision.reused, *made.decision.left_behind):
-            yield made.at
+            yield attempt.started
+    for timed in record.switches:
+        if stage in (*timed.decision.reused, *timed.decision.left_behind):
+            yield timed.at
     for at, lost in record.losses:
         if lost.stage == stage:
             yield at
 
 
 def _signs(stage: StageId, attempts: list[Attempt], record: QueryRecord, axis: Axis) -> Iterator[Mark]:
-    for made in record.switches:
-        told = f"by the switch from plan {made.decision.before} to plan {made.decision.plan}"
-        if stage in made.decision.reused:
-            yield _sign("reused", axis(made.at), told)
-        if stage in made.decision.left_behind:
-            yield _sign("left behind", axis(made.at), told)
-        if stage in made.decision.let_finish:
-            yield _sign("let finish", axis(made.at), told)
-        if stage in made.decision.cancel and _finished_later(attempts, made.at):
-            yield _sign("too late", axis(made.at), told)
+    for timed in record.switches:
+        detail = f"at the switch from plan {timed.decision.before} to plan {timed.decision.plan}"
+        if stage in timed.decision.reused:
+            yield _sign("reused", axis(timed.at), detail)
+        if stage in timed.decision.left_behind:
+            yield _sign("left behind", axis(timed.at), detail)
+        if stage in timed.decision.let_finish:
+            yield _sign("let finish", axis(timed.at), detail)
+        if stage in timed.decision.cancel and _finished_later(attempts, timed.at):
+            yield _sign("too late", axis(timed.at), detail)
     for attempt in attempts:
         if attempt.outcome in ("cancelled", "failed"):
             yield _sign(attempt.outcome, axis(_end(attempt, record)), attempt.error[:200])
         if attempt.number > 1:
-            yield _sign("again", axis(attempt.began), f"run {attempt.number}")
+            yield _sign("again", axis(attempt.started), f"run {attempt.number}")
     for at, lost in record.losses:
         if lost.stage == stage:
             yield _sign("lost", axis(at), lost.reason)
 
 
 def _finished_later(attempts: list[Attempt], at: float) -> bool:
-    """Whether the run that was told to stop at a time had ended before it heard of it."""
-    told = [attempt for attempt in attempts if attempt.began <= at <= (attempt.ended or at)]
-    return any(attempt.outcome == "finished" for attempt in told)
+    """Whether the attempt that was cancelled at a time finished nevertheless."""
+    cancelled = [attempt for attempt in attempts if attempt.started <= at <= (attempt.ended or at)]
+    return any(attempt.outcome == "finished" for attempt in cancelled)
 
 
-def _sign(kind: str, at: float, told: str) -> Mark:
+def _sign(kind: str, at: float, detail: str) -> Mark:
     key = SIGNS[kind]
     tone: Tone = "good" if key.style == "good" else "bad" if key.style == "bad" else "ink"
     side: Literal["before", "at", "after"] = "before" if key.shape == "cross" else "after" if kind == "again" else "at"
-    return Mark(at, key.shape, f"{key.label}\n{told}".strip(), tone, side)
+    return Mark(at, key.shape, f"{key.label}\n{detail}".strip(), tone, side)
 
 
 def _legend(record: QueryRecord, names: Names, rows: tuple[Row, ...]) -> Iterator[Key]:
@@ -140,7 +141,7 @@ def _legend(record: QueryRecord, names: Names, rows: tuple[Row, ...]) -> Iterato
         yield Key("query as written", "block", "cx")
     bars = [bar for row in rows for bar in row.bars]
     if any(bar.style == "faint" for bar in bars):
-        yield Key("came to nothing", "faint", "cx")
+        yield Key("did not finish", "faint", "cx")
     shown = {(mark.shape, mark.tone) for row in rows for mark in row.marks}
     for kind, key in SIGNS.items():
         if (key.shape, key.style) in shown or (kind == "kept" and any(bar.style == "thread" for bar in bars)):
@@ -171,8 +172,8 @@ def _line(attempt: Attempt, record: QueryRecord, names: Names, axis: Axis) -> tu
         names.relations(attempt.stage),
         "as written" if attempt.plan is None else f"plan {attempt.plan}",
         attempt.number,
-        axis(attempt.began),
-        _end(attempt, record) - attempt.began,
+        axis(attempt.started),
+        _end(attempt, record) - attempt.started,
         attempt.outcome,
         result.rows if result else None,
         result.bytes / 1e6 if result else None,
@@ -182,11 +183,11 @@ def _line(attempt: Attempt, record: QueryRecord, names: Names, axis: Axis) -> tu
 
 
 def _fate(attempt: Attempt, record: QueryRecord) -> str:
-    """What later switches made of an output."""
+    """How often later switches reused an output or left it unused."""
     if attempt.ended is None or attempt.outcome != "finished":
         return ""
-    after = [made.decision for made in record.switches if made.at >= attempt.ended]
+    after = [timed.decision for timed in record.switches if timed.at >= attempt.ended]
     reused = sum(attempt.stage in decision.reused for decision in after)
     left = sum(attempt.stage in decision.left_behind for decision in after)
-    said = [f"reused {count(reused, 'time')}" if reused else "", f"left behind {count(left, 'time')}" if left else ""]
-    return ", ".join(filter(None, said))
+    fates = [f"reused {count(reused, 'time')}" if reused else "", f"unused {count(left, 'time')}" if left else ""]
+    return ", ".join(filter(None, fates))

@@ -61,7 +61,7 @@ def verdict(decision: Decision) -> str:
 
 def comparison(decision: Decision) -> str:
     """The estimates that a decision is based on, in seconds to the result."""
-    slots, before, plan, fastest = _slots(decision.slots), decision.before, decision.plan, decision.fastest
+    slots, before, plan, fastest = in_slots(decision.slots), decision.before, decision.plan, decision.fastest
     ends = [f"{seconds:.1f} s" for seconds in decision.seconds]
     if before is None:
         return f"on {slots} plan {plan} would finish first, in {ends[plan]}"
@@ -77,10 +77,10 @@ def comparison(decision: Decision) -> str:
 
 def _share_change(before: float | None, slots: float) -> str:
     if before is None:
-        return f"the first share is {_slots(slots)}"
+        return f"the first share is {in_slots(slots)}"
     if slots == before:
-        return f"the share is still {_slots(slots)}"
-    return f"the share {'fell' if slots < before else 'rose'} from {before:g} to {_slots(slots)}"
+        return f"the share is still {in_slots(slots)}"
+    return f"the share {'fell' if slots < before else 'rose'} from {before:g} to {in_slots(slots)}"
 
 
 def _stage(stage: StageId, joins: tuple[str, ...]) -> str:
@@ -88,5 +88,6 @@ def _stage(stage: StageId, joins: tuple[str, ...]) -> str:
     return "+".join(joins) or stage.block.removeprefix("qoop_")
 
 
-def _slots(slots: float) -> str:
+def in_slots(slots: float) -> str:
+    """A number of slots with its noun."""
     return f"{slots:g} {'slot' if slots == 1 else 'slots'}"

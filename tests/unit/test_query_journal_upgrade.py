@@ -65,7 +65,7 @@ def test_what_failed_says_so_as_it_did():
     ((_, cause),) = record.as_written
     assert isinstance(cause, Said)
     assert cause.text.startswith("stage qoop_result failed: [DIVIDE_BY_ZERO] Division by zero.")
-    assert "Run as written: stage qoop_result failed" in checked(render(page("Query", {"one": record}))).text
+    assert "Ran as written: stage qoop_result failed" in checked(render(page("Query", {"one": record}))).text
 
 
 def test_sentences_become_causes():

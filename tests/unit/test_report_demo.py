@@ -19,11 +19,11 @@ RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
 def folder(tmp_path: Path) -> Path:
     """The files of a demo: in each scenario, B runs alongside A from second 2 on."""
     shutil.copy(RECORDED, tmp_path / "a.journal")
-    began = read(tmp_path / "a.journal").began - 1.0
-    a = run("A", 17, began, 8.0, journal="a.journal", equal_to_duckdb=True)
-    b = run("B", 3, began + 2.0, 3.0, equal_to_duckdb=True, rows=5)
+    started = read(tmp_path / "a.journal").started - 1.0
+    a = run("A", 17, started, 8.0, journal="a.journal", equal_to_duckdb=True)
+    b = run("B", 3, started + 2.0, 3.0, equal_to_duckdb=True, rows=5)
     together = {"runs": [a, b], "samples": "samples.jsonl"}
-    write_samples(tmp_path / "samples.jsonl", began)
+    write_samples(tmp_path / "samples.jsonl", started)
     demo = {
         "scale": 0.1,
         "switching": together,
@@ -51,13 +51,13 @@ def run(name: str, query: int, submitted: float, seconds: float, **more: Any) ->
     return {"name": name, "query": query, "switching": True, "rows": 100, **times, **more}
 
 
-def write_samples(path: Path, began: float) -> None:
+def write_samples(path: Path, started: float) -> None:
     lines = []
     for second in range(-2, 12):
         both = 2 <= second < 6
         apps = [app("A", 0.5 if both else 1.0)] if 0 <= second < 9 else []
         apps += [app("B", 0.5)] if both else []
-        lines.append(json.dumps({"at": began + second, "memory_mb": 8192, "vcores": 8, "apps": apps}))
+        lines.append(json.dumps({"at": started + second, "memory_mb": 8192, "vcores": 8, "apps": apps}))
     path.write_text("\n".join(lines) + "\n")
 
 

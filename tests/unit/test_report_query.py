@@ -28,7 +28,7 @@ from qoop.report import (
     read,
     section,
     stages_chart,
-    what_won,
+    switch_explanations,
     write_report,
 )
 from qoop.report.names import Names
@@ -81,24 +81,24 @@ def shown(record: QueryRecord) -> Parsed:
 
 def test_what_spark_did_with_query_17(recorded: QueryRecord) -> None:
     assert recorded.status == "done"
-    assert recorded.seconds == pytest.approx(recorded.ended - recorded.began)
-    assert len(recorded.opening.plans) == 64
+    assert recorded.seconds == pytest.approx(recorded.ended - recorded.started)
+    assert len(recorded.header.plans) == 64
     assert [made.decision.plan for made in recorded.switches] == [35, 28, 31, 26, 35]
-    assert recorded.plans_in_force == [26, 35, 28, 31]
+    assert recorded.plans_used == [26, 35, 28, 31]
     assert {attempt.outcome for attempt in recorded.attempts} == {"finished"}
     assert [slots.slots for _, slots in recorded.shares] == [4.0, 2.0]
-    assert all(one.ended is not None and one.began < one.ended for one in recorded.attempts)
+    assert all(one.ended is not None and one.started < one.ended for one in recorded.attempts)
 
 
 def test_its_page(recorded: QueryRecord) -> None:
     parsed = shown(recorded)
     for said in (
         "output reused after a switch",
-        "output left behind by a switch",
-        "not needed after a switch, let finish",
+        "output unused after a switch",
+        "not needed after a switch, allowed to finish",
         "plan 26 → 35",
         "4 → 2 slots, plan 28 → 31",
-        "Estimates at this moment",
+        "Estimates at the time",
         "58 more candidates",
         "All candidate plans (64)",
         "Plan 26, at the start",
@@ -128,7 +128,7 @@ def test_labels_say_what_a_stage_adds(recorded: QueryRecord) -> None:
 
 
 def test_plans_as_trees(recorded: QueryRecord) -> None:
-    tree = written(tree_of(recorded.opening.plans[26], Names(recorded)))
+    tree = written(tree_of(recorded.header.plans[26], Names(recorded)))
     assert tree.startswith("result [(")
     assert "S1 [store_returns ⋈ d2]" in tree or "S1 [d2 ⋈ store_returns]" in tree
     assert tree.count("[") == tree.count("]")
@@ -144,7 +144,7 @@ def test_a_chart_shows_each_run_of_a_stage_once(recorded: QueryRecord) -> None:
 def test_the_lines_across_its_charts(recorded: QueryRecord) -> None:
     lines = moments(recorded, axis_of(recorded))
     assert [line.kind for line in lines].count("switch") == 5
-    assert not any(line.label for line in moments(recorded, axis_of(recorded), told=False))
+    assert not any(line.label for line in moments(recorded, axis_of(recorded), labelled=False))
 
 
 def rows(chart: Gantt) -> dict[str, list[str]]:
@@ -193,8 +193,8 @@ def test_a_stage_that_ends_before_it_can_be_stopped(tmp_path: Path) -> None:
     )
     assert record.attempts[0].outcome == "finished"
     assert record.status == "unfinished"
-    assert list(rows(stages_chart(record)).values()) == [["told to stop, ended first"]]
-    assert "then the record ends" in shown(record).text
+    assert list(rows(stages_chart(record)).values()) == [["cancelled, but finished first"]]
+    assert "until the journal ends" in shown(record).text
 
 
 def test_a_query_in_one_piece(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_query_that_fails(tmp_path: Path) -> None:
         ],
     )
     assert (record.status, record.error) == ("failed", "division by zero")
-    assert "then it failed" in shown(record).text
+    assert "until it failed" in shown(record).text
 
 
 def test_executors_over_time(tmp_path: Path) -> None:
@@ -240,19 +240,19 @@ def test_executors_over_time(tmp_path: Path) -> None:
         ],
     )
     series = {one.name: one.points for one in share_chart(record).series}
-    assert series["executors there"] == ((1.0, 1.0), (2.0, 2.0), (3.0, 2.0))
-    assert series["executors to hold"] == ((0.0, 2.0), (3.0, 1.0), (3.0, 1.0))
+    assert series["running executors"] == ((1.0, 1.0), (2.0, 2.0), (3.0, 2.0))
+    assert series["target executors"] == ((0.0, 2.0), (3.0, 1.0), (3.0, 1.0))
     assert [line.label for line in moments(record, axis_of(record))] == ["2 → 1 executors"]
 
 
 @pytest.mark.parametrize(
     ("won_by", "slots", "said"),
     [
-        ("share", 2.0, "The share made the difference"),
-        ("row counts", 2.0, "True row counts made the difference"),
-        ("share and row counts", 2.0, "Both were needed"),
-        ("share or row counts", 2.0, "Each would have sufficed"),
-        ("share or row counts", 4.0, "Neither share nor row counts were needed"),
+        ("share", 2.0, "The share decided"),
+        ("row counts", 2.0, "Measured row counts decided"),
+        ("share and row counts", 2.0, "decided together"),
+        ("share or row counts", 2.0, "Either would have been enough"),
+        ("share or row counts", 4.0, "Neither the share nor the row counts decided"),
         ("forced", 4.0, "A test option forced the switch"),
     ],
 )
@@ -260,8 +260,10 @@ def test_what_won_is_said_in_words(tmp_path: Path, won_by: str, slots: float, sa
     second = decision(0, 1, won_by=won_by)
     told = Note(Decision(**{**_fields(second.decision), "slots": slots}))
     record = record_of(tmp_path, [(0.0, share(4), (decision(None, 0, won_by="first"),)), (1.0, share(slots), (told,))])
-    (sentence,) = what_won(record)
-    assert sentence.startswith("At 1.0 s (a cause) it left plan 0, estimated to need 3 s more, for plan 1, 2 s. ")
+    (sentence,) = switch_explanations(record)
+    assert sentence.startswith(
+        "At 1.0 s (a cause) the query switched from plan 0, estimated to need another 3 s, to plan 1, 2 s. "
+    )
     assert said in sentence
 
 
@@ -270,7 +272,7 @@ def _fields(of: Decision) -> dict[str, object]:
 
 
 def test_causes_keep_names_as_they_are(tmp_path: Path) -> None:
-    for cause, said in (("app_17 arrived", "app_17 arrived: begin with"), ("node lost", "Node lost: begin with")):
+    for cause, said in (("app_17 arrived", "app_17 arrived: start with"), ("node lost", "Node lost: start with")):
         begin = Note(Decision(**{**_fields(decision(None, 0, won_by="first").decision), "cause": Said(cause)}))
         record = record_of(tmp_path, [(0.0, share(4), (begin,))])
         (entry,) = decision_list(record).entries

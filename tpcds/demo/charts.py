@@ -133,6 +133,6 @@ def _moments(recorded: ScenarioRecord) -> Iterator[Moment]:
         if place:
             yield Moment(recorded.axis(run.submitted_at), f"{run.name} submitted")
         if run.name in recorded.journals:
-            yield Moment(recorded.axis(recorded.journals[run.name].began), f"{run.name} starts")
+            yield Moment(recorded.axis(recorded.journals[run.name].started), f"{run.name} starts")
         if run.ended_at < recorded.axis.end:
             yield Moment(recorded.axis(run.ended_at), f"{run.name} ended")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from qoop.report import QueryRecord, decision_list, plan_blocks, what_won
+from qoop.report import QueryRecord, decision_list, plan_blocks, switch_explanations
 from qoop.report import read as read_journal
 from qoop.run.wording import verdict
 from tpcds.demo.charts import ScenarioRecord, scenario_section
@@ -90,7 +90,7 @@ def _reasons(main: ScenarioRecord) -> list[Block]:
     if not record.switches:
         last = f" At its last decision: {verdict(record.decisions[-1].decision)}." if record.decisions else ""
         return [Text(f"A did not switch plans in this run.{last}", "warning")]
-    return [Text(sentence) for sentence in what_won(record, main.axis)]
+    return [Text(sentence) for sentence in switch_explanations(record, main.axis)]
 
 
 def _summary(main: ScenarioRecord) -> str:
