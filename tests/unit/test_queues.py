@@ -160,7 +160,7 @@ def test_dynamic_queues_are_neither_named_as_left_alone_nor_to_be_set(store, spe
 
 def test_a_manager_that_says_yes_and_does_nothing_is_an_error(store, specs):
     store.deaf = True
-    with pytest.raises(QueuesIgnoredError, match=r"root\.team; .*'6w'.*'8w'"):
+    with pytest.raises(QueuesIgnoredError, match=r"root\.team does not exist; .*'6w'.*'8w'"):
         apply(store, specs(TEAM))
 
 
@@ -190,19 +190,19 @@ def test_another_scheduler_is_said(store, specs):
         ('path = "root.sql"\nweight = -1', "root.sql weight", "greater than or equal to 0"),
         ('path = "root.sql"\nweight = inf', "root.sql weight", "finite number"),
         ('path = "root.sql"\nweight = "8w"', "root.sql weight", "valid number"),
-        ('path = "root.sql"\nweight = 2\ncapacity = 3', "root.sql capacity", "a weight or a capacity, not both"),
+        ('path = "root.sql"\nweight = 2\ncapacity = 3', "root.sql capacity", "either a weight or a capacity"),
         ('path = "root.sql"\ncapacity = 101', "root.sql capacity", "less than or equal to 100"),
         ('path = "root.sql"\nmaximum_capacity = 150', "root.sql maximum_capacity", "less than or equal to 100"),
         ('path = "root.sql"\nuser_limit_factor = -3', "root.sql user_limit_factor", "above 0, or -1"),
         ('path = "root.sql"\nstate = "STOPED"', "root.sql state", "'RUNNING' or 'STOPPED'"),
-        ('path = "root.sql"\ncapasity = 3', "root.sql capasity", "no such setting"),
+        ('path = "root.sql"\ncapasity = 3', "root.sql capasity", "unknown setting"),
         ('path = "root.sql"\nleaf_template = { capacity = 3 }', "root.sql leaf_template capacity", "give a weight"),
         ('path = "root.x"\nremove = true\nweight = 2', "root.x remove", "no other settings"),
         ('path = "sql"\nweight = 2', "path", "a path from the root"),
         ('path = "root.a b"\nweight = 2', "path", "letters, digits"),
-        ('path = "root"\nweight = 2', "root weight", "always everything"),
-        ("weight = 2", "queue 1 path", "has to be given"),
-        ('path = "root.sql"\n[[queue]]\npath = "root.sql"', "path", "named twice"),
+        ('path = "root"\nweight = 2', "root weight", "cannot be set on the root"),
+        ("weight = 2", "queue 1 path", "required"),
+        ('path = "root.sql"\n[[queue]]\npath = "root.sql"', "path", "listed twice"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_queue_and_what_is_right(specs, text, field, expected):
@@ -234,7 +234,7 @@ def test_a_wrong_value_is_named_with_its_queue_and_what_is_right(specs, text, fi
         (
             'path = "root.default"\nremove = true\n[[queue]]\npath = "root.default.x"\nweight = 1',
             "path",
-            "root.default is to be removed",
+            "root.default is being removed",
         ),
     ],
 )
@@ -270,7 +270,7 @@ def test_thirds_make_a_whole(store, specs):
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("queue = 3", "valid list"), ("a = ", "not TOML"), ("", "has to be given"), ("queue = [3]", "valid dictionary")],
+    [("queue = 3", "valid list"), ("a = ", "not TOML"), ("", "required"), ("queue = [3]", "valid dictionary")],
 )
 def test_a_file_that_is_none_is_said_to_be_none(specs, text, shown):
     with pytest.raises(QueueFileError, match=shown):

@@ -120,7 +120,7 @@ def _print_plan(shown: Plan) -> None:
         if change.kind != "remove"
         for difference in change.differences
     ]
-    rows += [(change.path, change.kind, "", "", "") for change in shown.of("remove")]
+    rows += [(change.path, change.kind, "", "", "") for change in shown.changes_of("remove")]
     if rows:
         console.out.print(console.table(None, ("queue", "change", "property", "now", "then"), _once(rows)))
 

@@ -1,4 +1,4 @@
-"""Writing a plan: one request, read back, compared."""
+"""Apply a plan: one request, then read back and compare."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,57 +13,59 @@ from yarn_plugin.queues.specification import STATE, QueueFileError, QueuesIgnore
 
 
 def compare(manager: ResourceManager, specs: Sequence[QueueSpec]) -> Plan:
-    """What would have to change; nothing is written.
+    """The changes to make; nothing is written.
 
     Raises:
-        QueueFileError: the queues would not fit together, or cannot be removed.
-        ManagerError: there is no ResourceManager, or its queues cannot be changed.
+        QueueFileError: the queues would be inconsistent, or cannot be removed.
+        ManagerError: the ResourceManager does not answer, or its queues cannot be changed.
     """
-    have = live.read(manager)
-    problems = find_problems(specs, have)
+    current = live.read(manager)
+    problems = find_problems(specs, current)
     if problems:
         raise QueueFileError(problems)
-    return make_plan(specs, have)
+    return make_plan(specs, current)
 
 
 def apply(manager: ResourceManager, specs: Sequence[QueueSpec]) -> Plan:
-    """Make the ResourceManager have what the file asks for; returns what was changed.
+    """Apply a queue file to the ResourceManager. Returns the changes made.
 
     Raises:
-        QueueFileError: as `compare`; nothing was written.
-        QueuesIgnoredError: the ResourceManager said yes and did not do it.
-        ManagerError: there is no ResourceManager, or it refused; it applies a request as a whole or not at all.
+        QueueFileError: as for `compare`; nothing was written.
+        QueuesIgnoredError: the ResourceManager reported success without applying the change.
+        ManagerError: the ResourceManager does not answer, or refused; it applies a request atomically.
     """
     plan = compare(manager, specs)
     if plan.changes:
         _write(manager, plan)
-        missing = list(_missing(plan, live.read(manager)))
-        if missing:
-            raise QueuesIgnoredError(missing)
+        not_applied = list(_not_applied(plan, live.read(manager)))
+        if not_applied:
+            raise QueuesIgnoredError(not_applied)
     return plan
 
 
 def _write(manager: ResourceManager, plan: Plan) -> None:
-    removed = [change.path for change in plan.of("remove")]
-    scheduler_configuration.write(manager, _settings(plan.of("update")), _settings(plan.of("add")), removed)
+    added, updated = _settings(plan.changes_of("add")), _settings(plan.changes_of("update"))
+    removed = [change.path for change in plan.changes_of("remove")]
+    scheduler_configuration.write(manager, updated, added, removed)
 
 
 def _settings(changes: Sequence[Change]) -> dict[str, Settings]:
     return {change.path: {one.name: one.then for one in change.differences} for change in changes}
 
 
-def _missing(plan: Plan, have: LiveQueues) -> Iterator[str]:
+def _not_applied(plan: Plan, current: LiveQueues) -> Iterator[str]:
     for change in plan.changes:
         if change.kind == "remove":
-            if have.has(change.path):
-                yield f"queue {change.path} is still there"
+            if current.has(change.path):
+                yield f"queue {change.path} still exists"
             continue
-        if not have.has(change.path):
-            yield f"there is no queue {change.path}"
+        if not current.has(change.path):
+            yield f"queue {change.path} does not exist"
             continue
-        for wanted in change.differences:
-            if not have.configuration.has(change.path, wanted.name, wanted.then):
-                found = have.get(change.path, wanted.name)
-                yield f"{change.path} {wanted.name}: {wanted.then!r} was written, it has {found!r}"
-            elif wanted.name == STATE and (have.tree[change.path].state == "RUNNING") != (wanted.then == "RUNNING"):
-                yield f"{change.path} is {have.tree[change.path].state}, not {wanted.then}"
+        state = current.tree[change.path].state
+        for difference in change.differences:
+            if not current.configuration.has(change.path, difference.name, difference.then):
+                found = current.get(change.path, difference.name)
+                yield f"{change.path} {difference.name}: {difference.then!r} was written, it is {found!r}"
+            elif difference.name == STATE and (state == "RUNNING") != (difference.then == "RUNNING"):
+                yield f"{change.path} is {state}, not {difference.then}"

@@ -1,7 +1,7 @@
-"""What would be wrong with the queues after a change. Pure.
+"""Check that the queues are consistent after a change. Pure.
 
 The ResourceManager itself accepts much of this with "successfully applied": a queue without a parent, settings of a
-queue that is not there, and the removal of a running queue whose state is set to STOPPED in the same request.
+queue that does not exist, and the removal of a running queue whose state is set to STOPPED in the same request.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,104 +18,104 @@ from yarn_plugin.queues.specification import (
     QueueSpec,
 )
 
-_WHOLE = 100.0
+_FULL_PERCENT = 100.0
 _TOLERANCE = 0.1
-"""Percents that the sum of siblings may be off, so that three times 33.3 is a whole."""
+"""Tolerance of the sum of siblings in percent, so that three times 33.3 is accepted."""
 
 
 def find_problems(specs: Sequence[QueueSpec], live: LiveQueues) -> list[Problem]:
-    """Everything that is wrong with these queues beside those that are there."""
+    """All problems of these queues together with the existing ones."""
     by_path = {spec.path: spec for spec in specs}
     found: list[Problem] = []
     for spec in specs:
         if spec.remove:
-            found += _of_removed(spec, by_path, live)
+            found += _problems_of_removed(spec, by_path, live)
         else:
-            found += _of_kept(spec, by_path, live)
-    for parent in dict.fromkeys(spec.parent for spec in specs if spec.path != ROOT and _moves_siblings(spec, live)):
-        found += _of_siblings(parent, by_path, live)
+            found += _problems_of_present(spec, by_path, live)
+    for parent in dict.fromkeys(spec.parent for spec in specs if spec.path != ROOT and _affects_siblings(spec, live)):
+        found += _problems_of_siblings(parent, by_path, live)
     return found
 
 
-def _of_removed(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:
+def _problems_of_removed(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:
     queue = live.tree.get(spec.path)
     if queue is None:
         return
     field = f"{spec.path} remove"
     if queue.dynamic:
-        yield Problem(field, True, "it was made by a submission and goes by itself once it is empty")
+        yield Problem(field, True, "it is a dynamic queue; the ResourceManager removes it once it is empty")
     elif queue.state != "STOPPED" or queue.apps:
-        holds = f" with {count(queue.apps, 'application')}" if queue.apps else ""
+        apps = f" with {count(queue.apps, 'application')}" if queue.apps else ""
         yield Problem(
             field,
             True,
-            f'it is {queue.state}{holds}; first apply state = "STOPPED", wait until it is empty, then remove it',
+            f'it is {queue.state}{apps}; first apply state = "STOPPED", wait until it is empty, then remove it',
         )
-    staying = [child for child in live.children(spec.path) if not (child in by_path and by_path[child].remove)]
-    if staying:
-        yield Problem(field, True, f"queues lie in it: {', '.join(staying)}; remove those too")
+    remaining = [child for child in live.children(spec.path) if not (child in by_path and by_path[child].remove)]
+    if remaining:
+        yield Problem(field, True, f"it has child queues: {', '.join(remaining)}; remove those too")
 
 
-def _of_kept(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:
+def _problems_of_present(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:
     if live.has(spec.path) and live.tree[spec.path].dynamic:
-        yield Problem("path", spec.path, "it was made by a submission; set its parent's leaf_template instead")
+        yield Problem("path", spec.path, "it is a dynamic queue; set its parent's leaf_template instead")
         return
     if not live.has(spec.path):
-        yield from _of_new(spec, by_path, live)
-    if any(name.startswith(LEAF_TEMPLATE) for name, _ in spec.properties) and not _makes_leaves(spec, live):
-        yield Problem(f"{spec.path} leaf_template", None, "set dynamic_leaves = true, or it has no use")
-    capacity, maximum = _will_be(spec, CAPACITY, live), _will_be(spec, MAXIMUM_CAPACITY, live)
+        yield from _problems_of_new(spec, by_path, live)
+    if any(name.startswith(LEAF_TEMPLATE) for name, _ in spec.properties) and not _has_dynamic_leaves(spec, live):
+        yield Problem(f"{spec.path} leaf_template", None, "set dynamic_leaves = true, or it has no effect")
+    capacity, maximum = _new_value(spec, CAPACITY, live), _new_value(spec, MAXIMUM_CAPACITY, live)
     if _mode(capacity) == "percent" and _is_number(maximum) and float(maximum or 0) < float(capacity or 0):
         yield Problem(f"{spec.path} maximum_capacity", float(maximum or 0), f"at least its capacity, {capacity}")
 
 
-def _of_new(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:
+def _problems_of_new(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:
     parent = by_path.get(spec.parent)
     if parent is not None and parent.remove:
-        yield Problem("path", spec.path, f"{spec.parent} is to be removed")
+        yield Problem("path", spec.path, f"its parent {spec.parent} is being removed")
     elif parent is None and not live.is_configured(spec.parent):
-        yield Problem("path", spec.path, f"there is no queue {spec.parent}; add a [[queue]] for it")
+        yield Problem("path", spec.path, f"its parent {spec.parent} does not exist; add a [[queue]] for it")
     if spec.get(CAPACITY) is None:
         yield Problem(f"{spec.path} weight", None, "a new queue needs a weight, or a capacity in percent")
 
 
-def _moves_siblings(spec: QueueSpec, live: LiveQueues) -> bool:
+def _affects_siblings(spec: QueueSpec, live: LiveQueues) -> bool:
     return (spec.remove and live.has(spec.path)) or spec.get(CAPACITY) is not None
 
 
-def _of_siblings(parent: str, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:
-    """In legacy mode siblings are all weights, or all percents that add up to 100; else the sum must not exceed it."""
+def _problems_of_siblings(parent: str, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:
+    """In legacy mode siblings all have weights, or percentages that add up to 100; otherwise the sum is at most 100."""
     capacities = {path: value for path, value in _siblings(parent, by_path, live).items() if value is not None}
     modes = {path: _mode(value) for path, value in capacities.items()}
     if live.is_legacy and len(set(modes.values())) > 1:
         shown = ", ".join(f"{path} has {capacities[path]}" for path in capacities)
-        yield Problem(f"queues in {parent}", None, f"give all of them a weight, or all a capacity in percent ({shown})")
+        yield Problem(f"queues in {parent}", None, f"give all of them either a weight or a capacity ({shown})")
         return
     percents = [float(value) for path, value in capacities.items() if modes[path] == "percent"]
     total = sum(percents)
-    if total > _WHOLE + _TOLERANCE or (live.is_legacy and 0 < total < _WHOLE - _TOLERANCE):
+    if total > _FULL_PERCENT + _TOLERANCE or (live.is_legacy and 0 < total < _FULL_PERCENT - _TOLERANCE):
         shown = ", ".join(f"{path} {capacities[path]}" for path in capacities)
-        yield Problem(f"capacities in {parent}", total, f"they must add up to 100 percent ({shown})")
+        yield Problem(f"capacities in {parent}", total, f"must add up to 100 percent ({shown})")
 
 
 def _siblings(parent: str, by_path: dict[str, QueueSpec], live: LiveQueues) -> dict[str, str | None]:
-    """What will be the capacity of each configured queue in `parent`."""
-    staying = [path for path in live.children(parent) if not (path in by_path and by_path[path].remove)]
+    """The capacity of each configured queue in `parent` after the change."""
+    remaining = [path for path in live.children(parent) if not (path in by_path and by_path[path].remove)]
     new = [spec.path for spec in by_path.values() if spec.parent == parent and not spec.remove]
     return {
-        path: _will_be(by_path[path], CAPACITY, live) if path in by_path else live.get(path, CAPACITY)
-        for path in dict.fromkeys([*staying, *new])
+        path: _new_value(by_path[path], CAPACITY, live) if path in by_path else live.get(path, CAPACITY)
+        for path in dict.fromkeys([*remaining, *new])
         if path != ROOT
     }
 
 
-def _will_be(spec: QueueSpec, name: str, live: LiveQueues) -> str | None:
-    asked = spec.get(name)
-    return live.get(spec.path, name) if asked is None else asked
+def _new_value(spec: QueueSpec, name: str, live: LiveQueues) -> str | None:
+    given = spec.get(name)
+    return live.get(spec.path, name) if given is None else given
 
 
-def _makes_leaves(spec: QueueSpec, live: LiveQueues) -> bool:
-    return (_will_be(spec, DYNAMIC_LEAVES, live) or "false").lower() == "true"
+def _has_dynamic_leaves(spec: QueueSpec, live: LiveQueues) -> bool:
+    return (_new_value(spec, DYNAMIC_LEAVES, live) or "false").lower() == "true"
 
 
 def _mode(capacity: str | None) -> str:

@@ -1,4 +1,4 @@
-"""The queue file (TOML): one [[queue]] for each queue that it speaks of.
+"""The queue file (TOML): a [[queue]] table per queue.
 
     [[queue]]
     path = "root.sql"
@@ -13,7 +13,7 @@
     path = "root.old"
     remove = true               # must be STOPPED and empty
 
-A queue that the file does not name, and a property that it does not give, stays as it is in the ResourceManager.
+Queues and properties that the file does not mention are left unchanged in the ResourceManager.
 """
 
 import re
@@ -41,7 +41,7 @@ _PATH = re.compile(r"^root(\.[A-Za-z0-9_-]+)*$")
 
 def _limit_factor(value: float) -> float:
     if value <= 0 and value != -1:
-        raise ValueError("a factor above 0, or -1 for no limit")
+        raise ValueError("must be above 0, or -1 for no limit")
     return value
 
 
@@ -56,10 +56,10 @@ class _Section(BaseModel):
 
 
 class _Capacities(_Section):
-    """What queues and templates of queues have in common.
+    """Settings common to queues and leaf templates.
 
-    `weight`: relative to its siblings. `capacity`: percent of the parent's. `maximum_am_resource_percent`: the part
-    that application masters may hold, a fraction in spite of YARN's name for it (0.1 is a tenth).
+    `weight`: relative to siblings. `capacity`: percent of the parent's. `maximum_am_resource_percent`: the fraction
+    that application masters may use; in spite of its YARN name, 0.1 is a tenth.
     """
 
     weight: Weight | None = None
@@ -69,19 +69,19 @@ class _Capacities(_Section):
     maximum_am_resource_percent: MasterFraction | None = None
 
     def properties(self) -> dict[str, str]:
-        """In YARN's words."""
+        """The settings as YARN properties."""
         given = {
             CAPACITY: self.capacity,
             MAXIMUM_CAPACITY: self.maximum_capacity,
             "user-limit-factor": self.user_limit_factor,
             "maximum-am-resource-percent": self.maximum_am_resource_percent,
         }
-        written = {name: number(value) for name, value in given.items() if value is not None}
-        return written if self.weight is None else {CAPACITY: f"{number(self.weight)}w", **written}
+        properties = {name: number(value) for name, value in given.items() if value is not None}
+        return properties if self.weight is None else {CAPACITY: f"{number(self.weight)}w", **properties}
 
 
 class LeafTemplate(_Capacities):
-    """What a leaf queue made by a submission starts with."""
+    """The initial settings of a dynamic leaf queue."""
 
 
 class QueueSection(_Capacities):
@@ -97,9 +97,9 @@ class QueueSection(_Capacities):
     leaf_template: LeafTemplate | None = None
 
     def spec(self) -> QueueSpec:
-        """The section as a noun."""
+        """The specification of the queue."""
         switches = {DYNAMIC_LEAVES: self.dynamic_leaves, "disable_preemption": self.disable_preemption}
-        words = {
+        texts = {
             STATE: self.state,
             "acl_submit_applications": self.acl_submit_applications,
             "acl_administer_queue": self.acl_administer_queue,
@@ -111,45 +111,45 @@ class QueueSection(_Capacities):
             properties=(
                 *self.properties().items(),
                 *((name, str(value).lower()) for name, value in switches.items() if value is not None),
-                *((name, value) for name, value in words.items() if value is not None),
+                *((name, value) for name, value in texts.items() if value is not None),
                 *((f"{LEAF_TEMPLATE}.{name}", value) for name, value in template.items()),
             ),
         )
 
     def problems(self) -> list[Problem]:
-        """What is wrong with this queue whatever the ResourceManager has."""
+        """Problems of this queue that do not depend on the ResourceManager."""
         found: list[Problem] = []
         if not _PATH.match(self.path):
-            expected = "a path from the root, such as root.sql; names of letters, digits, - and _"
+            expected = "must be a path from the root, such as root.sql; names may contain letters, digits, - and _"
             found.append(Problem("path", self.path, expected))
         for where, part in ((self.path, self), (f"{self.path} leaf_template", self.leaf_template)):
             if part is not None and part.weight is not None and part.capacity is not None:
-                found.append(Problem(f"{where} capacity", part.capacity, "give a weight or a capacity, not both"))
+                found.append(Problem(f"{where} capacity", part.capacity, "give either a weight or a capacity"))
         if self.path == ROOT:
             fixed = {"weight", "capacity", "maximum_capacity", "state", "remove"} & self.model_fields_set
-            found += [Problem(f"root {name}", getattr(self, name), "the root is always everything") for name in fixed]
+            found += [Problem(f"root {name}", getattr(self, name), "cannot be set on the root queue") for name in fixed]
         others = self.model_fields_set - {"path", "remove"}
         if self.remove and others:
-            expected = f"a queue that is removed has no other settings ({', '.join(sorted(others))})"
+            expected = f"a queue to remove has no other settings ({', '.join(sorted(others))})"
             found.append(Problem(f"{self.path} remove", True, expected))
         if self.leaf_template is not None and self.leaf_template.capacity is not None:
-            expected = "queues made by submissions weigh something; give a weight"
+            expected = "dynamic queues have weights; give a weight"
             found.append(Problem(f"{self.path} leaf_template capacity", self.leaf_template.capacity, expected))
         return found
 
 
 class QueueFile(_Section):
-    """The whole file."""
+    """A queue file."""
 
     queue: list[QueueSection] = Field(min_length=1)
-    """Named in the singular, as each [[queue]] in the file is one."""
+    """Singular, as in [[queue]]."""
 
 
 def load(path: Path) -> tuple[QueueSpec, ...]:
     """Read a queue file.
 
     Raises:
-        QueueFileError: it cannot be read, or something in it cannot be: names file, queue, field, value.
+        QueueFileError: the file cannot be read or is invalid; names file, queue, field and value.
     """
     try:
         raw = tomllib.loads(path.read_text())
@@ -161,15 +161,15 @@ def load(path: Path) -> tuple[QueueSpec, ...]:
         file = QueueFile.model_validate(raw)
     except ValidationError as problem:
         raise QueueFileError(_located(path, [_problem(raw, dict(error)) for error in problem.errors()])) from None
-    found = [problem for section in file.queue for problem in section.problems()] + _twice(file)
+    found = [problem for section in file.queue for problem in section.problems()] + _duplicates(file)
     if found:
         raise QueueFileError(_located(path, found))
     return tuple(section.spec() for section in file.queue)
 
 
-def _twice(file: QueueFile) -> list[Problem]:
+def _duplicates(file: QueueFile) -> list[Problem]:
     paths = [section.path for section in file.queue]
-    return [Problem("path", path, "named twice") for path in sorted(set(paths)) if paths.count(path) > 1]
+    return [Problem("path", path, "listed twice") for path in sorted(set(paths)) if paths.count(path) > 1]
 
 
 def _located(path: Path, problems: list[Problem]) -> list[Problem]:
@@ -177,7 +177,7 @@ def _located(path: Path, problems: list[Problem]) -> list[Problem]:
 
 
 def _problem(raw: Any, error: dict[str, Any]) -> Problem:
-    """What pydantic found wrong, with the queue's path in place of its position."""
+    """A pydantic error as a problem, with the queue's path instead of its index."""
     where = [str(step) for step in error["loc"]]
     if len(where) > 2 and where[0] == "queue":
         where = [_name(raw["queue"], int(where[1])), *where[2:]]
@@ -187,8 +187,8 @@ def _problem(raw: Any, error: dict[str, Any]) -> Problem:
 
 
 _EXPECTED = {
-    "extra_forbidden": "there is no such setting; `yarn-plugin queues -h` lists them",
-    "missing": "it has to be given",
+    "extra_forbidden": "unknown setting; `yarn-plugin queues -h` lists all settings",
+    "missing": "required",
 }
 
 

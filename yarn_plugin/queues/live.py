@@ -1,4 +1,4 @@
-"""The queues that a ResourceManager has now."""
+"""The current queues of a ResourceManager."""
 
 from dataclasses import dataclass
 
@@ -11,30 +11,30 @@ from yarn_plugin.queues.specification import ReadOnlyStoreError
 
 @dataclass(frozen=True, slots=True)
 class LiveQueues:
-    """Queues as configured and as the scheduler runs them (by path)."""
+    """The queues as configured, and as the scheduler runs them, by path."""
 
     configuration: SchedulerConfiguration
     tree: dict[str, QueueReport]
 
     @property
     def is_legacy(self) -> bool:
-        """Whether siblings must all be given in the same way, and percents must add up to 100."""
+        """Whether legacy queue mode is on: siblings all have weights, or percentages that add up to 100."""
         return (self.configuration.of_scheduler("legacy-queue-mode.enabled") or "true").lower() == "true"
 
     def get(self, path: str, name: str) -> str | None:
-        """A property of a queue as configured; None where it is not."""
+        """A configured property of a queue; None if it is not set."""
         return self.configuration.get(path, name)
 
     def children(self, path: str) -> tuple[str, ...]:
-        """The paths of the configured (not the dynamic) queues directly below a queue."""
+        """The paths of the configured (not dynamic) children of a queue."""
         return self.configuration.children(path)
 
     def has(self, path: str) -> bool:
-        """Whether a queue is there, configured or dynamic."""
+        """Whether a queue exists, configured or dynamic."""
         return path in self.tree
 
     def is_configured(self, path: str) -> bool:
-        """Whether a queue is there because the configuration says so."""
+        """Whether a queue exists and is not dynamic."""
         return path in self.tree and not self.tree[path].dynamic
 
 
@@ -42,20 +42,20 @@ def read_tree(manager: ResourceManager) -> dict[str, QueueReport]:
     """The queues as the scheduler runs them.
 
     Raises:
-        ManagerError: there is no ResourceManager, or it has no CapacityScheduler.
+        ManagerError: the ResourceManager does not answer, or does not use the CapacityScheduler.
     """
     tree = queue_tree(manager.get("/scheduler"))
     if not tree:
-        raise ManagerError(f"--rm {manager.url}: its scheduler is not the CapacityScheduler, whose queues these are")
+        raise ManagerError(f"--rm {manager.url}: its scheduler is not the CapacityScheduler")
     return tree
 
 
 def read(manager: ResourceManager) -> LiveQueues:
-    """The queues as configured and as run.
+    """The queues as configured and as the scheduler runs them.
 
     Raises:
-        ReadOnlyStoreError: the configuration is in a file that only the ResourceManager's own administrator can change.
-        ManagerError: there is no ResourceManager, or it has no CapacityScheduler.
+        ReadOnlyStoreError: the configuration is in a file and cannot be changed over REST.
+        ManagerError: the ResourceManager does not answer, or does not use the CapacityScheduler.
     """
     tree = read_tree(manager)
     try:

@@ -1,4 +1,4 @@
-"""The difference between what a queue file asks for and what the ResourceManager has. Pure."""
+"""The changes that bring the ResourceManager's queues in line with a queue file. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Kind = Literal["add", "update", "remove"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One property: what it is now (None: not set), and what the file asks for."""
+    """A property: its current value (None if not set), and the value in the file."""
 
     name: str
     now: str | None
@@ -22,7 +22,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be done with one queue."""
+    """A change of one queue."""
 
     kind: Kind
     path: str
@@ -31,24 +31,24 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All changes, in the order in which they can be made; `unnamed`: configured queues that the file leaves alone."""
+    """All changes in a valid order; `unnamed`: configured queues that the file does not mention."""
 
     changes: tuple[Change, ...]
     unnamed: tuple[str, ...]
 
-    def of(self, kind: Kind) -> list[Change]:
+    def changes_of(self, kind: Kind) -> list[Change]:
         """The changes of one kind."""
         return [change for change in self.changes if change.kind == kind]
 
 
 def make_plan(specs: Sequence[QueueSpec], live: LiveQueues) -> Plan:
-    """What has to change so that the ResourceManager has what the file asks for.
+    """The changes that bring the ResourceManager in line with the file.
 
-    Parents are added before and removed after what lies in them.
+    Parents are added before their children and removed after them.
     """
-    kept = sorted((spec for spec in specs if not spec.remove), key=lambda spec: spec.path.count("."))
-    added = [_addition(spec) for spec in kept if not live.has(spec.path)]
-    updated = [change for spec in kept if live.has(spec.path) and (change := _update(spec, live)).differences]
+    present = sorted((spec for spec in specs if not spec.remove), key=lambda spec: spec.path.count("."))
+    added = [_addition(spec) for spec in present if not live.has(spec.path)]
+    updated = [change for spec in present if live.has(spec.path) and (change := _update(spec, live)).differences]
     removed = [Change("remove", spec.path) for spec in _deepest_first(specs) if live.has(spec.path)]
     named = {spec.path for spec in specs} | {ROOT}
     unnamed = [path for path, queue in live.tree.items() if not queue.dynamic and path not in named]
@@ -60,16 +60,16 @@ def _addition(spec: QueueSpec) -> Change:
 
 
 def _update(spec: QueueSpec, live: LiveQueues) -> Change:
-    found = [Difference(name, _now(spec.path, name, live), value) for name, value in spec.properties]
-    return Change("update", spec.path, tuple(one for one in found if not _is_so(one)))
+    found = [Difference(name, _current(spec.path, name, live), value) for name, value in spec.properties]
+    return Change("update", spec.path, tuple(difference for difference in found if not _is_met(difference)))
 
 
-def _now(path: str, name: str, live: LiveQueues) -> str | None:
-    # A queue may be stopped although its configuration says nothing of it: because its parent once was.
+def _current(path: str, name: str, live: LiveQueues) -> str | None:
+    # A queue may be stopped without being configured so, because its parent was stopped.
     return live.tree[path].state if name == STATE else live.get(path, name)
 
 
-def _is_so(difference: Difference) -> bool:
+def _is_met(difference: Difference) -> bool:
     if difference.name == STATE and difference.now == "DRAINING":
         return difference.then == "STOPPED"
     return same(difference.now, difference.then)

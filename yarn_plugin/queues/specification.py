@@ -1,4 +1,4 @@
-"""What a queue file asks for, in YARN's own properties, and what can be wrong with it."""
+"""The queues that a queue file specifies, in YARN's own properties, and the errors of queue files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ LEAF_TEMPLATE = "auto-queue-creation-v2.leaf-template"
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """One queue of the file. `properties`: YARN's name (below the queue's path) and value; others are left alone."""
+    """A queue of the file. `properties`: names (relative to the queue's path) and values; others are unchanged."""
 
     path: str
     properties: tuple[tuple[str, str], ...]
@@ -24,27 +24,27 @@ class QueueSpec:
 
     @property
     def parent(self) -> str:
-        """The path of the queue that this one lies in; empty for the root."""
+        """The path of the parent queue; empty for the root."""
         return self.path.rpartition(".")[0]
 
     @property
     def name(self) -> str:
-        """Its last part."""
+        """The last component of the path."""
         return self.path.rpartition(".")[2]
 
     def get(self, name: str) -> str | None:
-        """The value that the file gives a property; None where it says nothing of it."""
+        """The value of a property in the file; None if it is not set there."""
         return next((value for known, value in self.properties if known == name), None)
 
 
 def number(value: float) -> str:
-    """A number as short as it can be written: 8, 0.01, 33.333333."""
+    """A number in its shortest form: 8, 0.01, 33.333333."""
     return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a queue file: the queue and field, the value, and what would be right."""
+    """A problem in a queue file: queue and field, value, and what is expected."""
 
     field: str
     value: object
@@ -55,7 +55,7 @@ class Problem:
 
 
 class QueueFileError(ReportedError):
-    """A queue file cannot be used; nothing was written. `problems` holds everything that is wrong with it."""
+    """A queue file is invalid; nothing was written. `problems`: all problems found."""
 
     exit_code = 2
 
@@ -65,18 +65,18 @@ class QueueFileError(ReportedError):
 
 
 class ReadOnlyStoreError(ManagerError):
-    """The ResourceManager reads its queues from a file: nobody can change them over REST."""
+    """The ResourceManager reads its queues from a file, so they cannot be changed over REST."""
 
     def __init__(self, url: str) -> None:
         super().__init__(
             f"--rm {url}: its queues cannot be read or changed over REST; set "
             "yarn.scheduler.configuration.store.class=fs (or zk, leveldb) in the ResourceManager's yarn-site.xml "
-            "and start it again"
+            "and restart it"
         )
 
 
 class QueuesIgnoredError(ManagerError):
-    """The ResourceManager said yes and did not do it."""
+    """The ResourceManager reported success without applying the change."""
 
     def __init__(self, what: Sequence[str]) -> None:
-        super().__init__(f"the ResourceManager answered that it applied the change, and did not: {'; '.join(what)}")
+        super().__init__(f"the ResourceManager reported success but did not apply the change: {'; '.join(what)}")
