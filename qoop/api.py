@@ -38,7 +38,7 @@ class Options:
         feed: makes the source of the share; by default a fixed share, the session's default parallelism.
         confirm: tells the arbiter that the query holds no more than a share, by its number.
         rules: when to switch plans.
-        cutting: where plans are cut into stages.
+        cut_policy: where plans are cut into stages.
         model: the cost of a stage.
         checkpoint: a URL that all nodes reach, to store stage outputs as files; by default they are on the executors.
         journal: a file to record events and decisions in.
@@ -50,7 +50,7 @@ class Options:
     feed: Callable[[], Feed] | None = None
     confirm: Callable[[int], None] = lambda seq: None
     rules: Rules = field(default_factory=Rules)
-    cutting: CutPolicy = field(default_factory=CutPolicy)
+    cut_policy: CutPolicy = field(default_factory=CutPolicy)
     model: CostModel = field(default_factory=CostModel)
     checkpoint: str | None = None
     journal: Path | None = None
@@ -270,7 +270,7 @@ class _Query:
             return None, "it is not a query"
         try:
             catalogue = SparkCatalogue(self._spark)
-            planned = plan(statement, catalogue, catalogue.statistics, self._options.cutting, self._options.model)
+            planned = plan(statement, catalogue, catalogue.statistics, self._options.cut_policy, self._options.model)
         except CannotSplitError as reason:
             return None, str(reason)
         except QoopError as reason:

@@ -107,7 +107,7 @@ def _marked(ends: list[float], taken: list[bool]) -> list[str]:
 def _tree(planned: Planned, number: int) -> RichTree:
     shown = planned.plans[number]
     root = RichTree(f"plan {number}: {count(len(shown.stages()), 'stage')}")
-    for block, part in shown.parts.items():
+    for block, part in shown.block_plans.items():
         branch = root.add(f"{block}")
         _add(branch, planned, shown, block, part.tree)
     return root
@@ -123,7 +123,7 @@ def _add(branch: RichTree, planned: Planned, shown: Plan, block: str, tree: Tree
         name = relation.alias if relation.alias == relation.source else f"{relation.alias} ({relation.source})"
         branch.add(f"{name}: about {rows:,.0f} rows{filters}")
         return
-    cut = tree.relations in shown.parts[block].cuts
+    cut = tree.relations in shown.block_plans[block].cuts
     label = Text(f"join: about {rows:,.0f} rows")
     if cut:
         label.append(f" stage {view_name(StageId(block, tree.relations))}", style="bold")

@@ -29,7 +29,7 @@ class Planned:
     @property
     def join_trees(self) -> int:
         """How many different join trees the candidates have, over all blocks."""
-        trees = {(block, shape(part.tree)) for plan in self.plans for block, part in plan.parts.items()}
+        trees = {(block, shape(part.tree)) for plan in self.plans for block, part in plan.block_plans.items()}
         return len(trees) - len(self.text.query.planned) + 1 if trees else 1
 
     def one_stage_reason(self) -> str | None:
@@ -51,7 +51,7 @@ def plan(
     statement: Statement,
     catalogue: Catalogue,
     statistics: Callable[[str], TableStatistics],
-    cutting: CutPolicy,
+    cut_policy: CutPolicy,
     model: CostModel,
 ) -> Planned:
     """The candidate plans of a statement's query.
@@ -69,7 +69,7 @@ def plan(
     views = [
         _view(estimator.with_pessimism(uncertainty) if uncertainty else estimator) for uncertainty in PESSIMISM_LEVELS
     ]
-    return Planned(text, tuple(candidates(text.query, views, cutting)), estimator)
+    return Planned(text, tuple(candidates(text.query, views, cut_policy)), estimator)
 
 
 def _view(estimator: Estimator) -> Callable[[str], tuple[JoinCost, Rows]]:

@@ -15,7 +15,7 @@ from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import RESULT
 
-EVERYWHERE = CutPolicy(every=True)
+EVERYWHERE = CutPolicy(everywhere=True)
 
 
 class Tables:
@@ -43,8 +43,8 @@ class Tables:
         columns = {name: ColumnStatistics(distinct_values(values, len(rows), None)) for name, values in sample.items()}
         return TableStatistics(float(len(rows)), 100.0 * len(rows), columns, sample)
 
-    def plan(self, text, cutting=EVERYWHERE):
-        return plan(parse_statement(text), self, self.statistics, cutting, CostModel())
+    def plan(self, text, cut_policy=EVERYWHERE):
+        return plan(parse_statement(text), self, self.statistics, cut_policy, CostModel())
 
     def rows(self, text):
         """The rows of a query as written, as a multiset."""

@@ -140,7 +140,7 @@ class QoopEngine:
     def __init__(self, session: SparkSession, switch_every_stage: bool = False) -> None:
         self._session = session
         self._options = (
-            qoop.Options(rules=Rules(force=True), cutting=CutPolicy(every=True))
+            qoop.Options(rules=Rules(force=True), cut_policy=CutPolicy(everywhere=True))
             if switch_every_stage
             else qoop.Options()
         )

@@ -1,1 +1,1 @@
-"""How many rows, how much work, until when: estimates, and what measured stages teach about them. Pure."""
+"""Estimates of rows, work and completion times, corrected by measured stages. Pure."""

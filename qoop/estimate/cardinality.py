@@ -115,7 +115,7 @@ def result_statistics(
 ) -> TableStatistics:
     """The statistics of a block's result, from those of what it reads."""
     if rows is None or block.graph is None:
-        read = [tables.get(name, UNKNOWN).rows for name in block.around]
+        read = [tables.get(name, UNKNOWN).rows for name in block.outer_sources]
         count = sum(read) if block.is_union else max(read, default=UNKNOWN.rows)
         return _plain(block, count)
     core = rows.rows(block.graph.all_relations)
@@ -124,7 +124,7 @@ def result_statistics(
         groups = 1.0
         for key in block.keys:
             groups = min(groups * _distinct(rows, key, core), core)
-    count = max(groups * (HAVING if block.around else 1.0), 1.0)
+    count = max(groups * (HAVING if block.outer_sources else 1.0), 1.0)
     columns = {
         output.name: ColumnStatistics(
             min(_distinct(rows, output.column, core), count), width=_width(rows, output.column)

@@ -16,7 +16,7 @@ class CostModel:
 
     `scan_row`, `scan_value`: reading a row, and each column of it. `probe_row`, `build_row`, `result_row`: a hash join.
     `group_row`: aggregating a row. `shuffle_row`, `shuffle_byte`: writing, fetching and sorting a side that is not
-    broadcast. `read_byte`, `keep_byte`: reading and writing a stage's output. `broadcast_bytes`: the largest side that
+    broadcast. `read_byte`, `write_byte`: reading and writing a stage's output. `broadcast_bytes`: the largest side that
     is copied to everybody. `stage_seconds`: the driver's time for one stage, whatever it does; `exchange_seconds`: for
     one shuffle or broadcast inside it. `task_bytes`: input bytes of one task, which bounds parallelism.
     """
@@ -30,7 +30,7 @@ class CostModel:
     shuffle_row: float = 3.0e-8
     shuffle_byte: float = 9.0e-9
     read_byte: float = 1.0e-9
-    keep_byte: float = 6.8e-9
+    write_byte: float = 6.8e-9
     broadcast_bytes: float = 10 * 1024 * 1024
     stage_seconds: float = 0.2
     exchange_seconds: float = 0.07

@@ -51,7 +51,7 @@ class Estimator:
         for name in query.blocks:
             self._add_block(name)
 
-    def after(self, counted: Mapping[StageId, float], calibration: Calibration) -> "Estimator":
+    def updated(self, counted: Mapping[StageId, float], calibration: Calibration) -> "Estimator":
         """The estimates once these stages have been counted, on a machine of this calibration."""
         return self._again({**self._counted, **counted}, calibration, self._pessimism)
 
@@ -81,28 +81,28 @@ class Estimator:
 
     def work(self, plan: Plan, stage: StageId, ready: frozenset[StageId] = frozenset()) -> Work:
         """The work of one stage of a plan, with the blocks that it computes inside itself."""
-        pieces = plan.reading(stage, ready).pieces
-        key = (stage, tuple(piece.key for piece in pieces))
+        fragments = plan.content(stage, ready).fragments
+        key = (stage, tuple(fragment.key for fragment in fragments))
         known = self._works.get(key)
         if known is None:
-            known = self._works[key] = self._work(stage, pieces)
+            known = self._works[key] = self._work(stage, fragments)
         return known
 
     def tasks(self, plan: Plan, ready: frozenset[StageId] = frozenset()) -> list[Task[StageId]]:
         """The stages that a plan still needs, for packing."""
         return [Task(stage, after, self.work(plan, stage, ready)) for stage, after in plan.stages(ready).items()]
 
-    def _work(self, stage: StageId, pieces: tuple[StageFragment, ...]) -> Work:
+    def _work(self, stage: StageId, fragments: tuple[StageFragment, ...]) -> Work:
         effort = WorkSum()
-        for place, piece in enumerate(pieces):
-            rows = self.rows.get(piece.block)
+        for place, fragment in enumerate(fragments):
+            rows = self.rows.get(fragment.block)
             if rows is not None:
-                tree = piece.tree or left_deep(len(rows.graph.relations))
-                effort.add_tree(tree, piece.inputs, rows, self._joins[piece.block], self.model)
+                tree = fragment.tree or left_deep(len(rows.graph.relations))
+                effort.add_tree(tree, fragment.inputs, rows, self._joins[fragment.block], self.model)
             if place > 0 or stage.relations == BLOCK_RESULT:
-                self._add_around(effort, piece.block)
+                self._add_around(effort, fragment.block)
         if stage != RESULT:
-            effort.core_seconds += self.stage_rows(stage) * self._width(stage) * self.model.keep_byte
+            effort.core_seconds += self.stage_rows(stage) * self._width(stage) * self.model.write_byte
         return self.calibration.apply(effort.work(self.model))
 
     def _add_block(self, name: str) -> None:
@@ -129,7 +129,7 @@ class Estimator:
     def _add_around(self, effort: WorkSum, name: str) -> None:
         """What a block does around its core: read other tables, group."""
         block, model = self.query.blocks[name], self.model
-        for source in block.around:
+        for source in block.outer_sources:
             table = self._tables.get(source, UNKNOWN)
             effort.add_read(table.rows * (model.scan_row + 3 * model.scan_value + model.probe_row), table.rows * 24.0)
         if block.keys is not None and block.graph is not None:

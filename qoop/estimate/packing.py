@@ -14,7 +14,7 @@ class Task(Generic[Key]):
     """A stage to pack: what it must wait for, and its work (what is left of it, where it runs already)."""
 
     key: Key
-    after: frozenset[Key]
+    depends_on: frozenset[Key]
     work: Work
 
 
@@ -37,7 +37,7 @@ def finish_times(stages: Sequence[Task[Key]], slots: float) -> Mapping[Key, floa
     known = frozenset(waiting)
     now = 0.0
     while waiting:
-        ready = [stage for stage in waiting.values() if not (stage.after & known) - done.keys()]
+        ready = [stage for stage in waiting.values() if not (stage.depends_on & known) - done.keys()]
         computing = [stage for stage in ready if fixed[stage.key] <= _NOTHING]
         speeds = _divide(computing, slots)
         steps = [fixed[stage.key] for stage in ready if fixed[stage.key] > _NOTHING]

@@ -18,7 +18,7 @@ def view_name(stage: StageId) -> str:
 
 def stage_query(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[StageId]) -> str:
     """The SQL of a stage over tables and the outputs of `inputs`; blocks computed inside it become CTEs."""
-    inside = {piece.block for piece in plan.reading(stage, frozenset(inputs)).pieces[1:]}
+    inside = {fragment.block for fragment in plan.content(stage, frozenset(inputs)).fragments[1:]}
     body = _block_query(text, plan, stage, inputs)
     definitions = ", ".join(
         f"{_quoted(name)} AS ({_block_query(text, plan, StageId(name, BLOCK_RESULT), inputs)})"

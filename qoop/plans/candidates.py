@@ -1,4 +1,4 @@
-"""The candidate plans of a query: several join trees for each block, several ways to cut them, all together."""
+"""The candidate plans of a query: combinations of join trees for its blocks, cut into stages."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from qoop.plans.plan import BlockPlan, Plan, Query, cuts_where
 from qoop.plans.trees import Join, JoinCost, Leaf, Tree, best_trees, joins, shape, tree_as_written
 
 MAX_CANDIDATES = 64
-"""How many plans are kept for replanning."""
+"""How many plans are retained for replanning."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutPolicy:
-    """Where stages are cut: `large`: rows from which a join input counts as large; `every`: everywhere (tests)."""
+    """Where stages are cut. `large_rows`: rows from which an input counts as large. `everywhere`: cut at every join."""
 
-    large: float = 80_000.0
-    every: bool = False
+    large_rows: float = 80_000.0
+    everywhere: bool = False
 
 
 class Rows(Protocol):
@@ -31,25 +31,25 @@ class Rows(Protocol):
 def candidates(
     query: Query,
     views: Iterable[Callable[[str], tuple[JoinCost, Rows]]],
-    cutting: CutPolicy,
-    most: int = MAX_CANDIDATES,
+    cut_policy: CutPolicy,
+    max_plans: int = MAX_CANDIDATES,
 ) -> list[Plan]:
-    """Plans of a query, those that look best first.
+    """The candidate plans of a query, most promising first.
 
     Args:
-        views: ways to see the costs: as estimated, and as they would be if doubtful joins were much larger or smaller;
-            each gives, for a block, the cost of a join and the rows of a set. What is best under any of them is kept,
-            so that a good plan is at hand when the truth comes out.
-        most: how many plans at most.
+        views: alternative estimates: as expected, and with uncertain joins much larger or smaller; each returns, for a
+            block, the cost of a join and the rows of a set. The best trees under each are retained, so that a good plan
+            is available whatever the measured row counts.
+        max_plans: how many plans to return at most.
     """
     parts = {
-        block: _parts(query.blocks[block].graph, [view(block) for view in views], cutting) for block in query.planned
+        block: _parts(query.blocks[block].graph, [view(block) for view in views], cut_policy) for block in query.planned
     }
-    return _combined(query, parts, most)
+    return _combined(query, parts, max_plans)
 
 
-def _parts(graph: JoinGraph | None, views: list[tuple[JoinCost, Rows]], cutting: CutPolicy) -> list[BlockPlan]:
-    """The ways to compute one block, best first, taking turns between the views."""
+def _parts(graph: JoinGraph | None, views: list[tuple[JoinCost, Rows]], cut_policy: CutPolicy) -> list[BlockPlan]:
+    """Ways to compute one block, best first, alternating between the views."""
     assert graph is not None
     beam = 32 if len(graph.relations) <= 12 else 12
     ranked = [[(one.tree, rows) for one in best_trees(graph, cost, beam)] for cost, rows in views]
@@ -59,24 +59,24 @@ def _parts(graph: JoinGraph | None, views: list[tuple[JoinCost, Rows]], cutting:
         for trees in ranked:
             if place < len(trees):
                 tree, _ = trees[place]
-                found.setdefault(shape(tree), BlockPlan(tree, _cuts(tree, views[0][1], cutting)))
+                found.setdefault(shape(tree), BlockPlan(tree, _cuts(tree, views[0][1], cut_policy)))
     return list(found.values())
 
 
-def _cuts(tree: Tree, rows: Rows, cutting: CutPolicy) -> frozenset[RelationSet]:
-    """Cut where two large inputs meet: small dimensions stay with what they are joined to, as one pipeline."""
-    if cutting.every:
+def _cuts(tree: Tree, rows: Rows, cut_policy: CutPolicy) -> frozenset[RelationSet]:
+    """Cut where two large inputs meet; small dimensions stay in one stage with the relation they are joined to."""
+    if cut_policy.everywhere:
         return cuts_where(tree, lambda part, other: True)
 
     def is_large(tree: Tree) -> bool:
-        return isinstance(tree, Join) or rows.rows(tree.relations) > cutting.large
+        return isinstance(tree, Join) or rows.rows(tree.relations) > cut_policy.large_rows
 
-    return cuts_where(tree, lambda part, other: is_large(other) and _does_much(part, rows, cutting))
+    return cuts_where(tree, lambda part, other: is_large(other) and _reads_large(part, rows, cut_policy))
 
 
-def _does_much(part: Join, rows: Rows, cutting: CutPolicy) -> bool:
-    """Whether a part has something large in it: a join of small dimensions is not worth a stage."""
-    return any(rows.rows(leaf) > cutting.large for leaf in _leaves(part))
+def _reads_large(part: Join, rows: Rows, cut_policy: CutPolicy) -> bool:
+    """Whether a subtree reads a large relation: a join of small dimensions is not worth a stage."""
+    return any(rows.rows(leaf) > cut_policy.large_rows for leaf in _leaves(part))
 
 
 def _leaves(tree: Tree) -> Iterable[RelationSet]:
@@ -86,16 +86,16 @@ def _leaves(tree: Tree) -> Iterable[RelationSet]:
                 yield side.relations
 
 
-def _combined(query: Query, parts: Mapping[str, list[BlockPlan]], most: int) -> list[Plan]:
-    """The best of each block together, then each block's others in turn, larger blocks first."""
+def _combined(query: Query, parts: Mapping[str, list[BlockPlan]], max_plans: int) -> list[Plan]:
+    """Combine the best ways of all blocks, then vary one block at a time, blocks with most relations first."""
     best = {block: ways[0] for block, ways in parts.items()}
     plans = {(plan := Plan(query, best)).key: plan}
     graphs = {block: query.blocks[block].graph for block in parts}
     order = sorted(parts, key=lambda block: -size(graph.all_relations) if (graph := graphs[block]) else 0)
     place = 1
-    while len(plans) < most and any(place < len(ways) for ways in parts.values()):
+    while len(plans) < max_plans and any(place < len(ways) for ways in parts.values()):
         for block in order:
-            if place < len(parts[block]) and len(plans) < most:
+            if place < len(parts[block]) and len(plans) < max_plans:
                 plan = Plan(query, {**best, block: parts[block][place]})
                 plans.setdefault(plan.key, plan)
         place += 1

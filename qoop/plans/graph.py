@@ -1,4 +1,4 @@
-"""The join graph of a block: relations, equality classes, conditions across relations."""
+"""The join graph of a block: relations, equality classes, and predicates over several relations."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ RelationSet = int
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A base table or another block's result, under an alias; `filters` read this relation alone and always apply.
+    """A base table or another block's result, under an alias.
 
-    `columns`: the columns of it that the block reads at all.
+    `columns`: the columns that the block reads. `filters`: conditions that read this relation alone.
     """
 
     alias: str
@@ -25,7 +25,7 @@ class Relation:
 
     @property
     def sources(self) -> frozenset[str]:
-        """The tables and blocks that it reads, those in subqueries of its filters too."""
+        """The tables and blocks that it reads, including those in subqueries of its filters."""
         return frozenset({self.source}).union(*(predicate.blocks for predicate in self.filters))
 
 
@@ -33,12 +33,12 @@ class Relation:
 class JoinGraph:
     """The inner-join core of a SELECT.
 
-    `classes`: columns that are equal to each other, transitively closed; each joins the relations that it touches.
+    `classes`: equality classes of columns, transitively closed; each joins the relations that it touches.
     `predicates`: any other condition that reads several relations. `retained`: columns that are read outside the core.
 
-    Any two trees over the same relations give the same rows and columns, because filters are always pushed to the
-    leaves, one equality of each class is applied, each predicate applies at the first join that holds its relations,
-    and which columns leave a set of relations depends on the set alone.
+    Any two trees over the same relations give the same rows and columns: filters are always pushed to the leaves, one
+    equality of each class is applied, each predicate applies at the first join that covers its relations, and the
+    output columns of a set of relations depend on the set alone.
     """
 
     relations: tuple[Relation, ...]
@@ -68,13 +68,13 @@ class JoinGraph:
 
     @cached_property
     def joining_sets(self) -> tuple[RelationSet, ...]:
-        """The sets of relations that an equality joins: of each class, and of each predicate that equates."""
+        """The sets of relations joined by an equality: of each class, and of each equijoin predicate."""
         equations = [self.set_of(predicate.relations()) for predicate in self.predicates if predicate.is_equijoin]
         return (*self.class_sets, *equations)
 
     @cached_property
     def neighbours(self) -> tuple[RelationSet, ...]:
-        """For each relation, those joined to it by an equality."""
+        """For each relation, the relations joined to it by an equality."""
         found = [0] * len(self.relations)
         joining = [
             touched
@@ -98,14 +98,14 @@ class JoinGraph:
         return tuple(self.relations[i].alias for i in members(relations))
 
     def reach(self, relations: RelationSet) -> RelationSet:
-        """The relations joined by an equality to any in the set, outside it."""
+        """The relations outside the set that an equality joins to one in it."""
         found = 0
         for i in members(relations):
             found |= self.neighbours[i]
         return found & ~relations
 
     def components(self) -> tuple[RelationSet, ...]:
-        """The parts that no equality connects, in the order of the graph."""
+        """The connected components of the graph over its equalities, in its order."""
         left, parts = self.all_relations, []
         while left:
             part = left & -left
@@ -126,7 +126,7 @@ class JoinGraph:
                 yield members_
 
     def joining_predicates(self, left: RelationSet, right: RelationSet) -> Iterator[Predicate]:
-        """The predicates that can be applied when both sides are there, and on neither side alone."""
+        """The predicates that apply to the join of both sides, and to neither side alone."""
         both = left | right
         for predicate, touched in zip(self.predicates, self.predicate_sets, strict=True):
             if touched & ~both == 0 and touched & ~left and touched & ~right:
@@ -137,7 +137,7 @@ class JoinGraph:
         return min(column for column in members_ if self.bit[column.relation] & relations)
 
     def outputs(self, relations: RelationSet) -> tuple[Column, ...]:
-        """The columns that leave a set of relations: what is read after it. Depends on the set alone."""
+        """The output columns of a set of relations: those that are read outside it. Depends on the set alone."""
         needed = {column for column in self.retained if self.bit[column.relation] & relations}
         for members_, touched in zip(self.classes, self.class_sets, strict=True):
             if touched & relations and touched & ~relations:

@@ -10,14 +10,14 @@ from qoop.plans.predicate import Column
 from qoop.plans.trees import Join, Tree, joins
 
 BLOCK_RESULT: RelationSet = 0
-"""Stands for everything that a block computes, not for a set of its relations."""
+"""Stands for the result of a block, in place of a set of its relations."""
 
 
 class StageId(NamedTuple):
-    """What a stage computes: the join of a set of relations of a block, or the block's whole result.
+    """What a stage computes: the join of a set of relations of a block, or the block's result.
 
-    Within a query this is also what makes two stages equivalent (QOOP, section 2.3.4): any two trees over the same
-    relations of a block give the same rows and columns (see `JoinGraph`).
+    Stages of a query with the same id are equivalent (QOOP section 2.3.4): any two join trees over the same relations
+    of a block give the same rows and columns (see `JoinGraph`).
     """
 
     block: str
@@ -33,7 +33,7 @@ RESULT = StageId(ROOT, BLOCK_RESULT)
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of a block's result; `column` is the core column that it passes on, if it does nothing else."""
+    """A column of a block's result; `column`: the core column that it passes on unchanged, if any."""
 
     name: str
     column: Column | None
@@ -43,16 +43,16 @@ class Output:
 class Block:
     """A block as the planner sees it.
 
-    `graph`: its inner-join core; None where it has none that we can take apart, and `reason` says why.
-    `around`: what it reads outside its core, tables and blocks. `keys`: the core columns that it groups by, None where
-    it does not group. `shared`: its result is computed once and kept, because several parts of the query read it.
-    `copied`: several parts read it, and each computes it for itself, so its core is not cut into stages.
+    `graph`: its inner-join core; None if it has none that can be reordered, and `reason` says why. `outer_sources`: the
+    tables and blocks that it reads outside its core. `keys`: the core columns that it groups by; None if it does not
+    group. `shared`: it has several readers, and its result is computed once and stored. `copied`: it has several
+    readers, and each computes it anew, so its core is not cut into stages.
     """
 
     name: str
     graph: JoinGraph | None
     reason: str | None
-    around: frozenset[str]
+    outer_sources: frozenset[str]
     outputs: tuple[Output, ...]
     keys: tuple[Column, ...] | None
     is_union: bool = False
@@ -61,28 +61,28 @@ class Block:
 
     @property
     def is_planned(self) -> bool:
-        """Whether there is a choice of join trees, and stages may be cut."""
+        """Whether it has a choice of join trees, and may be cut into stages."""
         return self.graph is not None and len(self.graph.relations) > 1 and not self.copied
 
     def sources(self) -> frozenset[str]:
         """The tables and blocks that it reads."""
         if self.graph is None:
-            return self.around
-        return self.around.union(*(relation.sources for relation in self.graph.relations))
+            return self.outer_sources
+        return self.outer_sources.union(*(relation.sources for relation in self.graph.relations))
 
 
 @dataclass(frozen=True)
 class Query:
-    """The blocks of a query, each after those it reads; the last is the result (`ROOT`)."""
+    """The blocks of a query in topological order; the last is the result (`ROOT`)."""
 
     blocks: Mapping[str, Block]
 
-    def inside(self, block: str) -> frozenset[str]:
-        """A block and those that are computed inside it, because their results are not kept."""
+    def computed_inside(self, block: str) -> frozenset[str]:
+        """A block and the blocks that are computed inside it, because their results are not stored."""
         found = {block}
         for name in self.blocks[block].sources():
             if name in self.blocks and not self.blocks[name].shared:
-                found |= self.inside(name)
+                found |= self.computed_inside(name)
         return frozenset(found)
 
     @cached_property
@@ -93,7 +93,7 @@ class Query:
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """How one block is computed: its join tree, and the inner parts of it that are stages of their own."""
+    """How one block is computed: its join tree, and the subtrees that are stages of their own."""
 
     tree: Tree
     cuts: frozenset[RelationSet]
@@ -105,10 +105,9 @@ class BlockPlan:
 
 
 class StageFragment(NamedTuple):
-    """A block's join tree (or a part of it) as one stage computes it.
+    """A block's join tree, or a subtree of it, as one stage computes it.
 
-    `inputs`: the parts of it that are read from the outputs of other stages. `tree`: None for a block that is not
-    planned.
+    `tree`: None for a block that is not planned. `inputs`: the subtrees that are read from the outputs of other stages.
     """
 
     block: str
@@ -117,47 +116,47 @@ class StageFragment(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int, frozenset[RelationSet]]:
-        """What makes two pieces the same work; trees are told apart as objects, plans share them."""
+        """Equal for fragments that do the same work; trees are compared by identity, since plans share them."""
         return self.block, id(self.tree), self.inputs
 
 
 class StageContent(NamedTuple):
-    """What a stage does: its pieces (its own, then those of blocks computed inside it), and what it reads."""
+    """What a stage computes (its own fragment, then those of the blocks inside it) and which outputs it reads."""
 
-    pieces: tuple[StageFragment, ...]
+    fragments: tuple[StageFragment, ...]
     reads: frozenset[StageId]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A candidate plan: a part for each planned block."""
+    """A candidate plan: how each planned block is computed."""
 
     query: Query
-    parts: Mapping[str, BlockPlan]
+    block_plans: Mapping[str, BlockPlan]
 
     @cached_property
     def key(self) -> tuple[tuple[str, frozenset[RelationSet], frozenset[RelationSet]], ...]:
-        """What makes two plans the same."""
-        return tuple((name, frozenset(part.joins), part.cuts) for name, part in sorted(self.parts.items()))
+        """Equal for equal plans."""
+        return tuple((name, frozenset(part.joins), part.cuts) for name, part in sorted(self.block_plans.items()))
 
     def stage_tree(self, stage: StageId) -> Tree | None:
-        """The part of the join tree that a stage computes; None for a block that has no tree."""
-        part = self.parts.get(stage.block)
+        """The join tree that a stage computes; None for a block that is not planned."""
+        part = self.block_plans.get(stage.block)
         if part is None:
             return None
         return part.tree if stage.relations == BLOCK_RESULT else part.joins[stage.relations]
 
     def stages(self, ready: frozenset[StageId] = frozenset()) -> dict[StageId, frozenset[StageId]]:
-        """The stages to run, and for each the stages it reads (those in `ready` left out), each after those it reads.
+        """The stages to run, in topological order, and for each the stages that it reads, without those in `ready`.
 
-        Stages in `ready` have been run, by whatever plan, and stand in wherever the tree has their relations.
+        Stages in `ready` have finished, under any plan; each replaces the subtree over its relations.
         """
         found: dict[StageId, frozenset[StageId]] = {}
 
         def visit(stage: StageId) -> None:
             if stage in found or stage in ready:
                 return
-            reads = self.reading(stage, ready).reads
+            reads = self.content(stage, ready).reads
             for other in sorted(reads):
                 visit(other)
             found[stage] = reads - ready
@@ -166,39 +165,39 @@ class Plan:
         return found
 
     def reads(self, stage: StageId, ready: frozenset[StageId] = frozenset()) -> frozenset[StageId]:
-        """The stage results that a stage reads; blocks that are not kept are computed inside the stage."""
-        return self.reading(stage, ready).reads
+        """The stages whose outputs a stage reads; blocks whose results are not stored are computed inside the stage."""
+        return self.content(stage, ready).reads
 
-    def reading(self, stage: StageId, ready: frozenset[StageId] = frozenset()) -> StageContent:
-        """What a stage does and reads when these stages have been run."""
-        known = self._readings.get((stage, ready))
+    def content(self, stage: StageId, ready: frozenset[StageId] = frozenset()) -> StageContent:
+        """What a stage computes and reads once the stages in `ready` have finished."""
+        known = self._contents.get((stage, ready))
         if known is None:
-            known = self._readings[stage, ready] = self._read(stage, ready)
+            known = self._contents[stage, ready] = self._content(stage, ready)
         return known
 
     def computes_same(self, other: "Plan", stage: StageId) -> bool:
-        """Whether a stage that is running under the other plan is what this plan would run.
+        """Whether a stage that is running under the other plan also serves this plan.
 
-        The join of a set is, whatever tree computes it. A block's result is only where all parts in it are the same:
-        computing it another way is what a switch is for.
+        The join of a set of relations always does, whatever its tree. A block's result does only if both plans compute
+        the block in the same way: computing it differently is the purpose of a switch.
         """
         if stage.relations != BLOCK_RESULT:
             return True
-        inside = self.query.inside(stage.block)
-        return all(self.parts.get(block) == other.parts.get(block) for block in inside)
+        inside = self.query.computed_inside(stage.block)
+        return all(self.block_plans.get(block) == other.block_plans.get(block) for block in inside)
 
     def reused(self, ready: frozenset[StageId]) -> frozenset[StageId]:
-        """Which of the stages that have been run this plan reads."""
+        """The finished stages whose outputs this plan reads."""
         return frozenset(read for stage in self.stages(ready) for read in self.reads(stage, ready) if read in ready)
 
     @cached_property
-    def _readings(self) -> dict[tuple[StageId, frozenset[StageId]], StageContent]:
+    def _contents(self) -> dict[tuple[StageId, frozenset[StageId]], StageContent]:
         return {}
 
-    def _read(self, stage: StageId, ready: frozenset[StageId]) -> StageContent:
+    def _content(self, stage: StageId, ready: frozenset[StageId]) -> StageContent:
         block = self.query.blocks[stage.block]
         tree = self.stage_tree(stage)
-        sources = set(block.around) if stage.relations == BLOCK_RESULT else set()
+        sources = set(block.outer_sources) if stage.relations == BLOCK_RESULT else set()
         inputs: set[RelationSet] = set()
         if tree is not None:
             leaves = self._walk(block.name, tree, stage.relations, ready, inputs)
@@ -207,23 +206,23 @@ class Plan:
         for index in leaves:
             assert block.graph is not None
             sources |= block.graph.relations[index].sources
-        pieces = [StageFragment(block.name, tree, frozenset(inputs))]
+        fragments = [StageFragment(block.name, tree, frozenset(inputs))]
         reads = {StageId(block.name, relations) for relations in inputs}
         for name in sorted(sources & self.query.blocks.keys()):
             whole = StageId(name, BLOCK_RESULT)
             if self.query.blocks[name].shared:
                 reads.add(whole)
             else:
-                inner = self.reading(whole, ready)
-                pieces += inner.pieces
+                inner = self.content(whole, ready)
+                fragments += inner.fragments
                 reads |= inner.reads
-        return StageContent(tuple(pieces), frozenset(reads))
+        return StageContent(tuple(fragments), frozenset(reads))
 
     def _walk(
         self, block: str, tree: Tree, top: RelationSet, ready: frozenset[StageId], inputs: set[RelationSet]
     ) -> list[int]:
-        """The relations that a tree reads in place; what it reads of stages is added to `inputs`."""
-        cuts = self.parts[block].cuts
+        """The relations that a tree reads directly; subtrees read from stage outputs are added to `inputs`."""
+        cuts = self.block_plans[block].cuts
         leaves: list[int] = []
         pending = [tree]
         while pending:
@@ -239,7 +238,7 @@ class Plan:
 
 
 def cuts_where(tree: Tree, is_worth: Callable[[Join, Tree], bool]) -> frozenset[RelationSet]:
-    """The inner parts of a tree to cut: those that go into a join for which `is_worth(part, other side)` holds."""
+    """The subtrees to cut: join inputs, themselves joins, for which `is_worth(subtree, other input)` holds."""
     found = set()
     for join in joins(tree):
         for part, other in ((join.left, join.right), (join.right, join.left)):

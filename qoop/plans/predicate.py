@@ -1,4 +1,4 @@
-"""Predicates in a form of our own: what the estimator can read, beside the text that runs."""
+"""Predicates in the form that the estimator reads, beside the SQL that runs."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ Literal = int | float | str | bool
 
 @dataclass(frozen=True, slots=True, order=True)
 class Column:
-    """A column of a relation of one block. In texts its name is `output`, which no other column of the block has."""
+    """A column of a relation of one block; generated SQL uses its `output` name, which is unique in the block."""
 
     relation: str
     name: str
@@ -63,28 +63,28 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """All of these hold."""
+    """Conjunction."""
 
     parts: tuple["Form", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """At least one of these holds."""
+    """Disjunction."""
 
     parts: tuple["Form", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """This does not hold."""
+    """Negation."""
 
     part: "Form"
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Something that only the engine understands."""
+    """A condition that only Spark can evaluate."""
 
 
 Form = Compare | CompareColumns | InList | Like | IsNull | AllOf | AnyOf | Not | Opaque
@@ -92,7 +92,7 @@ Form = Compare | CompareColumns | InList | Like | IsNull | AllOf | AnyOf | Not |
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A condition: its text over output names, the columns of the block that it reads, and its form.
+    """A condition: its SQL over output names, the columns of the block that it reads, and its form.
 
     `is_equijoin`: it equates expressions over two relations, so a hash join can use it.
     `blocks`: the blocks that subqueries in it read.

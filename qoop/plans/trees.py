@@ -1,4 +1,4 @@
-"""Join trees over the relations of one graph, and a search for many good ones."""
+"""Join trees over the relations of one graph, and a beam search for many good ones."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from qoop.plans.graph import JoinGraph, RelationSet
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A join of two parts. `relations` is the union of theirs."""
+    """A join of two subtrees; `relations` is the union of theirs."""
 
     left: "Tree"
     right: "Tree"
@@ -26,7 +26,7 @@ Tree = Leaf | Join
 
 
 def joined(left: Tree, right: Tree) -> Join:
-    """The join of two parts."""
+    """The join of two trees."""
     return Join(left, right, left.relations | right.relations)
 
 
@@ -39,7 +39,7 @@ def left_deep(relations: int) -> Tree:
 
 
 def nodes(tree: Tree) -> Iterator[Tree]:
-    """The parts of a tree, each after the parts below it; the tree itself last."""
+    """The nodes of a tree in post-order."""
     if isinstance(tree, Join):
         yield from nodes(tree.left)
         yield from nodes(tree.right)
@@ -47,24 +47,24 @@ def nodes(tree: Tree) -> Iterator[Tree]:
 
 
 def joins(tree: Tree) -> Iterator[Join]:
-    """The joins of a tree, lower ones first."""
+    """The joins of a tree in post-order."""
     for node in nodes(tree):
         if isinstance(node, Join):
             yield node
 
 
 def shape(tree: Tree) -> frozenset[RelationSet]:
-    """What makes two trees the same plan: the sets of relations that are joined on the way, whatever the sides."""
+    """The sets of relations that a tree joins; equal for trees that differ only in the sides of joins."""
     return frozenset(join.relations for join in joins(tree))
 
 
 JoinCost = Callable[[RelationSet, RelationSet], float]
-"""The cost of joining two sets, which depends on the sets alone."""
+"""The cost of joining two sets of relations; it depends on the sets alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankedTree:
-    """A tree and its cost: the sum of its joins'."""
+    """A tree and its cost, the sum over its joins."""
 
     tree: Tree
     cost: float
@@ -81,15 +81,15 @@ class _Forest:
 
 
 def best_trees(graph: JoinGraph, cost: JoinCost, beam: int = 32, alternatives: int = 3) -> list[RankedTree]:
-    """Trees of a graph by a beam search from the leaves up: in each step, every forest joins each connected pair.
+    """Find cheap join trees by a bottom-up beam search: each step extends every forest by each possible join.
 
-    No cross joins, but between parts of the graph that nothing connects: those are joined last. Both sides of a join
-    are the same to the search; the smaller side comes right. Deterministic.
+    Cross joins occur only between connected components, which are joined last. The search does not distinguish the two
+    sides of a join. Deterministic.
 
     Args:
-        cost: of one join.
-        beam: how many sets of parts are followed further.
-        alternatives: how many forests with the same parts are kept, so that the trees found differ inside too.
+        cost: the cost of one join.
+        beam: how many forests, counting those over the same sets of relations once, survive a step.
+        alternatives: how many forests over the same sets survive, so that the trees found differ inside too.
     """
     ranked = [_search(graph, part, cost, beam, alternatives) for part in graph.components()]
     result = ranked[0]
@@ -100,7 +100,7 @@ def best_trees(graph: JoinGraph, cost: JoinCost, beam: int = 32, alternatives: i
 
 
 def tree_as_written(graph: JoinGraph) -> Tree:
-    """The tree that the text writes: relations in their order, each joined to what is there, without cross joins."""
+    """The left-deep tree in the order of the text, avoiding cross joins."""
     parts: list[Tree] = [Leaf(1 << i) for i in range(len(graph.relations))]
     tree, parts = parts[0], parts[1:]
     while parts:
@@ -115,14 +115,14 @@ def _search(graph: JoinGraph, part: RelationSet, cost: JoinCost, beam: int, alte
     leaves = tuple(Leaf(1 << i) for i in range(len(graph.relations)) if part >> i & 1)
     forests = [_Forest(leaves, 0.0)]
     for _ in range(len(leaves) - 1):
-        forests = _best(_grown(graph, forests, cost), beam, alternatives)
+        forests = _best(_extended(graph, forests, cost), beam, alternatives)
     ranked = sorted(forests, key=lambda forest: forest.cost)
     return [RankedTree(forest.parts[0], forest.cost) for forest in ranked]
 
 
-def _grown(graph: JoinGraph, forests: list[_Forest], cost: JoinCost) -> list[_Forest]:
-    """Every forest with one more join."""
-    grown: list[_Forest] = []
+def _extended(graph: JoinGraph, forests: list[_Forest], cost: JoinCost) -> list[_Forest]:
+    """Every forest extended by one join."""
+    extended: list[_Forest] = []
     known: dict[tuple[RelationSet, RelationSet], float] = {}
     for forest in forests:
         reaches = [graph.reach(part.relations) for part in forest.parts]
@@ -136,29 +136,29 @@ def _grown(graph: JoinGraph, forests: list[_Forest], cost: JoinCost) -> list[_Fo
                 if price is None:
                     price = known[pair] = cost(*pair)
                 rest = (*forest.parts[:j], *forest.parts[j + 1 : i], *forest.parts[i + 1 :])
-                grown.append(_Forest((*rest, joined(other, one)), forest.cost + price))
-    return grown
+                extended.append(_Forest((*rest, joined(other, one)), forest.cost + price))
+    return extended
 
 
 def _best(forests: list[_Forest], beam: int, alternatives: int) -> list[_Forest]:
-    """The cheapest forests: at most `beam` sets of parts, at most `alternatives` forests of each."""
-    kept: dict[tuple[RelationSet, ...], list[_Forest]] = {}
+    """The cheapest forests: of at most `beam` different sets of trees, at most `alternatives` each."""
+    retained: dict[tuple[RelationSet, ...], list[_Forest]] = {}
     for forest in sorted(forests, key=lambda forest: forest.cost):
-        same = kept.get(forest.key)
+        same = retained.get(forest.key)
         if same is None:
-            if len(kept) == beam:
+            if len(retained) == beam:
                 continue
-            same = kept[forest.key] = []
-        if len(same) < _room(forest, beam, alternatives) and not _repeats(forest, same):
+            same = retained[forest.key] = []
+        if len(same) < _max_forests(forest, beam, alternatives) and not _is_duplicate(forest, same):
             same.append(forest)
-    return [forest for same in kept.values() for forest in same]
+    return [forest for same in retained.values() for forest in same]
 
 
-def _room(forest: _Forest, beam: int, alternatives: int) -> int:
+def _max_forests(forest: _Forest, beam: int, alternatives: int) -> int:
     """At the end there is one part: all_relations that is left differs inside."""
     return beam if len(forest.parts) == 1 else alternatives
 
 
-def _repeats(forest: _Forest, same: list[_Forest]) -> bool:
+def _is_duplicate(forest: _Forest, same: list[_Forest]) -> bool:
     shapes = {frozenset().union(*(shape(part) for part in other.parts)) for other in same}
     return frozenset().union(*(shape(part) for part in forest.parts)) in shapes

@@ -125,7 +125,7 @@ def evaluate(
     late = delay_estimate(progress, estimator)
     rows = {**{stage: known.rows for stage, known in progress.stragglers.items()}, **late.rows}
     if rows:
-        estimator = estimator.after(rows, estimator.calibration.slowed_by(late.slowdown))
+        estimator = estimator.updated(rows, estimator.calibration.slowed_by(late.slowdown))
     wanted = range(len(plans)) if numbers is None else numbers
     return [_evaluate(number, plans, estimator, progress, slots, rules) for number in wanted]
 

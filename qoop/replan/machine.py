@@ -163,7 +163,7 @@ def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Com
     remaining = {stage: known for stage, known in state.stragglers.items() if stage != event.stage}
     before = state.estimator.calibration
     calibration = _measured(state, running, event)
-    estimator = state.estimator.after({event.stage: event.rows}, calibration)
+    estimator = state.estimator.updated({event.stage: event.rows}, calibration)
     state = _recalibrated(replace(state, ready=ready, estimator=estimator, stragglers=remaining), before)
     return state, [], FinishedStage(event.stage, _joins(event.stage, state))
 
@@ -173,7 +173,7 @@ def _measured(state: State, running: Running | None, event: StageFinished) -> Ca
     calibration = state.estimator.calibration
     if running is None or event.core_seconds is None or state.share is None:
         return calibration
-    hindsight = state.estimator.after({event.stage: event.rows}, Calibration())
+    hindsight = state.estimator.updated({event.stage: event.rows}, Calibration())
     work = hindsight.work(state.plans[running.plan], event.stage, frozenset(running.inputs))
     slots = state.share.slots / (len(state.running) + 1)
     return calibration.updated(work, slots, event.seconds, event.core_seconds)

@@ -239,7 +239,7 @@ def _upgraded(path: Path, number: int, record: Any) -> dict[str, Any]:
 
 def _describe(plan: Plan) -> dict[str, Any]:
     return {
-        "trees": {block: _tree(plan, block, part.tree) for block, part in plan.parts.items()},
+        "trees": {block: _tree(plan, block, part.tree) for block, part in plan.block_plans.items()},
         "stages": {view_name(stage): sorted(map(view_name, after)) for stage, after in plan.stages().items()},
     }
 
@@ -251,5 +251,5 @@ def _tree(plan: Plan, block: str, tree: Tree) -> Any:
     if not isinstance(tree, Join):
         return graph.aliases(tree.relations)[0]
     sides = [_tree(plan, block, side) for side in (tree.left, tree.right)]
-    cut = tree.relations in plan.parts[block].cuts
+    cut = tree.relations in plan.block_plans[block].cuts
     return {"join": sides, **({"stage": view_name(StageId(block, tree.relations))} if cut else {})}

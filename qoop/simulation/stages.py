@@ -26,11 +26,11 @@ def truth(estimated: Estimator, plans: Sequence[Plan], row_error: float, random:
         factors = [
             (source.relations, random.gauss(0.0, row_error * source.uncertainty)) for source in rows.prior.sources
         ]
-        trees = [plan.parts[block].tree for plan in plans if block in plan.parts]
+        trees = [plan.block_plans[block].tree for plan in plans if block in plan.block_plans]
         for relations in sorted({join.relations for tree in trees for join in joins(tree)}):
             error = sum(factor for part, factor in factors if part & ~relations == 0)
             counted[StageId(block, relations)] = max(rows.prior.rows(relations) * exp(error), 1.0)
-    return estimated.after(counted, Calibration())
+    return estimated.updated(counted, Calibration())
 
 
 @dataclass(slots=True)

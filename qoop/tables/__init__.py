@@ -1,1 +1,1 @@
-"""Tables as files: their columns, and statistics of them, read without an engine."""
+"""Parquet tables: their columns and statistics, read without Spark."""

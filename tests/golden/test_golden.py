@@ -43,7 +43,7 @@ def test_their_rows_are_those_of_the_query(path, shop):
     expected = shop.rows(query)
     assert expected, "the query has rows"
     try:
-        plans = [shop.plan(query, CutPolicy()), shop.plan(query, CutPolicy(every=True))]
+        plans = [shop.plan(query, CutPolicy()), shop.plan(query, CutPolicy(everywhere=True))]
     except CannotSplitError:
         return
     for planned in plans:
@@ -87,13 +87,13 @@ def _block(block):
             )
         lines += ["  equal: " + ", ".join(column.output for column in sorted(columns)) for columns in graph.classes]
         lines += [f"  also: {predicate.sql}" for predicate in graph.predicates]
-    return lines + [f"  around: {', '.join(sorted(block.around))}" for _ in (1,) if block.around]
+    return lines + [f"  around: {', '.join(sorted(block.outer_sources))}" for _ in (1,) if block.outer_sources]
 
 
 def _plan(planned, number):
     plan = planned.plans[number]
     lines = ["", f"plan {number}"]
-    for block, part in plan.parts.items():
+    for block, part in plan.block_plans.items():
         lines.append(f"  {block}: {_tree(plan.query.blocks[block].graph, part, part.tree)}")
     for stage in plan.stages():
         text = stage_query(planned.text, plan, stage, sorted(plan.reads(stage)))

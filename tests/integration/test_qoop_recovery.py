@@ -29,7 +29,7 @@ from tpcds import data, queries
 
 pytestmark = pytest.mark.integration
 
-EVERYWHERE = CutPolicy(every=True)
+EVERYWHERE = CutPolicy(everywhere=True)
 
 SALES = """
 SELECT i_category, s_state, d_year, hd_dep_count, count(*) AS sold, sum(ss_quantity) AS pieces
@@ -64,7 +64,7 @@ def rows_of(answer):
 def test_a_switch_after_every_stage_changes_no_answer(spark, sales, tmp_path, files):
     options = qoop.Options(
         rules=Rules(force=True),
-        cutting=EVERYWHERE,
+        cut_policy=EVERYWHERE,
         journal=tmp_path / "journal",
         checkpoint=(tmp_path / "kept").as_uri() if files else None,
     )
@@ -87,7 +87,7 @@ def test_a_tpcds_query_of_eight_joins_switched_after_every_stage(spark):
     for table in ("store_sales", "store_returns", "catalog_sales", "date_dim", "store", "item"):
         session.read.parquet(str(tenth.table(table))).createOrReplaceTempView(table)
     text = queries.spark_text(17)
-    options = qoop.Options(rules=Rules(force=True), cutting=EVERYWHERE)
+    options = qoop.Options(rules=Rules(force=True), cut_policy=EVERYWHERE)
     answer = qoop.collect(session, text, options)
     assert answer.rows == session.sql(text).collect() != []
     assert min(answer.outcome.counts.switches, answer.outcome.counts.reused) > 0
@@ -99,7 +99,7 @@ def test_a_tpcds_query_of_eight_joins_switched_after_every_stage(spark):
 def test_a_profile_makes_it_decide_anew(spark, sales, tmp_path):
     file = tmp_path / "profile.csv"
     file.write_text("seconds,slots\n0,16\n0.3,1\n")
-    options = qoop.Options(feed=lambda: profile.ProfileFeed(profile.read(file)), cutting=EVERYWHERE)
+    options = qoop.Options(feed=lambda: profile.ProfileFeed(profile.read(file)), cut_policy=EVERYWHERE)
     answer = qoop.collect(spark, SALES, options)
     assert rows_of(answer) == sales
     first, *others = answer.outcome.decisions
@@ -113,13 +113,13 @@ def test_a_profile_makes_it_decide_anew(spark, sales, tmp_path):
 
 
 def test_a_fixed_share_stays(spark, sales):
-    answer = qoop.collect(spark, SALES, qoop.Options(feed=lambda: profile.fixed(3), cutting=EVERYWHERE))
+    answer = qoop.collect(spark, SALES, qoop.Options(feed=lambda: profile.fixed(3), cut_policy=EVERYWHERE))
     assert rows_of(answer) == sales
     assert {one.slots for one in answer.outcome.decisions} == {3}
 
 
 def test_without_a_feed_the_share_is_the_sessions_cores(spark):
-    answer = qoop.collect(spark, SALES, qoop.Options(cutting=EVERYWHERE))
+    answer = qoop.collect(spark, SALES, qoop.Options(cut_policy=EVERYWHERE))
     assert {one.slots for one in answer.outcome.decisions} == {2}
 
 
@@ -251,7 +251,7 @@ def test_files_that_are_gone_are_made_again(spark, sales, tmp_path):
         for folder in kept.glob("qoop-*/qoop_*"):
             shutil.rmtree(folder)
 
-    given = {"cutting": EVERYWHERE, "checkpoint": kept.as_uri(), "journal": journal_file}
+    given = {"cut_policy": EVERYWHERE, "checkpoint": kept.as_uri(), "journal": journal_file}
     lost, options = losing(delete, given)
     with nothing_left(spark):
         answer = qoop.collect(spark, SALES, options)
@@ -263,7 +263,7 @@ def test_files_that_are_gone_are_made_again(spark, sales, tmp_path):
 
 def test_blocks_that_are_gone_are_computed_again(spark, sales, tmp_path):
     """The user's program clears Spark's cache in mid-query."""
-    given = {"cutting": EVERYWHERE, "journal": tmp_path / "journal"}
+    given = {"cut_policy": EVERYWHERE, "journal": tmp_path / "journal"}
     lost, options = losing(spark.catalog.clearCache, given)
     with nothing_left(spark):
         answer = qoop.collect(spark, SALES, options)
@@ -288,7 +288,7 @@ def test_what_is_lost_is_told_once_and_kept_anew(spark, watched):
 @pytest.mark.parametrize("files", [False, True])
 def test_the_journal_of_a_query_that_fails(spark, tmp_path, files):
     options = qoop.Options(
-        cutting=EVERYWHERE,
+        cut_policy=EVERYWHERE,
         journal=tmp_path / "journal",
         checkpoint=(tmp_path / "kept").as_uri() if files else None,
     )
@@ -313,7 +313,7 @@ def test_a_planner_that_fails_on_the_way_does_not_fail_the_query(spark, sales, m
     monkeypatch.setattr("qoop.run.query_run.step", step)
     warned = []
     with nothing_left(spark):
-        answer = qoop.collect(spark, SALES, qoop.Options(cutting=EVERYWHERE, warn=warned.append))
+        answer = qoop.collect(spark, SALES, qoop.Options(cut_policy=EVERYWHERE, warn=warned.append))
     assert rows_of(answer) == sales
     assert warned == ["running the query as written: the planner failed: KeyError: 'a defect of the planner'"]
 

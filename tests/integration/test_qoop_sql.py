@@ -29,7 +29,7 @@ from tests.integration.spark_sessions import (
 
 pytestmark = pytest.mark.integration
 
-STAGED = qoop.Options(cutting=CutPolicy(every=True))
+STAGED = qoop.Options(cut_policy=CutPolicy(everywhere=True))
 """A stage at every join, however small: the tables here are."""
 
 SALES = """
@@ -152,7 +152,7 @@ def test_a_view_of_the_frame_is_in_the_users_session(spark):
 
 
 def test_a_view_outlives_the_frame_when_outputs_are_files(spark, tmp_path):
-    options = qoop.Options(cutting=CutPolicy(every=True), checkpoint=tmp_path.as_uri())
+    options = qoop.Options(cut_policy=CutPolicy(everywhere=True), checkpoint=tmp_path.as_uri())
     qoop.sql(spark, SALES, options).createOrReplaceTempView("sold_by_state")
     gc.collect()
     try:
@@ -267,7 +267,7 @@ def test_create_table_as(spark):
 
 def test_a_wrong_insert_is_refused_before_anything_runs(spark, table):
     watched = []
-    options = qoop.Options(cutting=CutPolicy(every=True), watch=watched.append)
+    options = qoop.Options(cut_policy=CutPolicy(everywhere=True), watch=watched.append)
     with nothing_left(spark), pytest.raises(AnalysisException, match="INSERT_COLUMN_ARITY_MISMATCH"):
         qoop.execute(spark, f"INSERT INTO {table} SELECT n FROM ({JOINED})", options)
     assert watched == []
@@ -317,7 +317,7 @@ def test_a_writer_that_fails_leaves_nothing(spark):
 @pytest.mark.parametrize("files", [False, True])
 def test_a_query_leaves_nothing_behind(spark, tmp_path, files):
     options = qoop.Options(
-        cutting=CutPolicy(every=True),
+        cut_policy=CutPolicy(everywhere=True),
         rules=Rules(force=True),
         checkpoint=tmp_path.as_uri() if files else None,
         journal=tmp_path / "journal",
@@ -338,7 +338,9 @@ def test_a_query_that_fails_leaves_nothing_behind(spark, tmp_path, files, call):
         def close(self):
             pass
 
-    options = qoop.Options(cutting=CutPolicy(every=True), checkpoint=tmp_path.as_uri() if files else None, feed=Away)
+    options = qoop.Options(
+        cut_policy=CutPolicy(everywhere=True), checkpoint=tmp_path.as_uri() if files else None, feed=Away
+    )
     with nothing_left(spark), pytest.raises(QoopError, match="no share"):
         call(spark, SALES, options)
     assert not list(tmp_path.glob("qoop-*"))
@@ -398,7 +400,7 @@ def a_job_lasts(spark):
 def test_whoever_cancels_the_users_jobs_cancels_the_query(spark, slow_views, how):
     context = spark.sparkContext
     watched = []
-    options = qoop.Options(cutting=CutPolicy(every=True), watch=watched.append)
+    options = qoop.Options(cut_policy=CutPolicy(everywhere=True), watch=watched.append)
 
     def run():
         context.addJobTag("mine")
@@ -464,7 +466,9 @@ def test_a_checkpoint_that_cannot_be(spark, tmp_path):
         qoop.sql(spark, JOINED, qoop.Options(checkpoint="nowhere://x"))
     (tmp_path / "file").write_text("")
     warned = []
-    options = qoop.Options(cutting=CutPolicy(every=True), checkpoint=(tmp_path / "file").as_uri(), warn=warned.append)
+    options = qoop.Options(
+        cut_policy=CutPolicy(everywhere=True), checkpoint=(tmp_path / "file").as_uri(), warn=warned.append
+    )
     answer = qoop.collect(spark, JOINED, options)
     assert Counter(map(tuple, answer.rows)) == rows_of(spark.sql(JOINED))
     assert any("running the query as written" in line for line in warned)

@@ -44,7 +44,7 @@ class Known:
 def planned(text, rows):
     """A query over tables of these sizes, with stages wherever there can be some."""
     known = Known(rows)
-    return plan(parse_statement(text), known, known.statistics, CutPolicy(every=True), CostModel())
+    return plan(parse_statement(text), known, known.statistics, CutPolicy(everywhere=True), CostModel())
 
 
 sizes = st.lists(st.sampled_from((10, 1_000, 50_000, 1_000_000, 30_000_000)), min_size=6, max_size=6)
@@ -102,7 +102,7 @@ class World:
 
     def _is_part(self, one, stage):
         """Whether an output is the join of a part of what the stage joins, or the result of a block that it reads."""
-        inside = self.state.estimator.query.inside(stage.block)
+        inside = self.state.estimator.query.computed_inside(stage.block)
         if one.block == stage.block and stage.relations != BLOCK_RESULT:
             return one.relations != BLOCK_RESULT and one.relations & ~stage.relations == 0
         return one.relations == BLOCK_RESULT or one.block in inside

@@ -167,7 +167,7 @@ def crawl(tasks, slots):
     left = {task.key: task.work.core_seconds for task in tasks}
     done, now, grain = {}, 0.0, slots / GRAINS
     while len(done) < len(tasks):
-        ready = [task for task in tasks if task.key not in done and task.after <= done.keys()]
+        ready = [task for task in tasks if task.key not in done and task.depends_on <= done.keys()]
         computing = [task for task in ready if fixed[task.key] <= 1e-9]
         rate = {task.key: 0.0 for task in computing}
         for _ in range(GRAINS):
@@ -197,7 +197,7 @@ def test_packing_lies_between_the_bounds_of_any_list_schedule(tasks, slots):
     ends = completion_time(tasks, slots)
     path = {}
     for task in tasks:
-        path[task.key] = task.work.seconds(slots) + max((path[other] for other in task.after), default=0.0)
+        path[task.key] = task.work.seconds(slots) + max((path[other] for other in task.depends_on), default=0.0)
     work = sum(task.work.core_seconds for task in tasks) / slots
     assert ends >= max(max(path.values()), work) - 1e-6
     assert ends <= sum(task.work.seconds(slots) for task in tasks) + 1e-6

@@ -72,7 +72,7 @@ class QueryStory:
         self.rules = Rules(hysteresis=float(hysteresis), min_gain=float(min_gain), force=force == "1")
 
     def _query(self, text):
-        made = plan(parse_statement(text), self, self.statistics, CutPolicy(every=True), CostModel())
+        made = plan(parse_statement(text), self, self.statistics, CutPolicy(everywhere=True), CostModel())
         self.blocks = made.text.query.blocks
         self.state = State(made.plans, made.estimator, made.estimator, self.rules)
         self._feed(events.Planned(len(made.plans), made.join_trees))

@@ -155,7 +155,7 @@ def test_the_first_plan_is_the_best_of_each_block():
     costs = {
         block: [
             sum(made.estimator.join_cost(block)(join.left.relations, join.right.relations) for join in joins(part.tree))
-            for part in (plan.parts[block] for plan in made.plans)
+            for part in (plan.block_plans[block] for plan in made.plans)
         ]
         for block in made.text.query.planned
     }
@@ -182,8 +182,8 @@ def test_a_block_that_several_read_is_computed_once():
 def test_a_stage_is_the_same_in_another_plan_unless_a_block_in_it_is_computed_another_way():
     plans = planned(TEXTS[2], [1_000_000] * 6).plans
     one = plans[0]
-    other = next(plan for plan in plans if plan.parts["qoop_v"] != one.parts["qoop_v"])
-    third = next(plan for plan in plans if plan.parts["qoop_v"] == one.parts["qoop_v"] and plan is not one)
+    other = next(plan for plan in plans if plan.block_plans["qoop_v"] != one.block_plans["qoop_v"])
+    third = next(plan for plan in plans if plan.block_plans["qoop_v"] == one.block_plans["qoop_v"] and plan is not one)
     assert one.computes_same(other, StageId("qoop_v", 0b11))
     assert not one.computes_same(other, StageId("qoop_v", 0))
     assert one.computes_same(third, StageId("qoop_v", 0))

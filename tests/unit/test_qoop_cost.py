@@ -82,7 +82,7 @@ def test_keeping_an_output_costs_more_than_handing_it_on():
     plan = next(plan for plan in made.plans if len(plan.stages()) == 3)
     cut = next(stage for stage in plan.stages() if stage.relations)
     kept = made.estimator.work(plan, cut)
-    assert kept.core_seconds > made.estimator.stage_rows(cut) * 8 * MODEL.keep_byte
+    assert kept.core_seconds > made.estimator.stage_rows(cut) * 8 * MODEL.write_byte
     assert kept.fixed_seconds >= MODEL.stage_seconds
 
 
