@@ -147,7 +147,7 @@ def seed(intake: Intake[State, Event, Command], world: World, at: float) -> None
         )
     told(LeavesSeen((), ()))
     told(Looked())
-    intake._past.state, intake._past.seq = state, next(numbers)
+    intake._execution.state, intake._execution.seq = state, next(numbers)
     intake.take(Configured((POOL,)))
 
 

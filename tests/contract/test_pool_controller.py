@@ -37,7 +37,7 @@ from yarn_plugin.decide.pools.controller import Kind
 from yarn_plugin.decide.pools.hosting import Part
 from yarn_plugin.decide.pools.inputs import FromApp
 from yarn_plugin.drive import journaling
-from yarn_plugin.journal.intake import SetAsideError
+from yarn_plugin.journal.intake import SkippedInputError
 from yarn_plugin.journal.records import JournalUnavailableError, RecordFile
 from yarn_plugin.model.cluster import Capabilities, Node, YarnApp
 from yarn_plugin.model.resources import Resources
@@ -359,16 +359,16 @@ def test_what_children_change_in_place_is_taken_back_with_them(touchy):
     app = stage.register("ann")
     tables = [child.state for child in stage.state().children.values()]
     before = [table.dump() for table in tables]
-    with pytest.raises(SetAsideError, match="9 cells at once"):
+    with pytest.raises(SkippedInputError, match="9 cells at once"):
         stage.say(app, More(9))
     touchy.append(lambda event: isinstance(event, AppSaid))
-    with pytest.raises(SetAsideError, match="OverflowError"):
+    with pytest.raises(SkippedInputError, match="OverflowError"):
         stage.say(app, More(2))
     assert [table.dump() for table in tables] == before
     touchy.clear()
     stage.say(app, More(2))
     assert len(tables[0].of[app]) == EACH + 2
-    assert [table.mark() for table in tables] == [0, 0], "nothing is kept to be undone"
+    assert [table.savepoint() for table in tables] == [0, 0], "nothing is kept to be undone"
     stage.intake.compact()
     again = Simulated(journal=stage.journal)
     assert [child.state.dump() for child in again.state().children.values()] == [table.dump() for table in tables]
@@ -383,7 +383,7 @@ def test_cells_changed_in_place_live_simulated_and_replayed(live, tmp_path):
     b = stage.register("eve", "cells")
     stage.say(a, More(3))
     reports = [stage.daemon.state.pool_states["cells"].report]
-    with pytest.raises(SetAsideError, match="9 cells at once"):
+    with pytest.raises(SkippedInputError, match="9 cells at once"):
         stage.say(b, More(9))
     reports.append(stage.daemon.state.pool_states["cells"].report)
     stage.deregister(a)
@@ -392,7 +392,7 @@ def test_cells_changed_in_place_live_simulated_and_replayed(live, tmp_path):
     assert reports[0] == reports[1], "what the API shows does not change with the state"
     assert [(one.free, len(one.of)) for one in reports] == [(CELLS - 2 * EACH - 3, 2)] * 2 + [(CELLS - EACH, 1)]
     replayed = check_agreement(tmp_path / "journal", stage.decided)
-    assert replayed.set_aside == 1
+    assert replayed.skipped == 1
     assert replayed.state.pool_states["cells"].state.dump() == stage.state("cells").dump()
 
 
@@ -403,10 +403,10 @@ def test_an_advance_costs_what_it_changes_not_what_there_is():
         stage.register(f"user {number}", "cells")
         assert stage.state("cells").operations - before == EACH
     before = stage.state("cells").operations
-    with pytest.raises(SetAsideError):
+    with pytest.raises(SkippedInputError):
         stage.say("app_2", More(9))
     assert stage.state("cells").operations - before == 2 * 9, "nine cells, and back"
-    assert stage.state("cells").mark() == 0, "nothing is kept to be undone"
+    assert stage.state("cells").savepoint() == 0, "nothing is kept to be undone"
 
 
 @pytest.fixture
@@ -429,7 +429,7 @@ def test_where_the_whole_step_fails_afterwards_nothing_has_changed_in_place(touc
     stage.register("ann", "cells")
     before, seen = stage.state("cells").dump(), stage.intake.state
     touchy.append(lambda event: isinstance(event, AppSaid))
-    with pytest.raises(SetAsideError, match="OverflowError"):
+    with pytest.raises(SkippedInputError, match="OverflowError"):
         stage.say("app_2", More(5))
     assert (stage.state("cells").dump(), stage.intake.state) == (before, seen)
     touchy.clear()
@@ -543,7 +543,7 @@ def test_a_message_on_which_a_controller_raises_is_refused_and_nothing_else():
     app = stage.register("ann")
     stage.register("kim", "cells")
     before, cells = stage.intake.state, stage.state("cells").dump()
-    with pytest.raises(SetAsideError, match="provoked by a message"):
+    with pytest.raises(SkippedInputError, match="provoked by a message"):
         stage.say(app, Provoke("now"))
     assert (stage.intake.state, stage.state("cells").dump()) == (before, cells)
     stage.say(app, Answer(1, 1))

@@ -51,18 +51,18 @@ class CellTable:
 
     # What makes it a Mutable.
 
-    def mark(self):
+    def savepoint(self):
         return len(self._undo)
 
-    def rollback(self, mark):
-        while len(self._undo) > mark:
+    def rollback(self, savepoint):
+        while len(self._undo) > savepoint:
             owner, what = self._undo.pop()
             if owner is None:
                 self.provoked = what
             else:
                 self._set(what, owner)
 
-    def settle(self):
+    def commit(self):
         self._undo.clear()
 
     def dump(self):

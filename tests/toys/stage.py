@@ -14,7 +14,7 @@ from yarn_plugin.drive.daemon import Daemon
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.replay import replay, rerun
 from yarn_plugin.journal.codec import Codec
-from yarn_plugin.journal.records import MemoryJournal
+from yarn_plugin.journal.records import MemoryRecords
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.poller import PollIntervals
 from yarn_plugin.observe.resource_manager import ResourceManager
@@ -107,7 +107,7 @@ class Simulated:
 
     def __init__(self, *pools, journal=None, solves=True, registry=TOYS):
         self.clock, self.solves, self.problems = HandClock(), solves, []
-        self.journal = journal or MemoryJournal()
+        self.journal = journal or MemoryRecords()
         self.intake = open_intake(self.journal, self.clock, registry)
         self.decided = []
         if pools:
@@ -180,7 +180,7 @@ def check_agreement(journal, live=None):
 
 
 def encoded(decided):
-    intake = open_intake(MemoryJournal(), HandClock(), TOYS)
+    intake = open_intake(MemoryRecords(), HandClock(), TOYS)
     return [intake.encoded(one) for one in decided]
 
 

@@ -12,7 +12,7 @@ from yarn_plugin.api.queueing import MAX_CONCURRENT_CHANGES, MAX_WAITING
 from yarn_plugin.api.refusals import Limits
 from yarn_plugin.decide import events
 from yarn_plugin.drive.daemon import Stopped
-from yarn_plugin.journal.intake import SetAsideError
+from yarn_plugin.journal.intake import SkippedInputError
 from yarn_plugin.journal.records import JournalUnavailableError
 
 BODY = b'{"name": "x", "request_id": "12345678"}'
@@ -181,7 +181,7 @@ CHANGES = [
     [
         (Stopped(), 503, "arbiter", "it is shutting down; retry when it has restarted"),
         (JournalUnavailableError("journal 'j': No space left on device"), 503, "journal", "No space left on device"),
-        (SetAsideError(17, "OverflowError: too large"), 422, "body", "recorded as input 17 and changed nothing"),
+        (SkippedInputError(17, "OverflowError: too large"), 422, "body", "recorded as input 17 and changed nothing"),
     ],
 )
 def test_a_change_that_is_not_decided_on_says_why(service, method, path, body, failure, status, field, expected):

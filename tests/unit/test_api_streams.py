@@ -131,7 +131,7 @@ def test_an_end_that_nobody_remembers_is_gone(service):
     made = service.register()
     service.ask(made.token, "DELETE", f"/v1/apps/{made.app}")
     service.streams._recent.clear()
-    service.arbiter._intake._past.state = State()
+    service.arbiter._intake._execution.state = State()
     answer = service.ask(made.token, "GET", f"/v1/apps/{made.app}/events")
     assert (answer.status_code, problems(answer)[0][:2]) == (410, ("app", made.app))
     assert service.as_admin("GET", f"/v1/apps/{made.app}/events").status_code == 404

@@ -19,8 +19,8 @@ from yarn_plugin.drive import daemon as daemon_module
 from yarn_plugin.drive import journaling
 from yarn_plugin.drive.daemon import Daemon, Stopped
 from yarn_plugin.drive.watchdog import Heartbeat, Watchdog
-from yarn_plugin.journal import past as past_module
-from yarn_plugin.journal.intake import SetAsideError
+from yarn_plugin.journal import execution
+from yarn_plugin.journal.intake import SkippedInputError
 from yarn_plugin.journal.records import JournalDamagedError, JournalUnavailableError, read_records
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.poller import PollIntervals
@@ -150,7 +150,7 @@ def touchy(monkeypatch):
 def test_a_request_on_which_nothing_can_be_decided_is_set_aside_and_the_next_is_decided(touchy, start, tmp_path):
     arbiter = start()
     touchy.append(lambda event: isinstance(event, Registered) and event.name == "poison")
-    with pytest.raises(SetAsideError, match="OverflowError"):
+    with pytest.raises(SkippedInputError, match="OverflowError"):
         arbiter.take(register("poison"))
     a = admitted(arbiter.take(register("a", "eve")))
     assert arbiter.counters()["inputs_set_aside"] == 1
@@ -165,7 +165,7 @@ def test_a_request_on_which_nothing_can_be_decided_is_set_aside_and_the_next_is_
 
 
 def test_a_timer_on_which_nothing_can_be_decided_fires_again(touchy, start, monkeypatch, tmp_path):
-    monkeypatch.setattr(past_module, "TIMER_RETRY", 0.1)
+    monkeypatch.setattr(execution, "TIMER_RETRY", 0.1)
     fired = []
     touchy.append(lambda event: isinstance(event, TimerFired) and (fired.append(1) or len(fired) < 4))
     # It compares the weights often, which takes a timer each time.
@@ -393,7 +393,7 @@ def test_a_loss_that_was_accepted_counts_also_where_that_start_failed(start, tmp
 
 
 def test_what_no_journal_can_hold_is_set_aside(arbiter):
-    with pytest.raises(SetAsideError, match="surrogates"):
+    with pytest.raises(SkippedInputError, match="surrogates"):
         arbiter.take(ManagerLost("it is \ud800"))
     assert arbiter.health().alive
 

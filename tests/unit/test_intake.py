@@ -8,11 +8,11 @@ from pydantic_core import core_schema
 
 from tests.clock import HandClock
 from yarn_plugin.journal import durable as durable_module
-from yarn_plugin.journal import past as past_module
+from yarn_plugin.journal import execution
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.durable import Durable
-from yarn_plugin.journal.intake import Inbox, Intake, SetAsideError, StateMachine
-from yarn_plugin.journal.records import MemoryJournal, RecordFile
+from yarn_plugin.journal.intake import Inbox, Intake, SkippedInputError, StateMachine
+from yarn_plugin.journal.records import MemoryRecords, RecordFile
 from yarn_plugin.journal.replay import Replay
 
 
@@ -79,12 +79,12 @@ def begins(event):
 
 
 def opened(journal=None, decide=step, now=0.0):
-    return Intake(machine(decide), Durable(TAGS, journal or MemoryJournal()), HandClock(now), begins)
+    return Intake(machine(decide), Durable(TAGS, journal or MemoryRecords()), HandClock(now), begins)
 
 
 def feed(intake, *inputs):
     """Take (time, event) in order; everything that was decided, as (time, event), and the errors."""
-    failed: list[SetAsideError] = []
+    failed: list[SkippedInputError] = []
     decided = [one for at, event in inputs for one in intake.take_in_order(event, at, failed.append)]
     return [(one.at, one.event) for one in decided], failed
 
@@ -182,7 +182,7 @@ def records(intake):
     def take(at, event):
         try:
             yield from intake.take_in_order(event, at, lambda problem: None)
-        except SetAsideError:
+        except SkippedInputError:
             return
 
     return [intake.encoded(decided) for at, event in INPUTS for decided in take(at, event)]
@@ -203,7 +203,7 @@ def test_in_memory_on_disk_and_replayed_are_equal_byte_for_byte(tmp_path):
 
 
 def test_a_journal_in_memory_is_opened_again_like_a_file():
-    journal = MemoryJournal()
+    journal = MemoryRecords()
     intake = opened(journal)
     feed(intake, *INPUTS[:3])
     before = (intake.state, list(intake.history))
@@ -219,7 +219,7 @@ def test_a_journal_in_memory_is_opened_again_like_a_file():
 
 def test_what_arrives_is_stamped_then_and_says_until_when_nothing_else_will():
     clock = HandClock(1.0)
-    intake = Intake(machine(), Durable(TAGS, MemoryJournal()), clock, begins)
+    intake = Intake(machine(), Durable(TAGS, MemoryRecords()), clock, begins)
     inbox = Inbox(intake.stamp)
     assert (inbox.get(0), inbox.quiet_until()) == (None, 1.0)
     inbox.put("first")
@@ -244,7 +244,7 @@ class Cells:
         self.undo.append((place, self.values[place]))
         self.values[place] = value
 
-    def mark(self):
+    def savepoint(self):
         return len(self.undo)
 
     def rollback(self, mark):
@@ -252,7 +252,7 @@ class Cells:
             place, value = self.undo.pop()
             self.values[place] = value
 
-    def settle(self):
+    def commit(self):
         self.undo.clear()
         self.settled += 1
 
@@ -327,7 +327,7 @@ def test_an_input_that_fails_leaves_what_is_changed_in_place_as_it_was(grid, wro
         intake.take(event)
     rows, before = intake.state.rows, content(intake)
     assert before == {1: [1, 5, 0, 0], 2: [0, 5, 0, 0]}
-    with pytest.raises(SetAsideError):
+    with pytest.raises(SkippedInputError):
         intake.take(wrong)
     assert (content(intake), intake.state.rows) == (before, rows)
     assert all(not row.undo for row in rows.values())
@@ -335,7 +335,7 @@ def test_an_input_that_fails_leaves_what_is_changed_in_place_as_it_was(grid, wro
     after = content(intake)
     intake.close()
     again = grid()
-    assert (content(again), again.different, again.set_aside) == (after, 0, 1)
+    assert (content(again), again.different, again.skipped) == (after, 0, 1)
     again.compact()
     again.close()
     assert content(grid()) == after
@@ -346,11 +346,11 @@ def test_what_was_decided_is_settled(grid):
     intake.take(Put(0, 1, grow=1))
     intake.take(Put(0, 2))
     (row,) = intake.state.rows.values()
-    assert (row.settled, row.mark()) == (2, 0)
+    assert (row.settled, row.savepoint()) == (2, 0)
 
 
 def test_the_delays_are_what_the_documentation_says():
-    assert (past_module.TIMER_RETRY, past_module.MAX_TIMER_RETRY) == (5.0, 300.0)
+    assert (execution.TIMER_RETRY, execution.MAX_TIMER_RETRY) == (5.0, 300.0)
 
 
 @pytest.mark.parametrize(("owner", "method"), [(Cells, "dump"), (Codec, "read")])

@@ -9,7 +9,7 @@ from tests.clock import HandClock
 from yarn_plugin.journal import durable, replay
 from yarn_plugin.journal.clock import JournalClock
 from yarn_plugin.journal.durable import Durable
-from yarn_plugin.journal.intake import Intake, SetAsideError, StateMachine
+from yarn_plugin.journal.intake import Intake, SkippedInputError, StateMachine
 from yarn_plugin.journal.records import (
     JournalDamagedError,
     JournalError,
@@ -213,13 +213,13 @@ def touchy(state, seq, at, event):
 def test_an_input_on_which_nothing_can_be_decided_is_set_aside_for_good(path, open_intake):
     intake = open_intake(path, step=touchy)
     intake.take(Added(1))
-    with pytest.raises(SetAsideError, match=r"input 2 .*OverflowError: thirteen"):
+    with pytest.raises(SkippedInputError, match=r"input 2 .*OverflowError: thirteen"):
         intake.take(Added(13))
     assert intake.take(Added(2)).commands == (Say(3),)
     intake.close()
     # Also by a version that could decide on it: what followed was decided without it.
     again = open_intake(path, step=add)
-    assert (again.state, again.set_aside, again.different) == (Total(3), 1, 0)
+    assert (again.state, again.skipped, again.different) == (Total(3), 1, 0)
     assert [decided.seq for decided in again.history] == [1, 3]
 
 
@@ -236,7 +236,7 @@ def test_an_input_that_ends_the_process_twice_is_set_aside(path, open_intake):
     with pytest.raises(SystemExit):
         open_intake(path, step=deadly)
     opened = open_intake(path, step=deadly)
-    assert (opened.state, opened.seq, opened.set_aside) == (Total(0), 1, 1)
+    assert (opened.state, opened.seq, opened.skipped) == (Total(0), 1, 1)
     opened.close()
     assert b"the process ended twice" in path.read_bytes()
     assert open_intake(path, step=add).state == Total(0)
@@ -246,7 +246,7 @@ def test_an_early_journal_whose_last_input_fails_at_every_start_is_opened(path, 
     record = {"kind": "input", "seq": 1, "at": 1.0, "event": {"type": "Added", "amount": 13}}
     path.write_bytes(encode(record))
     intake = open_intake(path, step=touchy)
-    assert (intake.state, intake.set_aside, intake.take(Added(1)).seq) == (Total(0), 1, 2)
+    assert (intake.state, intake.skipped, intake.take(Added(1)).seq) == (Total(0), 1, 2)
 
 
 # A disk that is full.
@@ -306,7 +306,7 @@ def test_a_journal_is_rewritten_when_it_has_doubled_and_what_is_written_stays_wi
     path, open_intake, monkeypatch
 ):
     monkeypatch.setattr(durable, "COMPACT_AT", 20_000)
-    monkeypatch.setattr(replay, "REMEMBERED_BYTES", 10_000)
+    monkeypatch.setattr(replay, "MAX_HISTORY_BYTES", 10_000)
     intake = open_intake(path)
     journal = intake._policy.records
     appended, size, rewritten = 0, 0, 0
@@ -316,7 +316,7 @@ def test_a_journal_is_rewritten_when_it_has_doubled_and_what_is_written_stays_wi
         rewritten += journal.size < before
         appended += max(journal.size - before, 1300)
         size = max(size, journal.size)
-        assert sum(intake._past._sizes) <= 10_000
+        assert sum(intake._execution._sizes) <= 10_000
     assert rewritten > 10
     assert journal.written <= 3 * appended
     assert size < 100_000

@@ -74,4 +74,4 @@ def test_an_input_that_was_not_decided_on_is_not_lost_by_starts_without_its_cont
         with pytest.raises(JournalError, match="policy 'fair'"):
             open_intake(journal, VirtualClock(1000.0), STANDARD)
     again = open_intake(journal, VirtualClock(1000.0), RICHER)
-    assert (again.set_aside, list(again.state.cluster.nodes)) == (0, [node(1).id])
+    assert (again.skipped, list(again.state.cluster.nodes)) == (0, [node(1).id])

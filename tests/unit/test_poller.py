@@ -8,7 +8,7 @@ from tests.web import WebServer, reply
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.events import AppsChanged, Looked, ManagerLost, ManagerReached, NodesChanged, QueuesChanged
 from yarn_plugin.decide.state import State
-from yarn_plugin.journal.intake import SetAsideError
+from yarn_plugin.journal.intake import SkippedInputError
 from yarn_plugin.journal.records import JournalUnavailableError
 from yarn_plugin.observe.poller import Poller, PollIntervals, Stopped
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ResourceManager
@@ -195,7 +195,7 @@ def test_a_broken_node_that_cannot_be_decided_on_does_not_hold_up_the_others(sta
 
     def fails(event):
         if isinstance(event, NodesChanged) and any(node.id == "127.0.1.5:1" for node in event.broken):
-            raise SetAsideError(1, "why not")
+            raise SkippedInputError(1, "why not")
 
     sink.fails = fails
     manager.states = {"127.0.1.5": "LOST", "127.0.1.6": "LOST"}
@@ -565,7 +565,7 @@ class Choosy(EventSink):
             ids = {one.id for one in event.present} | set(event.gone)
             if ids & self.bad:
                 self.refused.append(ids)
-                raise SetAsideError(len(self.refused), "OverflowError: too large")
+                raise SkippedInputError(len(self.refused), "OverflowError: too large")
 
 
 def test_an_observation_that_is_set_aside_is_narrowed_to_what_is_at_fault(start_poller, caplog):
@@ -634,7 +634,7 @@ def test_an_event_of_its_own_that_is_set_aside_stops_nothing(start_poller):
 
     def refuse(event):
         if isinstance(event, ManagerReached | Looked):
-            raise SetAsideError(1, "no")
+            raise SkippedInputError(1, "no")
 
     sink.fails = refuse
     poller, _ = start_poller(manager, sink=sink)

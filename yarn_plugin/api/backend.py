@@ -23,7 +23,7 @@ from yarn_plugin.api.tokens import Principal, Tokens
 from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.state import State
-from yarn_plugin.journal.intake import Decided, SetAsideError
+from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import JournalUnavailableError
 
 MANAGER_TIMEOUT = 10.0
@@ -137,7 +137,7 @@ class Backend:
         except JournalUnavailableError as problem:
             expected = f"the journal cannot be written ({problem}), so nothing is decided; retry later"
             raise Refused(503, "journal", None, expected) from None
-        except SetAsideError as problem:
+        except SkippedInputError as problem:
             expected = (
                 f"the arbiter could not decide on this request; it is recorded as input {problem.seq} and changed "
                 "nothing"

@@ -33,15 +33,15 @@ def replay(journal: Path, app: str | None, limit: int, json_file: Path | None) -
     rows = [(one.seq, datetime.fromtimestamp(one.at), one.cause, one.kind, one.app, one.reason) for one in decisions]
     console.out.print(console.table(None, ("#seq", "time", "input", "decision", "app", "reason"), rows))
     console.out.print(f"{count(done.inputs, 'input')} replayed, {count(done.different, 'different decision')}")
-    if done.set_aside:
-        console.out.print(f"{count(done.set_aside, 'input')} skipped (recorded as failed)")
+    if done.skipped:
+        console.out.print(f"{count(done.skipped, 'input')} skipped (recorded as failed)")
     if done.dropped:
         console.out.print(f"skipped: {done.dropped}")
     if json_file is not None:
         figures = {
             "inputs": done.inputs,
             "different": done.different,
-            "set_aside": done.set_aside,
+            "set_aside": done.skipped,
             "dropped": done.dropped,
         }
         console.write_json(json_file, {**figures, "decisions": [one.model_dump() for one in decisions]})

@@ -44,7 +44,7 @@ from yarn_plugin.drive.registry import INSTALLED
 from yarn_plugin.drive.watchdog import Heartbeat
 from yarn_plugin.errors import describe
 from yarn_plugin.journal.clock import JournalClock
-from yarn_plugin.journal.intake import Decided, Inbox, SetAsideError
+from yarn_plugin.journal.intake import Decided, Inbox, SkippedInputError
 from yarn_plugin.journal.records import JournalUnavailableError, RecordFile
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.share import Pool
@@ -153,7 +153,7 @@ class Daemon:
         self._registry, self._registry_at, self._solve_limit = registry, registry_at, solve_limit
         self.state = self._intake.state
         self._history: tuple[Taken, ...] = tuple(self._intake.history)
-        self._counters.update(inputs_set_aside=self._intake.set_aside, journal_failures=0, weights_reconciled=0,
+        self._counters.update(inputs_set_aside=self._intake.skipped, journal_failures=0, weights_reconciled=0,
                               leaves_swept=0, pools_stopped=0)  # fmt: skip
         if self._journal.dropped:
             log.warning("journal: dropped %s", self._journal.dropped)
@@ -229,7 +229,7 @@ class Daemon:
         Raises:
             Stopped: the arbiter ends.
             JournalUnavailableError: the journal takes nothing now, so nothing is decided.
-            SetAsideError: nothing could be decided on it.
+            SkippedInputError: nothing could be decided on it.
         """
         return self.post(event).result()
 
@@ -391,7 +391,7 @@ class Daemon:
             if item.is_outcome:
                 self._held.append((at, item))
             item.refuse(problem)
-        except SetAsideError as problem:
+        except SkippedInputError as problem:
             self._was_set_aside(item, problem)
         else:
             assert decided is not None, "the input's own comes last"
@@ -414,10 +414,10 @@ class Daemon:
         self._journal_error = str(problem)
         self._counters["journal_failures"] += 1
 
-    def _timer_set_aside(self, problem: SetAsideError) -> None:
+    def _timer_set_aside(self, problem: SkippedInputError) -> None:
         self._counters["inputs_set_aside"] += 1
 
-    def _was_set_aside(self, item: "_Item", problem: SetAsideError) -> None:
+    def _was_set_aside(self, item: "_Item", problem: SkippedInputError) -> None:
         self._counters["inputs_set_aside"] += 1
         if isinstance(item.event, WeightsWritten):
             self._outcome(WeightsRefused("what came of it could not be decided on"))
@@ -488,7 +488,7 @@ class _Item:
 def _begin(answer: "Future[Taken]") -> None:
     try:
         answer.result()
-    except SetAsideError as problem:
+    except SkippedInputError as problem:
         # The arbiter goes on with what it knew.
         log.error("at the start: %s", problem)
 

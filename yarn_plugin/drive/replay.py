@@ -15,7 +15,7 @@ from yarn_plugin.decide.state import State
 from yarn_plugin.drive.journaling import arbiter_replay, open_intake
 from yarn_plugin.drive.virtual_time import UncompactedJournal, VirtualClock
 from yarn_plugin.errors import ReportedError
-from yarn_plugin.journal.intake import Decided, SetAsideError
+from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import Record, find_damage, read_records
 from yarn_plugin.journal.upgrade import VERSION, version_of
 
@@ -31,13 +31,13 @@ class ReplayError(ReportedError):
 class Replayed:
     """A journal decided on again. `different`: how many decisions this program would take otherwise now.
 
-    `set_aside`: on how many inputs nothing could be decided. `dropped`: what is not whole, and was not read.
+    `skipped`: inputs that failed. `dropped`: the incomplete end of the journal, which was not read.
     """
 
     state: State
     inputs: int
     different: int
-    set_aside: int
+    skipped: int
     dropped: str | None
     history: tuple[Decided[Event, Command], ...]
 
@@ -60,7 +60,7 @@ def replay(journal: Path, registry: Registry = STANDARD) -> Replayed:
         raise ReplayError(f"journal {str(journal)!r}: it holds something else than a journal; {expected}")
     past.decide_waiting()
     dropped = None if damage is None else str(damage)
-    return Replayed(past.state, past.replayed, past.different, past.set_aside, dropped, tuple(past.history))
+    return Replayed(past.state, past.replayed, past.different, past.skipped, dropped, tuple(past.history))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def rerun_records(records: Iterable[Record], registry: Registry = STANDARD) -> R
         clock.at = max(clock.at, at)
         if not isinstance(event, TimerFired):
             # One on which nothing could be decided is in the records, as it was then.
-            with suppress(SetAsideError):
+            with suppress(SkippedInputError):
                 deque(intake.take_in_order(event, at), maxlen=0)
     # Timers after the last input have nothing to come before.
     deque(intake.fire_due(clock.at), maxlen=0)

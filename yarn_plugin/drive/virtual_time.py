@@ -9,8 +9,8 @@ from yarn_plugin.decide.events import Event
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.state import State
 from yarn_plugin.drive.journaling import open_intake
-from yarn_plugin.journal.intake import Decided, SetAsideError
-from yarn_plugin.journal.records import MemoryJournal, Record, Records
+from yarn_plugin.journal.intake import Decided, SkippedInputError
+from yarn_plugin.journal.records import MemoryRecords, Record, Records
 
 Taken = Decided[Event, Command]
 
@@ -62,7 +62,7 @@ class VirtualClock:
         return self.at
 
 
-class UncompactedJournal(MemoryJournal):
+class UncompactedJournal(MemoryRecords):
     """Every record from the first one on, never compacted."""
 
     def append(self, *records: Record | bytes, durable: bool = True) -> None:
@@ -71,7 +71,7 @@ class UncompactedJournal(MemoryJournal):
         self.size = 0
 
 
-class NoJournal(MemoryJournal):
+class NoJournal(MemoryRecords):
     """Keeps nothing: for a simulation of which only the outcome is wanted."""
 
     def append(self, *records: Record | bytes, durable: bool = True) -> None:
@@ -127,7 +127,7 @@ class VirtualArbiter:
         """Take an input in at a time (now, if not given), after the timers that come before it.
 
         Raises:
-            SetAsideError: nothing can be decided on it.
+            SkippedInputError: nothing can be decided on it.
         """
         due = max(self.now if at is None else at, self.now)
         commands: tuple[Command, ...] = ()
@@ -139,7 +139,7 @@ class VirtualArbiter:
         """Let time pass: fire the timers that are due by then.
 
         Raises:
-            SetAsideError: nothing can be decided on one.
+            SkippedInputError: nothing can be decided on one.
         """
         for taken in self._intake.fire_due(until, _raise):
             self._show(taken)
@@ -151,5 +151,5 @@ class VirtualArbiter:
         return taken.commands
 
 
-def _raise(problem: SetAsideError) -> None:
+def _raise(problem: SkippedInputError) -> None:
     raise problem

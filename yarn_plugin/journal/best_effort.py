@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from yarn_plugin.journal.clock import Clock
-from yarn_plugin.journal.past import Command, Decided, Event, Past, State, StateMachine
+from yarn_plugin.journal.execution import Command, Decided, Event, Execution, State, StateMachine
 
 Given = TypeVar("Given", contravariant=True)
 Known = TypeVar("Known", contravariant=True)
@@ -51,17 +51,17 @@ class BestEffort(Generic[State, Event, Command]):
         fallback: Callable[[State, Exception], tuple[State, tuple[Command, ...]]],
     ) -> None:
         self._notes, self._fallback = notes, fallback
-        self._past: Past[State, Event, Command]
+        self._execution: Execution[State, Event, Command]
 
     def open(
         self,
         machine: StateMachine[State, Event, Command],
         clock: Clock,
-    ) -> Past[State, Event, Command]:
+    ) -> Execution[State, Event, Command]:
         """Begin: nothing is read."""
-        self._past = Past(machine)
-        self._past.seq = self._notes.seq
-        return self._past
+        self._execution = Execution(machine)
+        self._execution.seq = self._notes.seq
+        return self._execution
 
     def dump(self, value: object) -> bytes:
         """A value as it is noted."""
@@ -73,12 +73,12 @@ class BestEffort(Generic[State, Event, Command]):
 
     def decided(self, decided: Decided[Event, Command]) -> None:
         """Note what was decided."""
-        self._notes.decision(decided.seq, decided.at, decided.commands, self._past.state)
+        self._notes.decision(decided.seq, decided.at, decided.commands, self._execution.state)
 
     def instead(self, seq: int, at: float, wall: float, event: Event, problem: Exception) -> Decided[Event, Command]:
         """What the fallback decides."""
-        state, commands = self._fallback(self._past.state, problem)
-        return self._past.accept(state, Decided(seq, at, event, commands, wall))
+        state, commands = self._fallback(self._execution.state, problem)
+        return self._execution.accept(state, Decided(seq, at, event, commands, wall))
 
     def compact(self) -> None:
         """Nothing is rewritten."""

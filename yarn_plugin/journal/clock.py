@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-LONGEST_DOWNTIME = 3600.0
+MAX_DOWNTIME = 3600.0
 """Seconds by which time goes on, at most, while nobody writes the journal."""
 
 
@@ -37,7 +37,7 @@ class JournalClock:
 
     def resume(self, at: float, wall: float) -> None:
         """Go on from the last record: its time in the journal, and on the wall."""
-        downtime = min(max(self._wall() - wall, 0.0), LONGEST_DOWNTIME)
+        downtime = min(max(self._wall() - wall, 0.0), MAX_DOWNTIME)
         self._began_at, self._began = at + downtime, self._monotonic()
 
     def now(self) -> float:

@@ -122,7 +122,7 @@ _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 def _is_mutable(kind: type) -> bool:
-    return all(hasattr(kind, method) for method in ("mark", "rollback", "settle", "dump", "load"))
+    return all(hasattr(kind, method) for method in ("savepoint", "rollback", "commit", "dump", "load"))
 
 
 def _read_tagged(written: Any, info: core_schema.ValidationInfo) -> Any:

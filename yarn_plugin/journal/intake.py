@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from yarn_plugin.journal.clock import Clock
-from yarn_plugin.journal.past import Command, Decided, Event, Past, SetAsideError, State, StateMachine
+from yarn_plugin.journal.execution import Command, Decided, Event, Execution, SkippedInputError, State, StateMachine
 
-__all__ = ["Decided", "Intake", "Policy", "SetAsideError", "StateMachine"]
+__all__ = ["Decided", "Intake", "Policy", "SkippedInputError", "StateMachine"]
 
 
 class Policy(Protocol[State, Event, Command]):
@@ -19,7 +19,7 @@ class Policy(Protocol[State, Event, Command]):
         self,
         machine: StateMachine[State, Event, Command],
         clock: Clock,
-    ) -> Past[State, Event, Command]:
+    ) -> Execution[State, Event, Command]:
         """What was decided by earlier processes; the clock goes on from it."""
         ...
 
@@ -80,41 +80,41 @@ class Intake(Generic[State, Event, Command]):
         self._policy, self._clock = policy, clock
         self._make_timer, self._resumes = machine.make_timer, resumes
         self._stamped = 0.0
-        self._past = policy.open(machine, clock)
+        self._execution = policy.open(machine, clock)
 
     @property
     def state(self) -> State:
         """What is known after all inputs."""
-        return self._past.state
+        return self._execution.state
 
     @property
     def seq(self) -> int:
         """The number of the last input."""
-        return self._past.seq
+        return self._execution.seq
 
     @property
     def history(self) -> deque[Decided[Event, Command]]:
         """The last decided inputs, oldest first."""
-        return self._past.history
+        return self._execution.history
 
     @property
     def replayed(self) -> int:
         """How many inputs were decided on again when the journal was opened."""
-        return self._past.replayed
+        return self._execution.replayed
 
     @property
     def different(self) -> int:
         """On how many of them, written by this version, the journal holds another decision."""
-        return self._past.different
+        return self._execution.different
 
     @property
-    def set_aside(self) -> int:
+    def skipped(self) -> int:
         """How many inputs, of those since the last snapshot, could not be decided on."""
-        return self._past.set_aside
+        return self._execution.skipped
 
     def now(self) -> float:
         """The journal's time."""
-        return max(self._clock.now(), self._past.at)
+        return max(self._clock.now(), self._execution.at)
 
     def wall(self) -> float:
         """The time on the wall."""
@@ -125,19 +125,19 @@ class Intake(Generic[State, Event, Command]):
 
         Where inputs arrive in several threads, the caller's lock covers this and the place in the queue.
         """
-        self._stamped = max(self._clock.now(), self._stamped, self._past.at)
+        self._stamped = max(self._clock.now(), self._stamped, self._execution.at)
         return self._stamped
 
     def next_due(self) -> float | None:
         """When the next timer is to fire, in the journal's time."""
-        return self._past.next_due()
+        return self._execution.next_due()
 
     def fire(self, before: float) -> Decided[Event, Command] | None:
         """Take the timer that is due at or before a time, stamped with the time it is due; None if none is.
 
         Raises:
             JournalUnavailableError: the journal does not take it; it stays due.
-            SetAsideError: nothing could be decided on it; it is due again later.
+            SkippedInputError: nothing could be decided on it; it is due again later.
         """
         due = self.next_due()
         if due is None or due > before or self._make_timer is None:
@@ -145,7 +145,7 @@ class Intake(Generic[State, Event, Command]):
         return self.take(self._make_timer(), due)
 
     def fire_due(
-        self, before: float, failed: Callable[[SetAsideError], object] = lambda problem: None
+        self, before: float, failed: Callable[[SkippedInputError], object] = lambda problem: None
     ) -> Iterator[Decided[Event, Command]]:
         """Fire every timer that is due at or before a time, also those that follow from others; each is taken when the
         one before it has been consumed. `failed` is told of those on which nothing could be decided.
@@ -156,7 +156,7 @@ class Intake(Generic[State, Event, Command]):
         while True:
             try:
                 decided = self.fire(before)
-            except SetAsideError as problem:
+            except SkippedInputError as problem:
                 failed(problem)
                 continue
             if decided is None:
@@ -164,7 +164,7 @@ class Intake(Generic[State, Event, Command]):
             yield decided
 
     def take_in_order(
-        self, event: Event, at: float, failed: Callable[[SetAsideError], object] = lambda problem: None
+        self, event: Event, at: float, failed: Callable[[SkippedInputError], object] = lambda problem: None
     ) -> Iterator[Decided[Event, Command]]:
         """Take an input that was stamped `at`, after the timers that come before it: the last one is the input's own.
 
@@ -172,7 +172,7 @@ class Intake(Generic[State, Event, Command]):
 
         Raises:
             JournalUnavailableError: the journal takes no more. The input was not decided on, and never will be.
-            SetAsideError: nothing could be decided on the input.
+            SkippedInputError: nothing could be decided on the input.
         """
         if not self._resumes(event):
             yield from self.fire_due(at, failed)
@@ -185,15 +185,15 @@ class Intake(Generic[State, Event, Command]):
 
         Raises:
             JournalUnavailableError: the journal does not take it. It was not decided on, and never will be.
-            SetAsideError: nothing could be decided on it.
+            SkippedInputError: nothing could be decided on it.
         """
-        past = self._past
-        seq, wall = past.seq + 1, self._clock.wall()
-        at = max(self.stamp() if at is None else at, past.at)
+        execution = self._execution
+        seq, wall = execution.seq + 1, self._clock.wall()
+        at = max(self.stamp() if at is None else at, execution.at)
         self._policy.take(seq, at, wall, event)
-        past.seq, past.at, past.wall = seq, at, wall
+        execution.seq, execution.at, execution.wall = seq, at, wall
         try:
-            decided = past.decide(seq, at, wall, event)
+            decided = execution.decide(seq, at, wall, event)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the policy says what becomes of the input
             decided = self._policy.instead(seq, at, wall, event, problem)
         self._policy.decided(decided)

@@ -321,7 +321,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-class MemoryJournal:
+class MemoryRecords:
     """Records as a `RecordFile` would hold them, gone with the process."""
 
     def __init__(self) -> None:

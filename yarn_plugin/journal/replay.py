@@ -9,18 +9,18 @@ from typing import Any
 
 from yarn_plugin.errors import describe
 from yarn_plugin.journal.codec import Codec
-from yarn_plugin.journal.past import Command, Decided, Event, FailedTimer, Past, State, StateMachine
+from yarn_plugin.journal.execution import Command, Decided, Event, Execution, FailedTimer, State, StateMachine
 from yarn_plugin.journal.records import JournalError, Record
 from yarn_plugin.journal.upgrade import VERSION, upgrade, version_of
 
 log = logging.getLogger("yarn_plugin.journal")
 
-REMEMBERED = 4000
+MAX_HISTORY = 4000
 """Decided inputs that survive compaction, for "why" and for clients that reconnect; and how many bytes of them."""
-REMEMBERED_BYTES = 16 * 1024 * 1024
+MAX_HISTORY_BYTES = 16 * 1024 * 1024
 
 
-class Replay(Past[State, Event, Command]):
+class Replay(Execution[State, Event, Command]):
     """A journal decided on again, record by record: `state` and `history` are what they were when it was written.
 
     `replayed` counts the inputs that were decided on again, `different` those of them, written by this version, on
@@ -71,7 +71,7 @@ class Replay(Past[State, Event, Command]):
         except JournalError:
             raise
         except Exception as problem:  # noqa: BLE001 - whatever it is, the input is set aside and the next one taken
-            self.put_aside(record["at"], record["event"] == self._written_timer)
+            self.skip(record["at"], record["event"] == self._written_timer)
             return describe(problem)
         self.remember(decided, _size(record["event"]) + len(self.last_commands))
         return decided
@@ -80,7 +80,7 @@ class Replay(Past[State, Event, Command]):
         """Set the input that waits aside."""
         record, self._waiting = self._waiting, None
         if record is not None:
-            self.put_aside(record["at"], record["event"] == self._written_timer)
+            self.skip(record["at"], record["event"] == self._written_timer)
 
     def encode(self, commands: tuple[Command, ...]) -> bytes:
         """Commands as the journal holds them.
@@ -95,7 +95,7 @@ class Replay(Past[State, Event, Command]):
         self.history.append(decided)
         self._sizes.append(size)
         self._remembered_bytes += size
-        while len(self.history) > REMEMBERED or (self._remembered_bytes > REMEMBERED_BYTES and len(self.history) > 1):
+        while len(self.history) > MAX_HISTORY or (self._remembered_bytes > MAX_HISTORY_BYTES and len(self.history) > 1):
             self.history.popleft()
             self._remembered_bytes -= self._sizes.popleft()
 
@@ -144,7 +144,7 @@ class Replay(Past[State, Event, Command]):
         """Decide on an input that others follow; one that fails is set aside."""
         decided = self.decide_waiting()
         if isinstance(decided, str):
-            log.warning("input %d is set aside: %s", self.seq, decided)
+            log.warning("input %d is skipped: %s", self.seq, decided)
             return None
         return decided
 

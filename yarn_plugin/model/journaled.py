@@ -1,4 +1,4 @@
-"""State that is too large to be copied at every change."""
+"""Contracts of values that reach a journal: state that is changed in place, and fields of any tagged type."""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -7,27 +7,26 @@ from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 
 @runtime_checkable
 class Mutable(Protocol):
-    """State that is changed in place, and can be taken back.
+    """State that is too large to copy at every change: it is changed in place and can be rolled back.
 
-    Whoever decides changes it; nobody else reads it (see the report that a controller makes). `mark` gives a place to
-    `rollback` to; `settle` forgets all such places. `dump` and `load` are for a journal: JSON's types alone, equal for
-    states that are equal.
+    Only the thread that decides may touch it; others read the report that a controller makes. `dump` and `load` are for
+    the journal: JSON types only, equal for equal states.
     """
 
-    def mark(self) -> int:
-        """A place to come back to."""
+    def savepoint(self) -> int:
+        """A savepoint to `rollback` to."""
         ...
 
-    def rollback(self, mark: int) -> None:
-        """Undo what was changed since then."""
+    def rollback(self, savepoint: int) -> None:
+        """Undo every change since the savepoint."""
         ...
 
-    def settle(self) -> None:
-        """Nothing will be undone any more."""
+    def commit(self) -> None:
+        """Discard all savepoints: nothing will be rolled back any more."""
         ...
 
     def dump(self) -> Any:
-        """Everything, in JSON's types."""
+        """The whole state in JSON types."""
         ...
 
     @classmethod
@@ -38,15 +37,15 @@ class Mutable(Protocol):
 
 @runtime_checkable
 class Composed(Protocol):
-    """A frozen state that holds others which are changed in place, such as those of hosted controllers."""
+    """A frozen state with mutable parts, such as the states of hosted controllers."""
 
     def parts(self) -> Iterable[Mutable]:
-        """What in it is changed in place."""
+        """The mutable parts."""
         ...
 
 
 def parts_of(state: object) -> tuple[Mutable, ...]:
-    """What of a state is changed in place: itself; or, of a value that holds others, what its `parts` gives."""
+    """The mutable parts of a state: the state itself, or those of a composed one."""
     protocol = _protocol(type(state))  # type: ignore[arg-type]
     if protocol is Composed:
         return tuple(cast(Composed, state).parts())
@@ -55,31 +54,31 @@ def parts_of(state: object) -> tuple[Mutable, ...]:
 
 @lru_cache(maxsize=1024)
 def _protocol(kind: type) -> type | None:
-    """Which of the protocols a type has; asked once for each, since that takes longer than most steps."""
-    methods = {Mutable: ("mark", "rollback", "settle", "dump", "load"), Composed: ("parts",)}
+    """The protocol that a type implements. Cached: the check takes longer than most steps."""
+    methods = {Mutable: ("savepoint", "rollback", "commit", "dump", "load"), Composed: ("parts",)}
     return next((one for one, names in methods.items() if all(hasattr(kind, name) for name in names)), None)
 
 
-def marks_of(state: object) -> list[tuple[Mutable, int]]:
-    """Places in all parts of a state that are changed in place, to `roll_back` to."""
-    return [(part, part.mark()) for part in parts_of(state)]
+def savepoints_of(state: object) -> list[tuple[Mutable, int]]:
+    """A savepoint in each mutable part of a state."""
+    return [(part, part.savepoint()) for part in parts_of(state)]
 
 
-def roll_back(marks: Iterable[tuple[Mutable, int]]) -> None:
-    """Undo what was changed since these marks."""
-    for part, mark in marks:
-        part.rollback(mark)
+def roll_back(savepoints: Iterable[tuple[Mutable, int]]) -> None:
+    """Undo every change since these savepoints."""
+    for part, savepoint in savepoints:
+        part.rollback(savepoint)
 
 
 class Tagged:
-    """In `Annotated[object, Tagged()]`: a value of one of the types that a pool's controller declares.
+    """In `Annotated[object, Tagged()]`: a field of any type that a pool's controller declares.
 
-    A journal writes it with the tag of its type, and so reads it back as what it was. How, the journal says: it sets
-    `schema`, which pydantic asks for through the method that it asks every such mark for.
+    The journal writes such a value with the tag of its type and reads it back by that tag. `yarn_plugin.journal.codec`
+    sets `schema`, so that this package need not import pydantic.
     """
 
     schema: ClassVar[Callable[[Any, Any], Any] | None] = None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """What pydantic is to do with such a field."""
+        """The schema that pydantic uses for such a field."""
         return handler(source) if self.schema is None else type(self).schema(source, handler)  # type: ignore[misc]

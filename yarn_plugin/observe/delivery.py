@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from yarn_plugin.decide.events import Event
-from yarn_plugin.journal.intake import SetAsideError
+from yarn_plugin.journal.intake import SkippedInputError
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.observe.changes import Observation, has_content, single_item, split_in_two
 from yarn_plugin.observe.polled_lists import PolledList
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
-BAD_EVENT_ERRORS = (SetAsideError, ArithmeticError, LookupError, TypeError, ValueError)
+BAD_EVENT_ERRORS = (SkippedInputError, ArithmeticError, LookupError, TypeError, ValueError)
 """Raised by the sink if the event itself is at fault."""
 
 RETRY_AFTER = 60.0
@@ -39,7 +39,7 @@ class EventSink(Protocol):
         Raises:
             Stopped: the arbiter has stopped.
             JournalUnavailableError: no event can be recorded now.
-            SetAsideError: the event raises an error, and would again.
+            SkippedInputError: the event raises an error, and would again.
         """
         ...
 

@@ -13,7 +13,7 @@ from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Started, Ti
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.decide.state import Failure, PoolState
 from yarn_plugin.errors import describe
-from yarn_plugin.model.journaled import marks_of, roll_back
+from yarn_plugin.model.journaled import roll_back, savepoints_of
 from yarn_plugin.model.share import Pool
 
 RETRY_AFTER, LONGEST_RETRY = 5.0, 300.0
@@ -72,14 +72,14 @@ def advance(
         kept, inputs = PoolState(pool.controller, controller.begin(), weights=weights), (Started(),)
     if kept.failure is not None and at < kept.failure.retry_at:
         return _owe(kept, inputs), []
-    waiting, marks = [*kept.owed, *inputs], marks_of(kept.state)
+    waiting, savepoints = [*kept.owed, *inputs], savepoints_of(kept.state)
     call = _Call(pool, registry, controller, replace(kept, owed=()), view.only(controller.reads), at, [])
     _take_all(call, waiting, refusable)
     try:
         report = controller.report(call.kept.state) if call.took else call.kept.report
     except Exception:
         # What cannot be shown is not decided: it is as if the controller had raised on the input that led to it.
-        roll_back(marks)
+        roll_back(savepoints)
         if refusable:
             raise
         call = _Call(pool, registry, controller, replace(kept, owed=()), call.view, at, [], shows_each=True)
@@ -132,7 +132,7 @@ def _take(call: _Call, what: Input, refusable: bool) -> bool:
     kept = call.kept
     if isinstance(what, TimerDue):
         kept = replace(kept, timers={key: due for key, due in kept.timers.items() if key != what.key})
-    marks = marks_of(kept.state)
+    savepoints = savepoints_of(kept.state)
     try:
         state, commands = call.controller.advance(kept.state, call.view, call.at, what)
         kept, given = _carry_out(replace(kept, state=state), call, commands)
@@ -140,7 +140,7 @@ def _take(call: _Call, what: Input, refusable: bool) -> bool:
         if call.shows_each:
             kept = replace(kept, report=call.controller.report(state))
     except Exception as problem:
-        roll_back(marks)
+        roll_back(savepoints)
         if refusable:
             raise
         call.problem = problem

@@ -17,11 +17,11 @@ TIMER_RETRY, MAX_TIMER_RETRY = 5.0, 300.0
 the second."""
 
 
-class SetAsideError(ReportedError):
+class SkippedInputError(ReportedError):
     """An input on which nothing could be decided: recorded as number `seq` with its `error`; the state is unchanged."""
 
     def __init__(self, seq: int, error: str) -> None:
-        super().__init__(f"input {seq} could not be decided on and is set aside: {error}")
+        super().__init__(f"input {seq} failed and is skipped: {error}")
         self.seq, self.error = seq, error
 
 
@@ -71,7 +71,7 @@ class StateMachine(Generic[State, Event, Command]):
     parts: Callable[[State], Iterable[Mutable]] = lambda state: ()
 
 
-class Past(Generic[State, Event, Command]):
+class Execution(Generic[State, Event, Command]):
     """Drives a state machine.
 
     `seq`, `at`, `wall`: of the last input. `history`: the last decided inputs, oldest first, as far as they are kept.
@@ -80,7 +80,7 @@ class Past(Generic[State, Event, Command]):
     def __init__(self, machine: StateMachine[State, Event, Command]) -> None:
         self.state = machine.empty
         self.seq, self.at, self.wall = 0, 0.0, 0.0
-        self.replayed = self.different = self.set_aside = 0
+        self.replayed = self.different = self.skipped = 0
         self.history: deque[Decided[Event, Command]] = deque()
         self.failed_timer: FailedTimer | None = None
         self.last_commands = b""
@@ -89,12 +89,12 @@ class Past(Generic[State, Event, Command]):
 
     def decide(self, seq: int, at: float, wall: float, event: Event) -> Decided[Event, Command]:
         """Decide on an input. An exception leaves everything as it was, also what is changed in place."""
-        marks = [(part, part.mark()) for part in self._machine.parts(self.state)]
+        savepoints = [(part, part.savepoint()) for part in self._machine.parts(self.state)]
         try:
             state, commands = self._machine.step(self.state, seq, at, event)
             last_commands = self.encode(commands)
         except BaseException:
-            roll_back(marks)
+            roll_back(savepoints)
             raise
         self.last_commands = last_commands
         return self.accept(state, Decided(seq, at, event, commands, wall))
@@ -102,7 +102,7 @@ class Past(Generic[State, Event, Command]):
     def accept(self, state: State, decided: Decided[Event, Command]) -> Decided[Event, Command]:
         """Go on with a decision."""
         for part in self._machine.parts(state):
-            part.settle()
+            part.commit()
         self.state = state
         if self.failed_timer is not None and self.is_timer(decided.event):
             self.failed_timer = None
@@ -116,9 +116,9 @@ class Past(Generic[State, Event, Command]):
         """
         return b""
 
-    def put_aside(self, at: float, is_timer: bool) -> None:
+    def skip(self, at: float, is_timer: bool) -> None:
         """Count an input on which nothing can be decided; a timer is to fire again."""
-        self.set_aside += 1
+        self.skipped += 1
         if is_timer:
             times = self.failed_timer.times if self.failed_timer is not None else 0
             self.failed_timer = FailedTimer(self._machine.due(self.state), at, times + 1)
