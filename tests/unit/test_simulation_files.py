@@ -9,7 +9,7 @@ from yarn_plugin.simulation.outcome import Outcome, Usage
 
 KINDS = {"batch": KIND}
 LISTED = '[[applications]]\nkind = "batch"\nmax_cores = 2\ncore_seconds = '
-MIX = "[generate]\ncount = 3\n[[generate.mix]]\nof = OF\n[generate.mix.application]\nkind = 'batch'\n"
+MIX = "[generate]\ncount = 3\n[[generate.mix]]\nweight = OF\n[generate.mix.application]\nkind = 'batch'\n"
 
 
 def refused(tmp_path, text, name="work.toml"):
@@ -25,10 +25,10 @@ def refused(tmp_path, text, name="work.toml"):
     ("value", "field"),
     [
         ("nan", "core_seconds"),
-        ('{ distribution = "uniform", low = 1, high = inf, whole = true }', "uniform.high"),
+        ('{ distribution = "uniform", low = 1, high = inf, integer = true }', "uniform.high"),
         ('{ distribution = "uniform", low = 1, high = 2, min = nan }', "uniform.min"),
-        ('{ distribution = "lognormal", median = inf, sigma = 1, whole = true }', "lognormal.median"),
-        ('{ distribution = "pareto", least = 1, shape = 1e-300 }', "pareto.shape"),
+        ('{ distribution = "lognormal", median = inf, sigma = 1, integer = true }', "lognormal.median"),
+        ('{ distribution = "pareto", scale = 1, shape = 1e-300 }', "pareto.shape"),
         ('{ distribution = "choice", values = [1, 2], weights = [1] }', "1 weights for 2 values"),
         ('{ distribution = "choice", values = [1, 2], weights = [0, 0] }', "all weights are 0"),
         ('{ distribution = "zipf" }', "zipf"),
@@ -40,7 +40,7 @@ def test_what_cannot_be_drawn_is_refused_in_a_line_that_names_it(tmp_path, value
 
 
 def test_a_part_of_a_mix_has_a_finite_weight(tmp_path):
-    assert "generate.mix.0.of" in refused(tmp_path, MIX.replace("OF", "inf"))
+    assert "generate.mix.0.weight" in refused(tmp_path, MIX.replace("OF", "inf"))
 
 
 def test_a_cell_that_is_too_long_is_refused(tmp_path):
@@ -56,3 +56,19 @@ def test_what_is_used_until_the_end_counts():
     assert run.utilisation() == pytest.approx(0.4)
     assert outcome(100.0).utilisation() == 0.0
     assert outcome(0.0, Usage(0.0, (0.5,))).utilisation() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (LISTED + "9\nobeys = false", "obeys: renamed to respects_share"),
+        (LISTED + '{ distribution = "pareto", least = 1, shape = 2 }', "least: renamed to scale"),
+        (
+            "[generate]\ncount = 1\nover_s = 9\n[[generate.mix]]\napplication = {}",
+            "generate.over_s: renamed to duration_s",
+        ),
+        (MIX.replace("weight = OF", "of = 1"), "generate.mix.0.of: renamed to weight"),
+    ],
+)
+def test_the_error_for_a_renamed_field_names_the_new_one(tmp_path, text, problem):
+    assert problem in refused(tmp_path, text)

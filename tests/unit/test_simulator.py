@@ -65,7 +65,7 @@ def test_two_applications_share_once_the_second_is_told(tmp_path):
 
 
 def test_one_that_ignores_its_share_loses_containers(tmp_path):
-    outcome, taken = run(tmp_path, {"obeys": False, "core_seconds": 2000}, {"arrival_s": 20})
+    outcome, taken = run(tmp_path, {"respects_share": False, "core_seconds": 2000}, {"arrival_s": 20})
     assert outcome.containers_signalled > 0
     assert any(isinstance(one.event, ContainersSignalled) for one in taken)
     assert outcome.apps[0].figures["containers_lost"] > 0
@@ -73,7 +73,7 @@ def test_one_that_ignores_its_share_loses_containers(tmp_path):
 
 
 def test_a_lost_node_takes_its_containers_and_returns(tmp_path):
-    failures = [{"at_s": 10, "node": 1, "for_s": 20}]
+    failures = [{"at_s": 10, "node": 1, "duration_s": 20}]
     whole, _ = run(tmp_path, {})
     outcome, _ = run(tmp_path, {}, failures=failures)
     assert outcome.apps[0].figures["containers_lost"] > 0
@@ -81,7 +81,7 @@ def test_a_lost_node_takes_its_containers_and_returns(tmp_path):
 
 
 def test_a_manager_that_loses_its_weights_is_given_them_again(tmp_path):
-    absence = [{"at_s": 20, "for_s": 10, "keeps_weights": False}]
+    absence = [{"at_s": 20, "duration_s": 10, "preserve_weights": False}]
     long = {"core_seconds": 3000}
     outcome, taken = run(tmp_path, long, {**long, "arrival_s": 2}, manager_failures=absence)
     seen = [one.event.weights for one in taken if isinstance(one.event, LeavesSeen) and one.at > 30]
@@ -106,12 +106,17 @@ def test_an_unknown_pool_is_refused(tmp_path):
         run(tmp_path, {"pool": "gpu"})
 
 
-LIVELY = ({"obeys": False, "core_seconds": 3000}, {"arrival_s": 15}, {"arrival_s": 20, "weight": 2}, {"arrival_s": 31})
+LIVELY = (
+    {"respects_share": False, "core_seconds": 3000},
+    {"arrival_s": 15},
+    {"arrival_s": 20, "weight": 2},
+    {"arrival_s": 31},
+)
 
 
 def journal_of(tmp_path, *applications):
     journal = UncompactedJournal()
-    failures = [{"at_s": 40, "node": 2, "for_s": 10}]
+    failures = [{"at_s": 40, "node": 2, "duration_s": 10}]
     Simulation(cluster(failures=failures), submissions(tmp_path, *applications), journal=journal).run()
     return journal
 

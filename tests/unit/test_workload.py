@@ -13,16 +13,16 @@ KINDS = {"batch": KIND}
 GENERATED = """
 [generate]
 count = 400
-over_s = 86400
+duration_s = 86400
 arrivals = "ARRIVALS"
 users = 3
 [[generate.mix]]
-of = 3
+weight = 3
 application = { kind = "batch", group = "small", max_cores = 4, \
 core_seconds = { distribution = "lognormal", median = 100, sigma = 1 } }
 [[generate.mix]]
-application = { kind = "batch", group = "large", core_seconds = { distribution = "pareto", least = 1000, shape = 2 }, \
-max_cores = { distribution = "uniform", low = 10, high = 20, whole = true }, weight = { distribution = "choice", \
+application = { kind = "batch", group = "large", core_seconds = { distribution = "pareto", scale = 1000, shape = 2 }, \
+max_cores = { distribution = "uniform", low = 10, high = 20, integer = true }, weight = { distribution = "choice", \
 values = [1, 4] } }
 """
 
@@ -63,11 +63,13 @@ def test_by_day_more_arrive_around_the_peak(tmp_path):
 
 
 def test_variants_draw_the_same(tmp_path):
-    text = GENERATED.replace("ARRIVALS", "uniform") + "variants = [{ obeys = true }, { obeys = false }]"
+    text = (
+        GENERATED.replace("ARRIVALS", "uniform") + "variants = [{ respects_share = true }, { respects_share = false }]"
+    )
     large = [one for one in load(tmp_path, text) if one.group == "large"]
     for one, other in zip(large[::2], large[1::2], strict=True):
         assert (one.given.arrival_s, one.given.seed) == (other.given.arrival_s, other.given.seed)
-        assert one.parameters.obeys and not other.parameters.obeys
+        assert one.parameters.respects_share and not other.parameters.respects_share
         assert one.parameters.core_seconds == other.parameters.core_seconds
 
 
@@ -102,7 +104,7 @@ def test_a_cluster_has_its_nodes_in_racks(tmp_path):
                 {"count": 3, "memory_mb": 1, "vcores": 1, "rack_size": 2},
                 {"count": 1, "memory_mb": 1, "vcores": 2},
             ],
-            "failures": [{"at_s": 5, "node": 3, "nodes": 2, "for_s": 10}],
+            "failures": [{"at_s": 5, "node": 3, "nodes": 2, "duration_s": 10}],
         }
     )
     assert [node.rack for node in made.machines()] == ["/rack1", "/rack1", "/rack2", "/rack3"]
@@ -113,7 +115,7 @@ def test_a_cluster_has_its_nodes_in_racks(tmp_path):
 
 def test_a_failure_of_a_node_that_is_not_there_is_refused(tmp_path):
     (tmp_path / "cluster.toml").write_text(
-        "failures = [{ at_s = 1, node = 9, for_s = 1 }]\n[[nodes]]\ncount = 2\nmemory_mb = 1\nvcores = 1\n"
+        "failures = [{ at_s = 1, node = 9, duration_s = 1 }]\n[[nodes]]\ncount = 2\nmemory_mb = 1\nvcores = 1\n"
     )
     with pytest.raises(FileError, match="node 9: the cluster has 2 nodes"):
         cluster.load(tmp_path / "cluster.toml", None)

@@ -92,7 +92,7 @@ class SimulatedManager:
         self._agenda.put(outage.at, fail)
         self._agenda.put(outage.until, come_back)
 
-    def plan_absence(self, at: float, until: float, keeps_weights: bool) -> None:
+    def plan_absence(self, at: float, until: float, preserve_weights: bool) -> None:
         """Have the manager fail, and come back."""
 
         def fail(now: float) -> None:
@@ -101,7 +101,7 @@ class SimulatedManager:
 
         def come_back(now: float) -> None:
             self._away = False
-            if not keeps_weights:
+            if not preserve_weights:
                 self._yarn.lose_weights()
             self._arbiter.take(ManagerReached(URL, ALLOWED), now)
             self._look(now)
@@ -113,7 +113,7 @@ class SimulatedManager:
 
     def carry_out(self, at: float, command: Command) -> None:
         """Do what the arbiter commands; it hears of the outcome after a while. Others' commands are passed over."""
-        answer_at = at + self._timing.answer_s
+        answer_at = at + self._timing.command_s
         match command:
             case WriteWeights():
                 self._agenda.put(answer_at, lambda now: self._write(now, command), matters=False)
@@ -128,7 +128,7 @@ class SimulatedManager:
 
     def _look_soon(self, at: float) -> None:
         if self._looks_at is None:
-            self._looks_at = _next_multiple(at, self._timing.look_s)
+            self._looks_at = _next_multiple(at, self._timing.poll_s)
             self._agenda.put(self._looks_at, self._look)
 
     def _look(self, at: float) -> None:

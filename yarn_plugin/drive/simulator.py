@@ -121,7 +121,7 @@ class Simulation:
         for outage in self._cluster.outages():
             self._manager.plan_outage(outage)
         for one in self._cluster.manager_failures:
-            self._manager.plan_absence(one.at_s, one.at_s + one.for_s, one.keeps_weights)
+            self._manager.plan_absence(one.at_s, one.at_s + one.duration_s, one.preserve_weights)
         for run in self._runs:
             self._agenda.put(run.submission.given.arrival_s, self._at(self._arrive, run))
         moved_at = 0.0
@@ -252,9 +252,9 @@ class Simulation:
         match command:
             case TellShare(app, share):
                 self._told += 1
-                self._agenda.put(at + self._cluster.timing.tell_s, lambda now: self._notify_of_share(now, app, share))
+                self._agenda.put(at + self._cluster.timing.notify_s, lambda now: self._notify_of_share(now, app, share))
             case SendToApp(_, app, message):
-                self._agenda.put(at + self._cluster.timing.tell_s, lambda now: self._send(now, app, message))
+                self._agenda.put(at + self._cluster.timing.notify_s, lambda now: self._send(now, app, message))
             case SolveInWorker():
                 self._agenda.put(at + self._cluster.timing.solve_s, lambda now: self._solve(now, command))
             case WriteWeights():

@@ -1,8 +1,9 @@
 """`batch`: an application with a number of core seconds of work, in short tasks on the containers it holds."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from yarn_plugin.simulation.application import (
     Application,
@@ -19,18 +20,20 @@ from yarn_plugin.simulation.application import (
     WakeUpAt,
     WokenUp,
 )
+from yarn_plugin.toml_files import Section
 
 
-class BatchParameters(BaseModel):
+class BatchParameters(Section):
     """`core_seconds`: the work. `max_cores`: the most cores it can use. `task_s`: seconds of a task, which is how long
-    a container takes to drain; a killed container loses half of it on average. `obeys`: it respects its share."""
+    a container takes to drain; a killed container loses half of it on average. `respects_share`: it releases what
+    exceeds its share."""
 
-    model_config = ConfigDict(extra="forbid")
+    RENAMED: ClassVar = {"obeys": "respects_share"}
 
     core_seconds: float = Field(gt=0, le=1e12)
     max_cores: int = Field(ge=1, le=1_000_000)
     task_s: float = Field(default=10.0, ge=0, le=3600)
-    obeys: bool = True
+    respects_share: bool = True
 
 
 class BatchKind:
@@ -106,7 +109,7 @@ class Batch:
         return requests
 
     def _target(self) -> int:
-        if self._share is None or not self._parameters.obeys:
+        if self._share is None or not self._parameters.respects_share:
             return self.max_containers
         return min(self.max_containers, self._share.entitled)
 
@@ -118,7 +121,7 @@ class Batch:
     def _confirm(self) -> list[Request]:
         share = self._share
         # A share that takes effect at once takes nothing away, so there is nothing to confirm.
-        if share is None or not self._parameters.obeys or self._confirmed == share.seq or not share.shrinks:
+        if share is None or not self._parameters.respects_share or self._confirmed == share.seq or not share.shrinks:
             return []
         self._confirmed = share.seq
         self._drained_at = None

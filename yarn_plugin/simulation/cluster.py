@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -29,31 +29,37 @@ class NodeGroup(Section):
 
 
 class NodeFailure(Section):
-    """`nodes` nodes from number `node` on (counted from 1 in the file's order) are lost for `for_s` seconds."""
+    """`nodes` nodes from number `node` on (counted from 1 in the file's order) are lost for `duration_s` seconds."""
+
+    RENAMED: ClassVar = {"for_s": "duration_s"}
 
     at_s: Duration
     node: int = Field(ge=1)
     nodes: int = Field(default=1, ge=1)
-    for_s: Duration
+    duration_s: Duration
 
 
 class ManagerFailure(Section):
-    """The ResourceManager is down for `for_s` seconds. `keeps_weights`: its configuration store is persistent."""
+    """The ResourceManager is down for `duration_s` seconds; `preserve_weights`: its store is persistent."""
+
+    RENAMED: ClassVar = {"for_s": "duration_s", "keeps_weights": "preserve_weights"}
 
     at_s: Duration
-    for_s: Duration
-    keeps_weights: bool = True
+    duration_s: Duration
+    preserve_weights: bool = True
 
 
 class TimingSection(Section):
-    """Seconds. `look_s`: between polls of the ResourceManager. `heartbeat_s`: between allocations. `answer_s`: from a
-    command to its outcome. `tell_s`: from a decision to the notification of the application. `submit_s`: from
+    """Seconds. `poll_s`: between polls of the ResourceManager. `heartbeat_s`: between allocations. `command_s`: from a
+    command to its outcome. `notify_s`: from a decision to the notification of the application. `submit_s`: from
     registration to submission. `solve_s`: duration of a solve. `reconcile_s`: between comparisons of queue weights."""
 
-    look_s: float = Field(default=0.4, gt=0, le=600)
+    RENAMED: ClassVar = {"look_s": "poll_s", "answer_s": "command_s", "tell_s": "notify_s"}
+
+    poll_s: float = Field(default=0.4, gt=0, le=600)
     heartbeat_s: float = Field(default=1.0, gt=0, le=600)
-    answer_s: float = Field(default=0.1, ge=0, le=600)
-    tell_s: float = Field(default=0.05, ge=0, le=600)
+    command_s: float = Field(default=0.1, ge=0, le=600)
+    notify_s: float = Field(default=0.05, ge=0, le=600)
     submit_s: float = Field(default=1.0, ge=0, le=600)
     solve_s: float = Field(default=1.0, ge=0, le=86_400)
     reconcile_s: float = Field(default=60.0, ge=1, le=86_400)
@@ -106,7 +112,7 @@ class ClusterFile(Section):
         """The outages of nodes."""
         names = [node.id for node in self.machines()]
         return tuple(
-            Outage(one.at_s, one.at_s + one.for_s, tuple(names[one.node - 1 : one.node - 1 + one.nodes]))
+            Outage(one.at_s, one.at_s + one.duration_s, tuple(names[one.node - 1 : one.node - 1 + one.nodes]))
             for one in self.failures
         )
 

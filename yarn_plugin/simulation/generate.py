@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from random import Random
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
@@ -15,12 +15,14 @@ DAY = 86_400.0
 class Lognormal(Section):
     """A lognormal distribution: `median`, and `sigma`, the standard deviation of the logarithm."""
 
+    RENAMED: ClassVar = {"whole": "integer"}
+
     distribution: Literal["lognormal"]
     median: float = Field(gt=0, le=1e15)
     sigma: float = Field(ge=0, le=10)
     min: float | None = None
     max: float | None = None
-    whole: bool = False
+    integer: bool = False
 
     def draw(self, random: Random) -> float:
         """Draw a value."""
@@ -28,29 +30,33 @@ class Lognormal(Section):
 
 
 class Pareto(Section):
-    """A Pareto distribution: values from `least` up; the larger `shape`, the lighter the tail."""
+    """A Pareto distribution: values from `scale` up; the larger `shape`, the lighter the tail."""
+
+    RENAMED: ClassVar = {"whole": "integer", "least": "scale"}
 
     distribution: Literal["pareto"]
-    least: float = Field(gt=0, le=1e15)
+    scale: float = Field(gt=0, le=1e15)
     shape: float = Field(ge=0.1, le=100)
     min: float | None = None
     max: float | None = None
-    whole: bool = False
+    integer: bool = False
 
     def draw(self, random: Random) -> float:
         """Draw a value."""
-        return self.least * random.paretovariate(self.shape)
+        return self.scale * random.paretovariate(self.shape)
 
 
 class Uniform(Section):
     """A uniform distribution from `low` to `high`."""
+
+    RENAMED: ClassVar = {"whole": "integer"}
 
     distribution: Literal["uniform"]
     low: float
     high: float
     min: float | None = None
     max: float | None = None
-    whole: bool = False
+    integer: bool = False
 
     def draw(self, random: Random) -> float:
         """Draw a value."""
@@ -74,11 +80,13 @@ class Choice(Section):
 
 
 class Mix(Section):
-    """A class of generated applications. `of`: its weight in the mix. `application`: fields: values or distributions.
-    `variants`: sets of further fields; each gives a copy of every application with the same random draws, to compare
-    them."""
+    """A class of generated applications. `weight`: its weight in the mix. `application`: fields, each a value or a
+    distribution. `variants`: sets of further fields; each gives a copy of every application with the same random draws,
+    to compare them."""
 
-    of: float = Field(default=1.0, gt=0, le=1e15)
+    RENAMED: ClassVar = {"of": "weight"}
+
+    weight: float = Field(default=1.0, gt=0, le=1e15)
     application: dict[str, Any]
     variants: tuple[dict[str, Any], ...] = ()
 
@@ -90,8 +98,10 @@ class GenerateSection(Section):
     time of day: `peak` times the mean at `peak_at_s`). `users`: number of users, assigned at random.
     """
 
+    RENAMED: ClassVar = {"over_s": "duration_s"}
+
     count: int = Field(ge=1, le=1_000_000)
-    over_s: float = Field(default=DAY, gt=0, le=366 * DAY)
+    duration_s: float = Field(default=DAY, gt=0, le=366 * DAY)
     arrivals: Literal["poisson", "uniform", "diurnal"] = "poisson"
     peak: float = Field(default=1.8, ge=1, le=2)
     peak_at_s: float = Field(default=14 * 3600.0, ge=0, le=DAY)
@@ -112,7 +122,7 @@ def generate_applications(section: GenerateSection, seed: int, where: str) -> li
     """
     random = Random(f"{seed}/arrivals")
     times = sorted(_arrivals(section, random))
-    weights = [mix.of for mix in section.mix]
+    weights = [mix.weight for mix in section.mix]
     made: list[dict[str, Any]] = []
     for number, at in enumerate(times):
         own = Random(f"{seed}/application/{number}")
@@ -145,11 +155,11 @@ def _draw(name: str, value: Any, random: Random, where: str) -> Any:
     amount = made.draw(random)
     amount = max(amount, made.min) if made.min is not None else amount
     amount = min(amount, made.max) if made.max is not None else amount
-    return round(amount) if made.whole else round(amount, 6)
+    return round(amount) if made.integer else round(amount, 6)
 
 
 def _arrivals(section: GenerateSection, random: Random) -> list[float]:
-    count, over = section.count, section.over_s
+    count, over = section.count, section.duration_s
     match section.arrivals:
         case "uniform":
             return [over * number / count for number in range(count)]
@@ -163,7 +173,7 @@ def _arrivals(section: GenerateSection, random: Random) -> list[float]:
 def _diurnal_time(section: GenerateSection, random: Random) -> float:
     """An arrival time whose density follows the time of day, drawn by rejection sampling."""
     while True:
-        at = random.uniform(0.0, section.over_s)
+        at = random.uniform(0.0, section.duration_s)
         rate = 1.0 + (section.peak - 1.0) * math.cos(2 * math.pi * (at - section.peak_at_s) / DAY)
         if random.uniform(0.0, section.peak) <= rate:
             return at
