@@ -15,7 +15,7 @@ from yarn_plugin.api.service import create
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Principal, Tokens
 from yarn_plugin.decide import events
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.events import Configured, ManagerReached, NodesChanged
 from yarn_plugin.drive.daemon import Stopped
 from yarn_plugin.drive.journaling import open_intake
@@ -44,7 +44,7 @@ class Health:
 class Arbiter:
     """Decides each event at once, as the daemon's thread would. `fails`: what it answers instead of deciding."""
 
-    def __init__(self, path, registry=STANDARD):
+    def __init__(self, path, registry=BUILT_IN):
         self.clock = HandClock()
         self._intake = open_intake(RecordFile(path), self.clock, registry)
         self.streams, self.polls, self.appears = None, 0, []
@@ -119,7 +119,7 @@ def say_why(yarn_app):
 class Service:
     """The service with a client for each principal."""
 
-    def __init__(self, folder, *pools, limits=None, users=None, registry=STANDARD):
+    def __init__(self, folder, *pools, limits=None, users=None, registry=BUILT_IN):
         self.arbiter = Arbiter(folder / "journal", registry)
         self.tokens = Tokens(folder)
         limits = limits or Limits()

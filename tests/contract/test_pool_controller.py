@@ -556,7 +556,7 @@ class Careless:
 
     reads = frozenset({"claims"})
 
-    def begin(self):
+    def initial_state(self):
         return Answer(0, 0)
 
     def report(self, state):

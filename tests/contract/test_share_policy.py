@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.policies import Snapshot
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import Explanation
@@ -36,9 +36,9 @@ snapshots = st.builds(
 )
 
 
-@pytest.fixture(params=sorted(STANDARD.policies), scope="module")
+@pytest.fixture(params=sorted(BUILT_IN.policies), scope="module")
 def decide(request):
-    policy = STANDARD.policy(request.param)
+    policy = BUILT_IN.policy(request.param)
     return lambda seen, policy_state=None: policy.decide(seen, policy_state)
 
 
@@ -91,4 +91,4 @@ def test_5_every_claim_gets_a_grant_and_every_grant_an_explanation(decide, seen)
 
 def test_a_policy_that_is_not_there_is_named_with_those_that_are():
     with pytest.raises(BadInputError, match=r"policy 'lottery': .*max_min"):
-        STANDARD.policy("lottery")
+        BUILT_IN.policy("lottery")

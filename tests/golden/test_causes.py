@@ -50,17 +50,17 @@ EXAMPLES = (
     cause.UseAsked("app_17"),
     cause.ControllerFailed("gpu", "ZeroDivisionError: division by zero"),
     cause.ControllerResumed("gpu"),
-    cause.ControllerSays("gpu", "cancel_revoke"),
+    cause.ControllerNotified("gpu", "cancel_revoke"),
     GUARANTEE,
     WeightedShare(1.0, 5.5, 3, 1 / 5.5, 0.48, "others-want-less"),
     WeightedShare(2.5, 5.5, 3, 2.5 / 5.5, 0.25, "own-demand"),
     ShareCause(Causes((ARRIVED,)), 2, GUARANTEE),
-    ShareCause(Causes((cause.AppEnded("app_17"),)), 1, cause.Said("all that there is")),
-    cause.Overstays("app_4", ALL, HALF, 15.0),
-    cause.Overstayed("app_4", HALF),
+    ShareCause(Causes((cause.AppEnded("app_17"),)), 1, cause.LegacyText("all that there is")),
+    cause.OverShare("app_4", ALL, HALF, 15.0),
+    cause.Preempted("app_4", HALF),
     cause.RegisteredBy("ann", "root.sql.nightly_4_5"),
     cause.NoLongerKnown("app_17"),
-    cause.Said("app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"),
+    cause.LegacyText("app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"),
 )
 
 

@@ -9,16 +9,16 @@ from tests.property.histories import histories
 from tests.world import SQL, STATIC, World
 from yarn_plugin.api.causes import text
 from yarn_plugin.decide import commands, events
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import SetTimer, SignalContainers, WriteWeights
 from yarn_plugin.decide.enforcement import weight_deadlines
 from yarn_plugin.decide.membership import snapshot
-from yarn_plugin.decide.pools.share import MIN_WEIGHT, binding
+from yarn_plugin.decide.pools.share import MIN_WEIGHT, binding_fraction
 from yarn_plugin.drive.registry import journal_tags
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.model.resources import Resources
 
-CODEC = Codec(journal_tags(STANDARD))
+CODEC = Codec(journal_tags(BUILT_IN))
 CLOSE = 0.002
 """YARN's weights are rounded to hundredths of a percent, and a new leaf has one before it is given any."""
 
@@ -119,7 +119,7 @@ def test_once_all_graces_are_over_and_yarn_obeys_weights_are_the_shares(history)
         assert not world.outstanding, "writes go on and on"
         world.do(("wait", 200.0))
     state = world.state
-    total = sum(binding(member, world.now) for member in state.members.values())
+    total = sum(binding_fraction(member, world.now) for member in state.members.values())
     for app, member in state.members.items():
         running = state.cluster.apps.get(state.yarn_apps.get(app, app))
         assert len(member.schedule) == 1 or member.schedule[-1].at <= world.now

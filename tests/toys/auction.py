@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from yarn_plugin.decide.pools.commands import Ask, CancelRevoke, Grant, LeaseEnded, Renew, Revoke, SetTimer, Solve
 from yarn_plugin.decide.pools.controller import Kind
 from yarn_plugin.decide.pools.inputs import FromApp, Outcome, Restarted, TimerDue
-from yarn_plugin.model.causes import Said
+from yarn_plugin.model.causes import LegacyText
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.share import Holding, Lease
 
@@ -137,7 +137,7 @@ class Auction:
     def __init__(self, pool):
         self._pool, self._settings = pool, pool.parameters or Settings()
 
-    def begin(self):
+    def initial_state(self):
         return AuctionState()
 
     def report(self, state):
@@ -277,7 +277,7 @@ class _Turn:
             return
         by = self.at + self.settings.grace_s
         self.set(replace(held, by=by), SetTimer(f"gone:{lease}", by))
-        self.give(Revoke(f"{lease}/revoke", held.lease.app, lease, by, Said("others wait")))
+        self.give(Revoke(f"{lease}/revoke", held.lease.app, lease, by, LegacyText("others wait")))
 
     def renew(self, lease):
         held, until = self.state.leases[lease], self.at + self.settings.lease_s

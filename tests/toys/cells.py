@@ -102,7 +102,7 @@ class Cells:
 
     reads = frozenset({"claims"})
 
-    def begin(self):
+    def initial_state(self):
         return CellTable()
 
     def report(self, state):

@@ -60,7 +60,7 @@ class Host:
         self._pool, self._registry = pool, registry
         self._tenants = {tenant.name: tenant for tenant in pool.parameters.tenants}
 
-    def begin(self):
+    def initial_state(self):
         return HostState()
 
     def report(self, state):

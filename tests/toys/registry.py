@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.toys import auction, cells, host
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 
 KINDS = (auction.KIND, cells.KIND, host.KIND)
-TOYS = replace(STANDARD, kinds={**STANDARD.kinds, **{kind.name: kind for kind in KINDS}})
+TOYS = replace(BUILT_IN, kinds={**BUILT_IN.kinds, **{kind.name: kind for kind in KINDS}})

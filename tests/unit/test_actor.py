@@ -18,7 +18,7 @@ from yarn_plugin.decide.events import (
     WeightsRefused,
     WeightsWritten,
 )
-from yarn_plugin.model.causes import Said
+from yarn_plugin.model.causes import LegacyText
 from yarn_plugin.observe.delivery import Stopped
 from yarn_plugin.observe.resource_manager import ResourceManager
 from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration, weight_of
@@ -100,7 +100,7 @@ def carry_out(acting):
     return acting()
 
 
-WEIGHTS = WriteWeights((("root.sql.a", 33.33),), ("root.sql.old",), Said("a arrived"))
+WEIGHTS = WriteWeights((("root.sql.a", 33.33),), ("root.sql.old",), LegacyText("a arrived"))
 
 
 def test_weights_are_written_and_taken_back_and_read_back(carry_out, manager):
@@ -127,13 +127,13 @@ def test_a_refusal_and_an_answer_that_cannot_be_read_are_outcomes_and_the_next_c
 
 
 def test_containers_are_listed_with_their_master(carry_out):
-    outcome = carry_out(ListContainers("app_1", "application_1_1", Said("overstays")))
+    outcome = carry_out(ListContainers("app_1", "application_1_1", LegacyText("overstays")))
     assert isinstance(outcome, ContainersListed)
     assert [(one.id, one.master) for one in outcome.containers] == [("c_1", True), ("c_2", False)]
 
 
 def test_containers_are_signalled_and_those_that_are_gone_are_named(carry_out, manager):
-    outcome = carry_out(SignalContainers("app_1", ("c_2", "c_gone"), Said("overstays")))
+    outcome = carry_out(SignalContainers("app_1", ("c_2", "c_gone"), LegacyText("overstays")))
     assert isinstance(outcome, ContainersSignalled)
     assert manager.signalled == ["c_2", "c_gone"]
     assert outcome.failed == ("c_gone: the ResourceManager refused (404): no such container",)
@@ -142,13 +142,13 @@ def test_containers_are_signalled_and_those_that_are_gone_are_named(carry_out, m
 def test_an_application_that_cannot_be_listed_has_no_outcome(carry_out, manager):
     """It is found to overstay again; nothing waits for it, and the next command is carried out."""
     manager.mood = "nonsense"
-    carry_out.send(ListContainers("app_1", "application_1_1", Said("overstays")))
+    carry_out.send(ListContainers("app_1", "application_1_1", LegacyText("overstays")))
     assert isinstance(carry_out(WEIGHTS), WeightsRefused)
 
 
 def many(count):
     weights = tuple((f"root.sql.a{n}", float(n)) for n in range(1, count + 1))
-    return WriteWeights(weights, ("root.sql.old",), Said("many"))
+    return WriteWeights(weights, ("root.sql.old",), LegacyText("many"))
 
 
 @pytest.mark.parametrize("bad", [{"root.sql.a7"}, {"root.sql.a1", "root.sql.a40"}, {"root.sql.old"}])
@@ -204,13 +204,13 @@ def test_only_leaves_of_the_pools_that_the_configuration_does_not_define_are_wri
     carry_out = acting(parents=("root.sql",))
     foreign = ("root.sql.etl", "root.default", "root.sql", "root.sql.a.b", "sql.a", "")
     weights = (*((name, 1.0) for name in foreign), ("root.sql.a", 50.0))
-    outcome = carry_out(WriteWeights(weights, ("root.sql.nightly", "root.other.x"), Said("hostile")))
+    outcome = carry_out(WriteWeights(weights, ("root.sql.nightly", "root.other.x"), LegacyText("hostile")))
     assert outcome.weights == (("root.sql.a", 50.0),)
     assert dict(outcome.refused).keys() == {*foreign, "root.sql.nightly", "root.other.x"}
     assert dict(outcome.refused)["root.sql.etl"] == "it is a static queue"
     assert manager.conf[CAPACITY.format("root.sql.etl")] == "7w"
     assert carry_out.actor.counters["queues_refused"] == 8
-    outcome = carry_out(WriteWeights((), ("root.sql.etl",), Said("hostile")))
+    outcome = carry_out(WriteWeights((), ("root.sql.etl",), LegacyText("hostile")))
     assert (outcome.weights, outcome.forgotten, len(outcome.refused)) == ((), (), 1)
     assert manager.puts == 1, "nothing is sent where nothing may be written"
 
@@ -290,7 +290,7 @@ def test_a_record_that_somebody_took_away_is_put_back(acting, manager, there):
     [
         (WEIGHTS, WeightsRefused),
         (ReadLeaves(("root.sql",)), LeavesUnread),
-        (SignalContainers("app_1", ("c_2",), Said("overstays")), ContainersSignalled),
+        (SignalContainers("app_1", ("c_2",), LegacyText("overstays")), ContainersSignalled),
     ],
 )
 def test_whatever_happens_a_command_has_its_outcome_and_the_next_is_carried_out(
@@ -303,7 +303,7 @@ def test_whatever_happens_a_command_has_its_outcome_and_the_next_is_carried_out(
         for method in ("get", "put", "post"):
             patched.setattr(ResourceManager, method, fail)
         assert isinstance(carry_out(command), outcome)
-        carry_out.send(ListContainers("app_1", "application_1_1", Said("overstays")))
+        carry_out.send(ListContainers("app_1", "application_1_1", LegacyText("overstays")))
         assert isinstance(carry_out(command), outcome)
     assert carry_out.actor.counters["commands_failed"] == 3
     assert isinstance(carry_out(WEIGHTS), WeightsWritten)

@@ -11,7 +11,7 @@ import pytest
 from tests.clock import HandClock
 from tests.http_service import Service, parse, problems
 from tests.toys.registry import TOYS
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.events import AppSaid, Solved
 from yarn_plugin.decide.pools.commands import Ask, Grant, Revoke
 from yarn_plugin.decide.pools.controller import Kind, Registry
@@ -59,7 +59,7 @@ class Auctioneer:
 
     reads = frozenset({"claims"})
 
-    def begin(self):
+    def initial_state(self):
         return Heard()
 
     def report(self, state):
@@ -88,7 +88,7 @@ KIND = Kind(
     {"heard/1": Heard, "auction/question": Question, "auction/bid": Bid, "auction/worth": Worth},
     messages=frozenset({"auction/bid", "auction/worth"}),
 )
-REGISTRY = Registry({**STANDARD.kinds, "auctioneer": KIND}, STANDARD.policies)
+REGISTRY = Registry({**BUILT_IN.kinds, "auctioneer": KIND}, BUILT_IN.policies)
 GPU = Pool("gpu", "root.gpu", ("vcores",), controller="auctioneer")
 SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"))
 
@@ -243,7 +243,7 @@ class Listener:
 
     reads = frozenset()
 
-    def begin(self):
+    def initial_state(self):
         return Heard()
 
     def report(self, state):

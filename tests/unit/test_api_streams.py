@@ -13,7 +13,7 @@ from yarn_plugin.decide.commands import Dismiss, TellShare
 from yarn_plugin.decide.pools.share import Member, ShareState
 from yarn_plugin.decide.state import PoolState, State
 from yarn_plugin.journal.intake import Decided
-from yarn_plugin.model.causes import Said
+from yarn_plugin.model.causes import LegacyText
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Grant, Pool, Share
@@ -37,7 +37,7 @@ class Past:
 
 
 def share(seq):
-    return Share(seq, 1.0, 1.0, Grant(0.0, 0.5, Resources(), 0.5, Resources()), 1, Resources(), Said("because"))
+    return Share(seq, 1.0, 1.0, Grant(0.0, 0.5, Resources(), 0.5, Resources()), 1, Resources(), LegacyText("because"))
 
 
 def tell(seq, app="app_1"):
@@ -69,7 +69,7 @@ def read(streams, app, seen=None):
 
 def test_two_messages_of_one_decision_have_ids_of_their_own():
     """Whoever reconnects between them gets the second."""
-    past = Past(decision(7, tell(7), tell(7, "app_2"), Dismiss("app_1", Said("gone"))))
+    past = Past(decision(7, tell(7), tell(7, "app_2"), Dismiss("app_1", LegacyText("gone"))))
     streams = Streams(past)
     assert read(streams, "app_1", "6") == [("7.0", "share"), ("7.1", "end")]
     assert read(streams, "app_1", "7.0") == [("7.1", "end")]
@@ -84,7 +84,7 @@ def test_two_shares_of_one_decision_are_both_sent_to_whoever_has_the_first():
 
 def test_a_bare_number_is_a_share_that_was_seen_and_nothing_else():
     """A client of the first version sends the number of its last share."""
-    ended = Streams(Past(decision(7, Dismiss("app_1", Said("gone")), tell(7))))
+    ended = Streams(Past(decision(7, Dismiss("app_1", LegacyText("gone")), tell(7))))
     assert read(ended, "app_1", "7")[-1] == ("7.0", "end")
     told = Streams(Past(decision(5, tell(5)), decision(7, tell(7)), members=member(7)))
     assert read(told, "app_1", "7") == []
@@ -138,7 +138,7 @@ def test_an_end_that_nobody_remembers_is_gone(service):
 
 
 def test_an_application_that_is_back_was_not_ended():
-    gone = decision(5, Dismiss("app_1", Said("gone")))
+    gone = decision(5, Dismiss("app_1", LegacyText("gone")))
     streams = Streams(Past(gone, decision(7, tell(7)), members=member(7), cluster=ClusterView()))
     assert read(streams, "app_1", "4") == [(7, "share")]
 

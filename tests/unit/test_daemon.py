@@ -10,7 +10,7 @@ from tests.clock import HandClock
 from tests.fixtures.scripted_manager import ScriptedManager
 from tests.integration.sleepers import eventually
 from yarn_plugin.act.ownership import OwnedError
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import SolveInWorker, WriteWeights
 from yarn_plugin.decide.events import LeavesSeen, ManagerLost, Registered, Revised, TimerFired, WeightsWritten
 from yarn_plugin.decide.pools.controller import Kind
@@ -409,7 +409,7 @@ def test_weights_that_could_not_be_decided_on_are_read_again(touchy, start):
 def test_no_worker_is_started_for_what_is_decided_while_the_arbiter_ends(start, monkeypatch):
     """What is still in the queue then is decided; what it wants solved is given again after the next start."""
     kind = Kind("solving", lambda pool, registry: None, {"problem": Pool}, solvers={"problem": str})
-    registry = replace(STANDARD, kinds={**STANDARD.kinds, "solving": kind})
+    registry = replace(BUILT_IN, kinds={**BUILT_IN.kinds, "solving": kind})
     made = []
     monkeypatch.setattr(daemon_module, "Worker", lambda *args: made.append(args))
     arbiter = start(registry=registry)

@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from tests.toys.registry import TOYS
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Kind
 from yarn_plugin.drive import registry
 from yarn_plugin.drive.config import load
@@ -42,7 +42,7 @@ class Typed:
 
 
 KIND = Kind("lottery", lambda pool, registry: None, {"lottery.settings/1": Settings}, parameters=Settings)
-LOTTERY = replace(STANDARD, kinds={**STANDARD.kinds, "lottery": KIND})
+LOTTERY = replace(BUILT_IN, kinds={**BUILT_IN.kinds, "lottery": KIND})
 
 
 def configured(tmp_path, parameters, registry=LOTTERY, controller="lottery"):

@@ -13,7 +13,7 @@ import pytest
 
 import yarn_plugin.decide.pools
 from yarn_plugin.decide import commands, events
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools import commands as pool_commands
 from yarn_plugin.decide.pools import inputs
 from yarn_plugin.decide.pools.controller import Kind, Registry
@@ -22,7 +22,7 @@ from yarn_plugin.journal.codec import Codec
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "journal_tags.json"
 
-TAGS = journal_tags(STANDARD)
+TAGS = journal_tags(BUILT_IN)
 
 
 def test_the_tags_are_those_that_journals_hold(request):
@@ -49,12 +49,12 @@ def test_each_of_them_has_a_tag(union, tags):
 
 
 def test_a_tag_means_one_type_and_a_type_has_one_tag():
-    groups = (events.TAGS, commands.TAGS, inputs.TAGS, pool_commands.TAGS, *(k.tags for k in STANDARD.kinds.values()))
+    groups = (events.TAGS, commands.TAGS, inputs.TAGS, pool_commands.TAGS, *(k.tags for k in BUILT_IN.kinds.values()))
     assert sum(map(len, groups)) + 1 == len(TAGS) == len(set(TAGS.values()))
 
 
 def test_every_state_and_message_of_a_controller_has_a_tag_with_a_version():
-    for kind in STANDARD.kinds.values():
+    for kind in BUILT_IN.kinds.values():
         states = [tag for tag, one in kind.tags.items() if one.__name__.endswith("State")]
         assert states
         assert all(tag.rpartition("/")[2].isdigit() for tag in states)
@@ -70,7 +70,7 @@ def test_every_kind_of_controller_that_comes_with_the_arbiter_is_in_the_registry
     modules = [importlib.import_module(f"{yarn_plugin.decide.pools.__name__}.{one.name}")
                for one in pkgutil.iter_modules(yarn_plugin.decide.pools.__path__)]  # fmt: skip
     kinds = {one.name for module in modules for one in vars(module).values() if isinstance(one, Kind)}
-    assert kinds == set(STANDARD.kinds)
+    assert kinds == set(BUILT_IN.kinds)
 
 
 def test_a_class_that_is_renamed_is_written_and_read_as_before():
@@ -97,7 +97,7 @@ class Typed:
 
 def with_kind(**fields):
     kind = Kind("toy", lambda pool, registry: None, **{"tags": {"toy.bid": Bid}, **fields})
-    return replace(STANDARD, kinds={**STANDARD.kinds, "toy": kind})
+    return replace(BUILT_IN, kinds={**BUILT_IN.kinds, "toy": kind})
 
 
 @pytest.mark.parametrize(

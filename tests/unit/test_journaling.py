@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.world import ALLOWED, SQL, node
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.events import Configured, ManagerReached, NodesChanged, Registered
 from yarn_plugin.decide.policies import max_min
 from yarn_plugin.drive.journaling import open_intake
@@ -13,9 +13,9 @@ from yarn_plugin.drive.replay import replay
 from yarn_plugin.drive.virtual_time import UncompactedJournal, VirtualClock
 from yarn_plugin.journal.records import JournalError, RecordFile
 
-KIND = replace(STANDARD.kinds["share"], name="mine")
+KIND = replace(BUILT_IN.kinds["share"], name="mine")
 RICHER = replace(
-    STANDARD, kinds={**STANDARD.kinds, "mine": KIND}, policies={**STANDARD.policies, "fair": max_min}
+    BUILT_IN, kinds={**BUILT_IN.kinds, "mine": KIND}, policies={**BUILT_IN.policies, "fair": max_min}
 )  # fmt: skip
 
 
@@ -37,8 +37,8 @@ def write(path, pool):
 @pytest.mark.parametrize(
     ("pool", "registry", "said"),
     [
-        (replace(SQL, policy="fair"), STANDARD, "pool sql: policy 'fair': .*max_min"),
-        (replace(SQL, controller="mine"), STANDARD, "pool sql: controller 'mine': .*share"),
+        (replace(SQL, policy="fair"), BUILT_IN, "pool sql: policy 'fair': .*max_min"),
+        (replace(SQL, controller="mine"), BUILT_IN, "pool sql: controller 'mine': .*share"),
         (
             replace(SQL, controller="mine"),
             replace(RICHER, kinds={**RICHER.kinds, "mine": replace(KIND, make=picky)}),
@@ -72,6 +72,6 @@ def test_an_input_that_was_not_decided_on_is_not_lost_by_starts_without_its_cont
     journal.rewrite(*[record for record in journal.read() if record["kind"] != "decision" or record["seq"] == 1])
     for _ in range(3):
         with pytest.raises(JournalError, match="policy 'fair'"):
-            open_intake(journal, VirtualClock(1000.0), STANDARD)
+            open_intake(journal, VirtualClock(1000.0), BUILT_IN)
     again = open_intake(journal, VirtualClock(1000.0), RICHER)
     assert (again.skipped, list(again.state.cluster.nodes)) == (0, [node(1).id])

@@ -6,14 +6,22 @@ from dataclasses import dataclass, replace
 import pytest
 
 from yarn_plugin.decide import commands as arbiter
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.events import ContainersListed
-from yarn_plugin.decide.pools.advance import LONGEST_RETRY, MOST_OWED, RETRY_AFTER, SOON, TRIES, advance, deadline
+from yarn_plugin.decide.pools.advance import (
+    MAX_ATTEMPTS,
+    MAX_PENDING_MESSAGES,
+    MAX_RETRY_DELAY,
+    MIN_TIMER_DELAY,
+    RETRY_AFTER,
+    advance,
+    deadline,
+)
 from yarn_plugin.decide.pools.commands import Ask, SetTimer, Solve, WantWeights
 from yarn_plugin.decide.pools.controller import Kind
 from yarn_plugin.decide.pools.inputs import FromApp, Outcome, Restarted, Started, TimerDue, ViewChanged
 from yarn_plugin.decide.pools.view import View
-from yarn_plugin.model.causes import Said
+from yarn_plugin.model.causes import LegacyText
 from yarn_plugin.model.cluster import Container
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Grant, Pool, Share
@@ -42,7 +50,7 @@ class Scripted:
     def __init__(self):
         self.does, self.calls, self.shows = lambda what: (), [], lambda state: None
 
-    def begin(self):
+    def initial_state(self):
         return Seen()
 
     def report(self, state):
@@ -62,7 +70,7 @@ def controller():
 def call(controller):
     """One step of the pool after another."""
     kind = Kind("scripted", lambda pool, registry: controller, {"scripted/1": Seen})
-    registry = replace(STANDARD, kinds={**STANDARD.kinds, "scripted": kind})
+    registry = replace(BUILT_IN, kinds={**BUILT_IN.kinds, "scripted": kind})
 
     def step(*inputs, at, view=OLD, refusable=False, pool=POOL):
         step.kept, given = advance(pool, registry, step.kept, view, at, inputs, refusable)
@@ -128,7 +136,7 @@ def test_a_timer_is_never_in_the_past_nor_now(controller, call):
     controller.does = lambda what: [SetTimer("past", 0.5), SetTimer("now", 1.0)]
     call(at=1.0)
     assert taken(controller) == [Started()]
-    assert set(call.kept.timers.values()) == {1.0 + SOON}
+    assert set(call.kept.timers.values()) == {1.0 + MIN_TIMER_DELAY}
     assert deadline(call.kept) > 1.0
 
 
@@ -139,7 +147,7 @@ def test_a_controller_that_asks_for_a_time_that_has_passed_whenever_it_is_woken_
     call(at=1.0)
     while deadline(call.kept) < 2.0:
         call(at=deadline(call.kept))
-        assert len(controller.calls) <= 2.0 / SOON
+        assert len(controller.calls) <= 2.0 / MIN_TIMER_DELAY
 
 
 def test_a_timer_that_another_one_sets_anew_is_not_due_any_more(controller, call):
@@ -198,7 +206,7 @@ def test_it_waits_longer_each_time_up_to_a_limit(controller, call, raises):
         waits.append(stopped.retry_at - at)
         at = stopped.retry_at
     assert waits[:4] == [RETRY_AFTER, 2 * RETRY_AFTER, 4 * RETRY_AFTER, 8 * RETRY_AFTER]
-    assert waits[-1] == LONGEST_RETRY
+    assert waits[-1] == MAX_RETRY_DELAY
 
 
 def test_a_timer_on_which_it_raises_stays_armed(controller, call, raises):
@@ -220,9 +228,9 @@ def test_an_input_is_passed_over_after_so_many_tries_and_those_behind_it_are_tri
     raises.update({bad, worse})
     taken(controller)
     call(bad, worse, good, at=1.0)
-    for _ in range(2 * TRIES):
+    for _ in range(2 * MAX_ATTEMPTS):
         call(at=deadline(call.kept))
-    assert taken(controller) == [bad] * TRIES + [worse] * TRIES + [good]
+    assert taken(controller) == [bad] * MAX_ATTEMPTS + [worse] * MAX_ATTEMPTS + [good]
     assert call.kept.failure is None
 
 
@@ -232,10 +240,10 @@ def test_an_outcome_that_is_passed_over_is_lost(controller, call, raises):
     raises.add(done)
     taken(controller)
     call(done, at=1.0)
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         call(at=deadline(call.kept))
     lost = Outcome("gpu#1", "lost", error="ValueError: on Outcome twice")
-    assert taken(controller) == [done] * TRIES + [lost]
+    assert taken(controller) == [done] * MAX_ATTEMPTS + [lost]
 
 
 def test_a_message_that_came_while_it_was_stopped_does_not_stop_it_again(controller, call, raises):
@@ -257,7 +265,7 @@ def test_of_many_messages_the_oldest_of_who_sent_most_are_dropped(controller, ca
     call(at=1.0, view=NEW)
     outcome = Outcome("gpu#1", "done")
     call(FromApp("ann", Seen()), outcome, at=1.5, view=NEW)
-    many = [FromApp("eve", Seen((number,))) for number in range(MOST_OWED)]
+    many = [FromApp("eve", Seen((number,))) for number in range(MAX_PENDING_MESSAGES)]
     call(*many, at=2.0, view=NEW)
     assert call.kept.owed == (FromApp("ann", Seen()), outcome, *many[1:]), "who says much pushes out its own"
 
@@ -344,7 +352,7 @@ def test_a_weight_that_is_none_or_anothers_is_a_failure(controller, call, queue,
 def test_a_share_with_a_number_that_is_none_is_a_failure(controller, call):
     call(at=0.0)
     grant = Grant(0.0, 0.5, Resources(), math.nan, Resources())
-    controller.does = lambda what: [arbiter.TellShare("a", Share(1, 1.0, 1.0, grant, 1, Resources(), Said("so")))]
+    controller.does = lambda what: [arbiter.TellShare("a", Share(1, 1.0, 1.0, grant, 1, Resources(), LegacyText("so")))]
     (stopped,) = stops(call(at=1.0, view=NEW))
     assert stopped.error.startswith("ValueError: ")
 
@@ -356,13 +364,13 @@ def test_an_input_is_tried_as_often_whatever_the_controller_raised_on_before(con
     call(at=0.0)
     raises.add(ViewChanged)
     call(at=1.0, view=NEW)
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         call(at=deadline(call.kept), view=NEW)
     outcome = Outcome("gpu#1", "done")
     call(outcome, at=math.nextafter(deadline(call.kept), 0.0), view=NEW)
     raises.add(outcome)
     taken(controller)
-    for _ in range(TRIES - 1):
+    for _ in range(MAX_ATTEMPTS - 1):
         call(at=deadline(call.kept), view=NEW)
         assert call.kept.owed == (outcome,)
     raises.clear()
@@ -373,7 +381,7 @@ def test_an_input_is_tried_as_often_whatever_the_controller_raised_on_before(con
 def test_the_first_input_of_a_pool_is_never_passed_over(controller, call, raises):
     raises.add(Started)
     call(at=0.0)
-    for _ in range(2 * TRIES):
+    for _ in range(2 * MAX_ATTEMPTS):
         call(at=deadline(call.kept))
     assert set(taken(controller)) == {Started()}
     raises.clear()

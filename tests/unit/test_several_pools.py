@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.world import ALLOWED, SQL, node
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import WriteWeights
 from yarn_plugin.decide.events import (
     AppsChanged,
@@ -33,7 +33,7 @@ class Silent:
 
     reads = frozenset({"topology"})
 
-    def begin(self):
+    def initial_state(self):
         return Nothing()
 
     def report(self, state):
@@ -44,7 +44,7 @@ class Silent:
 
 
 KIND = Kind("silent", lambda pool, registry: Silent(), {"silent/1": Nothing})
-REGISTRY = replace(STANDARD, kinds={**STANDARD.kinds, "silent": KIND})
+REGISTRY = replace(BUILT_IN, kinds={**BUILT_IN.kinds, "silent": KIND})
 OUTER = Pool("outer", "root.sql", (), controller="silent")
 GPU = Pool("gpu", "root.gpu", (), controller="silent")
 

@@ -8,7 +8,7 @@ import pytest
 from tests.html_checks import checked
 from yarn_plugin import console
 from yarn_plugin.cli import cli
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.events import ContainersSignalled, LeavesSeen, Solved, TimerFired
 from yarn_plugin.decide.pools.commands import Solve
 from yarn_plugin.decide.pools.controller import Kind, Registry
@@ -216,7 +216,7 @@ class Puzzled:
 
     reads = frozenset()
 
-    def begin(self):
+    def initial_state(self):
         return Puzzle()
 
     def report(self, state):
@@ -233,7 +233,7 @@ def test_a_problem_on_which_its_solver_raises_has_failed_as_it_would_live(tmp_pa
         raise OverflowError("no answer")
 
     kind = Kind("puzzled", lambda pool, registry: Puzzled(), {"puzzle/1": Puzzle}, solvers={"puzzle/1": solve})
-    registry = Registry({**STANDARD.kinds, "puzzled": kind}, STANDARD.policies)
+    registry = Registry({**BUILT_IN.kinds, "puzzled": kind}, BUILT_IN.policies)
     pool = {"name": "sql", "queue": "root.sql", "controller": "puzzled"}
     described = {"nodes": [{"count": 1, "memory_mb": 16384, "vcores": 9}], "pools": [pool]}
     taken = []

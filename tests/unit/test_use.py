@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from yarn_plugin.decide import events
-from yarn_plugin.decide.arbiter import STANDARD, step
+from yarn_plugin.decide.arbiter import BUILT_IN, step
 from yarn_plugin.decide.commands import ListContainers
 from yarn_plugin.decide.events import ContainersListed
 from yarn_plugin.decide.pools.controller import Kind, Registry
@@ -59,7 +59,7 @@ class Recorder:
     def __init__(self, seen):
         self.seen = seen
 
-    def begin(self):
+    def initial_state(self):
         return Nothing()
 
     def report(self, state):
@@ -76,7 +76,7 @@ class Cluster:
     def __init__(self):
         self.seen, self.state, self.seq = [], State(), 0
         kind = Kind("recorder", lambda pool, registry: Recorder(self.seen), {"recorder/1": Nothing})
-        self.registry = Registry({**STANDARD.kinds, "recorder": kind}, STANDARD.policies)
+        self.registry = Registry({**BUILT_IN.kinds, "recorder": kind}, BUILT_IN.policies)
         pools = (Pool("gpu", "root.gpu", (VCORES,), controller="recorder"), Pool("sql", "root.sql", (VCORES,)))
         self.feed(events.Configured(pools))
         self.feed(events.ManagerReached("http://rm", Capabilities("3.5.0", True, True)))

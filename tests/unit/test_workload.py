@@ -125,7 +125,7 @@ def test_the_examples_of_the_documentation_can_be_used():
     from pathlib import Path
 
     from qoop.simulation.query import KIND as QUERY
-    from yarn_plugin.decide.arbiter import STANDARD
+    from yarn_plugin.decide.arbiter import BUILT_IN
 
     folder = Path(__file__).parents[2] / "docs" / "examples"
     known = {**KINDS, "qoop": QUERY}
@@ -133,7 +133,7 @@ def test_the_examples_of_the_documentation_can_be_used():
         made = workload.load(folder / name, known, 0)
         assert len(made) == {"day.toml": 1000, "volatile.toml": 180}[name]
     for name in ("cluster.toml", "small.toml"):
-        assert cluster.load(folder / name, STANDARD).machines()
+        assert cluster.load(folder / name, BUILT_IN).machines()
 
 
 def test_packages_offer_their_kinds_of_applications():

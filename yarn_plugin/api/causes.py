@@ -18,9 +18,9 @@ def text(why: Cause) -> str:
             return "; ".join([*map(_happening, named), *([f"{more} more"] if more else [])])
         case WeightedShare():
             return _weighted_share(why)
-        case cause.Overstays(app, holds, share, overstay_s):
+        case cause.OverShare(app, holds, share, overstay_s):
             return f"{app} holds {holds} but its share is {share}; others have waited for {overstay_s:g} s"
-        case cause.Overstayed(app, share):
+        case cause.Preempted(app, share):
             return f"{app} was still over its share of {share} when the grace period ended"
         case cause.UseAsked(app):
             return f"the use of {app} on each node is needed"
@@ -30,11 +30,11 @@ def text(why: Cause) -> str:
             return f"pool {pool} is stopped: its controller failed: {error}"
         case cause.ControllerResumed(pool):
             return f"pool {pool} runs again"
-        case cause.ControllerSays(pool, what):
+        case cause.ControllerNotified(pool, what):
             return f"the controller of pool {pool} sent {what.replace('_', ' ')}"
         case cause.NoLongerKnown(app):
             return f"{app} is no longer known"
-        case cause.Said(said):
+        case cause.LegacyText(said):
             return said
         case _:
             return _happening(why)

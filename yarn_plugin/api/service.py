@@ -14,7 +14,7 @@ from yarn_plugin.api.registration import Users
 from yarn_plugin.api.routes import apps, decisions, operations, streams
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Tokens
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Registry
 
 
@@ -28,7 +28,7 @@ def create(
     users: Users | None = None,
     connections: Callable[[], int] = lambda: 0,
     ended: type[Exception] = Ended,
-    registry: Registry = STANDARD,
+    registry: Registry = BUILT_IN,
 ) -> FastAPI:
     """The service.
 

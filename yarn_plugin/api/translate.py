@@ -27,7 +27,7 @@ from yarn_plugin.decide.pools.commands import TO_APP
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided
-from yarn_plugin.model.causes import Cause, ControllerFailed, ControllerResumed, ControllerSays, RegisteredBy
+from yarn_plugin.model.causes import Cause, ControllerFailed, ControllerNotified, ControllerResumed, RegisteredBy
 from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Registration, Share
@@ -207,7 +207,7 @@ def _decision(decided: Decided[Event, Command], command: _Shown) -> wire.Decisio
         case Dismiss(_, why) | ListContainers(_, _, why):
             pass
         case SendToApp(pool, _, sent_message):
-            why = ControllerSays(pool, _TO_APP[type(sent_message)])
+            why = ControllerNotified(pool, _TO_APP[type(sent_message)])
         case PoolStopped(pool, error, _):
             why = ControllerFailed(pool, error)
         case PoolResumed(pool):

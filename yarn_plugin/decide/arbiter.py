@@ -47,12 +47,12 @@ from yarn_plugin.model.causes import (
 )
 from yarn_plugin.model.share import Pool
 
-STANDARD = Registry({share.KIND.name: share.KIND}, {"max_min": max_min})
+BUILT_IN = Registry({share.KIND.name: share.KIND}, {"max_min": max_min})
 """Drivers add what entry points name (see `yarn_plugin.drive.registry`)."""
 
 
 def step(
-    state: State, seq: int, at: float, event: Event, registry: Registry = STANDARD
+    state: State, seq: int, at: float, event: Event, registry: Registry = BUILT_IN
 ) -> tuple[State, tuple[Command, ...]]:
     """One cycle. `seq` and `at` (seconds) are the event's number and time in the journal; `registry`: the controllers
     and policies that there are."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from yarn_plugin.model.causes import Causes, Ending, Overstayed, Overstays, Said, UseAsked
+from yarn_plugin.model.causes import Causes, Ending, LegacyText, OverShare, Preempted, UseAsked
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.share import Registration, Share
 
@@ -37,7 +37,7 @@ class WriteWeights:
 
     weights: tuple[tuple[str, float], ...]
     forget: tuple[str, ...]
-    cause: Causes | Said
+    cause: Causes | LegacyText
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ListContainers:
 
     app: str
     yarn_app: str
-    cause: Overstays | UseAsked | Said
+    cause: OverShare | UseAsked | LegacyText
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class SignalContainers:
 
     app: str
     containers: tuple[str, ...]
-    cause: Overstayed | Said
+    cause: Preempted | LegacyText
 
 
 @dataclass(frozen=True, slots=True)

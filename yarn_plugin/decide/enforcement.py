@@ -4,9 +4,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from yarn_plugin.decide.commands import Command, ReadLeaves, WriteWeights
+from yarn_plugin.decide.events import LeavesSeen, LeavesUnread, Superseded, WeightsRefused, WeightsWritten
 from yarn_plugin.decide.membership import is_steering
-from yarn_plugin.decide.state import State
-from yarn_plugin.model.causes import Causes
+from yarn_plugin.decide.state import Enforcement, State
+from yarn_plugin.model.causes import Causes, ForeignWeights, Happening
+from yarn_plugin.model.cluster import is_own_leaf
+
+RETRY_DELAY = 5.0
+"""Seconds until weights that the ResourceManager refused are tried again."""
+
+REFUSED_RETRY_DELAY = 60.0
+"""Seconds until the weight of one queue that was refused while others were taken is tried again."""
 
 
 def write_weights(state: State, now: float, cause: Causes) -> tuple[State, list[Command]]:
@@ -57,3 +65,52 @@ def weight_deadlines(state: State) -> Iterator[float]:
     if known.read_at is not None and not known.reading:
         yield known.read_at
     yield from known.refused.values()
+
+
+def learn_weights(
+    state: State, event: WeightsWritten | WeightsRefused | LeavesSeen | LeavesUnread | Superseded, at: float
+) -> tuple[State, list[Happening]]:
+    """The state after an answer about queue weights, or after another arbiter took the queues over."""
+    known, happened = state.enforcement, list[Happening]()
+    match event:
+        case WeightsWritten(weights, forgotten, refused):
+            written = {queue: weight for queue, weight in known.written.items() if queue not in set(forgotten)}
+            answered = {queue for queue, _ in (*weights, *refused)}
+            later = {queue: until for queue, until in known.refused.items() if until > at and queue not in answered}
+            later |= {queue: at + REFUSED_RETRY_DELAY for queue, _ in refused}
+            error = "; ".join(f"queue {queue}: {said}" for queue, said in refused[:3]) or None
+            known = replace(known, written=written | dict(weights), unsure=False, asked=False, retry_at=None,
+                            error=error, refused=later)  # fmt: skip
+        case WeightsRefused(error):
+            known = replace(known, asked=False, retry_at=at + RETRY_DELAY, error=error)
+        case LeavesSeen(static, weights):
+            again = known.read_at  # the manager was reached anew since this was asked: it may have restarted
+            known, happened = _reconciled(known, static, dict(weights))
+            known = replace(known, reading=False, unsure=known.unsure or again is not None,
+                            read_at=at + state.reconcile if again is None else again)  # fmt: skip
+            state = _writable(state, True)
+        case LeavesUnread(_, refused):
+            known = replace(known, reading=False, read_at=at + (state.reconcile if refused else RETRY_DELAY))
+            state = _writable(state, False) if refused else state
+        case Superseded(by):
+            known = replace(known, asked=False, reading=False, superseded=by)
+    return replace(state, enforcement=known), happened
+
+
+def _reconciled(
+    known: Enforcement, static: tuple[str, ...], seen: dict[str, float]
+) -> tuple[Enforcement, list[Happening]]:
+    """What YARN has, compared with what this arbiter has written; with that, what an earlier one left behind for queues
+    that it had named itself. Where YARN has something else, all is to be written again."""
+    written = {queue: weight for queue, weight in known.written.items() if queue not in set(static)}
+    changed = sum(seen.get(queue) != weight for queue, weight in written.items())
+    left_behind = {queue: weight for queue, weight in seen.items() if queue not in written and is_own_leaf(queue)}
+    known = replace(known, written=written | left_behind, static=static, unsure=bool(changed))
+    return known, [ForeignWeights(changed)] if changed else []
+
+
+def _writable(state: State, writable: bool) -> State:
+    known = state.capabilities
+    if known is None or known.writable == writable:
+        return state
+    return replace(state, capabilities=replace(known, writable=writable))

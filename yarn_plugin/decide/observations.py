@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from yarn_plugin.decide.enforcement import learn_weights
 from yarn_plugin.decide.events import (
     AppSaid,
     AppsChanged,
@@ -29,22 +30,16 @@ from yarn_plugin.decide.events import (
     WeightsWritten,
 )
 from yarn_plugin.decide.membership import is_quiet
-from yarn_plugin.decide.state import Dismissed, Enforcement, State
+from yarn_plugin.decide.state import Dismissed, State
 from yarn_plugin.model import causes as cause
 from yarn_plugin.model.causes import Ending, Happening
-from yarn_plugin.model.cluster import YarnApp, is_own_leaf, leaf_name
+from yarn_plugin.model.cluster import YarnApp, leaf_name
 from yarn_plugin.model.resources import total_of
 from yarn_plugin.model.share import Pool, Registration
 
-RETRY_AFTER = 5.0
-"""Seconds until weights that the ResourceManager refused are tried again."""
-
-REFUSED_RETRY_AFTER = 60.0
-"""Seconds until the weight of one queue that was refused while others were taken is tried again."""
-
 DISMISSED_FOR = 3600.0
 """Seconds for which a registration that was let go of is remembered, and how many are."""
-MOST_DISMISSED = 1000
+MAX_DISMISSED = 1000
 
 
 def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[Happening]]:
@@ -92,7 +87,7 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
             ended = cause.AppEnded(app)
             return forget(state, {app: ended}, at, final=True), [ended]
         case WeightsWritten() | WeightsRefused() | LeavesSeen() | LeavesUnread() | Superseded():
-            return _enforcement(state, event, at)
+            return learn_weights(state, event, at)
         case EpochBegan(epoch):
             # Nobody is late before YARN has been looked at again.
             return replace(state, epoch=epoch, looked=False), []
@@ -123,7 +118,7 @@ def forget(state: State, causes: Mapping[str, Ending], at: float, final: bool) -
 
 def _recent(dismissed: dict[str, Dismissed], at: float) -> dict[str, Dismissed]:
     kept = [(app, one) for app, one in dismissed.items() if one.at > at - DISMISSED_FOR]
-    return dict(kept[-MOST_DISMISSED:])
+    return dict(kept[-MAX_DISMISSED:])
 
 
 def _nodes(state: State, event: NodesChanged) -> tuple[State, list[Happening]]:
@@ -247,51 +242,3 @@ def _register(state: State, event: Registered, seq: int, at: float) -> tuple[Sta
     if running:
         state = replace(state, yarn_apps={**state.yarn_apps, app: running.id})
     return state, [cause.AppArrived(app)]
-
-
-def _enforcement(
-    state: State, event: WeightsWritten | WeightsRefused | LeavesSeen | LeavesUnread | Superseded, at: float
-) -> tuple[State, list[Happening]]:
-    known, happened = state.enforcement, list[Happening]()
-    match event:
-        case WeightsWritten(weights, forgotten, refused):
-            written = {queue: weight for queue, weight in known.written.items() if queue not in set(forgotten)}
-            answered = {queue for queue, _ in (*weights, *refused)}
-            later = {queue: until for queue, until in known.refused.items() if until > at and queue not in answered}
-            later |= {queue: at + REFUSED_RETRY_AFTER for queue, _ in refused}
-            error = "; ".join(f"queue {queue}: {said}" for queue, said in refused[:3]) or None
-            known = replace(known, written=written | dict(weights), unsure=False, asked=False, retry_at=None,
-                            error=error, refused=later)  # fmt: skip
-        case WeightsRefused(error):
-            known = replace(known, asked=False, retry_at=at + RETRY_AFTER, error=error)
-        case LeavesSeen(static, weights):
-            again = known.read_at  # the manager was reached anew since this was asked: it may have restarted
-            known, happened = _reconciled(known, static, dict(weights))
-            known = replace(known, reading=False, unsure=known.unsure or again is not None,
-                            read_at=at + state.reconcile if again is None else again)  # fmt: skip
-            state = _writable(state, True)
-        case LeavesUnread(_, refused):
-            known = replace(known, reading=False, read_at=at + (state.reconcile if refused else RETRY_AFTER))
-            state = _writable(state, False) if refused else state
-        case Superseded(by):
-            known = replace(known, asked=False, reading=False, superseded=by)
-    return replace(state, enforcement=known), happened
-
-
-def _reconciled(
-    known: Enforcement, static: tuple[str, ...], seen: dict[str, float]
-) -> tuple[Enforcement, list[Happening]]:
-    """What YARN has, compared with what this arbiter has written; with that, what an earlier one left behind for queues
-    that it had named itself. Where YARN has something else, all is to be written again."""
-    written = {queue: weight for queue, weight in known.written.items() if queue not in set(static)}
-    changed = sum(seen.get(queue) != weight for queue, weight in written.items())
-    left_behind = {queue: weight for queue, weight in seen.items() if queue not in written and is_own_leaf(queue)}
-    known = replace(known, written=written | left_behind, static=static, unsure=bool(changed))
-    return known, [cause.ForeignWeights(changed)] if changed else []
-
-
-def _writable(state: State, writable: bool) -> State:
-    known = state.capabilities
-    if known is None or known.writable == writable:
-        return state
-    return replace(state, capabilities=replace(known, writable=writable))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool
@@ -17,7 +17,7 @@ Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
 
 def _registry(info: ValidationInfo) -> Registry:
-    registry: Registry = (info.context or {}).get("registry", STANDARD)
+    registry: Registry = (info.context or {}).get("registry", BUILT_IN)
     return registry
 
 
@@ -190,7 +190,7 @@ class ArbiterConfig(Section):
         return pools
 
 
-def load(path: Path | None, registry: Registry = STANDARD) -> ArbiterConfig:
+def load(path: Path | None, registry: Registry = BUILT_IN) -> ArbiterConfig:
     """Read a configuration file. Without one: the defaults, with the pool `sql` of queue root.sql.
 
     Raises:

@@ -15,7 +15,7 @@ from yarn_plugin.act.ownership import Ownership
 from yarn_plugin.act.worker import Worker
 from yarn_plugin.api.causes import text
 from yarn_plugin.api.tokens import SECRET
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import (
     Command,
     Dismiss,
@@ -115,7 +115,7 @@ class Daemon:
         identity: str = "",
         claim: Callable[[], Ownership | None] = lambda: None,
         patience: float = 30.0,
-        registry: Registry = STANDARD,
+        registry: Registry = BUILT_IN,
         registry_at: str = INSTALLED,
         solve_limit: float = 60.0,
         topology: TopologyDescription | None = None,

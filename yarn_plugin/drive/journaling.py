@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from yarn_plugin.decide.arbiter import STANDARD, step
+from yarn_plugin.decide.arbiter import BUILT_IN, step
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Configured, EpochBegan, Event, TimerFired
 from yarn_plugin.decide.pools.controller import NoControllerError, Registry
@@ -23,7 +23,7 @@ from yarn_plugin.model.journaled import Mutable, parts_of
 ArbiterIntake = Intake[State, Event, Command]
 
 
-def open_intake(journal: Records, clock: Clock, registry: Registry = STANDARD) -> ArbiterIntake:
+def open_intake(journal: Records, clock: Clock, registry: Registry = BUILT_IN) -> ArbiterIntake:
     """The arbiter as a journal left it, to go on.
 
     Raises:
@@ -33,7 +33,7 @@ def open_intake(journal: Records, clock: Clock, registry: Registry = STANDARD) -
     return Intake(_machine(registry), policy, clock, _resumes)
 
 
-def arbiter_replay(registry: Registry = STANDARD) -> Replay[State, Event, Command]:
+def arbiter_replay(registry: Registry = BUILT_IN) -> Replay[State, Event, Command]:
     """The arbiter before its first record, to be given the records of a journal."""
     return Replay(_machine(registry), journal_tags(registry))
 

@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from yarn_plugin.decide import commands, events
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools import commands as pool_commands
 from yarn_plugin.decide.pools import inputs
 from yarn_plugin.decide.pools.controller import Kind, Registry
@@ -41,7 +41,7 @@ def installed() -> Registry:
     Raises:
         PluginError: one cannot be loaded, or bears the name of another.
     """
-    kinds, policies = dict(STANDARD.kinds), dict(STANDARD.policies)
+    kinds, policies = dict(BUILT_IN.kinds), dict(BUILT_IN.policies)
     for point in entry_points(group=CONTROLLERS):
         kind = _load(point)
         if not isinstance(kind, Kind):

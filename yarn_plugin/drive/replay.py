@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Configured, EpochBegan, Event, TimerFired
 from yarn_plugin.decide.pools.controller import Registry
@@ -42,7 +42,7 @@ class Replayed:
     history: tuple[Decided[Event, Command], ...]
 
 
-def replay(journal: Path, registry: Registry = STANDARD) -> Replayed:
+def replay(journal: Path, registry: Registry = BUILT_IN) -> Replayed:
     """Decide again on every input of a journal. Writes nothing, so an arbiter may be using it.
 
     Raises:
@@ -82,7 +82,7 @@ class Rerun:
         return next((pair for pair in pairs if pair[0] != pair[1]), None)
 
 
-def rerun(journal: Path, registry: Registry = STANDARD) -> Rerun:
+def rerun(journal: Path, registry: Registry = BUILT_IN) -> Rerun:
     """Take the inputs of an arbiter's journal again, all but its timers.
 
     Raises:
@@ -93,7 +93,7 @@ def rerun(journal: Path, registry: Registry = STANDARD) -> Rerun:
     return rerun_records(read_records(journal), registry)
 
 
-def rerun_records(records: Iterable[Record], registry: Registry = STANDARD) -> Rerun:
+def rerun_records(records: Iterable[Record], registry: Registry = BUILT_IN) -> Rerun:
     """Take the inputs in these records again; see `rerun`."""
     before, after = _from_the_last_snapshot(list(records))
     if any(version_of(record) != VERSION for record in after):

@@ -26,7 +26,7 @@ from yarn_plugin.api.refusals import Limits, Refusals
 from yarn_plugin.api.service import create
 from yarn_plugin.api.streams import Streams
 from yarn_plugin.api.tokens import Tokens
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Event
 from yarn_plugin.decide.pools.controller import Registry
@@ -133,7 +133,7 @@ def serve(
     ready: Callable[[str, Path], None],
     verify: str | bool = True,
     accept_loss: bool = False,
-    registry: Registry = STANDARD,
+    registry: Registry = BUILT_IN,
     registry_at: str = INSTALLED,
 ) -> None:
     """Run the arbiter until SIGTERM or Ctrl-C. `ready` is told its address and the admin token file.

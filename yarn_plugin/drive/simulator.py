@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import (
     Admit,
     Command,
@@ -84,7 +84,7 @@ class Simulation:
         submissions: Sequence[Submission],
         policy: str | None = None,
         seed: int = 0,
-        registry: Registry = STANDARD,
+        registry: Registry = BUILT_IN,
         journal: Records | None = None,
         taken: Callable[[Taken], None] = lambda taken: None,
         ended: Callable[[int], None] = lambda count: None,

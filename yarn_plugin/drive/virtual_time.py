@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from yarn_plugin.decide.arbiter import STANDARD
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import Command
 from yarn_plugin.decide.events import Event
 from yarn_plugin.decide.pools.controller import Registry
@@ -92,7 +92,7 @@ class VirtualArbiter:
     def __init__(
         self,
         taken: Callable[[Taken], None],
-        registry: Registry = STANDARD,
+        registry: Registry = BUILT_IN,
         journal: Records | None = None,
         at: float = 0.0,
     ) -> None:

@@ -239,7 +239,7 @@ class Causes:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LegacyText:
     """A sentence from a journal whose version had no values. Nothing else makes one."""
 
     text: str
@@ -266,7 +266,7 @@ class WeightedShare:
     kind: Literal["weighted-share"] = "weighted-share"
 
 
-Explanation = WeightedShare | Said
+Explanation = WeightedShare | LegacyText
 """How a policy came to a grant."""
 
 
@@ -284,7 +284,7 @@ class ShareCause:
 
 
 @dataclass(frozen=True, slots=True)
-class Overstays:
+class OverShare:
     """An application holds more than its share although others have waited for so many seconds."""
 
     app: str
@@ -295,7 +295,7 @@ class Overstays:
 
 
 @dataclass(frozen=True, slots=True)
-class Overstayed:
+class Preempted:
     """Containers end because their application held more than this share for too long."""
 
     app: str
@@ -338,7 +338,7 @@ class ControllerResumed:
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerSays:
+class ControllerNotified:
     """The controller of a pool tells an application something: `what` (such as "ask", "grant", "revoke")."""
 
     pool: str
@@ -354,7 +354,7 @@ class NoLongerKnown:
     kind: Literal["no-longer-known"] = "no-longer-known"
 
 
-Ending = AppEnded | NotSubmitted | PoolGone | NoLongerKnown | Said
+Ending = AppEnded | NotSubmitted | PoolGone | NoLongerKnown | LegacyText
 """Why an application is no longer followed."""
 
 Cause = (
@@ -362,15 +362,15 @@ Cause = (
     | Causes
     | WeightedShare
     | ShareCause
-    | Overstays
-    | Overstayed
+    | OverShare
+    | Preempted
     | UseAsked
     | RegisteredBy
     | ControllerFailed
     | ControllerResumed
-    | ControllerSays
+    | ControllerNotified
     | NoLongerKnown
-    | Said
+    | LegacyText
 )
 """Any of them. A reader tells them apart by `kind`."""
 

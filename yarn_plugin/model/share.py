@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from yarn_plugin.model.causes import Said, ShareCause
+from yarn_plugin.model.causes import LegacyText, ShareCause
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.resources import Resources
 
@@ -145,7 +145,7 @@ class Share:
     grant: Grant
     apps: int
     capacity: Resources
-    cause: ShareCause | Said
+    cause: ShareCause | LegacyText
 
 
 LeaseClass = Literal["guaranteed", "opportunistic", "sample"]

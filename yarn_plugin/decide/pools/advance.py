@@ -16,16 +16,16 @@ from yarn_plugin.errors import describe
 from yarn_plugin.model.journaled import roll_back, savepoints_of
 from yarn_plugin.model.share import Pool
 
-RETRY_AFTER, LONGEST_RETRY = 5.0, 300.0
+RETRY_AFTER, MAX_RETRY_DELAY = 5.0, 300.0
 """Seconds until a controller that has raised is called again; doubled each time, up to the second."""
 
-TRIES = 3
+MAX_ATTEMPTS = 3
 """How often an input is tried that a controller raises on, before it is passed over; an outcome is lost then."""
 
-SOON = 0.1
+MIN_TIMER_DELAY = 0.1
 """Seconds until a timer is due that is set for a time which is not to come."""
 
-MOST_OWED = 1000
+MAX_PENDING_MESSAGES = 1000
 """Messages of applications that wait for a controller that is not called now; of more, the oldest of the application
 with the most of them is dropped, so that one that says much pushes out its own alone. Outcomes of commands and what the
 arbiter itself says all wait: there is one at most for each command, or application whose containers were listed."""
@@ -69,7 +69,7 @@ def advance(
     if kept is None or kept.controller != pool.controller:
         # What a controller of another kind wanted, this one may never speak of: it is taken back.
         weights = None if kept is None else ()
-        kept, inputs = PoolState(pool.controller, controller.begin(), weights=weights), (Started(),)
+        kept, inputs = PoolState(pool.controller, controller.initial_state(), weights=weights), (Started(),)
     if kept.failure is not None and at < kept.failure.retry_at:
         return _owe(kept, inputs), []
     waiting, savepoints = [*kept.owed, *inputs], savepoints_of(kept.state)
@@ -156,7 +156,7 @@ def _stop(call: _Call, again: bool = True, owed: bool = False) -> None:
     before = call.kept.failure if again else None
     tries = 1 if before is None else before.tries + 1
     tried = 1 + (0 if before is None else before.tried) if owed else 0
-    wait = min(RETRY_AFTER * 2.0 ** min(tries - 1, 10), LONGEST_RETRY)
+    wait = min(RETRY_AFTER * 2.0 ** min(tries - 1, 10), MAX_RETRY_DELAY)
     assert call.problem is not None, "it raised"
     failure = Failure(describe(call.problem), tries, call.at + wait, tried)
     call.kept, call.stopped = replace(call.kept, failure=failure), True
@@ -169,7 +169,7 @@ def _give_up(kept: PoolState) -> PoolState:
     `Started` is not passed over: nothing else may come first.
     """
     failure, (first, *rest) = kept.failure, kept.owed
-    if failure is None or failure.tried < TRIES or isinstance(first, Started):
+    if failure is None or failure.tried < MAX_ATTEMPTS or isinstance(first, Started):
         return kept
     if isinstance(first, Outcome) and first.kind != "lost":
         # Who waits for it may ask again, instead of waiting for ever.
@@ -181,7 +181,7 @@ def _give_up(kept: PoolState) -> PoolState:
 def _owe(kept: PoolState, inputs: Sequence[Input]) -> PoolState:
     owed = list(_without_old_lists((*kept.owed, *inputs)))
     waiting = Counter(one.app for one in owed if isinstance(one, FromApp))
-    for _ in range(waiting.total() - MOST_OWED):
+    for _ in range(waiting.total() - MAX_PENDING_MESSAGES):
         ((app, _),) = waiting.most_common(1)
         del owed[next(place for place, one in enumerate(owed) if isinstance(one, FromApp) and one.app == app)]
         waiting[app] -= 1
@@ -231,7 +231,7 @@ def _due_after(now: float, key: str, due: float) -> float:
     whenever it is woken would otherwise keep the arbiter from everything else."""
     if not math.isfinite(due):
         raise ValueError(f"timer {key!r} at {due!r}; give a time, or None to have none")
-    return float(due) if due > now else now + SOON
+    return float(due) if due > now else now + MIN_TIMER_DELAY
 
 
 def _check_weights(pool: Pool, wanted: tuple[tuple[str, float], ...]) -> None:

@@ -45,7 +45,7 @@ class Controller(Protocol):
         """The parts of the view that it reads."""
         ...
 
-    def begin(self) -> Any:
+    def initial_state(self) -> Any:
         """The state of a new pool: frozen, or a `Mutable`, or frozen with `Mutable` parts (see `Composed`)."""
         ...
 

@@ -17,7 +17,7 @@ from yarn_plugin.decide.pools.commands import Command, SetTimer, WantWeights
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome
 from yarn_plugin.decide.pools.view import View
-from yarn_plugin.model.causes import Explanation, Overstayed, Overstays, ShareCause
+from yarn_plugin.model.causes import Explanation, OverShare, Preempted, ShareCause
 from yarn_plugin.model.cluster import Container, is_defined
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.resources import Resources
@@ -31,7 +31,7 @@ DEADLINE = "deadline"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScheduledShare:
     """One step of an application's enforced share: this dominant fraction of its pool binds from `at` on."""
 
     at: float
@@ -48,7 +48,7 @@ class Member:
 
     app: str
     share: Share
-    schedule: tuple[Step, ...]
+    schedule: tuple[ScheduledShare, ...]
     over_since: float | None = None
 
 
@@ -60,7 +60,7 @@ class ShareState:
     policy_state: Annotated[object, Tagged()] = None
 
 
-def binding(member: Member, now: float) -> float:
+def binding_fraction(member: Member, now: float) -> float:
     """The dominant fraction that binds an application now: the latest step of its schedule that has begun."""
     bound = member.schedule[0].fraction
     for step in member.schedule:
@@ -78,7 +78,7 @@ class ShareController:
         self._pool, self._policy = pool, policy
         self._names = frozenset(pool.resources)
 
-    def begin(self) -> ShareState:
+    def initial_state(self) -> ShareState:
         """Nobody counts."""
         return ShareState()
 
@@ -138,7 +138,7 @@ class ShareController:
             if claim is None or claim.queue is None or claim.yarn_app is None or is_defined(claim.queue, view.static):
                 continue
             others_wait = any(waiting != claim.yarn_app for waiting in view.waiting)
-            if not others_wait or _fits(claim.used, view.capacity, binding(member, now)):
+            if not others_wait or _fits(claim.used, view.capacity, binding_fraction(member, now)):
                 if member.over_since is not None:
                     members[app] = replace(member, over_since=None)
                 continue
@@ -146,8 +146,8 @@ class ShareController:
                 members[app] = replace(member, over_since=now)
             elif now >= member.over_since + preempt_after:
                 members[app] = replace(member, over_since=now)
-                allowed = view.capacity.scaled(binding(member, now))
-                commands.append(ListContainers(app, claim.yarn_app, Overstays(app, claim.held, allowed, preempt_after)))
+                allowed = view.capacity.scaled(binding_fraction(member, now))
+                commands.append(ListContainers(app, claim.yarn_app, OverShare(app, claim.held, allowed, preempt_after)))
         return replace(state, members=members), commands
 
     def _choose_victims(self, state: ShareState, view: View, found: ContainersListed, now: float) -> list[Command]:
@@ -155,7 +155,7 @@ class ShareController:
         member = state.members.get(found.app)
         if member is None or not view.steering:
             return []
-        allowed = view.capacity.scaled(binding(member, now))
+        allowed = view.capacity.scaled(binding_fraction(member, now))
         held = sum((container.resources for container in found.containers), Resources()).only(self._names)
         chosen: list[str] = []
         for container in sorted(found.containers, key=_age_key, reverse=True):
@@ -164,7 +164,7 @@ class ShareController:
             if not container.master:
                 chosen.append(container.id)
                 held = held - container.resources.only(self._names)
-        return [SignalContainers(found.app, tuple(chosen), Overstayed(found.app, allowed))] if chosen else []
+        return [SignalContainers(found.app, tuple(chosen), Preempted(found.app, allowed))] if chosen else []
 
     def _deadlines(self, state: ShareState, claims: Mapping[str, Claim]) -> Iterator[float]:
         for app, member in state.members.items():
@@ -185,7 +185,7 @@ def weights(state: ShareState, view: View, now: float) -> dict[str, float]:
     for app, member in state.members.items():
         queue = queues.get(app)
         if queue:
-            promised[queue] += binding(member, now)
+            promised[queue] += binding_fraction(member, now)
     has = _present_parts(view.weights, promised)
     kept = {queue: min(fraction, has[queue]) for queue, fraction in promised.items()}
     left = max(1.0 - sum(kept.values()), 0.0)
@@ -215,20 +215,20 @@ def _granted(decision: Decision, claims: tuple[Claim, ...]) -> Iterator[tuple[st
             yield one, (grace, grant, decision.explanations[app])
 
 
-def _schedule(member: Member | None, grant: Grant, grace: float, now: float) -> tuple[Step, ...]:
+def _schedule(member: Member | None, grant: Grant, grace: float, now: float) -> tuple[ScheduledShare, ...]:
     """The steps of what is enforced from now on: more at once, less after its grace (nobody to tell: at once)."""
     target = grant.entitlement_fraction
     if member is None:
-        return (Step(now, target),)
-    held = binding(member, now)
+        return (ScheduledShare(now, target),)
+    held = binding_fraction(member, now)
     if target >= held:
-        return (Step(now, target),)
+        return (ScheduledShare(now, target),)
     to_come = [step for step in member.schedule if step.at > now]
     # Told earlier to be as small by then: being told again does not lengthen the grace.
     by = min([now + grace, *(step.at for step in to_come if step.fraction <= target)])
     # Those that would begin then, or later, never bind: many that arrive at once would leave one each.
     above = [step for step in to_come if step.fraction > target and step.at < by]
-    return (Step(now, held), *above, Step(by, target))
+    return (ScheduledShare(now, held), *above, ScheduledShare(by, target))
 
 
 def _vacate(state: ShareState, said: Vacated, at: float) -> ShareState:
@@ -236,7 +236,7 @@ def _vacate(state: ShareState, said: Vacated, at: float) -> ShareState:
     member = state.members.get(said.app)
     if member is None or member.share.seq != said.seq:
         return state
-    settled = replace(member, schedule=(Step(at, member.schedule[-1].fraction),))
+    settled = replace(member, schedule=(ScheduledShare(at, member.schedule[-1].fraction),))
     return replace(state, members={**state.members, said.app: settled})
 
 
