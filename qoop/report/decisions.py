@@ -26,19 +26,19 @@ WON_BY: dict[Explained, str] = {
     "first": "This was the first choice: nothing had been measured yet.",
     "kept": "The plan was kept.",
     "forced": "A test option forced the switch; the new plan was not chosen for being faster.",
-    "share": "The share decided: under the new share the new plan is chosen even with the initial estimates, and under "
-    "the old share it is not, whatever the row counts.",
-    "row counts": "Measured row counts decided: with the row counts of the finished stages the new plan is chosen even "
+    "share": "The reason was the share: under the new share the new plan is chosen even with the initial estimates, "
+    "and under the old share it is not, whatever the row counts.",
+    "row counts": "The reason was the row counts: with those measured in finished stages the new plan is chosen even "
     "under the old share, and without them it is not, even under the new share.",
-    "share and row counts": "The new share and the measured row counts decided together; with only one of them the new "
-    "plan is not chosen.",
+    "share and row counts": "The reasons were the new share and the measured row counts together; with only one "
+    "of them the new plan is not chosen.",
     "share or row counts": "Either would have been enough: the new share with the initial estimates, or the measured "
     "row counts under the old share.",
-    "late stage": "A running stage that took longer than estimated decided.",
+    "late stage": "The reason was a running stage that took longer than estimated.",
     "late stage and share or row counts": "A running stage took longer than estimated, which was enough only together "
     "with the new share or the measured row counts.",
-    "progress": "Neither the share nor the row counts decided: the share had not changed, and the new plan is also "
-    "chosen with the initial estimates, once the work done so far is counted.",
+    "progress": "The reason was neither the share nor the row counts: the share had not changed, and the new plan is "
+    "also chosen with the initial estimates, once the work done so far is counted.",
 }
 """Why a plan was chosen, as a sentence."""
 
@@ -80,7 +80,7 @@ def _entry(timed: TimedDecision, record: QueryRecord, names: Names, axis: Axis) 
         when=f"{axis(timed.at):.1f} s",
         what=f"{_sentence(_cause(timed, names))[:-1]}: {_outcome(decision)}",
         badge=_badge(decision, _winner(timed, record)),
-        aside=f"{wording.in_slots(decision.slots)}, {chosen} remaining",
+        aside=f"{wording.in_slots(decision.slots)}, {chosen} left",
         blocks=tuple(blocks),
         open=decision.switched and len(record.switches) <= MAX_EXPANDED,
     )

@@ -1,7 +1,7 @@
 """The page of one or several queries, and the section of a query."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -90,7 +90,7 @@ def _figures(record: QueryRecord) -> list[KeyFigure]:
         unused = sum(len(decision.left_behind) for decision in decisions)
         figures += [
             KeyFigure("Candidate plans", str(len(record.header.plans)), count(record.join_trees, "join tree")),
-            KeyFigure("Plan", " → ".join(map(str, _ends(plans))) or "none", count(len(plans), "plan") + " used"),
+            KeyFigure("Plan", " → ".join(_first_and_last(record)) or "none", count(len(plans), "plan") + " used"),
             KeyFigure("Switches", str(len(decisions)), f"in {count(len(record.decisions), 'decision')}"),
             KeyFigure("Outputs reused", str(reused), "after switches"),
             KeyFigure("Outputs unused", str(unused), "after switches"),
@@ -107,8 +107,10 @@ def _share_changes(record: QueryRecord) -> list[KeyFigure]:
     return [KeyFigure("Share changes", str(len(changes)), detail)] if changes else []
 
 
-def _ends(plans: Sequence[int]) -> Sequence[int]:
-    return [plans[0], plans[-1]] if len(plans) > 1 else plans
+def _first_and_last(record: QueryRecord) -> list[str]:
+    """The plans at the start and at the end, once if they are the same."""
+    plans = [str(timed.decision.plan) for timed in record.decisions]
+    return list(dict.fromkeys((plans[0], plans[-1]))) if plans else []
 
 
 def _failures(record: QueryRecord) -> list[KeyFigure]:

@@ -102,6 +102,7 @@ def test_its_page(recorded: QueryRecord) -> None:
         "58 more candidates",
         "All candidate plans (64)",
         "Plan 26, at the start",
+        "26 → 35",
         "Plan 35, at the end",
         "GROUP BY",
     ):
@@ -248,11 +249,11 @@ def test_executors_over_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("won_by", "slots", "said"),
     [
-        ("share", 2.0, "The share decided"),
-        ("row counts", 2.0, "Measured row counts decided"),
-        ("share and row counts", 2.0, "decided together"),
+        ("share", 2.0, "The reason was the share"),
+        ("row counts", 2.0, "The reason was the row counts"),
+        ("share and row counts", 2.0, "The reasons were the new share and the measured row counts together"),
         ("share or row counts", 2.0, "Either would have been enough"),
-        ("share or row counts", 4.0, "Neither the share nor the row counts decided"),
+        ("share or row counts", 4.0, "The reason was neither the share nor the row counts"),
         ("forced", 4.0, "A test option forced the switch"),
     ],
 )
