@@ -179,10 +179,10 @@ def _target_exists(spark: SparkSession, statement: Statement) -> bool:
 
 
 def _execute_as_written(spark: SparkSession, text: str) -> Outcome:
-    began = time.monotonic()
+    started = time.monotonic()
     spark.sql(text).collect()
     reason = "it contains no query to plan"
-    return Outcome(QueryCounts(stages=1), 1, time.monotonic() - began, reason, ())
+    return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, reason, ())
 
 
 def _never_raising(warn: Callable[[str], None]) -> Callable[[str], None]:

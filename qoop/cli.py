@@ -46,7 +46,7 @@ class PassThroughCommand(click.Command):
             if word in values:
                 own += [word, *words[: values[word]]]
                 if len(words) < values[word]:
-                    # Click says what is missing.
+                    # Click reports the missing value.
                     return super().parse_args(ctx, own)
                 del words[: values[word]]
             else:

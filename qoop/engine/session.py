@@ -55,7 +55,7 @@ def in_session_of(spark: SparkSession, frame: DataFrame) -> DataFrame:
 
 
 def is_command(frame: DataFrame) -> bool:
-    """Whether Spark has executed the statement already, as it does at once with everything but queries."""
+    """Whether Spark has executed the statement already, as it does immediately with everything but queries."""
     return str(frame._jdf.queryExecution().commandExecuted().getClass().getSimpleName()) == "CommandResult"
 
 

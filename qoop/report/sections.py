@@ -99,7 +99,7 @@ def _figures(record: QueryRecord) -> list[KeyFigure]:
 
 
 def _share_changes(record: QueryRecord) -> list[KeyFigure]:
-    """How often the share changed, and what caused the changes, as far as its feed says."""
+    """How often the share changed, and what caused the changes, as far as its feed names them."""
     shares = [share for _, share in record.shares]
     changes = [after for before, after in pairwise(shares) if share_change(before, after)]
     causes = Counter(kind.replace("-", " ") for share in changes for kind in share.why)

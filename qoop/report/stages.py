@@ -14,14 +14,14 @@ from yarn_plugin.report.gantt import Tone
 
 SIGNS: dict[str, Key] = {
     "reused": Key("output reused after a switch", "dot", "good"),
-    "left behind": Key("output unused after a switch", "ring", "ink"),
-    "let finish": Key("not needed after a switch, allowed to finish", "triangle", "ink"),
-    "too late": Key("cancelled, but finished first", "triangle", "good"),
+    "unused": Key("output unused after a switch", "ring", "ink"),
+    "allowed to finish": Key("not needed after a switch, allowed to finish", "triangle", "ink"),
+    "finished anyway": Key("cancelled, but finished first", "triangle", "good"),
     "cancelled": Key("cancelled", "cross", "ink"),
     "failed": Key("failed", "cross", "bad"),
     "lost": Key("output lost", "diamond", "bad"),
     "again": Key("run again", "again", "ink"),
-    "kept": Key("output stored", "thread", "c0"),
+    "stored": Key("output stored", "thread", "c0"),
 }
 """The signs of the chart and their legend, in its order."""
 
@@ -102,11 +102,11 @@ def _signs(stage: StageId, attempts: list[Attempt], record: QueryRecord, axis: A
         if stage in timed.decision.reused:
             yield _sign("reused", axis(timed.at), detail)
         if stage in timed.decision.left_behind:
-            yield _sign("left behind", axis(timed.at), detail)
+            yield _sign("unused", axis(timed.at), detail)
         if stage in timed.decision.let_finish:
-            yield _sign("let finish", axis(timed.at), detail)
+            yield _sign("allowed to finish", axis(timed.at), detail)
         if stage in timed.decision.cancel and _finished_later(attempts, timed.at):
-            yield _sign("too late", axis(timed.at), detail)
+            yield _sign("finished anyway", axis(timed.at), detail)
     for attempt in attempts:
         if attempt.outcome in ("cancelled", "failed"):
             yield _sign(attempt.outcome, axis(_end(attempt, record)), attempt.error[:200])
@@ -144,7 +144,7 @@ def _legend(record: QueryRecord, names: Names, rows: tuple[Row, ...]) -> Iterato
         yield Key("did not finish", "faint", "cx")
     shown = {(mark.shape, mark.tone) for row in rows for mark in row.marks}
     for kind, key in SIGNS.items():
-        if (key.shape, key.style) in shown or (kind == "kept" and any(bar.style == "thread" for bar in bars)):
+        if (key.shape, key.style) in shown or (kind == "stored" and any(bar.style == "thread" for bar in bars)):
             yield key
 
 

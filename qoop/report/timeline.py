@@ -24,7 +24,7 @@ class Axis:
 
     @property
     def span(self) -> Span:
-        """The whole axis."""
+        """The range of the axis."""
         return Span(0.0, self.end - self.origin)
 
     @property

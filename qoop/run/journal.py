@@ -68,7 +68,7 @@ class QueryJournal:
 
     The file is readable by its owner only, as it contains SQL. Each line has `v` (`VERSION`), `seq`, `at` (epoch
     seconds) and `kind`: "query" (seq 1: text and candidate plans), "input" (an event, written before the decision on
-    it) or "decision" (the commands, and the phase of the query after them; earlier journals have the phase beside the
+    it) or "decision" (the commands, and the phase of the query after them; earlier journals have the phase next to the
     event). An input without a decision means that the query ended meanwhile.
 
     Raises:

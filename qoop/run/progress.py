@@ -54,7 +54,7 @@ class ProgressLines:
         )
 
     def _print(self, line: str) -> None:
-        # The reader of stderr may have gone; the query goes on.
+        # The reader of stderr may have gone; the query continues.
         with contextlib.suppress(OSError):
             elapsed = f"[{time.monotonic() - self._started:6.1f} s]"
             self._console.print(f"{elapsed} {printable(line)}", markup=False, soft_wrap=True)

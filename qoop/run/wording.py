@@ -27,24 +27,24 @@ def why(cause: Cause) -> str:
     match cause:
         case PlansMade(plans, join_trees):
             return f"{count(plans, 'candidate plan')} over {count(join_trees, 'join tree')}"
-        case NewShare(said=said) if said:
-            return said
+        case NewShare(said=reason) if reason:
+            return reason
         case NewShare(before, slots):
             return _share_change(before, slots)
         case FinishedStage(stage, joins):
             return f"stage {_stage(stage, joins)} finished"
-        case FailedStage(stage, joins, said):
-            return f"stage {_stage(stage, joins)} failed: {said}"
-        case LostOutput(stage, joins, said):
-            return f"the output of stage {_stage(stage, joins)} was lost: {said}"
+        case FailedStage(stage, joins, message):
+            return f"stage {_stage(stage, joins)} failed: {message}"
+        case LostOutput(stage, joins, reason):
+            return f"the output of stage {_stage(stage, joins)} was lost: {reason}"
         case StagesChecked():
             return "running stages were checked against their estimates"
-        case PlannerFailed(name, said):
-            return f"the planner failed: {name}: {said}"
-        case Retried(said, attempt):
-            return f"attempt {attempt + 1} after a failure: {said}"
-        case NotPlanned(said) | Stopped(said) | Said(said):
-            return said
+        case PlannerFailed(name, message):
+            return f"the planner failed: {name}: {message}"
+        case Retried(message, attempt):
+            return f"attempt {attempt + 1} after a failure: {message}"
+        case NotPlanned(reason) | Stopped(reason) | Said(reason):
+            return reason
     assert_never(cause)
 
 

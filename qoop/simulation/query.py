@@ -1,4 +1,4 @@
-"""A query in virtual time: its own planner and state machine, on stages whose true sizes the planner does not know."""
+"""A query in virtual time: the live planner and state machine, on stages whose true sizes the planner does not know."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -31,7 +31,7 @@ from qoop.replan.decision import Rules
 from qoop.replan.events import Event, ExecutorsChanged, Planned, ShareChanged, StageCancelled, TimerFired
 from qoop.replan.machine import step
 from qoop.replan.state import State
-from qoop.simulation.stages import Stages, truth
+from qoop.simulation.stages import Stages, true_sizes
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.simulation.application import (
     Application,
@@ -49,13 +49,13 @@ from yarn_plugin.simulation.application import (
     WokenUp,
 )
 
-LONGEST_PROFILE = 10_000
-"""Changes of a drawn profile; afterwards it stays."""
+MAX_PROFILE_POINTS = 10_000
+"""Points of a random profile; after the last one the share is constant."""
 
 
 class Volatility(BaseModel):
-    """A share drawn from the seed: `first` (one of the levels, if not given) for a time (exponential, `mean_s`), then
-    one of `levels` (slots) for such a time, then another of them."""
+    """A random share, drawn from the seed: `levels` (slots) in random order, each for an exponentially distributed time
+    with mean `mean_s`. `first`: the first level; by default one of the levels."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -65,13 +65,13 @@ class Volatility(BaseModel):
 
 
 class QueryParameters(BaseModel):
-    """A query.
+    """The parameters of a simulated query in a workload file.
 
-    `query`: its text. `tables`: for each table `rows`, and by the name of each column how many different values it has.
-    `row_error`: true row counts differ from the estimates by this multiple of the planner's own uncertainty.
-    `feedback`: it hears of every change of its share; otherwise of the first one alone, as stock Spark plans once.
+    `query`: its SQL text. `tables`: for each table `rows`, and the number of distinct values of each column.
+    `row_error`: scales the error of the estimates; 1: as large as the planner's own uncertainty. `feedback`: the
+    planner is notified of every share change; otherwise only of the first share, as stock Spark plans once.
     `replanning`: it may switch plans. `profile` (pairs of seconds since its start, slots) or `volatility`: its share,
-    instead of the arbiter's. `max_containers`: the most that it asks the arbiter for.
+    instead of the arbiter's. `max_containers`: the most containers that it requests.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -91,9 +91,9 @@ class QueryParameters(BaseModel):
     def _consistent(self) -> Self:
         for name, table in self.tables.items():
             if table.get("rows", 0) < 1:
-                raise ValueError(f"tables.{name}: it needs rows = NUMBER, at least 1")
+                raise ValueError(f"tables.{name}.rows: must be given, at least 1")
         if self.profile is not None and self.volatility is not None:
-            raise ValueError("profile and volatility: give one of them, a share comes from one place")
+            raise ValueError("profile, volatility: give only one; each of them sets the share")
         if self.profile is not None:
             self._check(self.profile)
         return self
@@ -102,34 +102,35 @@ class QueryParameters(BaseModel):
     def _check(profile: tuple[tuple[float, float], ...]) -> None:
         times = [at for at, _ in profile]
         if not times or times[0] != 0 or times != sorted(set(times)):
-            raise ValueError("profile: pairs of seconds and slots; seconds begin at 0 and grow")
+            raise ValueError("profile: must be pairs of seconds and slots, with seconds ascending from 0")
         if any(slots <= 0 for _, slots in profile):
             raise ValueError("profile: slots must be above 0")
 
 
 class QueryKind:
-    """Makes `qoop` applications."""
+    """The application kind `qoop`."""
 
     parameters = QueryParameters
 
     def application(self, parameters: QueryParameters, container: Container, seed: str) -> Application:
-        """A query with these parameters. True row counts, and a volatile share, follow from the seed alone, so that the
-        same query with and without feedback meets the same.
+        """A query with these parameters.
+
+        True row counts and a random share follow from the seed alone, so they are the same with and without feedback.
 
         Raises:
-            BadInputError: its text cannot be planned.
+            BadInputError: the query cannot be planned.
         """
         return SimulatedQuery(parameters, container, seed)
 
 
 class SimulatedQuery:
-    """A query on its way: the state machine that runs live, its stages worked off by the slots that it holds."""
+    """A running query: the live state machine, on stages that the held slots process in virtual time."""
 
     def __init__(self, parameters: QueryParameters, container: Container, seed: str) -> None:
         self._parameters, self._slots_each = parameters, max(container.vcores, 1)
         planned = _planned(parameters.query, _frozen(parameters.tables))
         self._plans = planned.plans[: parameters.candidates]
-        self._true = truth(planned.estimator, self._plans, parameters.row_error, Random(f"{seed}/rows"))
+        self._true = true_sizes(planned.estimator, self._plans, parameters.row_error, Random(f"{seed}/rows"))
         self._profile = _profile(parameters, Random(f"{seed}/share"))
         self._place = 0
         rules = Rules(hysteresis=parameters.hysteresis if parameters.replanning else float("inf"))
@@ -139,7 +140,7 @@ class SimulatedQuery:
         self._timer: float | None = None
         self._began_at = 0.0
         self._share: ShareUpdated | None = None
-        self._heard = self._started = self._ended = False
+        self._notified = self._started = self._ended = False
         self._cancelled: list[Event] = []
 
     @property
@@ -162,11 +163,11 @@ class SimulatedQuery:
             case Started() if not self._started:
                 self._started, self._began_at = True, at
                 self._step(at, Planned(len(self._plans), self._join_trees), requests)
-                self._hear(at, requests)
+                self._apply_share(at, requests)
             case ShareUpdated():
                 self._share = notification
                 if self._started:
-                    self._hear(at, requests)
+                    self._apply_share(at, requests)
             case ContainersChanged(held, _):
                 self._stages.slots = float(held * self._slots_each)
                 if self._parameters.feedback:
@@ -174,14 +175,14 @@ class SimulatedQuery:
             case Started() | WokenUp() | MessageReceived():
                 pass
         if self._started and not self._ended:
-            self._go_on(at, requests)
+            self._continue(at, requests)
         return requests
 
-    def _go_on(self, at: float, requests: list[Request]) -> None:
-        """Follow the profile and the planner's timer, and ask to be woken when something is next."""
+    def _continue(self, at: float, requests: list[Request]) -> None:
+        """Apply due changes of the profile and the planner's timer, and request to be woken at the next one."""
         while (changes_at := self._changes_at()) is not None and changes_at <= at + 1e-9:
             self._place += 1
-            self._hear(at, requests)
+            self._apply_share(at, requests)
         if self._timer is not None and self._timer <= at + 1e-9:
             self._timer = None
             self._step(at, TimerFired(), requests)
@@ -192,33 +193,33 @@ class SimulatedQuery:
             requests.append(WakeUpAt(max(min(due), at)))
 
     def _changes_at(self) -> float | None:
-        """When its profile gives another share."""
+        """When the profile changes the share next; None: never."""
         following = self._place + 1
         return self._began_at + self._profile[following][0] if following < len(self._profile) else None
 
-    def _hear(self, at: float, requests: list[Request]) -> None:
-        """The share is another: hold what it gives, and tell the planner, if it is to hear of it."""
-        may_hear = self._parameters.feedback or not self._heard
+    def _apply_share(self, at: float, requests: list[Request]) -> None:
+        """Adjust to a new share, and notify the planner if it is to know of it."""
+        is_notified = self._parameters.feedback or not self._notified
         if self._profile:
             slots = self._profile[self._place][1]
             self._stages.slots = slots
-            if may_hear:
-                self._heard = True
+            if is_notified:
+                self._notified = True
                 self._step(at, _share_changed(slots, None, at, None), requests)
         elif self._share is not None:
-            share, most = self._share, self._parameters.max_containers
-            held = max(share.entitled if most is None else min(share.entitled, most), 1)
+            share, limit = self._share, self._parameters.max_containers
+            held = max(share.entitled if limit is None else min(share.entitled, limit), 1)
             requests.append(SetContainers(held))
             self._stages.slots = min(self._stages.slots, float(held * self._slots_each))
-            if may_hear:
-                self._heard = True
+            if is_notified:
+                self._notified = True
                 slots = float(max(share.guaranteed, 1) * self._slots_each)
                 self._step(at, _share_changed(slots, held, share.effective_at, share.seq), requests)
             if not self._parameters.feedback and share.shrinks:
                 requests.append(Vacated(share.seq))
 
     def _finish_stages(self, at: float, requests: list[Request]) -> None:
-        """Work until now; tell the planner which stages have ended on the way."""
+        """Advance stages to now, and notify the planner of those that have finished."""
         for finished in self._stages.work_until(at, self._true):
             if not self._ended:
                 self._step(at, finished, requests)
@@ -226,11 +227,11 @@ class SimulatedQuery:
     def _step(self, at: float, event: Event, requests: list[Request]) -> None:
         self._state, commands = step(self._state, at, event)
         for command in commands:
-            self._obey(at, command, requests)
+            self._carry_out(at, command, requests)
         while self._cancelled:
             self._step(at, self._cancelled.pop(0), requests)
 
-    def _obey(self, at: float, command: Command, requests: list[Request]) -> None:
+    def _carry_out(self, at: float, command: Command, requests: list[Request]) -> None:
         match command:
             case StartStage(stage, number, inputs, _):
                 self._stages.start(at, stage, self._true.work(self._plans[number], stage, frozenset(inputs)))
@@ -242,7 +243,7 @@ class SimulatedQuery:
             case ConfirmVacated(seq) if self._share is not None and self._share.shrinks and seq == self._share.seq:
                 requests.append(Vacated(seq))
             case SetExecutors() | ConfirmVacated():
-                # What is held follows from the share: see `_hear`.
+                # The number of containers follows from the share: see `_apply_share`.
                 pass
             case Finish():
                 self._ended = True
@@ -260,14 +261,14 @@ def _share_changed(slots: float, executors: int | None, effective_at: float, seq
 
 
 def _profile(parameters: QueryParameters, random: Random) -> tuple[tuple[float, float], ...]:
-    """Its share over time, where that does not come from the arbiter."""
+    """The share over time, if it does not come from the arbiter; else empty."""
     if parameters.profile is not None:
         return parameters.profile
     drawn = parameters.volatility
     if drawn is None:
         return ()
     points, at, level = list[tuple[float, float]](), 0.0, drawn.first or random.choice(drawn.levels)
-    while len(points) < LONGEST_PROFILE:
+    while len(points) < MAX_PROFILE_POINTS:
         points.append((at, level))
         at += random.expovariate(1.0 / drawn.mean_s)
         level = random.choice([other for other in drawn.levels if other != level] or drawn.levels)
@@ -275,7 +276,7 @@ def _profile(parameters: QueryParameters, random: Random) -> tuple[tuple[float, 
 
 
 Tables = tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
-"""Tables of a workload file: their names, and pairs of `rows` or a column, and a number."""
+"""Tables of a workload file, hashable: names, each with pairs of `rows` or a column and a number."""
 
 
 def _frozen(tables: Mapping[str, Mapping[str, float]]) -> Tables:
@@ -283,18 +284,18 @@ def _frozen(tables: Mapping[str, Mapping[str, float]]) -> Tables:
 
 
 class _Catalogue:
-    """The tables of a workload file, as the planner wants to know them."""
+    """The tables of a workload file, as a catalogue for the planner."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = {name: dict(columns) for name, columns in tables}
 
     def columns(self, table: str) -> Types | None:
-        """The columns that are named, all whole numbers."""
+        """The columns that are listed, all of type int."""
         found = self._tables.get(table)
         return None if found is None else {name: "int" for name in found if name != "rows"}
 
     def statistics(self, table: str) -> TableStatistics:
-        """Rows, and distinct values of columns."""
+        """Row counts and distinct values of columns."""
         found = self._tables[table]
         columns = {name: ColumnStatistics(max(float(one), 1.0)) for name, one in found.items() if name != "rows"}
         return TableStatistics(found["rows"], found["rows"] * 8.0 * max(len(columns), 1), columns)
@@ -302,17 +303,17 @@ class _Catalogue:
 
 @cache
 def _planned(text: str, tables: Tables) -> Plans:
-    """The plans of a query, made once for all that are the same.
+    """The plans of a query, cached for equal queries.
 
     Raises:
-        BadInputError: it cannot be planned.
+        BadInputError: the query cannot be planned.
     """
     known = _Catalogue(tables)
     try:
         return plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel())
     except QoopError as problem:
         raise BadInputError(
-            "query", " ".join(text.split())[:60], f"{problem}; a join of some tables is needed"
+            "query", " ".join(text.split())[:60], f"{problem}; a query that joins tables is needed"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Stages in virtual time: how large they truly are, and how the slots that a query holds work them off."""
+"""Stages in virtual time: their true sizes, and their progress on the slots that a query holds."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,15 @@ from qoop.plans.plan import Plan, StageId
 from qoop.plans.trees import joins
 from qoop.replan.events import StageFinished
 
-NOTHING = 1e-9
+EPSILON = 1e-9
+"""Seconds or core seconds that count as 0."""
 
 
-def truth(estimated: Estimator, plans: Sequence[Plan], row_error: float, random: Random) -> Estimator:
-    """What a query's stages really are: the estimates, had every join been counted.
+def true_sizes(estimated: Estimator, plans: Sequence[Plan], row_error: float, random: Random) -> Estimator:
+    """The true sizes of a query's stages, as an estimator that has counted every join.
 
     Every uncertain filter or join is wrong by a factor whose logarithm is normal, with `row_error` times its
-    uncertainty as standard deviation; so sets that share a join share its error, as they do in life.
+    uncertainty as standard deviation; so sets that share a join share its error, as in reality.
     """
     counted: dict[StageId, float] = {}
     for block, rows in sorted(estimated.rows.items()):
@@ -35,7 +36,7 @@ def truth(estimated: Estimator, plans: Sequence[Plan], row_error: float, random:
 
 @dataclass(slots=True)
 class _Stage:
-    """A running stage: what is left of it. `work`: the whole."""
+    """A running stage: its work in all, and what is left of it."""
 
     started_at: float
     work: Work
@@ -44,8 +45,11 @@ class _Stage:
 
 
 class Stages:
-    """The running stages of a query. Each first needs its fixed time, then divides the slots equally with the others,
-    as `qoop.estimate.packing` has it. `slots`: those that the query holds."""
+    """The running stages of a query.
+
+    Each stage first needs its fixed time, then shares the slots equally with the others, as in `qoop.estimate.packing`.
+    `slots`: those that the query holds.
+    """
 
     def __init__(self) -> None:
         self.slots = 0.0
@@ -53,32 +57,32 @@ class Stages:
         self._at = 0.0
 
     def start(self, at: float, stage: StageId, work: Work) -> None:
-        """A stage begins."""
+        """Start a stage."""
         self._at = at
         self._running[stage] = _Stage(at, work, work.fixed_seconds, work.core_seconds)
 
     def stop(self, stages: Sequence[StageId]) -> None:
-        """Stages are stopped, and what they did is lost."""
+        """Cancel stages; their work is lost."""
         for stage in stages:
             self._running.pop(stage, None)
 
     def next_at(self) -> float | None:
-        """When a stage ends next, or goes on from its fixed time, if nothing changes."""
+        """When the next stage ends, or ends its fixed time, if nothing changes; None: never."""
         speeds = self._speeds()
-        times = [one.fixed_left for one in self._running.values() if one.fixed_left > NOTHING]
-        times += [self._running[stage].core_left / speed for stage, speed in speeds.items() if speed > NOTHING]
+        times = [one.fixed_left for one in self._running.values() if one.fixed_left > EPSILON]
+        times += [self._running[stage].core_left / speed for stage, speed in speeds.items() if speed > EPSILON]
         return self._at + min(times) if times else None
 
     def work_until(self, at: float, true: Estimator) -> Iterator[StageFinished]:
-        """Let time pass. Yields the stages that have ended by then, with what was measured of them."""
+        """Advance to a time. Yields the stages that have finished by then, with their measurements."""
         while self._at < at and self._running:
             due = self.next_at()
-            until = at if due is None else min(max(due, self._at + NOTHING), at)
+            until = at if due is None else min(max(due, self._at + EPSILON), at)
             self._advance(until - self._at)
             self._at = until
         self._at = max(self._at, at)
         for stage, one in list(self._running.items()):
-            if one.fixed_left <= NOTHING and one.core_left <= NOTHING * max(one.work.core_seconds, 1.0):
+            if one.fixed_left <= EPSILON and one.core_left <= EPSILON * max(one.work.core_seconds, 1.0):
                 del self._running[stage]
                 rows = true.stage_rows(stage)
                 yield StageFinished(stage, rows, rows * 8.0, at - one.started_at, one.work.core_seconds)
@@ -92,8 +96,8 @@ class Stages:
                 one.fixed_left = max(one.fixed_left - seconds, 0.0)
 
     def _speeds(self) -> dict[StageId, float]:
-        """The slots that each computing stage has: equal parts, but what one has no tasks for goes to the others."""
-        computing = {stage: one.work.tasks for stage, one in self._running.items() if one.fixed_left <= NOTHING}
+        """The slots of each computing stage: equal parts, but what a stage has no tasks for goes to the others."""
+        computing = {stage: one.work.tasks for stage, one in self._running.items() if one.fixed_left <= EPSILON}
         speeds, free = dict[StageId, float](), self.slots
         for rank, (stage, tasks) in enumerate(sorted(computing.items(), key=lambda pair: (pair[1], pair[0]))):
             speeds[stage] = min(tasks, free / (len(computing) - rank))

@@ -115,7 +115,7 @@ def _execute(spark: SparkSession, job: Job, parsed: ParsedText, options: Options
 
 
 def _writer(spark: SparkSession, output: Output) -> Callable[[DataFrame], None]:
-    """A function that writes a result atomically: to a temporary folder beside the path, which is then renamed.
+    """A function that writes a result atomically: to a temporary folder next to the path, which is then renamed.
 
     Raises:
         QoopError: the path exists, or cannot be written.

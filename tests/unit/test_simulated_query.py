@@ -120,11 +120,11 @@ def test_a_query_that_cannot_be_planned_is_refused(text):
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"profile": ((1, 4),)}, "seconds begin at 0"),
-        ({"profile": ((0, 4), (0, 5))}, "seconds begin at 0"),
+        ({"profile": ((1, 4),)}, "ascending from 0"),
+        ({"profile": ((0, 4), (0, 5))}, "ascending from 0"),
         ({"profile": ((0, 0),)}, "above 0"),
-        ({"profile": ((0, 4),), "volatility": {"levels": (1, 2), "mean_s": 1}}, "give one of them"),
-        ({"tables": {"a": {"k": 4}}}, "tables.a: it needs rows"),
+        ({"profile": ((0, 4),), "volatility": {"levels": (1, 2), "mean_s": 1}}, "give only one"),
+        ({"tables": {"a": {"k": 4}}}, "tables.a.rows: must be given"),
     ],
 )
 def test_wrong_parameters_are_refused(parameters, said):
