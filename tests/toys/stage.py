@@ -77,8 +77,7 @@ class Live:
 
     def worker_pid(self):
         """The worker process, once there is one."""
-        worker = self.daemon._workers.get("gpu")
-        return worker.pid() if worker is not None else None
+        return self.daemon._dispatcher.worker_pid("gpu")
 
     def until(self, holds, what):
         return eventually(holds, what, 30.0)

@@ -16,7 +16,7 @@ from yarn_plugin.decide.events import LeavesSeen, ManagerLost, Registered, Revis
 from yarn_plugin.decide.pools.controller import Kind
 from yarn_plugin.decide.state import Failure
 from yarn_plugin.drive import daemon as daemon_module
-from yarn_plugin.drive import journaling
+from yarn_plugin.drive import dispatcher, journaling
 from yarn_plugin.drive.daemon import Daemon, Stopped
 from yarn_plugin.drive.watchdog import Heartbeat, Watchdog
 from yarn_plugin.journal import execution
@@ -411,8 +411,8 @@ def test_no_worker_is_started_for_what_is_decided_while_the_arbiter_ends(start, 
     kind = Kind("solving", lambda pool, registry: None, {"problem": Pool}, solvers={"problem": str})
     registry = replace(BUILT_IN, kinds={**BUILT_IN.kinds, "solving": kind})
     made = []
-    monkeypatch.setattr(daemon_module, "Worker", lambda *args: made.append(args))
+    monkeypatch.setattr(dispatcher, "Worker", lambda *args: made.append(args))
     arbiter = start(registry=registry)
     arbiter.stop()
-    arbiter._solve(SolveInWorker("gpu", "gpu#1", None))
+    arbiter._dispatcher._solve(SolveInWorker("gpu", "gpu#1", None))
     assert made == []

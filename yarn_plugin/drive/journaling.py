@@ -1,4 +1,4 @@
-"""The arbiter on a journal: which step, which timers, which values. The same for all who drive it."""
+"""The arbiter on a journal: its step, timers and tags, and the epoch of its ids. The same for every driver."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,17 +24,17 @@ ArbiterIntake = Intake[State, Event, Command]
 
 
 def open_intake(journal: Records, clock: Clock, registry: Registry = BUILT_IN) -> ArbiterIntake:
-    """The arbiter as a journal left it, to go on.
+    """The arbiter, recovered from a journal.
 
     Raises:
-        JournalError: the journal cannot be used; one that names a controller or policy that is not there among them.
+        JournalError: the journal cannot be used, for example because it names a controller that is not installed.
     """
     policy: Durable[State, Event, Command] = Durable(journal_tags(registry), journal)
     return Intake(_machine(registry), policy, clock, _resumes)
 
 
 def arbiter_replay(registry: Registry = BUILT_IN) -> Replay[State, Event, Command]:
-    """The arbiter before its first record, to be given the records of a journal."""
+    """The arbiter in its initial state, for replaying the records of a journal."""
     return Replay(_machine(registry), journal_tags(registry))
 
 
@@ -44,16 +44,15 @@ def _machine(registry: Registry) -> StateMachine[State, Event, Command]:
 
 
 def _step(state: State, seq: int, at: float, event: Event, registry: Registry) -> tuple[State, tuple[Command, ...]]:
-    """The arbiter's step. Without the controllers that a journal names it cannot be decided on again: were its inputs
-    set aside instead, nothing would be left of what they led to.
+    """The arbiter's step. A missing controller is an error of the whole journal: skipping its inputs would lose state.
 
     Raises:
-        JournalError: a pool has no controller.
+        JournalError: the controller of a pool is not installed.
     """
     try:
         return step(state, seq, at, event, registry)
     except NoControllerError as problem:
-        raise JournalError(f"journal: input {seq}: {problem}; install what it was written with") from None
+        raise JournalError(f"journal: input {seq}: {problem}; install the package that provides it") from None
 
 
 def _next_timer(state: State) -> float | None:
@@ -69,11 +68,11 @@ def _changed_in_place(state: State) -> Iterable[Mutable]:
 
 
 def begin_epoch(state_dir: Path, known: int, lost: Iterable[Record]) -> int:
-    """A number above that of every earlier series: `known`, those in the records that are lost, and the last one begun.
+    """Start a new series of ids: a number above `known`, those in lost records, and the last one started.
 
-    It is on the disk when this returns, so that it is not begun again should the journal be lost too.
+    The number is stored beside the journal, so that a lost journal never leads to a series that was used before.
     """
-    epoch = max([known, last_begun(state_dir), *_epochs(lost)]) + 1
+    epoch = max([known, last_epoch(state_dir), *_epochs(lost)]) + 1
     write_private(_file(state_dir), f"{epoch}\n")
     return epoch
 
@@ -82,8 +81,8 @@ def _file(state_dir: Path) -> Path:
     return state_dir / "epoch"
 
 
-def last_begun(state_dir: Path) -> int:
-    """The series begun last, also where the process ended before its journal said so; 0 before the first."""
+def last_epoch(state_dir: Path) -> int:
+    """The series started last, even if the journal does not contain it yet; 0 before the first."""
     try:
         text = _file(state_dir).read_text().strip()
     except (OSError, UnicodeDecodeError):
