@@ -81,7 +81,7 @@ def _times(report: Report) -> list[Block]:
     times = tuple(row.seconds for row in report.queries)
     title = f"Time per query on {report.engine}"
     blocks: list[Block] = [
-        ColumnChart(title, "seconds", names, (ColumnSeries("seconds", times),), across="query", digits=2)
+        ColumnChart(title, "seconds", names, (ColumnSeries("seconds", times),), x_label="query", digits=2)
     ]
     known = tuple(time for time in times if time is not None)
     if len(known) >= 10:
@@ -103,13 +103,13 @@ def _switching(report: Report) -> list[Section]:
         Section(
             "Switches",
             (
-                ColumnChart("Switches per query", "switches", names, (switches,), across="query", digits=0),
+                ColumnChart("Switches per query", "switches", names, (switches,), x_label="query", digits=0),
                 ColumnChart(
                     "Stages reused, cancelled and unused after switches",
                     "stages",
                     names,
                     outcomes,
-                    across="query",
+                    x_label="query",
                     stacked=True,
                     digits=0,
                 ),
@@ -122,11 +122,11 @@ def _table(report: Report) -> Table:
     compared = [name for name in ("spark", "duckdb") if name in report.compared_with]
     plans = [name for name in PLAN_COUNTS if any(getattr(row, name) is not None for row in report.queries)]
     columns = (
-        Column("query", figures=True),
-        Column("seconds", figures=True),
-        Column("rows", figures=True),
+        Column("query", numeric=True),
+        Column("seconds", numeric=True),
+        Column("rows", numeric=True),
         *(Column(f"equal to {NAMES[name]}") for name in compared),
-        *(Column(PLAN_COUNTS[name], figures=True) for name in plans),
+        *(Column(PLAN_COUNTS[name], numeric=True) for name in plans),
         Column("remarks"),
     )
     longest = max((row.seconds or 0.0 for row in report.queries), default=0.0)
@@ -173,7 +173,7 @@ def _problems(report: Report) -> list[Section]:
             by_reason[row.one_stage_reason].append(row.query)
     if by_reason:
         rows = tuple((len(queries), ", ".join(map(str, queries)), reason) for reason, queries in by_reason.items())
-        columns = (Column("count", figures=True), Column("queries"), Column("reason"))
+        columns = (Column("count", numeric=True), Column("queries"), Column("reason"))
         sections.append(Section("Queries run as one stage", (Table(columns, rows),)))
     return sections
 

@@ -135,7 +135,7 @@ def _estimates(decision: Decision) -> Table:
     rows = tuple(_estimate(plan, decision, longest) for plan in shown)
     rest = [estimate for plan, estimate in enumerate(decision.seconds) if plan not in shown]
     note = f"{count(len(rest), 'more candidate')}: {seconds(min(rest))} to {seconds(max(rest))}." if rest else None
-    columns = (Column("candidate"), Column("estimated remaining time", figures=True), Column(""))
+    columns = (Column("candidate"), Column("estimated remaining time", numeric=True), Column(""))
     return Table(columns, rows, caption="Estimates at the time", note=note)
 
 

@@ -8,7 +8,7 @@ from qoop.report.record import CandidatePlan, JoinNode, QueryRecord
 from yarn_plugin.report import Badge, Column, Details, Key, Node, SideBySide, Table, Text, TreeChart
 from yarn_plugin.report.figure import COLOURS
 from yarn_plugin.report.markup import Block
-from yarn_plugin.report.tree import written
+from yarn_plugin.report.tree import format_tree
 
 
 def plan_blocks(record: QueryRecord) -> list[Block]:
@@ -95,14 +95,14 @@ def _candidates(record: QueryRecord, names: Names) -> Table:
             first[number] if number < len(first) else None,
             len(plan.stages),
             Badge("used", "good") if number in used else None,
-            written(tree_of(plan, names)),
+            format_tree(tree_of(plan, names)),
         )
         for number, plan in enumerate(record.header.plans)
     )
     columns = (
         Column("candidate"),
-        Column("first estimate, s", figures=True, digits=2),
-        Column("stages", figures=True),
+        Column("first estimate, s", numeric=True, digits=2),
+        Column("stages", numeric=True),
         Column(""),
         Column("join tree (brackets enclose a stage)"),
     )

@@ -39,11 +39,11 @@ from yarn_plugin.report import (
     render,
 )
 from yarn_plugin.report.distribution import quantile
-from yarn_plugin.report.figure import Scale, cut
+from yarn_plugin.report.figure import Scale, shorten
 from yarn_plugin.report.markup import Block
 from yarn_plugin.report.moments import height, place
-from yarn_plugin.report.timechart import at_times, outline, thinned
-from yarn_plugin.report.tree import written
+from yarn_plugin.report.timechart import line_path, spread_evenly, values_at
+from yarn_plugin.report.tree import format_tree
 
 NASTY = '<b onclick="x">&\'\x07</b>'
 MANY = 500
@@ -144,7 +144,7 @@ NASTY_BLOCKS: tuple[Block, ...] = (
     TimeChart(NASTY, NASTY, (Series("s", series(3)),), moments=(Moment(1.0, NASTY, NASTY, "switch"),)),
     Gantt(NASTY, (Row(NASTY, (Bar(0.0, 9.0, NASTY, 0, detail=NASTY),), (Mark(1.0, "ring", NASTY),), NASTY),)),
     BarChart(NASTY, NASTY, ((NASTY, 1.0),), (NASTY,)),
-    ColumnChart(NASTY, NASTY, (NASTY,), (ColumnSeries(NASTY, (1.0,)),), across=NASTY),
+    ColumnChart(NASTY, NASTY, (NASTY,), (ColumnSeries(NASTY, (1.0,)),), x_label=NASTY),
     Distribution(NASTY, NASTY, (Sample(NASTY, (1.0, 2.0)),), goal=(1.0, NASTY)),
     TreeChart(NASTY, Node(NASTY, (Node(NASTY), Node("", (Node(NASTY, detail=NASTY),)))), (Key(NASTY, "dot", "ink"),)),
 )
@@ -165,25 +165,25 @@ def test_the_figures_behind_a_chart_are_told_in_words_too() -> None:
 
 
 def test_values_hold_until_the_next() -> None:
-    assert at_times(((1.0, 5.0), (3.0, None), (4.0, 6.0)), [0.0, 1.0, 2.0, 3.0, 9.0], holds=True) == [
+    assert values_at(((1.0, 5.0), (3.0, None), (4.0, 6.0)), [0.0, 1.0, 2.0, 3.0, 9.0], holds=True) == [
         None,
         5.0,
         5.0,
         None,
         6.0,
     ]
-    assert at_times(((1.0, 5.0),), [0.0, 1.0, 2.0], holds=False) == [None, 5.0, None]
+    assert values_at(((1.0, 5.0),), [0.0, 1.0, 2.0], holds=False) == [None, 5.0, None]
 
 
 def test_a_line_is_interrupted_where_there_is_no_value() -> None:
     scale = Scale(0.0, 10.0, 0.0, 10.0)
-    assert outline([0, 1, 2, 3], [1, None, 2, 3], scale, scale, steps=False) == "M0.0 1.0h0M2.0 2.0h0L3.0 3.0"
-    assert outline([0, 2], [1, 3], scale, scale, steps=True) == "M0.0 1.0h0L2.0 1.0L2.0 3.0"
+    assert line_path([0, 1, 2, 3], [1, None, 2, 3], scale, scale, steps=False) == "M0.0 1.0h0M2.0 2.0h0L3.0 3.0"
+    assert line_path([0, 2], [1, 3], scale, scale, steps=True) == "M0.0 1.0h0L2.0 1.0L2.0 3.0"
 
 
 def test_thinning_keeps_the_ends() -> None:
-    assert thinned(range(3), 5) == [0, 1, 2]
-    assert thinned(range(1000), 5) == [0, 250, 500, 749, 999]
+    assert spread_evenly(range(3), 5) == [0, 1, 2]
+    assert spread_evenly(range(1000), 5) == [0, 250, 500, 749, 999]
 
 
 def test_labels_of_moments_never_meet() -> None:
@@ -195,7 +195,7 @@ def test_labels_of_moments_never_meet() -> None:
         placed = place(moments, scale)
         assert len(placed) == sum(0 <= moment.at <= 100 for moment in moments)
         labelled = [one for one in placed if one.level is not None]
-        assert all(not one.meets(other) for one in labelled for other in labelled if one is not other)
+        assert all(not one.overlaps(other) for one in labelled for other in labelled if one is not other)
         assert all(scale.start - 120 <= one.low and one.high <= scale.end + 2 for one in labelled)
         assert height(placed) <= 64
 
@@ -216,8 +216,8 @@ def test_charts_share_an_axis_of_time() -> None:
 
 
 def test_names_are_cut_to_fit() -> None:
-    assert cut("short", 100.0) == "short"
-    long = cut("S2 catalog_sales + household_demographics", 150.0)
+    assert shorten("short", 100.0) == "short"
+    long = shorten("S2 catalog_sales + household_demographics", 150.0)
     assert len(long) == 22
     assert long.startswith("S2 catalog_sal…")
     assert long.endswith("raphics")
@@ -230,4 +230,4 @@ def test_quantiles_are_values_that_occurred() -> None:
 
 def test_a_tree_in_words() -> None:
     tree = Node("result", (Node("", (Node("a"), Node("S1", (Node("b"), Node("c"))))),))
-    assert written(tree) == "result [(a ⋈ S1 [b ⋈ c])]"
+    assert format_tree(tree) == "result [(a ⋈ S1 [b ⋈ c])]"

@@ -47,7 +47,7 @@ def test_a_page_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_table_of_figures_can_be_sorted() -> None:
-    table = Table((Column("query"), Column("seconds", figures=True, digits=1)), (("a", 12.345), ("b", None)))
+    table = Table((Column("query"), Column("seconds", numeric=True, digits=1)), (("a", 12.345), ("b", None)))
     parsed = checked(render(Page("t", "s", (Section("x", (table,)),))))
     assert [cell.get("data-key") for cell in parsed.all("td")] == ["12.345", None]
     assert "12.3" in parsed.text

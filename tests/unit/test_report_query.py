@@ -38,7 +38,7 @@ from qoop.run.journal import QueryJournal
 from tests.html_checks import Parsed, checked
 from tests.query_notes import took
 from yarn_plugin.report import Gantt, Page, render
-from yarn_plugin.report.tree import written
+from yarn_plugin.report.tree import format_tree
 
 RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
 ONE, TWO = StageId("qoop_result", 3), StageId("qoop_result", 12)
@@ -129,7 +129,7 @@ def test_labels_say_what_a_stage_adds(recorded: QueryRecord) -> None:
 
 
 def test_plans_as_trees(recorded: QueryRecord) -> None:
-    tree = written(tree_of(recorded.header.plans[26], Names(recorded)))
+    tree = format_tree(tree_of(recorded.header.plans[26], Names(recorded)))
     assert tree.startswith("result [(")
     assert "S1 [store_returns ⋈ d2]" in tree or "S1 [d2 ⋈ store_returns]" in tree
     assert tree.count("[") == tree.count("]")

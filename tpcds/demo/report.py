@@ -156,13 +156,13 @@ def _comparison(demo: DemoRecord, recorded: dict[str, ScenarioRecord]) -> list[B
     columns = (
         Column("query"),
         Column("scenario"),
-        Column("seconds", figures=True, digits=1),
-        Column("submission to end, s", figures=True, digits=1),
-        Column("switches", figures=True),
-        Column("stages run", figures=True),
-        Column("reused", figures=True),
-        Column("cancelled", figures=True),
-        Column("rows", figures=True),
+        Column("seconds", numeric=True, digits=1),
+        Column("submission to end, s", numeric=True, digits=1),
+        Column("switches", numeric=True),
+        Column("stages run", numeric=True),
+        Column("reused", numeric=True),
+        Column("cancelled", numeric=True),
+        Column("rows", numeric=True),
         Column("equal to DuckDB"),
     )
     rows = tuple(_row(one, run) for one in recorded.values() for run in one.scenario.runs)

@@ -1,8 +1,8 @@
-"""Self-contained HTML pages from results and journals: no network, one file, for screen (light and dark) and print.
+"""Self-contained HTML pages from results and journals: one file, no network, for screen (light and dark) and print.
 
 A page is made of plain dataclasses: a `Page` of `Section`s of blocks. Blocks: `Text`, `KeyFigures`, `Table`, `Entries`,
 `Details`, `SideBySide`, `Code`, and the charts `TimeChart`, `Gantt`, `BarChart`, `ColumnChart`, `Distribution`,
-`TreeChart`. Every text is escaped; every chart comes with a description and its figures as a table.
+`TreeChart`. Every text is escaped; every chart has a description and a table of its values.
 """
 
 from yarn_plugin.report.bars import BarChart, ColumnChart, ColumnSeries

@@ -1,25 +1,25 @@
-"""Bars, horizontal for a few figures and upright for many."""
+"""Bar charts: horizontal bars for a few values, columns for many."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from yarn_plugin.quantities import count, number
 from yarn_plugin.report.figure import (
-    LETTER,
+    LETTER_WIDTH,
     RIGHT,
     WIDTH,
     Key,
     Scale,
     ceiling,
     colour,
-    cut,
     empty,
     figure,
+    label_at,
     line,
+    shorten,
     svg,
-    tip,
-    up_axis,
-    words,
+    tooltip,
+    y_axis,
 )
 from yarn_plugin.report.markup import Ids, Markup, tag
 from yarn_plugin.report.table import Column, Table
@@ -29,9 +29,9 @@ ROW = 34.0
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """A bar for each (name, value); None: there is no value. `notes`: a word beside each value.
+    """A bar for each (name, value), from 0; a value of None is missing. `notes`: a word beside each value.
 
-    Bars begin at 0. `colours`: one for each bar, None for grey; left out, all have the first.
+    `colours`: one for each bar, None for grey; left out, all bars have the first colour.
     """
 
     title: str
@@ -45,26 +45,31 @@ class BarChart:
     def html(self, ids: Ids) -> Markup:
         """The chart as HTML."""
         if not self.values:
-            return empty(ids, self.title, "There are no figures.")
-        said = f"In {self.unit}: " + "; ".join(f"{name} {number(value, self.digits)}" for name, value in self.values)
-        columns = (Column(""), Column(self.unit, figures=True, digits=self.digits), Column("note"))
+            return empty(ids, self.title, "No values.")
+        description = f"In {self.unit}: " + "; ".join(
+            f"{name} {number(value, self.digits)}" for name, value in self.values
+        )
+        columns = (Column(""), Column(self.unit, numeric=True, digits=self.digits), Column("note"))
         notes = self._notes()
         rows = tuple((name, value, note) for (name, value), note in zip(self.values, notes, strict=True))
-        drawing = self._draw(ids, said + ".", notes)
+        drawing = self._draw(ids, description + ".", notes)
         return figure(ids, self.title, (), drawing, Table(columns, rows, caption=self.title))
 
     def _notes(self) -> Sequence[str]:
         return self.notes or ("",) * len(self.values)
 
-    def _draw(self, ids: Ids, said: str, notes: Sequence[str]) -> Markup:
-        room = max(len(self._text(value, note)) for (_, value), note in zip(self.values, notes, strict=True)) * LETTER
+    def _draw(self, ids: Ids, description: str, notes: Sequence[str]) -> Markup:
+        text_width = (
+            max(len(self._text(value, note)) for (_, value), note in zip(self.values, notes, strict=True))
+            * LETTER_WIDTH
+        )
         highest = max((value for _, value in self.values if value is not None), default=0.0)
-        across = Scale(0.0, highest or 1.0, self.gutter, WIDTH - room - 20)
+        across = Scale(0.0, highest or 1.0, self.gutter, WIDTH - text_width - 20)
         height = ROW * len(self.values) + 8
         return svg(
             ids,
             self.title,
-            said,
+            description,
             height,
             *(self._bar(place, across, notes[place]) for place in range(len(self.values))),
             line(self.gutter, 2, self.gutter, height - 4, "base"),
@@ -78,10 +83,10 @@ class BarChart:
         block = tag("rect", x=self.gutter, y=middle - 10, width=end - self.gutter, height=20, class_="block")
         return tag(
             "g",
-            tip(f"{name}: {self._text(value, note)}"),
-            words(self.gutter - 8, middle + 4, cut(name, self.gutter - 12), "row", "end"),
+            tooltip(f"{name}: {self._text(value, note)}"),
+            label_at(self.gutter - 8, middle + 4, shorten(name, self.gutter - 12), "row", "end"),
             tag("g", block, class_=f"run {style}"),
-            words(end + 7, middle + 4, self._text(value, note), "figure"),
+            label_at(end + 7, middle + 4, self._text(value, note), "figure"),
         )
 
     def _text(self, value: float | None, note: str) -> str:
@@ -89,12 +94,12 @@ class BarChart:
         return f"{number(value, self.digits)}{unit}{f'  {note}' if note else ''}"
 
 
-GUTTER, LEAST_LABEL = 56.0, 15.0
+GUTTER, MIN_LABEL_WIDTH = 56.0, 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSeries:
-    """A value for each name; None: there is none."""
+    """A value for each name; None where it is missing."""
 
     name: str
     values: tuple[float | None, ...]
@@ -103,13 +108,13 @@ class ColumnSeries:
 
 @dataclass(frozen=True, slots=True)
 class ColumnChart:
-    """Columns from 0 up: for each name one per series, or `stacked` on each other."""
+    """Columns from 0 up: for each name one column per series, side by side or `stacked`."""
 
     title: str
     unit: str
     names: tuple[str, ...]
     series: tuple[ColumnSeries, ...]
-    across: str = ""
+    x_label: str = ""
     stacked: bool = False
     digits: int | None = None
     height: float = 200.0
@@ -117,22 +122,22 @@ class ColumnChart:
     def html(self, ids: Ids) -> Markup:
         """The chart as HTML."""
         if not self.names or not self.series:
-            return empty(ids, self.title, "There are no figures.")
-        said = self._describe()
+            return empty(ids, self.title, "No values.")
+        description = self._describe()
         legend = [Key(one.name, "block", colour(one.colour)) for one in self.series] if len(self.series) > 1 else []
-        return figure(ids, self.title, legend, self._draw(ids, said), self._table())
+        return figure(ids, self.title, legend, self._draw(ids, description), self._table())
 
-    def _draw(self, ids: Ids, said: str) -> Markup:
+    def _draw(self, ids: Ids, description: str) -> Markup:
         top, bottom = 26.0, 26.0 + self.height
         up = Scale(0.0, ceiling(max(map(self._height, range(len(self.names)))), 4), bottom, top)
         return svg(
             ids,
             self.title,
-            said,
+            description,
             bottom + 38,
-            up_axis(up, GUTTER, WIDTH - RIGHT, self.unit),
+            y_axis(up, GUTTER, WIDTH - RIGHT, self.unit),
             *(self._column(place, up) for place in range(len(self.names))),
-            words((GUTTER + WIDTH - RIGHT) / 2, bottom + 31, self.across, "axis", "middle"),
+            label_at((GUTTER + WIDTH - RIGHT) / 2, bottom + 31, self.x_label, "axis", "middle"),
         )
 
     def _height(self, place: int) -> float:
@@ -142,26 +147,26 @@ class ColumnChart:
     def _column(self, place: int, up: Scale) -> Markup:
         slot = (WIDTH - RIGHT - GUTTER) / len(self.names)
         left, name = GUTTER + slot * place, self.names[place]
-        told = [f"{one.name}: {number(one.values[place], self.digits)} {self.unit}" for one in self.series]
-        # Labels that would run into each other are left out; pointing at a column tells all.
-        wide = max(LEAST_LABEL, max(map(len, self.names)) * 7.0 + 3)
+        values = [f"{one.name}: {number(one.values[place], self.digits)} {self.unit}" for one in self.series]
+        # Labels that would overlap are left out; the tooltip of a column has its name.
+        wide = max(MIN_LABEL_WIDTH, max(map(len, self.names)) * 7.0 + 3)
         labelled = place % max(1, -int(-wide // slot)) == 0
         return tag(
             "g",
-            tip("\n".join([f"{self.across} {name}".strip(), *told])),
+            tooltip("\n".join([f"{self.x_label} {name}".strip(), *values])),
             tag("rect", x=left, y=up.end, width=slot, height=up.start - up.end, class_="strip"),
             *self._blocks(place, up, left + slot * 0.12, min(slot * 0.76, 60.0)),
-            words(left + slot / 2, up.start + 15, name, "tick", "middle") if labelled else None,
+            label_at(left + slot / 2, up.start + 15, name, "tick", "middle") if labelled else None,
         )
 
     def _blocks(self, place: int, up: Scale, left: float, width: float) -> Sequence[Markup]:
         blocks, base = [], 0.0
         each = width if self.stacked else width / len(self.series)
-        for number_, one in enumerate(self.series):
+        for index, one in enumerate(self.series):
             value = one.values[place]
             if value is None:
                 continue
-            x = left if self.stacked else left + each * number_
+            x = left if self.stacked else left + each * index
             y = up(base + value)
             block = tag("rect", x=x, y=y, width=each, height=up(base) - y, class_="block")
             blocks.append(tag("g", block, class_=f"run {colour(one.colour)}"))
@@ -169,17 +174,17 @@ class ColumnChart:
         return blocks
 
     def _describe(self) -> str:
-        said = []
+        parts = []
         for one in self.series:
             known = [(value, name) for value, name in zip(one.values, self.names, strict=True) if value is not None]
             if known:
                 value, name = max(known, key=lambda pair: pair[0])
-                said.append(
+                parts.append(
                     f"{one.name}: {count(len(known), 'value')}, the highest {number(value, self.digits)} for {name}"
                 )
-        return f"In {self.unit}. {'; '.join(said) or 'No figures'}."
+        return f"In {self.unit}. {'; '.join(parts) or 'No values'}."
 
     def _table(self) -> Table:
-        columns = [Column(one.name, figures=True, digits=self.digits) for one in self.series]
+        columns = [Column(one.name, numeric=True, digits=self.digits) for one in self.series]
         rows = ((name, *(one.values[place] for one in self.series)) for place, name in enumerate(self.names))
-        return Table((Column(self.across or "name"), *columns), tuple(rows), caption=f"{self.title} ({self.unit})")
+        return Table((Column(self.x_label or "name"), *columns), tuple(rows), caption=f"{self.title} ({self.unit})")

@@ -1,4 +1,4 @@
-"""How figures are distributed: the share of them that is at most a value."""
+"""Cumulative distributions: for each value, the fraction of all values that are at most as large."""
 
 import math
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ from yarn_plugin.report.figure import (
     WIDTH,
     Key,
     Scale,
-    across_axis,
     ceiling,
     colour,
     empty,
     figure,
+    label_at,
     svg,
-    tip,
-    up_axis,
-    words,
+    tooltip,
+    x_axis,
+    y_axis,
 )
 from yarn_plugin.report.markup import Ids, Markup, tag
 from yarn_plugin.report.table import Cell, Column, Table
@@ -29,7 +29,7 @@ QUANTILES = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Figures of one kind, in any order."""
+    """Values of one kind, in any order."""
 
     name: str
     values: tuple[float, ...]
@@ -50,16 +50,16 @@ class Distribution:
         """The chart as HTML."""
         known = [one for one in self.samples if one.values]
         if not known:
-            return empty(ids, self.title, "There are no figures.")
-        said = f"In {self.unit}. " + "; ".join(
+            return empty(ids, self.title, "No values.")
+        description = f"In {self.unit}. " + "; ".join(
             f"{one.name}: {count(len(one.values), 'value')}, median {number(quantile(one.values, 0.5))}, "
             f"95 % at most {number(quantile(one.values, 0.95))}, highest {number(max(one.values))}"
             for one in known
         )
         legend = [Key(one.name, "line", colour(one.colour)) for one in known]
-        return figure(ids, self.title, legend, self._draw(ids, said + ".", known), self._table(known))
+        return figure(ids, self.title, legend, self._draw(ids, description + ".", known), self._table(known))
 
-    def _draw(self, ids: Ids, said: str, known: Sequence[Sample]) -> Markup:
+    def _draw(self, ids: Ids, description: str, known: Sequence[Sample]) -> Markup:
         top, bottom = 26.0, 26.0 + self.height
         highest = max([max(one.values) for one in known] + ([self.goal[0]] if self.goal else []))
         lowest = min(0.0, min(min(one.values) for one in known))
@@ -68,13 +68,13 @@ class Distribution:
         return svg(
             ids,
             self.title,
-            said,
+            description,
             bottom + 38,
-            up_axis(up, GUTTER, WIDTH - RIGHT, "share of all that is at most", percent=True),
-            across_axis(across, top, bottom, self.unit),
+            y_axis(up, GUTTER, WIDTH - RIGHT, "fraction of all values", percent=True),
+            x_axis(across, top, bottom, self.unit),
             self._goal(across, top, bottom),
             *(
-                tag("path", tip(one.name), d=_steps(one, across, up), class_=f"line {colour(one.colour)}")
+                tag("path", tooltip(one.name), d=_steps(one, across, up), class_=f"line {colour(one.colour)}")
                 for one in known
             ),
         )
@@ -86,16 +86,18 @@ class Distribution:
         x = across(value)
         path = tag("path", d=f"M{x:g} {top:g}V{bottom:g}", class_="limit")
         right = x > (across.start + across.end) / 2
-        return tag("g", path, words(x - 5 if right else x + 5, bottom - 8, name, "tick", "end" if right else "start"))
+        return tag(
+            "g", path, label_at(x - 5 if right else x + 5, bottom - 8, name, "tick", "end" if right else "start")
+        )
 
     def _table(self, known: Sequence[Sample]) -> Table:
-        columns = (Column(""), Column("figures", True), *(Column(_named(one), figures=True) for one in QUANTILES))
+        columns = (Column(""), Column("values", True), *(Column(_named(one), numeric=True) for one in QUANTILES))
         rows = tuple(map(_row, known))
         return Table(columns, rows, caption=f"{self.title} ({self.unit})")
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest of the values that at least this share of them does not exceed."""
+    """The smallest value such that at least this share of the values are at most as large."""
     ordered = sorted(values)
     return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
 

@@ -1,4 +1,4 @@
-"""What every chart has: a title, a legend, a drawing with a description, and its figures as a table."""
+"""The parts of every chart: title, legend, drawing with a description, axes, and a table of the values."""
 
 import math
 from collections.abc import Sequence
@@ -10,36 +10,36 @@ from yarn_plugin.report.markup import Ids, Markup, tag
 from yarn_plugin.report.table import Table
 
 WIDTH = 1100.0
-"""Of every drawing; the page scales it down to its own."""
+"""The width of every drawing; the page scales it down to its own."""
 
 COLOURS = 6
-"""How many colours the style has that can be told apart; what comes after is grey."""
+"""The number of distinct colours of the style; further ones are grey."""
 
-LETTER = 6.6
-"""The width of a letter of the drawings' text, about."""
+LETTER_WIDTH = 6.6
+"""The approximate width of a letter in a drawing."""
 
 RIGHT = 14.0
 """Space to the right of a plot."""
 
 
 def colour(number: int | None) -> str:
-    """The style class of a colour; None, or a number beyond those that can be told apart: grey."""
+    """The style class of a colour; grey for None and for numbers beyond the distinct colours."""
     return f"c{number}" if number is not None and 0 <= number < COLOURS else "cx"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time on an axis, in seconds."""
+    """An interval on a time axis, in seconds."""
 
     start: float
     end: float
 
 
-def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers from `low` to `high`, at most about `most` of them, apart as people count."""
+def ticks(low: float, high: float, max_count: int) -> list[float]:
+    """Round numbers from `low` to `high` at round distances, about `max_count` of them at most."""
     if not high > low:
         return [low]
-    rough = (high - low) / max(most, 1)
+    rough = (high - low) / max(max_count, 1)
     power = 10.0 ** math.floor(math.log10(rough))
     steps = (1, 2, 2.5, 5, 10) if power >= 10 else (1, 2, 5, 10)
     step = next(step * power for step in steps if step * power >= rough * 0.999)
@@ -48,24 +48,24 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def labels(marks: Sequence[float], factor: float = 1.0) -> list[str]:
-    """The figures of an axis, all with as many decimals as the finest needs."""
+    """The labels of an axis, all with the decimals that the finest needs."""
     shown = [round(factor * mark, 9) for mark in marks]
     digits = max((len(f"{value:.9f}".rstrip("0").partition(".")[2]) for value in shown), default=0)
     return [number(value, digits) for value in shown]
 
 
-def ceiling(value: float, most: int) -> float:
-    """The smallest round number that an axis of about `most` ticks can end with and hold `value`."""
+def ceiling(value: float, max_ticks: int) -> float:
+    """The smallest round number, not below `value`, with which an axis of about `max_ticks` ticks can end."""
     if not value > 0:
         return 1.0
-    step = ticks(0.0, value, most)
+    step = ticks(0.0, value, max_ticks)
     apart = step[1] - step[0] if len(step) > 1 else value
     return math.ceil(value / apart - 1e-9) * apart
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From figures to places on a drawing."""
+    """Maps values to positions on a drawing."""
 
     low: float
     high: float
@@ -73,7 +73,7 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """The place of a figure; figures beyond the ends are put there."""
+        """The position of a value; values beyond the ends are at the ends."""
         if self.high <= self.low:
             return self.start
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
@@ -101,19 +101,19 @@ def figure(ids: Ids, title: str, legend: Sequence[Key], drawing: Markup, data: T
         tag("figcaption", title, id=name),
         keys,
         tag("div", drawing, class_="scroll", tabindex="0", role="group", aria_label=f"{title}: drawing"),
-        tag("details", tag("summary", "Figures as a table"), data.html(ids), class_="data"),
+        tag("details", tag("summary", "Values as a table"), data.html(ids), class_="data"),
         aria_labelledby=name,
     )
 
 
 def empty(ids: Ids, title: str, why: str) -> Markup:
-    """A chart that has nothing to show, and why."""
+    """A chart without data, and why."""
     name = ids.new("figure")
     return tag("figure", tag("figcaption", title, id=name), tag("p", why, class_="muted"), aria_labelledby=name)
 
 
 def svg(ids: Ids, title: str, description: str, height: float, *parts: str | None, width: float = WIDTH) -> Markup:
-    """A drawing with its title and description for those who cannot see it."""
+    """A drawing, with a title and a description for screen readers."""
     named, described = ids.new("name"), ids.new("description")
     return tag(
         "svg",
@@ -128,12 +128,12 @@ def svg(ids: Ids, title: str, description: str, height: float, *parts: str | Non
     )
 
 
-def tip(text: str) -> Markup:
-    """What is shown on pointing at the part of a drawing that this is put into."""
+def tooltip(text: str) -> Markup:
+    """The tooltip of the element that contains it."""
     return tag("title", text)
 
 
-def words(x: float, y: float, text: str, style: str = "", anchor: str = "start") -> Markup:
+def label_at(x: float, y: float, text: str, style: str = "", anchor: str = "start") -> Markup:
     """A line of text in a drawing."""
     return tag("text", text, x=x, y=y, class_=style or None, text_anchor=None if anchor == "start" else anchor)
 
@@ -143,42 +143,42 @@ def line(x1: float, y1: float, x2: float, y2: float, style: str) -> Markup:
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=style)
 
 
-def cut(text: str, width: float) -> str:
-    """A text that fits a width: shortened in the middle, where names differ least."""
-    room = int(width / LETTER)
-    if len(text) <= room:
+def shorten(text: str, width: float) -> str:
+    """A text that fits a width, shortened in the middle, where names differ least."""
+    limit = int(width / LETTER_WIDTH)
+    if len(text) <= limit:
         return text
-    if room < 5:
-        return text[: max(room, 1)]
-    front = (room - 1) * 2 // 3
-    return f"{text[:front]}…{text[front + 1 - room :]}"
+    if limit < 5:
+        return text[: max(limit, 1)]
+    front = (limit - 1) * 2 // 3
+    return f"{text[:front]}…{text[front + 1 - limit :]}"
 
 
-def across_axis(scale: Scale, top: float, bottom: float, label: str) -> Markup:
-    """Vertical grid lines with their figures below, and their unit."""
+def x_axis(scale: Scale, top: float, bottom: float, label: str) -> Markup:
+    """Vertical grid lines with their values and unit below."""
     marks = ticks(scale.low, scale.high, 10)
     lines = (line(scale(mark), top, scale(mark), bottom, "grid") for mark in marks)
     names = (
-        # The last one may stand at the drawing's edge.
-        words(min(scale(mark), WIDTH - LETTER * len(name) / 2), bottom + 15, name, "tick", "middle")
+        # The last one may be at the edge of the drawing.
+        label_at(min(scale(mark), WIDTH - LETTER_WIDTH * len(name) / 2), bottom + 15, name, "tick", "middle")
         for mark, name in zip(marks, labels(marks), strict=True)
     )
-    return tag("g", *lines, *names, words((scale.start + scale.end) / 2, bottom + 31, label, "axis", "middle"))
+    return tag("g", *lines, *names, label_at((scale.start + scale.end) / 2, bottom + 31, label, "axis", "middle"))
 
 
-def up_axis(scale: Scale, left: float, right: float, label: str, percent: bool = False) -> Markup:
-    """Horizontal grid lines with their figures to the left, and their unit above."""
+def y_axis(scale: Scale, left: float, right: float, label: str, percent: bool = False) -> Markup:
+    """Horizontal grid lines with their values to the left, and the unit above."""
     marks = ticks(scale.low, scale.high, 4)
     lines = (line(left, scale(mark), right, scale(mark), "grid") for mark in marks)
     names = (
-        words(left - 6, scale(mark) + 4, f"{name} %" if percent else name, "tick", "end")
+        label_at(left - 6, scale(mark) + 4, f"{name} %" if percent else name, "tick", "end")
         for mark, name in zip(marks, labels(marks, 100.0 if percent else 1.0), strict=True)
     )
-    return tag("g", *lines, *names, words(0, 11, label, "axis"))
+    return tag("g", *lines, *names, label_at(0, 11, label, "axis"))
 
 
 def shape(kind: Shape, x: float, y: float, style: str, *inside: str | None) -> Markup:
-    """A small sign around a point."""
+    """A small symbol around a point."""
     match kind:
         case "dot" | "ring":
             return tag("circle", *inside, cx=x, cy=y, r=4.5, class_=f"sign {kind} {style}")

@@ -1,4 +1,4 @@
-"""What ran when: a row each, bars over time, signs and lines where something happened."""
+"""Gantt charts: rows of bars over time, with symbols and lines for events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,30 +7,30 @@ from typing import Literal
 from yarn_plugin.quantities import count, number
 from yarn_plugin.report import moments as moments_
 from yarn_plugin.report.figure import (
-    LETTER,
+    LETTER_WIDTH,
     RIGHT,
     WIDTH,
     Key,
     Scale,
     Shape,
     Span,
-    across_axis,
     colour,
-    cut,
     empty,
     figure,
+    label_at,
     line,
     shape,
+    shorten,
     svg,
-    tip,
-    words,
+    tooltip,
+    x_axis,
 )
 from yarn_plugin.report.markup import Ids, Markup, tag
 from yarn_plugin.report.moments import Moment
 from yarn_plugin.report.table import Column, Table
 
 Tone = Literal["ink", "good", "bad"]
-"""Of a sign: what it is, what went well, what went wrong."""
+"""The tone of a symbol: neutral, success, failure."""
 
 ROW = 24.0
 """The height of a row."""
@@ -38,7 +38,7 @@ ROW = 24.0
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Something that ran from `start` to `end`. A "faint" one came to nothing; a "thread" shows what was kept."""
+    """Something that ran from `start` to `end`. "faint": its result was discarded; "thread": how long it was stored."""
 
     start: float
     end: float
@@ -50,7 +50,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A sign in a row; `side`: beside its time, so that signs of one time stand next to each other."""
+    """A symbol in a row. `side`: beside its time, so that symbols of the same time do not overlap."""
 
     at: float
     shape: Shape
@@ -61,7 +61,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row; `detail` is shown on pointing at its name."""
+    """A row; `detail` is the tooltip of its name."""
 
     label: str
     bars: tuple[Bar, ...]
@@ -71,9 +71,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Gantt:
-    """Rows over time. `legend` says what colours and signs mean; `data`: the figures (left out: the bars themselves).
+    """Rows over time. `legend`: what colours and symbols mean. `data`: the table of values, by default the bars.
 
-    `span`, `gutter`: the time shown and the space to the left, to line several charts up.
+    `span`, `gutter`: the time shown and the space to the left, to align several charts.
     """
 
     title: str
@@ -89,8 +89,8 @@ class Gantt:
         """The chart as HTML."""
         if not any(row.bars for row in self.rows):
             return empty(ids, self.title, "Nothing ran.")
-        said = self._describe()
-        return figure(ids, self.title, self.legend, self._draw(ids, said), self.data or self._table())
+        description = self._describe()
+        return figure(ids, self.title, self.legend, self._draw(ids, description), self.data or self._table())
 
     def _draw(self, ids: Ids, description: str) -> Markup:
         span = self.span or self._span()
@@ -104,7 +104,7 @@ class Gantt:
             description,
             bottom + 38,
             *(self._stripe(place, top) for place in range(0, len(self.rows), 2)),
-            across_axis(across, top, bottom, self.time),
+            x_axis(across, top, bottom, self.time),
             *(one.draw(top, bottom) for one in placed),
             *(self._row(row, across, top + ROW * place) for place, row in enumerate(self.rows)),
         )
@@ -118,12 +118,12 @@ class Gantt:
 
     def _row(self, row: Row, across: Scale, top: float) -> Markup:
         middle = top + ROW / 2
-        name = words(4, middle + 4, cut(row.label, self.gutter - 12), "row")
+        name = label_at(4, middle + 4, shorten(row.label, self.gutter - 12), "row")
         return tag(
             "g",
-            tag("g", tip(f"{row.label}\n{row.detail}".strip()), name),
+            tag("g", tooltip(f"{row.label}\n{row.detail}".strip()), name),
             *(_bar(bar, across, middle, row.marks) for bar in row.bars),
-            *(shape(mark.shape, _place(mark, across), middle, mark.tone, tip(mark.detail)) for mark in row.marks),
+            *(shape(mark.shape, _place(mark, across), middle, mark.tone, tooltip(mark.detail)) for mark in row.marks),
         )
 
     def _describe(self) -> str:
@@ -143,7 +143,7 @@ def _bar(bar: Bar, across: Scale, middle: float, marks: Sequence[Mark]) -> Marku
     start, end = across(bar.start), across(bar.end)
     style = colour(bar.colour)
     if bar.style == "thread":
-        return tag("g", tip(bar.detail), line(start, middle, end, middle, f"thread {style}"))
+        return tag("g", tooltip(bar.detail), line(start, middle, end, middle, f"thread {style}"))
     width = max(end - start, 2.0)
     block = tag(
         "rect",
@@ -154,11 +154,11 @@ def _bar(bar: Bar, across: Scale, middle: float, marks: Sequence[Mark]) -> Marku
         rx=2.5,
         class_="block" if bar.style == "solid" else "faint",
     )
-    signs = [_place(mark, across) for mark in marks]
-    left = max((sign + 6 for sign in signs if start <= sign < start + 14), default=start)
-    right = min((sign - 7 for sign in signs if sign > left), default=start + width)
+    symbols = [_place(mark, across) for mark in marks]
+    left = max((x + 6 for x in symbols if start <= x < start + 14), default=start)
+    right = min((x - 7 for x in symbols if x > left), default=start + width)
     name = _named(bar, left, min(right, start + width) - left, middle)
-    return tag("g", tip(bar.detail or bar.label), block, name, class_=f"run {style}")
+    return tag("g", tooltip(bar.detail or bar.label), block, name, class_=f"run {style}")
 
 
 def _place(mark: Mark, across: Scale) -> float:
@@ -166,6 +166,6 @@ def _place(mark: Mark, across: Scale) -> float:
 
 
 def _named(bar: Bar, start: float, width: float, middle: float) -> Markup | None:
-    if not bar.label or len(bar.label) * LETTER + 8 > width:
+    if not bar.label or len(bar.label) * LETTER_WIDTH + 8 > width:
         return None
-    return words(start + 5, middle + 4, bar.label, "on" if bar.style == "solid" else "beside")
+    return label_at(start + 5, middle + 4, bar.label, "on" if bar.style == "solid" else "beside")

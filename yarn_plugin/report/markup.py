@@ -26,7 +26,7 @@ def join(*children: str | None) -> Markup:
 
 
 def verbatim(text: str) -> Markup:
-    """The product's own style and script, which must not be escaped. Never for anything that was read.
+    """The product's own style and script, which must not be escaped. Never for text from outside.
 
     Raises:
         ValueError: the text could end the element that holds it.

@@ -1,4 +1,4 @@
-"""A page and its blocks, charts and tables aside: one HTML file that needs nothing else."""
+"""A page as one HTML file, and its blocks other than charts and tables."""
 
 from dataclasses import dataclass
 from importlib import resources
@@ -13,7 +13,7 @@ from yarn_plugin.report.table import Badge, Tone
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph. A "lead" says what matters most, a "warning" what limits it."""
+    """A paragraph. "lead": the main result; "warning": a limitation of it."""
 
     text: str
     kind: Literal["plain", "lead", "muted", "warning"] = "plain"
@@ -25,7 +25,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Text in its own lines and spaces, such as a query."""
+    """Preformatted text, such as a query."""
 
     text: str
 
@@ -36,7 +36,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
-    """One figure that a reader looks for first, with its unit."""
+    """A figure that matters most to a reader, with its unit."""
 
     label: str
     value: str
@@ -66,7 +66,7 @@ def _key_figure(figure: KeyFigure) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """Blocks that are shown when asked for."""
+    """Blocks that a reader can expand."""
 
     summary: str
     blocks: tuple[Block, ...]
@@ -90,7 +90,7 @@ class SideBySide:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something that happened: when, what, how it ended; more behind it."""
+    """An event: when, what, and its outcome; `blocks` can be expanded."""
 
     when: str
     what: str
@@ -102,7 +102,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What happened, in order; each entry opens."""
+    """Events in order, each of which can be expanded."""
 
     entries: tuple[Entry, ...]
     empty: str = "Nothing happened."
@@ -133,27 +133,27 @@ def _entry(entry: Entry, ids: Ids) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a page under a heading; sections in it have smaller ones."""
+    """A part of a page under a heading; nested sections have smaller headings."""
 
     title: str
     blocks: tuple[Block, ...]
 
     def html(self, ids: Ids) -> Markup:
-        """The section as HTML, under a heading of the second rank."""
+        """The section as HTML, under a heading of level 2."""
         return self.under(ids, ids.new("section"), 2)
 
-    def under(self, ids: Ids, name: str, rank: int) -> Markup:
-        """The section as HTML, named and with a heading of this rank."""
+    def under(self, ids: Ids, name: str, level: int) -> Markup:
+        """The section as HTML, with this id and a heading of this level."""
         inside = (
-            block.under(ids, ids.new("section"), min(rank + 1, 6)) if isinstance(block, Section) else block.html(ids)
+            block.under(ids, ids.new("section"), min(level + 1, 6)) if isinstance(block, Section) else block.html(ids)
             for block in self.blocks
         )
         title = ids.new("title")
-        return tag("section", tag(f"h{rank}", self.title, id=title), *inside, id=name, aria_labelledby=title)
+        return tag("section", tag(f"h{level}", self.title, id=title), *inside, id=name, aria_labelledby=title)
 
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-"""What a browser may load for a page: nothing."""
+"""The content security policy of a page: a browser may load nothing."""
 
 
 class ReportError(ReportedError):
@@ -162,7 +162,7 @@ class ReportError(ReportedError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: what it is about, what matters most (`top`), and its sections; `made`: when and by what, at its end."""
+    """A page: title, the most important blocks (`top`), and sections; `made`: when and by what it was made."""
 
     title: str
     subtitle: str
@@ -195,7 +195,7 @@ def render(page: Page) -> str:
 
 
 def write(page: Page, path: Path) -> None:
-    """Write the page, whole or not at all.
+    """Write the page to a file, atomically.
 
     Raises:
         ReportError: it cannot be written.

@@ -1,4 +1,4 @@
-"""Tables, and what their cells may show."""
+"""Tables and their cells."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -23,7 +23,7 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """A figure with a bar of its length beside it, out of `of`; `text` stands for the figure."""
+    """A value with a bar that shows it as a part of `of`; `text` is the value as it is shown."""
 
     value: float
     of: float
@@ -41,16 +41,16 @@ Cell = str | int | float | Badge | Meter | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; figures are aligned right and shown with `digits` decimals (None: as many as three digits need)."""
+    """A column; numeric ones are right-aligned, with `digits` decimals (None: as many as three digits need)."""
 
     name: str
-    figures: bool = False
+    numeric: bool = False
     digits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; a click on a column's name sorts by it. `caption` is read out and shown above, `note` below."""
+    """A table; a click on a column's name sorts by it. `caption` is above the table, `note` below."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -79,13 +79,13 @@ class Table:
 
 def _head(column: Column) -> Markup:
     name = tag("button", column.name, type="button") if column.name else None
-    return tag("th", name, scope="col", class_="figure" if column.figures else None)
+    return tag("th", name, scope="col", class_="figure" if column.numeric else None)
 
 
 def _cells(columns: tuple[Column, ...], row: tuple[Cell, ...]) -> list[Markup]:
     cells = []
     for place, (column, cell) in enumerate(zip(columns, row, strict=True)):
-        kind = "figure" if column.figures else None
+        kind = "figure" if column.numeric else None
         scope = None if place else "row"
         cells.append(tag("td" if place else "th", _shown(column, cell), class_=kind, scope=scope, data_key=_key(cell)))
     return cells
@@ -96,14 +96,14 @@ def _shown(column: Column, cell: Cell) -> str:
         case Badge() | Meter():
             return cell.html()
         case None:
-            return NOTHING if column.figures else ""
+            return NOTHING if column.numeric else ""
         case bool() | str():
             return str(cell)
     return number(cell, column.digits)
 
 
 def _key(cell: Cell) -> str | float | None:
-    """What a row is sorted by, where the text does not say it."""
+    """The sort key of a cell, where it is not the text."""
     match cell:
         case Meter(value):
             return repr(value)

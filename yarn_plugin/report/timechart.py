@@ -1,4 +1,4 @@
-"""Figures over time: as lines, as steps (a value holds until the next one), or as areas stacked on each other."""
+"""Charts of values over time: lines, steps (a value holds until the next one), or stacked areas."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -13,54 +13,54 @@ from yarn_plugin.report.figure import (
     Key,
     Scale,
     Span,
-    across_axis,
     ceiling,
     colour,
     empty,
     figure,
     svg,
-    tip,
-    up_axis,
+    tooltip,
+    x_axis,
+    y_axis,
 )
 from yarn_plugin.report.markup import Ids, Markup, tag
 from yarn_plugin.report.moments import Moment, Placed
 from yarn_plugin.report.table import Column, Table
 
 Points = tuple[tuple[float, float | None], ...]
-"""(seconds, value) in order; a value of None says that there is none from then on."""
+"""(seconds, value) in order; None: there is no value from then on."""
 
 Item = TypeVar("Item")
 
 
-def times_of(series: Iterable[Points]) -> list[float]:
-    """All times at which any series says something, in order."""
+def all_times(series: Iterable[Points]) -> list[float]:
+    """The times of all points of all series, in order."""
     return sorted({at for points in series for at, _ in points})
 
 
-def at_times(points: Points, times: Sequence[float], holds: bool) -> list[float | None]:
-    """The value at each time: the last one said, where a value `holds`; else only where one was said."""
+def values_at(points: Points, times: Sequence[float], holds: bool) -> list[float | None]:
+    """The value at each time: of the last point until then if a value `holds`, else of a point at that time."""
     if not holds:
         known = dict(points)
         return [known.get(at) for at in times]
-    said = [at for at, _ in points]
-    places = (bisect_right(said, at) - 1 for at in times)
+    known_times = [at for at, _ in points]
+    places = (bisect_right(known_times, at) - 1 for at in times)
     return [points[place][1] if place >= 0 else None for place in places]
 
 
 def bounds(values: Iterable[float | None]) -> tuple[float | None, float | None]:
-    """The lowest and the highest value; None where there is none."""
+    """The lowest and the highest value; None where there are no values."""
     known = [value for value in values if value is not None]
     return (min(known), max(known)) if known else (None, None)
 
 
-def thinned(items: Sequence[Item], most: int) -> list[Item]:
-    """At most `most` items, evenly spread, the first and the last among them."""
-    if len(items) <= most:
+def spread_evenly(items: Sequence[Item], max_items: int) -> list[Item]:
+    """At most `max_items` items, evenly spread, including the first and the last."""
+    if len(items) <= max_items:
         return list(items)
-    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
+    return [items[round(place * (len(items) - 1) / (max_items - 1))] for place in range(max_items)]
 
 
-def outline(
+def line_path(
     times: Sequence[float],
     values: Sequence[float | None],
     across: Scale,
@@ -68,7 +68,7 @@ def outline(
     steps: bool,
     backwards: bool = False,
 ) -> str:
-    """The path of a line, interrupted where there is no value; with steps, each value holds until the next time."""
+    """The SVG path of a line, with gaps where there is no value; with steps, each value holds until the next time."""
     corners: list[tuple[float, float] | None] = []
     for place, (at, value) in enumerate(zip(times, values, strict=True)):
         if value is None:
@@ -84,18 +84,18 @@ def _path(corners: Iterable[tuple[float, float] | None]) -> str:
     path, pen_down = [], False
     for corner in corners:
         if corner is not None:
-            # A point alone is drawn as well, as a dot.
+            # A single point is drawn as a dot.
             path.append(f"{'L' if pen_down else 'M'}{corner[0]:.1f} {corner[1]:.1f}{'' if pen_down else 'h0'}")
         pen_down = corner is not None
     return "".join(path)
 
 
-MOST_ROWS, MOST_STRIPS = 150, 300
+MAX_ROWS, MAX_STRIPS = 150, 300
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A figure over time: (seconds, value) in order; a value of None says that there is none from then on."""
+    """A value over time; see `Points`."""
 
     name: str
     points: Points
@@ -105,9 +105,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class TimeChart:
-    """Series over time. `unit`: of the values, shown above the axis. `limit`: a level to compare with, and its name.
+    """Series over time. `unit`: the unit of the values, above the axis. `limit`: a level to compare with, and its name.
 
-    `span`, `gutter`: the time shown and the space to the left, to line several charts up. `percent`: values of 0 to 1
+    `span`, `gutter`: the time shown and the space to the left, to align several charts. `percent`: values from 0 to 1
     are shown in percent.
     """
 
@@ -125,13 +125,13 @@ class TimeChart:
 
     def html(self, ids: Ids) -> Markup:
         """The chart as HTML."""
-        times = times_of(one.points for one in self.series)
+        times = all_times(one.points for one in self.series)
         if not times:
-            return empty(ids, self.title, "No figures were recorded.")
-        values = [at_times(one.points, times, self.kind != "line") for one in self.series]
-        said = self._describe(times, values)
+            return empty(ids, self.title, "No values were recorded.")
+        values = [values_at(one.points, times, self.kind != "line") for one in self.series]
+        description = self._describe(times, values)
         table = self._table(times, values)
-        return figure(ids, self.title, self._legend(), self._draw(ids, said, times, values), table)
+        return figure(ids, self.title, self._legend(), self._draw(ids, description, times, values), table)
 
     def _draw(
         self, ids: Ids, description: str, times: Sequence[float], values: Sequence[Sequence[float | None]]
@@ -147,8 +147,8 @@ class TimeChart:
             self.title,
             description,
             bottom + 38,
-            up_axis(up, self.gutter, WIDTH - RIGHT, self.unit, self.percent),
-            across_axis(across, top, bottom, self.time),
+            y_axis(up, self.gutter, WIDTH - RIGHT, self.unit, self.percent),
+            x_axis(across, top, bottom, self.time),
             tag("g", *self._shapes(times, values, across, up)),
             self._limit(up),
             *_draw_moments(placed, top, bottom),
@@ -171,10 +171,10 @@ class TimeChart:
         drawn = []
         for place, (one, row) in enumerate(zip(self.series, values, strict=True)):
             if self.kind == "line":
-                path = outline([at for at, _ in one.points], [value for _, value in one.points], across, up, False)
+                path = line_path([at for at, _ in one.points], [value for _, value in one.points], across, up, False)
             else:
-                path = outline(times, row, across, up, steps=True)
-            # Lines on top of each other stay visible: earlier ones are wider.
+                path = line_path(times, row, across, up, steps=True)
+            # Earlier lines are wider, so that lines on top of each other stay visible.
             width = 4.5 - 2.7 * place / (len(self.series) - 1) if wide else 2.5
             drawn.append(tag("path", d=path, class_=_line_style(one), stroke_width=width))
         return drawn
@@ -186,8 +186,8 @@ class TimeChart:
         below = [0.0] * len(times)
         for one, row in zip(self.series, values, strict=True):
             above = [low + (value or 0.0) for low, value in zip(below, row, strict=True)]
-            there = outline(times, above, across, up, steps=True)
-            back = outline(times, below, across, up, steps=True, backwards=True)
+            there = line_path(times, above, across, up, steps=True)
+            back = line_path(times, below, across, up, steps=True, backwards=True)
             drawn.append(tag("path", d=f"{there}L{back[1:]}Z", class_=f"area {colour(one.colour)}"))
             below = above
         return drawn
@@ -203,20 +203,22 @@ class TimeChart:
     def _strips(
         self, times: Sequence[float], values: Sequence[Sequence[float | None]], across: Scale, top: float, bottom: float
     ) -> list[Markup]:
-        """Invisible parts of the plot that tell their figures."""
+        """Invisible strips of the plot whose tooltips have its values."""
         strips = []
-        shown = thinned(range(len(times)), MOST_STRIPS)
+        shown = spread_evenly(range(len(times)), MAX_STRIPS)
         for place, following in zip(shown, [*shown[1:], None], strict=True):
             left = across(times[place])
             right = across(times[following]) if following is not None else across.end
             if right <= left:
                 continue
-            told = [f"{one.name}: {self._said(row[place])}" for one, row in zip(self.series, values, strict=True)]
-            text = tip("\n".join([f"at {number(times[place], 1)} s", *told]))
+            lines = [
+                f"{one.name}: {self._value_text(row[place])}" for one, row in zip(self.series, values, strict=True)
+            ]
+            text = tooltip("\n".join([f"at {number(times[place], 1)} s", *lines]))
             strips.append(tag("rect", text, x=left, y=top, width=right - left, height=bottom - top, class_="strip"))
         return strips
 
-    def _said(self, value: float | None) -> str:
+    def _value_text(self, value: float | None) -> str:
         if value is None:
             return NOTHING
         return f"{number(100 * value)} %" if self.percent else number(value)
@@ -226,14 +228,14 @@ class TimeChart:
         return [Key(one.name, "dashed" if one.dashed else kind, colour(one.colour)) for one in self.series]
 
     def _describe(self, times: Sequence[float], values: Sequence[Sequence[float | None]]) -> str:
-        said = [f"From {number(times[0], 1)} to {number(times[-1], 1)} s ({self.unit})"]
+        parts = [f"From {number(times[0], 1)} to {number(times[-1], 1)} s ({self.unit})"]
         for one, row in zip(self.series, values, strict=True):
-            low, high = bounds(row)
-            said.append(f"{one.name} {self._said(low)} to {self._said(high)}, at the end {self._said(row[-1])}")
-        return "; ".join(said) + "."
+            low, high, last = map(self._value_text, (*bounds(row), row[-1]))
+            parts.append(f"{one.name} {low} to {high}, at the end {last}")
+        return "; ".join(parts) + "."
 
     def _table(self, times: Sequence[float], values: Sequence[Sequence[float | None]]) -> Table:
-        shown = thinned(range(len(times)), MOST_ROWS)
+        shown = spread_evenly(range(len(times)), MAX_ROWS)
         factor = 100.0 if self.percent else 1.0
         rows = (
             (times[place], *(None if row[place] is None else factor * (row[place] or 0.0) for row in values))
@@ -241,7 +243,7 @@ class TimeChart:
         )
         names = (f"{one.name}, %" if self.percent else one.name for one in self.series)
         note = f"{len(shown)} of {len(times)} times are shown." if len(shown) < len(times) else None
-        columns = (Column("seconds", figures=True, digits=1), *(Column(name, figures=True) for name in names))
+        columns = (Column("seconds", numeric=True, digits=1), *(Column(name, numeric=True) for name in names))
         return Table(columns, tuple(rows), caption=f"{self.title} ({self.unit})", note=note)
 
 

@@ -1,9 +1,9 @@
-"""A tree, its root to the left and its leaves below each other to the right."""
+"""Tree charts: the root to the left, the leaves in a column to the right."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from yarn_plugin.report.figure import LETTER, WIDTH, Key, colour, figure, svg, tip, words
+from yarn_plugin.report.figure import LETTER_WIDTH, WIDTH, Key, colour, figure, label_at, svg, tooltip
 from yarn_plugin.report.markup import Ids, Markup, tag
 from yarn_plugin.report.table import Column, Table
 
@@ -12,7 +12,7 @@ LEAF, STEP, WIDE_LETTER = 21.0, 62.0, 7.3
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node; one with a `name` that has children is drawn as a box, without one as a plain fork."""
+    """A node; an inner node with a `name` is drawn as a box, without one as a plain fork."""
 
     name: str
     children: tuple["Node", ...] = ()
@@ -22,7 +22,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A node on a drawing."""
+    """A node with its position."""
 
     node: Node
     depth: int
@@ -32,7 +32,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class TreeChart:
-    """A tree. `legend` says what colours mean."""
+    """A tree. `legend`: what the colours mean."""
 
     title: str
     root: Node
@@ -41,9 +41,11 @@ class TreeChart:
 
     def html(self, ids: Ids) -> Markup:
         """The tree as HTML."""
-        text = written(self.root)
-        rows = tuple((depth, node.name or "join", written(node)) for node, depth in _nodes(self.root) if node.children)
-        columns = (Column("depth", figures=True), Column("node"), Column("of"))
+        text = format_tree(self.root)
+        rows = tuple(
+            (depth, node.name or "join", format_tree(node)) for node, depth in _nodes(self.root) if node.children
+        )
+        columns = (Column("depth", numeric=True), Column("node"), Column("of"))
         data = Table(columns, rows, caption=self.title, empty=f"One node: {text}.")
         return figure(ids, self.title, self.legend, self._draw(ids, text), data)
 
@@ -59,7 +61,7 @@ class TreeChart:
         return svg(ids, self.title, f"{text}.", leaves * LEAF + 8, *parts, width=self.width)
 
     def _parts(self, placed: Placed, step: float, left: float, leaves: float) -> Iterator[Markup]:
-        """Lines first, so that boxes cover their ends."""
+        """The drawn parts: lines first, so that boxes cover their ends."""
         lines = tag("path", d="".join(_lines(placed, step, left, leaves)), class_="branch")
         yield lines
         yield from self._nodes(placed, step, left, leaves)
@@ -69,21 +71,21 @@ class TreeChart:
         for child in placed.children:
             yield from self._nodes(child, step, left, leaves)
         if not placed.children:
-            yield tag("g", tip(node.detail or node.name), words(leaves + 4, placed.y + 4, node.name, "row"))
+            yield tag("g", tooltip(node.detail or node.name), label_at(leaves + 4, placed.y + 4, node.name, "row"))
         elif node.name:
             width = _box_width(node)
             box = tag("rect", x=x - width / 2, y=placed.y - 8, width=width, height=16, rx=3, class_="block")
-            name = words(x, placed.y + 4, node.name, "on", "middle")
-            yield tag("g", tip(node.detail or node.name), box, name, class_=f"run {colour(node.colour)}")
+            name = label_at(x, placed.y + 4, node.name, "on", "middle")
+            yield tag("g", tooltip(node.detail or node.name), box, name, class_=f"run {colour(node.colour)}")
         else:
-            yield tag("circle", tip(node.detail or "join"), cx=x, cy=placed.y, r=3, class_="fork")
+            yield tag("circle", tooltip(node.detail or "join"), cx=x, cy=placed.y, r=3, class_="fork")
 
 
-def written(node: Node) -> str:
-    """A tree in one line: joins in parentheses, a named node's in brackets after its name."""
+def format_tree(node: Node) -> str:
+    """A tree in one line: joins in parentheses, the children of a named node in brackets after its name."""
     if not node.children:
         return node.name
-    inside = " ⋈ ".join(map(written, node.children))
+    inside = " ⋈ ".join(map(format_tree, node.children))
     return f"{node.name} [{inside}]" if node.name else f"({inside})"
 
 
@@ -94,7 +96,7 @@ def _nodes(node: Node, depth: int = 0) -> Iterator[tuple[Node, int]]:
 
 
 def _place(node: Node, depth: int, leaves: int) -> tuple[Placed, int]:
-    """The node with its place, and how many leaves are above the next one."""
+    """The node with its position, and the number of leaves above the next one."""
     if not node.children:
         return Placed(node, depth, 4 + LEAF * (leaves + 0.5), ()), leaves + 1
     children = []
@@ -114,4 +116,4 @@ def _lines(placed: Placed, step: float, left: float, leaves: float) -> Iterator[
 
 
 def _box_width(node: Node) -> float:
-    return len(node.name) * LETTER + 12
+    return len(node.name) * LETTER_WIDTH + 12

@@ -76,7 +76,7 @@ def _key_figures(outcome: Outcome, wall_s: float) -> KeyFigures:
 def _table(outcome: Outcome) -> Table:
     names = columns(outcome)
     return Table(
-        tuple(Column(name.removeprefix("#"), figures=name.startswith("#")) for name in names),
+        tuple(Column(name.removeprefix("#"), numeric=name.startswith("#")) for name in names),
         tuple(tuple(str(cell) for cell in row) for row in rows(outcome)),
         note="Completion times in seconds, from arrival to end. Slowdown: completion time relative to running alone on "
         "the whole cluster. Fairness: Jain's index of the slowdowns.",
