@@ -1,4 +1,4 @@
-"""How many rows each set of relations has, once some have been counted, and what follows for a block's result."""
+"""Cardinality estimates of sets of relations and of blocks, corrected by measured row counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from qoop.plans.predicate import Column
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """`error`: the logarithm of true over estimated rows; `involved`: the sources that it may come from."""
+    """`error`: the logarithm of true over estimated rows. `involved`: the sources that may have caused it."""
 
     involved: tuple[int, ...]
     error: float
 
 
 NOISE = 1e-3
-"""Standard deviation of a measurement itself: keeps the system solvable when two say the same."""
+"""Standard deviation of a measurement itself; it keeps the system solvable if two measurements coincide."""
 
 
 def corrections(uncertainties: Sequence[float], measurements: Sequence[Measurement]) -> list[float]:
@@ -44,7 +44,7 @@ def corrections(uncertainties: Sequence[float], measurements: Sequence[Measureme
 
 
 class Cardinalities:
-    """Estimates for one graph, corrected by what was measured.
+    """Cardinality estimates for one join graph, corrected by measured row counts.
 
     A counted set has exactly its counted rows. The logarithm of its estimation error is attributed to the filters and
     joins that may have caused it, by their uncertainty, so every related set is corrected too: correcting one set alone
@@ -52,8 +52,8 @@ class Cardinalities:
 
     Args:
         counted: true row counts of sets.
-        pessimism: how many standard deviations above what is expected doubtful filters and joins are taken to be;
-            below 0, under it.
+        pessimism: by how many standard deviations uncertain filters and joins are assumed to exceed their expectation;
+            negative: to fall below it.
     """
 
     def __init__(self, prior: Prior, counted: Mapping[RelationSet, float], pessimism: float = 0.0) -> None:
@@ -80,7 +80,7 @@ class Cardinalities:
         return known
 
     def width(self, relations: RelationSet) -> float:
-        """Bytes of a row of a set in memory."""
+        """Bytes of a row of a set of relations, in memory."""
         return self.prior.width(relations)
 
     def base(self, index: int) -> TableStatistics:
@@ -88,7 +88,7 @@ class Cardinalities:
         return self.prior.tables[index]
 
     def uncertainty(self, relations: RelationSet) -> float:
-        """How wrong the estimate of a set may be: the standard deviation of its logarithm; 0 once it was counted."""
+        """The standard deviation of the logarithm of a set's estimate; 0 once the set was counted."""
         if relations in self._counted:
             return 0.0
         involved = (source.uncertainty for source in self.prior.sources if source.relations & ~relations == 0)
@@ -107,17 +107,17 @@ class Cardinalities:
 
 
 HAVING = 0.5
-"""What conditions after grouping, and around the core, are assumed to keep."""
+"""Assumed selectivity of HAVING and of joins and conditions outside the core."""
 
 
 def result_statistics(
     block: Block, rows: Cardinalities | None, tables: Mapping[str, TableStatistics]
 ) -> TableStatistics:
-    """The statistics of a block's result, from those of what it reads."""
+    """Estimate the statistics of a block's result from those of its inputs."""
     if rows is None or block.graph is None:
         read = [tables.get(name, UNKNOWN).rows for name in block.outer_sources]
         count = sum(read) if block.is_union else max(read, default=UNKNOWN.rows)
-        return _plain(block, count)
+        return _without_columns(block, count)
     core = rows.rows(block.graph.all_relations)
     groups = core
     if block.keys is not None:
@@ -135,7 +135,7 @@ def result_statistics(
     return TableStatistics(count, count * 8.0 * len(block.outputs), columns)
 
 
-def _plain(block: Block, rows: float) -> TableStatistics:
+def _without_columns(block: Block, rows: float) -> TableStatistics:
     return TableStatistics(max(rows, 1.0), max(rows, 1.0) * 8.0 * len(block.outputs))
 
 

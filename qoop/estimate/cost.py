@@ -11,14 +11,14 @@ from qoop.plans.trees import Leaf, Tree
 class CostModel:
     """Core seconds per row or byte, fitted to stages of TPC-DS queries at scale 1 on Spark 4.3 (warm, 2 cores).
 
-    Within a factor of 1.4 of what such stages took (geometric mean); only ratios matter to a choice, and the machine's
-    own speed is learned as stages finish. Scans cost little beside what is done with their rows.
+    The fit is within a factor of 1.4 of measured stages (geometric mean). Only ratios matter to a choice; the speed of
+    the machine is calibrated as stages finish. Scans are cheap compared with processing their rows.
 
     `scan_row`, `scan_value`: reading a row, and each column of it. `probe_row`, `build_row`, `result_row`: a hash join.
     `group_row`: aggregating a row. `shuffle_row`, `shuffle_byte`: writing, fetching and sorting a side that is not
     broadcast. `read_byte`, `write_byte`: reading and writing a stage's output. `broadcast_bytes`: the largest side that
-    is copied to everybody. `stage_seconds`: the driver's time for one stage, whatever it does; `exchange_seconds`: for
-    one shuffle or broadcast inside it. `task_bytes`: input bytes of one task, which bounds parallelism.
+    is broadcast. `stage_seconds`: the driver's fixed time for a stage; `exchange_seconds`: for each of its shuffles or
+    broadcasts. `task_bytes`: input bytes of one task, which bounds parallelism.
     """
 
     scan_row: float = 5.0e-9
@@ -39,19 +39,19 @@ class CostModel:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`core_seconds`: of one core; `fixed_seconds`: however many cores; `tasks`: how many can run at once at most."""
+    """`core_seconds`: seconds of one core. `fixed_seconds`: independent of the slots. `tasks`: maximum parallelism."""
 
     core_seconds: float
     fixed_seconds: float
     tasks: float
 
     def seconds(self, slots: float) -> float:
-        """How long it takes alone on so many slots."""
+        """Its duration alone on this many slots."""
         return self.fixed_seconds + self.core_seconds / max(min(slots, self.tasks), 1e-9)
 
 
 class JoinCosts:
-    """The work of joins of a graph's sets, whatever is below them: seconds of one core, and shuffles. Each once."""
+    """The work of joining two sets of relations, without the work below them; cached."""
 
     def __init__(self, rows: Cardinalities, model: CostModel) -> None:
         self._rows, self._model = rows, model
@@ -72,7 +72,7 @@ class JoinCosts:
 
 @dataclass
 class WorkSum:
-    """What a stage does, summed up part by part: core seconds, shuffles, bytes read, bytes of the largest result."""
+    """The work of a stage, summed over its fragments. `result_bytes`: those of its largest result."""
 
     core_seconds: float = 0.0
     exchanges: int = 0
@@ -82,7 +82,7 @@ class WorkSum:
     def add_tree(
         self, tree: Tree, inputs: frozenset[RelationSet], rows: Cardinalities, joins: JoinCosts, model: CostModel
     ) -> None:
-        """Add the join of a tree whose parts in `inputs` are only read."""
+        """Add the joins of a tree; subtrees in `inputs` are only read."""
         pending: list[Tree] = [tree]
         while pending:
             part = pending.pop()
@@ -99,19 +99,19 @@ class WorkSum:
         self.result_bytes = max(self.result_bytes, rows.rows(tree.relations) * rows.width(tree.relations))
 
     def add_read(self, core_seconds: float, size: float) -> None:
-        """Add reading so many bytes."""
+        """Add a read of `size` bytes."""
         self.core_seconds += core_seconds
         self.read_bytes += size
 
     def work(self, model: CostModel) -> Work:
-        """The sum as a stage's work."""
+        """The work of the whole stage."""
         tasks = max(self.read_bytes, self.result_bytes) / model.task_bytes
         fixed = model.stage_seconds + self.exchanges * model.exchange_seconds
         return Work(self.core_seconds, fixed, max(tasks, 1.0))
 
 
 def _scan(rows: Cardinalities, model: CostModel, relation: RelationSet) -> tuple[float, float]:
-    """The work of reading a relation and filtering it, and the bytes read."""
+    """The core seconds of scanning and filtering a relation, and the bytes read."""
     index = relation.bit_length() - 1
     table, columns = rows.base(index), rows.graph.relations[index].columns
     size = table.rows * sum(table.column(name).width for name in columns)
@@ -119,7 +119,7 @@ def _scan(rows: Cardinalities, model: CostModel, relation: RelationSet) -> tuple
 
 
 def _join(rows: Cardinalities, model: CostModel, left: RelationSet, right: RelationSet) -> tuple[float, int]:
-    """The work of a join and the shuffles it needs: a small side is broadcast, two large ones are shuffled."""
+    """The core seconds of a join, and its exchanges: a small side is broadcast, two large ones are shuffled."""
     sides = sorted((rows.rows(side), rows.rows(side) * rows.width(side)) for side in (left, right))
     (small_rows, small_bytes), (large_rows, large_bytes) = sides
     result = rows.rows(left | right) * model.result_row

@@ -1,4 +1,4 @@
-"""Estimates for whole plans: each stage's work, and when a plan finishes under a share."""
+"""Estimates for whole plans: the rows and the work of each stage."""
 
 from collections.abc import Mapping
 
@@ -14,14 +14,14 @@ from qoop.plans.trees import JoinCost, left_deep
 
 
 class Estimator:
-    """Knows the rows of all_relations in a query, as far as statistics and measured stages tell.
+    """Estimates the rows and work of a query's stages from statistics and measured stages. Immutable.
 
     Args:
-        tables: what is known of the base tables, by name.
-        counted: true row counts of stages that were run.
-        calibration: how much slower than estimated the machine is.
-        pessimism: how many standard deviations above what is expected doubtful filters and joins are taken to be.
-        priors: of an earlier estimator of the same query, to be used again where what they rest on is the same.
+        tables: statistics of the base tables, by name.
+        counted: true row counts of finished stages.
+        calibration: the measured speed of the machine.
+        pessimism: see `Cardinalities`.
+        priors: those of an earlier estimator of the same query, reused where their inputs are unchanged.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Estimator:
             calibration or Calibration(),
             pessimism,
         )
-        self._given = tables
+        self._base_tables = tables
         self._tables = dict(tables)
         self._counted = dict(counted or {})
         self._old_priors = dict(priors or {})
@@ -52,35 +52,35 @@ class Estimator:
             self._add_block(name)
 
     def updated(self, counted: Mapping[StageId, float], calibration: Calibration) -> "Estimator":
-        """The estimates once these stages have been counted, on a machine of this calibration."""
-        return self._again({**self._counted, **counted}, calibration, self._pessimism)
+        """An estimator with these further row counts and this calibration."""
+        return self._rebuilt({**self._counted, **counted}, calibration, self._pessimism)
 
     def with_pessimism(self, pessimism: float) -> "Estimator":
-        """The estimates if doubtful filters and joins let through more than expected (or less, below 0)."""
-        return self._again(self._counted, self.calibration, pessimism)
+        """An estimator that assumes more rows than expected from uncertain filters and joins (or fewer, below 0)."""
+        return self._rebuilt(self._counted, self.calibration, pessimism)
 
-    def _again(self, counted: Mapping[StageId, float], calibration: Calibration, pessimism: float) -> "Estimator":
-        return Estimator(self.query, self._given, self.model, counted, calibration, pessimism, self._priors)
+    def _rebuilt(self, counted: Mapping[StageId, float], calibration: Calibration, pessimism: float) -> "Estimator":
+        return Estimator(self.query, self._base_tables, self.model, counted, calibration, pessimism, self._priors)
 
     def join_cost(self, block: str) -> JoinCost:
-        """The cost of one join of a block."""
+        """The cost function for the joins of a block."""
         return self._joins[block].seconds
 
     def stage_uncertainty(self, stage: StageId) -> float:
-        """How wrong a stage's size may be."""
+        """The standard deviation of the logarithm of a stage's row count."""
         rows = self.rows.get(stage.block)
         if rows is None:
             return 1.0
         return rows.uncertainty(stage.relations or rows.graph.all_relations)
 
     def stage_rows(self, stage: StageId) -> float:
-        """How many rows a stage's output has."""
+        """Estimated rows of a stage's output."""
         if stage.relations == BLOCK_RESULT:
             return self._tables[stage.block].rows
         return self.rows[stage.block].rows(stage.relations)
 
     def work(self, plan: Plan, stage: StageId, ready: frozenset[StageId] = frozenset()) -> Work:
-        """The work of one stage of a plan, with the blocks that it computes inside itself."""
+        """The work of one stage of a plan, including the blocks that are computed inside it."""
         fragments = plan.content(stage, ready).fragments
         key = (stage, tuple(fragment.key for fragment in fragments))
         known = self._works.get(key)
@@ -89,21 +89,21 @@ class Estimator:
         return known
 
     def tasks(self, plan: Plan, ready: frozenset[StageId] = frozenset()) -> list[Task[StageId]]:
-        """The stages that a plan still needs, for packing."""
+        """The unfinished stages of a plan, as tasks to pack."""
         return [Task(stage, after, self.work(plan, stage, ready)) for stage, after in plan.stages(ready).items()]
 
     def _work(self, stage: StageId, fragments: tuple[StageFragment, ...]) -> Work:
-        effort = WorkSum()
-        for place, fragment in enumerate(fragments):
+        total = WorkSum()
+        for index, fragment in enumerate(fragments):
             rows = self.rows.get(fragment.block)
             if rows is not None:
                 tree = fragment.tree or left_deep(len(rows.graph.relations))
-                effort.add_tree(tree, fragment.inputs, rows, self._joins[fragment.block], self.model)
-            if place > 0 or stage.relations == BLOCK_RESULT:
-                self._add_around(effort, fragment.block)
+                total.add_tree(tree, fragment.inputs, rows, self._joins[fragment.block], self.model)
+            if index > 0 or stage.relations == BLOCK_RESULT:
+                self._add_outside_core(total, fragment.block)
         if stage != RESULT:
-            effort.core_seconds += self.stage_rows(stage) * self._width(stage) * self.model.write_byte
-        return self.calibration.apply(effort.work(self.model))
+            total.core_seconds += self.stage_rows(stage) * self._width(stage) * self.model.write_byte
+        return self.calibration.apply(total.work(self.model))
 
     def _add_block(self, name: str) -> None:
         block = self.query.blocks[name]
@@ -124,17 +124,17 @@ class Estimator:
     def _prior(self, name: str, graph: JoinGraph) -> Prior:
         tables = {relation.source: self._tables.get(relation.source, UNKNOWN) for relation in graph.relations}
         old = self._old_priors.get(name)
-        return old.over(tables) if old is not None else Prior(graph, tables)
+        return old.with_tables(tables) if old is not None else Prior(graph, tables)
 
-    def _add_around(self, effort: WorkSum, name: str) -> None:
-        """What a block does around its core: read other tables, group."""
+    def _add_outside_core(self, total: WorkSum, name: str) -> None:
+        """Add the work of a block outside its core: joins with other tables, grouping."""
         block, model = self.query.blocks[name], self.model
         for source in block.outer_sources:
             table = self._tables.get(source, UNKNOWN)
-            effort.add_read(table.rows * (model.scan_row + 3 * model.scan_value + model.probe_row), table.rows * 24.0)
+            total.add_read(table.rows * (model.scan_row + 3 * model.scan_value + model.probe_row), table.rows * 24.0)
         if block.keys is not None and block.graph is not None:
-            effort.core_seconds += self.rows[name].rows(block.graph.all_relations) * model.group_row
-            effort.exchanges += 1
+            total.core_seconds += self.rows[name].rows(block.graph.all_relations) * model.group_row
+            total.exchanges += 1
 
     def _width(self, stage: StageId) -> float:
         if stage.relations == BLOCK_RESULT:

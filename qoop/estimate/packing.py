@@ -1,4 +1,4 @@
-"""When a plan finishes: its stages packed onto the slots of a share (QOOP, section 2.3.4, completion time)."""
+"""The completion time of a plan: its stages packed onto the slots of a share (QOOP section 2.3.4)."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[Key]):
-    """A stage to pack: what it must wait for, and its work (what is left of it, where it runs already)."""
+    """A stage to pack: the stages that it waits for, and its work (if it is running, the remaining work)."""
 
     key: Key
     depends_on: frozenset[Key]
@@ -19,17 +19,16 @@ class Task(Generic[Key]):
 
 
 def completion_time(stages: Sequence[Task[Key]], slots: float) -> float:
-    """Seconds until all stages are done, if this many slots stay.
+    """Seconds until all stages have finished on a constant number of slots.
 
-    Ready stages run side by side and divide the slots equally, none more than it has tasks for (Spark's FAIR pools;
-    Tetris, which the paper packs with, does the same where all tasks have the size of a slot). Then each needs its
-    fixed time, which no slot shortens.
+    A ready stage first spends its fixed time; then the ready stages divide the slots equally, each up to its number of
+    tasks (Spark's FAIR pools; Tetris, with which QOOP packs, does the same if all tasks have the size of a slot).
     """
     return max(finish_times(stages, slots).values(), default=0.0)
 
 
 def finish_times(stages: Sequence[Task[Key]], slots: float) -> Mapping[Key, float]:
-    """When each stage is done."""
+    """Seconds until each stage has finished."""
     done: dict[Key, float] = {}
     fixed = {stage.key: stage.work.fixed_seconds for stage in stages}
     left = {stage.key: stage.work.core_seconds for stage in stages}
@@ -60,7 +59,7 @@ _NOTHING = 1e-9
 
 
 def _divide(stages: Sequence[Task[Key]], slots: float) -> dict[Key, float]:
-    """Slots for each stage: equal parts, but what one has no tasks for goes to the others."""
+    """Divide the slots equally; what a stage has no tasks for goes to the others."""
     speeds: dict[Key, float] = {}
     free = slots
     for rank, stage in enumerate(sorted(stages, key=lambda stage: stage.work.tasks)):

@@ -1,4 +1,4 @@
-"""How many rows each set of relations has, as far as statistics tell, and where that may be wrong."""
+"""Cardinality estimates from statistics alone, and the sources of their errors."""
 
 from collections.abc import Mapping
 from math import exp, inf, log
@@ -13,45 +13,52 @@ ACROSS_OPAQUE, ACROSS_RANGE = 0.3, 1 / 3
 
 
 class ErrorSource(NamedTuple):
-    """Something that may be wrong: which relations it needs, and the standard deviation of its logarithm."""
+    """A filter or join whose selectivity is uncertain: its relations, and the standard deviation of its logarithm."""
 
     relations: RelationSet
     uncertainty: float
 
 
 class Prior:
-    """Estimates for one graph before anything has run. A set's estimate depends on the set alone, not on a tree.
+    """Estimates for one join graph before any stage has run; a set's estimate does not depend on a join tree.
 
-    `sources`: the filters and joins that may be wrong.
+    `sources`: the uncertain filters and joins.
     """
 
     def __init__(
-        self, graph: JoinGraph, tables: Mapping[str, TableStatistics], kept: Mapping[int, Selectivity] | None = None
+        self,
+        graph: JoinGraph,
+        tables: Mapping[str, TableStatistics],
+        selectivities: Mapping[int, Selectivity] | None = None,
     ) -> None:
-        """`kept`: what filters keep of relations, by number, where that is known already."""
+        """`selectivities`: known selectivities of the filters of relations, by index."""
         self.graph = graph
         self.tables = [tables[relation.source] for relation in graph.relations]
-        known = kept or {}
-        self._kept = [
+        known = selectivities or {}
+        self._selectivities = [
             known.get(place) or filter_selectivity(relation.filters, self.tables[place])
             for place, relation in enumerate(graph.relations)
         ]
-        self._leaf = [max(table.rows * part.fraction, 1.0) for table, part in zip(self.tables, self._kept, strict=True)]
+        self._leaf = [
+            max(table.rows * part.fraction, 1.0) for table, part in zip(self.tables, self._selectivities, strict=True)
+        ]
         self._equal: dict[tuple[frozenset[Column], RelationSet], float] = {}
         self._pairs = self._find_pairs()
         self._rows: dict[RelationSet, float] = {}
         self._widths: dict[RelationSet, float] = {}
-        filters = [ErrorSource(1 << i, part.uncertainty) for i, part in enumerate(self._kept) if part.uncertainty > 0]
+        filters = [
+            ErrorSource(1 << i, part.uncertainty) for i, part in enumerate(self._selectivities) if part.uncertainty > 0
+        ]
         self.sources = [*filters, *self._join_sources()]
 
-    def over(self, tables: Mapping[str, TableStatistics]) -> "Prior":
-        """The same over other tables: filters are tried again only on those that differ (that is most of the work)."""
+    def with_tables(self, tables: Mapping[str, TableStatistics]) -> "Prior":
+        """The estimates with other statistics; filters (most of the work) are evaluated only where these differ."""
         same = {
-            place: kept
-            for place, (relation, kept) in enumerate(zip(self.graph.relations, self._kept, strict=True))
+            place: selectivity
+            for place, (relation, selectivity) in enumerate(zip(self.graph.relations, self._selectivities, strict=True))
             if tables[relation.source] == self.tables[place]
         }
-        return self if len(same) == len(self._kept) else Prior(self.graph, tables, same)
+        return self if len(same) == len(self._selectivities) else Prior(self.graph, tables, same)
 
     def rows(self, relations: RelationSet) -> float:
         """Rows of the join of a set of relations."""
@@ -62,7 +69,7 @@ class Prior:
         return known
 
     def width(self, relations: RelationSet) -> float:
-        """Bytes of a row of a set in memory."""
+        """Bytes of a row of a set of relations, in memory."""
         known = self._widths.get(relations)
         if known is None:
             known = 8.0 + sum(self._statistics(column).width for column in self.graph.outputs(relations))
@@ -80,37 +87,37 @@ class Prior:
         return total + self._composite_keys(relations)
 
     def _class_selectivity(self, columns: frozenset[Column], relations: RelationSet) -> float:
-        """The logarithm of what equality of a class's columns keeps of the product of these relations.
+        """The logarithm of the selectivity of a class's equalities over the product of these relations.
 
-        Values outside the range that all have in common match nothing; within it, containment: 1 / the product of all
-        distinct counts but the least, before filters (a filter on a key thins out its values, and with them the rows
-        that match).
+        Values outside the common range match nothing. Within it containment is assumed: the selectivity is 1 / the
+        product of all distinct counts but the smallest, before filters (a filter on a key removes values, and with them
+        the matching rows).
         """
         known = self._equal.get((columns, relations))
         if known is None:
-            held = [column for column in sorted(columns) if self.graph.bit[column.relation] & relations]
-            low, high = self._common_range(held)
-            parts = [self._in_range(column, low, high) for column in held]
+            touched = [column for column in sorted(columns) if self.graph.bit[column.relation] & relations]
+            low, high = self._common_range(touched)
+            parts = [self._in_range(column, low, high) for column in touched]
             distinct = sorted(count for _, count in parts)
-            known = sum(log(kept) for kept, _ in parts) - sum(log(count) for count in distinct[1:])
+            known = sum(log(fraction) for fraction, _ in parts) - sum(log(count) for count in distinct[1:])
             self._equal[columns, relations] = known
         return known
 
     def _common_range(self, columns: list[Column]) -> tuple[float, float]:
-        """The values that all columns may have; unbounded where a range is not known."""
+        """The intersection of the columns' value ranges; unknown ranges are unbounded."""
         statistics = [self._statistics(column) for column in columns]
         low = max((one.low for one in statistics if one.low is not None), default=-inf)
         high = min((one.high for one in statistics if one.high is not None), default=inf)
         return low, high
 
     def _in_range(self, column: Column, low: float, high: float) -> tuple[float, float]:
-        """Which fraction of a relation's filtered rows has its column in a range, and how many values lie there."""
+        """The fraction of a relation's filtered rows with the column in a range, and the distinct values in it."""
         statistics, index = self._statistics(column), self.graph.bit[column.relation].bit_length() - 1
         distinct = max(min(statistics.distinct, self.tables[index].rows), 1.0)
         if statistics.low is None or statistics.high is None or low > high:
             return 1.0, distinct
         overlap = (high - low + 1.0) / (statistics.high - statistics.low + 1.0)
-        filtered, values = self._kept[index], self.tables[index].sample.get(column.name, ())
+        filtered, values = self._selectivities[index], self.tables[index].sample.get(column.name, ())
         inside = filtered.between(values, low, high) / filtered.fraction if values else 1.0
         return max(min(overlap * inside, 1.0), 1e-9), max(distinct * overlap, 1.0)
 
@@ -118,11 +125,11 @@ class Prior:
         return self.tables[self.graph.bit[column.relation].bit_length() - 1].column(column.name)
 
     def _composite_keys(self, relations: RelationSet) -> float:
-        """Two relations joined by several columns: together these have no more values than the larger has rows."""
+        """Correct joins on several columns: together these have no more values than the larger relation has rows."""
         return sum((excess for pair, excess in self._pairs.items() if pair & ~relations == 0), 0.0)
 
     def _find_pairs(self) -> dict[RelationSet, float]:
-        """For each pair joined by several classes, how much their independent selectivities are too small (log)."""
+        """For each pair joined by several classes, the logarithm by which independent selectivities are too small."""
         found: dict[RelationSet, float] = {}
         for i in range(len(self.graph.relations)):
             for j in range(i):
@@ -140,7 +147,7 @@ class Prior:
         return found
 
     def _join_sources(self) -> list[ErrorSource]:
-        """Joins that may be wrong: sure where one side is an unfiltered key, doubtful where values repeat on both."""
+        """The uncertain joins: least where one side is an unfiltered key, most where values repeat on both sides."""
         found: list[ErrorSource] = []
         for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True):
             indices = list(members(touched))
@@ -153,7 +160,7 @@ class Prior:
     def _join_uncertainty(self, columns: frozenset[Column], i: int, j: int) -> float:
         keys = [self.tables[k].rows <= 1.05 * self._base_distinct(columns, k) for k in (i, j)]
         filtered = [self._leaf[k] < self.tables[k].rows for k in (i, j)]
-        if any(key and not cut for key, cut in zip(keys, filtered, strict=True)):
+        if any(key and not is_filtered for key, is_filtered in zip(keys, filtered, strict=True)):
             return 0.1
         return 0.5 if any(keys) else 1.5
 

@@ -1,4 +1,4 @@
-"""Which fraction of a table's rows a filter keeps."""
+"""The selectivity of filters, measured on a sample of a table."""
 
 import operator
 import re
@@ -22,7 +22,7 @@ from qoop.plans.predicate import (
 )
 
 OPAQUE = 0.1
-"""What a filter that cannot be tried keeps; subqueries and functions mostly select few rows."""
+"""Assumed selectivity of a filter that only Spark can evaluate; subqueries and functions mostly select few rows."""
 
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "=": operator.eq,
@@ -36,9 +36,9 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Selectivity:
-    """The fraction kept, and the standard deviation of its logarithm: how wrong it may be.
+    """The fraction of rows that pass, and the standard deviation of its logarithm.
 
-    `passing`: which rows of the sample pass; None where the filters were not tried on it.
+    `passing`: which rows of the sample pass; None if the filters were not evaluated on it.
     """
 
     fraction: float
@@ -46,7 +46,7 @@ class Selectivity:
     passing: tuple[bool, ...] | None = None
 
     def between(self, values: Sequence[Value], low: float, high: float) -> float:
-        """The fraction kept of the rows whose value lies between these bounds, as far as the sample tells."""
+        """The fraction that passes among the rows whose value is within these bounds, according to the sample."""
         if self.passing is None:
             return self.fraction
         inside = [
@@ -55,24 +55,24 @@ class Selectivity:
             if isinstance(value, int | float) and low <= value <= high
         ]
         passing = sum(inside)
-        return passing / len(inside) if passing >= ENOUGH else self.fraction
+        return passing / len(inside) if passing >= MIN_PASSING_ROWS else self.fraction
 
 
-ENOUGH = 5
-"""Rows of a sample from which on their number says something."""
+MIN_PASSING_ROWS = 5
+"""Sample rows that must pass for their number to be significant."""
 
 
 def filter_selectivity(filters: Sequence[Predicate], table: TableStatistics) -> Selectivity:
-    """The fraction that passes all filters, tried together on the sample so that correlations count."""
+    """The fraction that passes all filters, evaluated together on the sample to account for correlations."""
     known = [predicate.form for predicate in filters if not _is_opaque(predicate.form)]
     opaque = len(filters) - len(known)
-    tried = _tried(AllOf(tuple(known)), table) if known else Selectivity(1.0, 0.0)
+    evaluated = _evaluated(AllOf(tuple(known)), table) if known else Selectivity(1.0, 0.0)
     if not opaque:
-        return tried
-    return Selectivity(tried.fraction * OPAQUE**opaque, tried.uncertainty + 1.5 * min(opaque, 2))
+        return evaluated
+    return Selectivity(evaluated.fraction * OPAQUE**opaque, evaluated.uncertainty + 1.5 * min(opaque, 2))
 
 
-def _tried(form: Form, table: TableStatistics) -> Selectivity:
+def _evaluated(form: Form, table: TableStatistics) -> Selectivity:
     count = table.sampled
     if not count or not _columns_sampled(form, table):
         return Selectivity(max(_guessed(form, table), 1e-9), 1.0)
@@ -80,15 +80,15 @@ def _tried(form: Form, table: TableStatistics) -> Selectivity:
     passing = sum(passes)
     if count >= table.rows:
         return Selectivity(max(passing, 0.5) / count, 0.0, passes)
-    if passing >= ENOUGH:
+    if passing >= MIN_PASSING_ROWS:
         return Selectivity(passing / count, min(1.0, passing**-0.5), passes)
-    # Too few to count: between what was seen and what the distinct values say.
+    # Too few pass: combine the sample with the distinct counts.
     guess = passing / count if passing else min(_guessed(form, table), 1.0 / count)
     return Selectivity(max(guess, 1.0 / max(table.rows, 1.0)), 1.0)
 
 
 def _holds(form: Form, table: TableStatistics, row: int) -> bool | None:
-    """Three-valued logic, as SQL has it: None where the answer is unknown."""
+    """SQL's three-valued logic; None is unknown."""
     match form:
         case Compare(column, op, value):
             return _compared(table.sample[column.name][row], op, value)
@@ -97,8 +97,8 @@ def _holds(form: Form, table: TableStatistics, row: int) -> bool | None:
             shifted = other + offset if offset and isinstance(other, int | float) else other
             return _compared(table.sample[left.name][row], op, shifted)
         case InList(column, values):
-            held = table.sample[column.name][row]
-            return None if held is None else any(_compared(held, "=", value) for value in values)
+            value_in_row = table.sample[column.name][row]
+            return None if value_in_row is None else any(_compared(value_in_row, "=", value) for value in values)
         case Like(column, pattern):
             text = table.sample[column.name][row]
             return None if text is None else bool(_like(pattern).fullmatch(str(text)))
@@ -135,7 +135,7 @@ def _like(pattern: str) -> re.Pattern[str]:
 
 
 def _guessed(form: Form, table: TableStatistics) -> float:
-    """Without a sample: uniform values, independent columns."""
+    """The selectivity without a sample, assuming uniform values and independent columns."""
     match form:
         case Compare(column, "=", _):
             return 1.0 / table.column(column.name).distinct

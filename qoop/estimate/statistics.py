@@ -1,4 +1,4 @@
-"""What is known of tables before anything has run."""
+"""Statistics of tables and columns."""
 
 from dataclasses import dataclass, field
 
@@ -9,9 +9,9 @@ Value = Literal | None
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """`distinct`: how many different values; `nulls`: which fraction is NULL; `width`: bytes of a value in memory.
+    """`distinct`: distinct values. `nulls`: the fraction of NULLs. `width`: bytes of a value in memory.
 
-    `low`, `high`: the least and the largest value, of numbers; None where they are not known.
+    `low`, `high`: the smallest and largest value of a numeric column; None if unknown.
     """
 
     distinct: float
@@ -23,7 +23,7 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class TableStatistics:
-    """Rows, bytes as stored, columns, and some of the rows (`sample`: aligned values by column) to try filters on."""
+    """Rows, bytes as stored, columns, and a sample of rows to evaluate filters on (aligned values by column)."""
 
     rows: float
     bytes: float
@@ -31,24 +31,24 @@ class TableStatistics:
     sample: dict[str, tuple[Value, ...]] = field(default_factory=dict)
 
     def column(self, name: str) -> ColumnStatistics:
-        """A column's statistics; guessed where there are none."""
+        """The statistics of a column; a guess if there are none."""
         return self.columns.get(name) or ColumnStatistics(distinct=max(self.rows**0.75, 1.0))
 
     @property
     def sampled(self) -> int:
-        """How many rows the sample has."""
+        """Rows in the sample."""
         return min((len(values) for values in self.sample.values()), default=0)
 
 
 UNKNOWN = TableStatistics(rows=100_000.0, bytes=10_000_000.0)
-"""Stands for a table of which nothing is known."""
+"""The assumed statistics of an unknown table."""
 
 
 def distinct_values(sample: tuple[Value, ...], rows: float, span: float | None) -> float:
-    """How many different values a column of `rows` has, from a sample of it.
+    """Estimate the distinct values of a column of `rows` rows from a sample.
 
-    The guaranteed-error estimator: values seen once stand for sqrt(rows / sampled) values each (Charikar et al.,
-    PODS 2000, section 4). `span`: for whole numbers and dates, how many values lie between the least and the largest.
+    The guaranteed-error estimator: each value that occurs once in the sample stands for sqrt(rows / sampled) values
+    (Charikar et al., PODS 2000, section 4). `span`: for integers and dates, the number of values in their range.
     """
     seen: dict[Value, int] = {}
     for value in sample:

@@ -15,7 +15,7 @@ class Column:
 
     @property
     def output(self) -> str:
-        """The name of this column in all_relations that is derived from its relation."""
+        """The name of this column in everything derived from its relation."""
         return f"{self.relation}__{self.name}"
 
 

@@ -155,7 +155,7 @@ def _best(forests: list[_Forest], beam: int, alternatives: int) -> list[_Forest]
 
 
 def _max_forests(forest: _Forest, beam: int, alternatives: int) -> int:
-    """At the end there is one part: all_relations that is left differs inside."""
+    """How many forests over the same sets survive; complete trees all cover the same set."""
     return beam if len(forest.parts) == 1 else alternatives
 
 
