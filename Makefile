@@ -1,4 +1,4 @@
-# Every target first makes .venv with what it needs; nothing else has to be installed by hand.
+# Every target first creates .venv with all its dependencies.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin

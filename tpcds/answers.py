@@ -79,18 +79,20 @@ def compare(left: Answer, right: Answer) -> list[Difference]:
     """All differences between two answers; empty if they are the same."""
     if len(left.columns) != len(right.columns):
         return [Difference(0, None, f"{len(left.columns)} columns", f"{len(right.columns)} columns")]
-    found: list[Difference] = []
-    for number, (one, other) in enumerate(zip_longest(left.rows, right.rows), 1):
-        found += _row_differences(number, left.columns, one, other)
-    return found
+    differences: list[Difference] = []
+    for number, rows in enumerate(zip_longest(left.rows, right.rows), 1):
+        differences += _row_differences(number, left.columns, *rows)
+    return differences
 
 
-def _row_differences(number: int, columns: tuple[str, ...], one: Row | None, other: Row | None) -> list[Difference]:
-    if one is None or other is None:
-        return [Difference(number, None, MISSING_ROW if one is None else one, MISSING_ROW if other is None else other)]
+def _row_differences(number: int, columns: tuple[str, ...], left: Row | None, right: Row | None) -> list[Difference]:
+    if left is None or right is None:
+        return [
+            Difference(number, None, MISSING_ROW if left is None else left, MISSING_ROW if right is None else right)
+        ]
     return [
         Difference(number, column, x, y)
-        for column, x, y in zip(columns, one, other, strict=True)
+        for column, x, y in zip(columns, left, right, strict=True)
         if not is_same_value(x, y)
     ]
 

@@ -35,11 +35,16 @@ def generate(scale: str, out: Path, parts: int | None, json_file: Path | None) -
     """Generate Parquet tables; a complete data set of the same scale is reused."""
     size = data.parse_scale(scale)
     with show.progress() as bar:
-        made = data.generate(size, out, parts, _show_progress(bar))
-    what = "already complete" if made.reused else f"generated in {made.seconds:.1f} s"
-    console.out.print(f"scale {made.scale:g}: {what}, {made.size / 1e6:.0f} MB in {made.path}")
+        generated = data.generate(size, out, parts, _show_progress(bar))
+    what = "already complete" if generated.reused else f"generated in {generated.seconds:.1f} s"
+    console.out.print(f"scale {generated.scale:g}: {what}, {generated.size / 1e6:.0f} MB in {generated.path}")
     if json_file:
-        figures = {"scale": made.scale, "reused": made.reused, "bytes": made.size, "seconds": made.seconds}
+        figures = {
+            "scale": generated.scale,
+            "reused": generated.reused,
+            "bytes": generated.size,
+            "seconds": generated.seconds,
+        }
         console.write_json(json_file, figures)
 
 

@@ -46,8 +46,8 @@ def _run_query(
         return QueryRow(query=number, error=str(failed))
     comparisons = _compare(number, answers, measured.name, references, text_of)
     row = QueryRow(query=number, **_facts(answers))
-    differences = tuple(difference for found in comparisons.values() for difference in found)
-    equal = {f"equal_to_{name}": not found for name, found in comparisons.items()}
+    differences = tuple(difference for lines in comparisons.values() for difference in lines)
+    equal = {f"equal_to_{name}": not lines for name, lines in comparisons.items()}
     return row.model_copy(update={**equal, "differences": differences})
 
 
@@ -67,16 +67,16 @@ def _compare(
     number: int, answers: Sequence[Answer], name: str, references: Sequence[NamedEngine], text_of: TextOf
 ) -> dict[str, list[str]]:
     """The differences from each reference, as lines; every repetition is compared, not only the last."""
-    found: dict[str, list[str]] = {}
+    differences: dict[str, list[str]] = {}
     for reference in references:
         try:
             expected = reference.engine.run(text_of(number, reference.dialect))
         except EngineError as failed:
-            found[reference.name] = [f"no reference answer: {failed}"]
+            differences[reference.name] = [f"no reference answer: {failed}"]
             continue
         differing = max((compare(answer, expected) for answer in answers), key=len)
         lines = [f"{name} / {reference.name}: {difference}" for difference in differing[:MAX_SHOWN_DIFFERENCES]]
         if len(differing) > MAX_SHOWN_DIFFERENCES:
             lines.append(f"{name} / {reference.name}: {count(len(differing), 'difference')} in total")
-        found[reference.name] = lines
-    return found
+        differences[reference.name] = lines
+    return differences

@@ -34,7 +34,7 @@ def load(tmp_path, text, seed=0, name="work.toml"):
 
 
 def shown(submissions):
-    return [(one.given, one.parameters) for one in submissions]
+    return [(one.common, one.parameters) for one in submissions]
 
 
 @pytest.mark.parametrize("arrivals", ["poisson", "uniform", "diurnal"])
@@ -52,12 +52,12 @@ def test_sizes_follow_their_distributions(tmp_path):
     assert 80 < median(small) < 125
     assert min(one.parameters.core_seconds for one in large) >= 1000
     assert {one.parameters.max_cores for one in large} <= set(range(10, 21))
-    assert {one.given.weight for one in large} == {1.0, 4.0}
-    assert {one.given.user for one in made} == {"user1", "user2", "user3"}
+    assert {one.common.weight for one in large} == {1.0, 4.0}
+    assert {one.common.user for one in made} == {"user1", "user2", "user3"}
 
 
 def test_by_day_more_arrive_around_the_peak(tmp_path):
-    times = [one.given.arrival_s / 3600 for one in load(tmp_path, GENERATED.replace("ARRIVALS", "diurnal"))]
+    times = [one.common.arrival_s / 3600 for one in load(tmp_path, GENERATED.replace("ARRIVALS", "diurnal"))]
     assert times == sorted(times)
     assert sum(11 <= hour < 17 for hour in times) > 2 * sum(hour < 5 or hour >= 23 for hour in times)
 
@@ -68,7 +68,7 @@ def test_variants_draw_the_same(tmp_path):
     )
     large = [one for one in load(tmp_path, text) if one.group == "large"]
     for one, other in zip(large[::2], large[1::2], strict=True):
-        assert (one.given.arrival_s, one.given.seed) == (other.given.arrival_s, other.given.seed)
+        assert (one.common.arrival_s, one.common.seed) == (other.common.arrival_s, other.common.seed)
         assert one.parameters.respects_share and not other.parameters.respects_share
         assert one.parameters.core_seconds == other.parameters.core_seconds
 
@@ -76,8 +76,8 @@ def test_variants_draw_the_same(tmp_path):
 def test_a_trace_is_read_in_order_of_arrival(tmp_path):
     text = "kind,arrival_s,core_seconds,max_cores,user\nbatch,9,10,2,ann\nbatch,4,20,3,\n"
     first, second = load(tmp_path, text, name="trace.csv")
-    assert (first.given.arrival_s, first.parameters.core_seconds, first.given.user) == (4, 20, "user")
-    assert (second.name, second.given.user) == ("batch-1", "ann")
+    assert (first.common.arrival_s, first.parameters.core_seconds, first.common.user) == (4, 20, "user")
+    assert (second.name, second.common.user) == ("batch-1", "ann")
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ class Simulation:
         for one in self._cluster.manager_failures:
             self._manager.plan_absence(one.at_s, one.at_s + one.duration_s, one.preserve_weights)
         for run in self._runs:
-            self._agenda.put(run.submission.given.arrival_s, self._at(self._arrive, run))
+            self._agenda.put(run.submission.common.arrival_s, self._at(self._arrive, run))
         moved_at = 0.0
         while self._left and self._now < moved_at + STUCK_AFTER:
             moved_at = moved_at if self._agenda.is_idle() else self._now
@@ -146,10 +146,10 @@ class Simulation:
 
     def _run_of(self, one: Submission, seed: int, largest: set[Resources]) -> _Run:
         pools = {pool.name: pool for pool in self._pools}
-        pool = pools.get(one.given.pool or self._pools[0].name)
+        pool = pools.get(one.common.pool or self._pools[0].name)
         if pool is None:
-            raise BadInputError(f"application {one.name}: pool", one.given.pool, f"choose one of {', '.join(pools)}")
-        size, master = _resources(one.given.container()), _resources(one.given.master())
+            raise BadInputError(f"application {one.name}: pool", one.common.pool, f"choose one of {', '.join(pools)}")
+        size, master = _resources(one.common.container()), _resources(one.common.master())
         for what, wanted in (("container", size), ("master", master)):
             if not any(wanted.fits(capacity) for capacity in largest):
                 raise BadInputError(
@@ -158,7 +158,7 @@ class Simulation:
         return _Run(one, one.application(seed), pool, size, master, f"application_1_{one.number:05d}")
 
     def _arrive(self, at: float, run: _Run) -> None:
-        given, queue = run.submission.given, f"{run.pool.queue}.{run.yarn_id}"
+        given, queue = run.submission.common, f"{run.pool.queue}.{run.yarn_id}"
         if given.registers:
             request = Registered(f"request-{run.submission.number}", run.submission.name, given.user, run.pool.name,
                                  given.weight, self._demand(run), given.grace_s, None)  # fmt: skip
@@ -173,7 +173,7 @@ class Simulation:
         return None if most is None else Demand((_times(run.size, most) + run.master,))
 
     def _submit(self, at: float, run: _Run, queue: str) -> None:
-        given, yarn = run.submission.given, self._yarn
+        given, yarn = run.submission.common, self._yarn
         yarn.submit(RunningApp(run.yarn_id, run.submission.name, given.user, queue, at, yarn.amounts(run.size),
                                yarn.amounts(run.master)))  # fmt: skip
         self._manager.moved(at)
@@ -300,7 +300,7 @@ class Simulation:
         most = run.application.max_containers
         whole = max(_count(self._capacity, run), 1)
         alone = run.application.isolated_runtime(whole if most is None else min(most, whole))
-        given = run.submission.given
+        given = run.submission.common
         return AppOutcome(run.submission.name, run.submission.group, given.user, given.weight, given.arrival_s,
                       run.started_at, run.finished_at, alone, run.figures)  # fmt: skip
 

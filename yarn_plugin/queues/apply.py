@@ -50,7 +50,7 @@ def _write(manager: ResourceManager, plan: Plan) -> None:
 
 
 def _settings(changes: Sequence[Change]) -> dict[str, Settings]:
-    return {change.path: {one.name: one.then for one in change.differences} for change in changes}
+    return {change.path: {difference.name: difference.then for difference in change.differences} for change in changes}
 
 
 def _not_applied(plan: Plan, current: LiveQueues) -> Iterator[str]:

@@ -99,27 +99,31 @@ class ClusterFile(Section):
 
     def machines(self) -> tuple[Node, ...]:
         """The nodes, in the file's order."""
-        made: list[Node] = []
+        nodes: list[Node] = []
         rack = 0
         for group in self.nodes:
             capacity = Resources.of({MEMORY: group.memory_mb, VCORES: group.vcores, GPU: group.gpus})
             for place in range(group.count):
                 rack += place % group.rack_size == 0
-                made.append(Node(f"node{len(made) + 1:05d}:8041", f"/rack{rack}", capacity))
-        return tuple(made)
+                nodes.append(Node(f"node{len(nodes) + 1:05d}:8041", f"/rack{rack}", capacity))
+        return tuple(nodes)
 
     def outages(self) -> tuple[Outage, ...]:
         """The outages of nodes."""
         names = [node.id for node in self.machines()]
         return tuple(
-            Outage(one.at_s, one.at_s + one.duration_s, tuple(names[one.node - 1 : one.node - 1 + one.nodes]))
-            for one in self.failures
+            Outage(
+                failure.at_s,
+                failure.at_s + failure.duration_s,
+                tuple(names[failure.node - 1 : failure.node - 1 + failure.nodes]),
+            )
+            for failure in self.failures
         )
 
     def domain_pools(self, policy: str | None = None) -> tuple[Pool, ...]:
         """The pools; `policy`, if given, replaces that of each pool."""
-        made = tuple(pool.pool() for pool in self.pools)
-        return made if policy is None else tuple(replace(pool, policy=policy) for pool in made)
+        pools = tuple(section.pool() for section in self.pools)
+        return pools if policy is None else tuple(replace(pool, policy=policy) for pool in pools)
 
 
 def load(path: Path, registry: Registry) -> ClusterFile:

@@ -123,15 +123,15 @@ def generate_applications(section: GenerateSection, seed: int, where: str) -> li
     random = Random(f"{seed}/arrivals")
     times = sorted(_arrivals(section, random))
     weights = [mix.weight for mix in section.mix]
-    made: list[dict[str, Any]] = []
+    applications: list[dict[str, Any]] = []
     for number, at in enumerate(times):
         own = Random(f"{seed}/application/{number}")
         place = own.choices(range(len(weights)), weights)[0]
         mix, user = section.mix[place], f"user{own.randrange(section.users) + 1}"
         fields = {"user": user, **mix.application, "arrival_s": round(at, 3)}
-        one = draw_fields(fields, own, f"{where}, generate.mix.{place}")
-        made += [{**one, "seed": number, **variant} for variant in mix.variants] or [one]
-    return made
+        application = draw_fields(fields, own, f"{where}, generate.mix.{place}")
+        applications += [{**application, "seed": number, **variant} for variant in mix.variants] or [application]
+    return applications
 
 
 def draw_fields(fields: Mapping[str, Any], random: Random, where: str) -> dict[str, Any]:
@@ -147,15 +147,15 @@ def _draw(name: str, value: Any, random: Random, where: str) -> Any:
     if not isinstance(value, Mapping) or "distribution" not in value:
         return value
     try:
-        made = _DISTRIBUTION.validate_python(value)
+        distribution = _DISTRIBUTION.validate_python(value)
     except ValidationError as problem:
         raise FileError(f"{where}, {name}: {invalid_fields(problem)}") from None
-    if isinstance(made, Choice):
-        return random.choices(made.values, made.weights)[0]
-    amount = made.draw(random)
-    amount = max(amount, made.min) if made.min is not None else amount
-    amount = min(amount, made.max) if made.max is not None else amount
-    return round(amount) if made.integer else round(amount, 6)
+    if isinstance(distribution, Choice):
+        return random.choices(distribution.values, distribution.weights)[0]
+    amount = distribution.draw(random)
+    amount = max(amount, distribution.min) if distribution.min is not None else amount
+    amount = min(amount, distribution.max) if distribution.max is not None else amount
+    return round(amount) if distribution.integer else round(amount, 6)
 
 
 def _arrivals(section: GenerateSection, random: Random) -> list[float]:

@@ -42,7 +42,7 @@ class Usage:
     """The fraction of the cluster's scarcest resource that each group of applications uses from a time on."""
 
     at: float
-    parts: tuple[float, ...]
+    fractions: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +61,18 @@ class Outcome:
     @property
     def finished(self) -> tuple[AppOutcome, ...]:
         """The applications that have ended."""
-        return tuple(one for one in self.apps if one.finished_at is not None)
+        return tuple(app for app in self.apps if app.finished_at is not None)
 
     def finished_in(self, group: str) -> tuple[AppOutcome, ...]:
         """The applications of a group that have ended."""
-        return tuple(one for one in self.finished if one.group == group)
+        return tuple(app for app in self.finished if app.group == group)
 
     def utilisation(self) -> float:
         """The mean fraction of the cluster in use, from start to end."""
         last = Usage(max(self.ended_at, self.usage[-1].at), ()) if self.usage else None
         spans = list(zip(self.usage, [*self.usage[1:], last], strict=True)) if last is not None else []
-        seconds = sum(after.at - one.at for one, after in spans)
-        return sum(sum(one.parts) * (after.at - one.at) for one, after in spans) / seconds if seconds else 0.0
+        seconds = sum(end.at - start.at for start, end in spans)
+        return sum(sum(start.fractions) * (end.at - start.at) for start, end in spans) / seconds if seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class Summary:
 
 def summary(apps: Sequence[AppOutcome]) -> Summary | None:
     """The figures of applications; None if none of them has ended."""
-    times = [one.completion_s for one in apps if one.completion_s is not None]
-    slow = [one.slowdown for one in apps if one.slowdown is not None]
+    times = [app.completion_s for app in apps if app.completion_s is not None]
+    slow = [app.slowdown for app in apps if app.slowdown is not None]
     if not times:
         return None
     return Summary(len(times), fmean(times), quantile(times, 0.5), quantile(times, 0.95), fmean(slow),
@@ -119,8 +119,8 @@ ALL = "all"
 
 def mean_figures(apps: tuple[AppOutcome, ...]) -> dict[str, float]:
     """The means of the applications' own metrics, by name."""
-    names = dict.fromkeys(name for one in apps for name in one.figures)
-    return {name: fmean(one.figures[name] for one in apps if name in one.figures) for name in names}
+    names = dict.fromkeys(name for app in apps for name in app.figures)
+    return {name: fmean(app.figures[name] for app in apps if name in app.figures) for name in names}
 
 
 def summaries(outcome: Outcome) -> Iterator[tuple[str, Summary | None, tuple[AppOutcome, ...]]]:
@@ -141,18 +141,18 @@ def columns(outcome: Outcome) -> tuple[str, ...]:
 def rows(outcome: Outcome) -> list[tuple[object, ...]]:
     """The rows of the table: one per group, and one for all."""
     own = list(mean_figures(outcome.finished))
-    made: list[tuple[object, ...]] = []
-    for group, found, apps in summaries(outcome):
-        if found is None:
-            made.append((group, 0, *("-" for _ in range(6 + len(own)))))
+    table: list[tuple[object, ...]] = []
+    for group, stats, apps in summaries(outcome):
+        if stats is None:
+            table.append((group, 0, *("-" for _ in range(6 + len(own)))))
             continue
         means = mean_figures(apps)
-        times = (f"{value:.1f}" for value in (found.mean_s, found.p50_s, found.p95_s))
-        rest = (f"{value:.2f}" for value in (found.mean_slowdown, found.p95_slowdown, found.jain_slowdown))
-        made.append(
-            (group, found.apps, *times, *rest, *(f"{means[name]:.2f}" if name in means else "" for name in own))
+        times = (f"{value:.1f}" for value in (stats.mean_s, stats.p50_s, stats.p95_s))
+        rest = (f"{value:.2f}" for value in (stats.mean_slowdown, stats.p95_slowdown, stats.jain_slowdown))
+        table.append(
+            (group, stats.apps, *times, *rest, *(f"{means[name]:.2f}" if name in means else "" for name in own))
         )
-    return made
+    return table
 
 
 def totals(outcome: Outcome, wall_s: float) -> list[str]:
@@ -181,10 +181,10 @@ def figures(outcome: Outcome, wall_s: float, policy: str | None, seed: int) -> d
         "weights_written": outcome.weights_written,
         "containers_signalled": outcome.containers_signalled,
         "groups": {
-            group: {**(asdict(found) if found is not None else {"apps": 0}), "figures": mean_figures(apps)}
-            for group, found, apps in summaries(outcome)
+            group: {**(asdict(stats) if stats is not None else {"apps": 0}), "figures": mean_figures(apps)}
+            for group, stats, apps in summaries(outcome)
         },
         "applications": [
-            {**asdict(one), "completion_s": one.completion_s, "slowdown": one.slowdown} for one in outcome.apps
+            {**asdict(app), "completion_s": app.completion_s, "slowdown": app.slowdown} for app in outcome.apps
         ],
     }

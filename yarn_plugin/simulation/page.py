@@ -59,15 +59,15 @@ def page(outcome: Outcome, about: str, wall_s: float) -> Page:
 
 
 def _key_figures(outcome: Outcome, wall_s: float) -> KeyFigures:
-    found = summary(outcome.finished)
-    if found is None:
+    stats = summary(outcome.finished)
+    if stats is None:
         return KeyFigures((KeyFigure("applications ended", "0"),))
     return KeyFigures(
         (
-            KeyFigure("applications ended", f"{found.apps}", f"of {len(outcome.apps)}"),
-            KeyFigure("mean completion time", f"{found.mean_s:.0f} s", f"95 % within {found.p95_s:.0f} s"),
-            KeyFigure("mean slowdown", f"{found.mean_slowdown:.2f}", "relative to running alone"),
-            KeyFigure("fairness", f"{found.jain_slowdown:.2f}", "Jain's index of slowdowns"),
+            KeyFigure("applications ended", f"{stats.apps}", f"of {len(outcome.apps)}"),
+            KeyFigure("mean completion time", f"{stats.mean_s:.0f} s", f"95 % within {stats.p95_s:.0f} s"),
+            KeyFigure("mean slowdown", f"{stats.mean_slowdown:.2f}", "relative to running alone"),
+            KeyFigure("fairness", f"{stats.jain_slowdown:.2f}", "Jain's index of slowdowns"),
             KeyFigure("cluster utilisation", f"{outcome.utilisation():.0%}", "mean of the scarcest resource"),
         )
     )
@@ -84,7 +84,7 @@ def _table(outcome: Outcome) -> Table:
 
 
 def _usage(outcome: Outcome) -> TimeChart | Text:
-    if max((sum(one.parts) for one in outcome.usage), default=0.0) < MIN_PEAK_USE:
+    if max((sum(usage.fractions) for usage in outcome.usage), default=0.0) < MIN_PEAK_USE:
         return Text("Hardly any of the cluster was used: shares came from profiles, which allocate no containers.")
     return _usage_chart(outcome)
 
@@ -92,7 +92,7 @@ def _usage(outcome: Outcome) -> TimeChart | Text:
 def _usage_chart(outcome: Outcome) -> TimeChart:
     points = _means(outcome.usage, outcome.ended_at)
     series = tuple(
-        Series(group, tuple((at, parts[place]) for at, parts in points), place if place < COLOURS else None)
+        Series(group, tuple((at, fractions[place]) for at, fractions in points), place if place < COLOURS else None)
         for place, group in enumerate(outcome.groups)
     )
     note = f" (means over {outcome.ended_at / MAX_POINTS:.0f} s)" if len(outcome.usage) > MAX_POINTS else ""
@@ -104,48 +104,48 @@ def _usage_chart(outcome: Outcome) -> TimeChart:
 def _means(usage: Sequence[Usage], until: float) -> list[tuple[float, tuple[float, ...]]]:
     """The use over time, as means over at most `MAX_POINTS` intervals."""
     if len(usage) <= MAX_POINTS:
-        return [(one.at, one.parts) for one in usage]
-    width, groups = until / MAX_POINTS, len(usage[0].parts)
+        return [(point.at, point.fractions) for point in usage]
+    width, groups = until / MAX_POINTS, len(usage[0].fractions)
     sums = [[0.0] * groups for _ in range(MAX_POINTS)]
-    for one, after in zip(usage, [*usage[1:], Usage(until, ())], strict=True):
-        at = one.at
-        while at < after.at:
+    for start, following in zip(usage, [*usage[1:], Usage(until, ())], strict=True):
+        at = start.at
+        while at < following.at:
             place = min(int(at / width), MAX_POINTS - 1)
-            end = after.at if place == MAX_POINTS - 1 else min(after.at, max((place + 1) * width, at + 1e-6))
-            for group, part in enumerate(one.parts):
-                sums[place][group] += part * (end - at)
+            end = following.at if place == MAX_POINTS - 1 else min(following.at, max((place + 1) * width, at + 1e-6))
+            for group, fraction in enumerate(start.fractions):
+                sums[place][group] += fraction * (end - at)
             at = end
     return [(place * width, tuple(total / width for total in row)) for place, row in enumerate(sums)]
 
 
 def _distributions(outcome: Outcome) -> list[Distribution]:
     return [
-        _distribution("Completion times", "seconds", outcome, lambda one: one.completion_s or 0.0),
-        _distribution("Slowdowns", "completion time relative to running alone", outcome, lambda one: one.slowdown or 0),
+        _distribution("Completion times", "seconds", outcome, lambda app: app.completion_s or 0.0),
+        _distribution("Slowdowns", "completion time relative to running alone", outcome, lambda app: app.slowdown or 0),
     ]
 
 
 def _distribution(title: str, unit: str, outcome: Outcome, figure: Callable[[AppOutcome], float]) -> Distribution:
-    values = {group: [figure(one) for one in outcome.finished_in(group)] for group in outcome.groups}
-    every = [value for one in values.values() for value in one]
+    values = {group: [figure(app) for app in outcome.finished_in(group)] for group in outcome.groups}
+    every = [value for group in values.values() for value in group]
     highest = quantile(every, SHOWN_QUANTILE) if every else 0.0
     samples = tuple(
-        Sample(group, tuple(min(value, highest) for value in found), place if place < COLOURS else None)
-        for place, (group, found) in enumerate(values.items())
+        Sample(group, tuple(min(value, highest) for value in group_values), place if place < COLOURS else None)
+        for place, (group, group_values) in enumerate(values.items())
     )
     is_clipped = len(every) > 1 / (1 - SHOWN_QUANTILE)
     return Distribution(f"{title} (the largest 1 % shown as {number(highest)})" if is_clipped else title, unit, samples)
 
 
 def _slowest(outcome: Outcome) -> Table:
-    ordered = sorted(outcome.finished, key=lambda one: -(one.slowdown or 0.0))[:MAX_LISTED]
+    ordered = sorted(outcome.finished, key=lambda app: -(app.slowdown or 0.0))[:MAX_LISTED]
     return Table(
         (Column("application"), Column("group"), Column("user"), Column("arrived, s", True, 0),
          Column("wait for master, s", True, 1), Column("completion, s", True, 1), Column("alone, s", True, 1),
          Column("slowdown", True, 2)),
         tuple(
-            (one.name, one.group, one.user, one.arrived_at, (one.started_at or one.arrived_at) - one.arrived_at,
-             one.completion_s, one.alone_s, one.slowdown)
-            for one in ordered
+            (app.name, app.group, app.user, app.arrived_at, (app.started_at or app.arrived_at) - app.arrived_at,
+             app.completion_s, app.alone_s, app.slowdown)
+            for app in ordered
         ),
     )  # fmt: skip

@@ -25,9 +25,9 @@ class Space:
         placed: dict[str, int] = {}
         while count > 0 and (free := self._free_amounts_for(size)) is not None:
             node = next(iter(self._nodes_by_free[free]))
-            fit = min([count, *(has // needs for has, needs in zip(free, size, strict=True) if needs)])
+            fit = min([count, *(available // needed for available, needed in zip(free, size, strict=True) if needed)])
             self._take_out(node)
-            self._put(node, tuple([has - fit * needs for has, needs in zip(free, size, strict=True)]))
+            self._put(node, tuple([available - fit * needed for available, needed in zip(free, size, strict=True)]))
             placed[node] = placed.get(node, 0) + fit
             count -= fit
         return placed
@@ -35,7 +35,7 @@ class Space:
     def release(self, node: str, size: Amounts, count: int) -> None:
         """Release containers of a node."""
         free = self._take_out(node)
-        self._put(node, tuple([has + count * needs for has, needs in zip(free, size, strict=True)]))
+        self._put(node, tuple([available + count * needed for available, needed in zip(free, size, strict=True)]))
 
     def _free_amounts_for(self, size: Amounts) -> Amounts | None:
         """The free amounts of a node with room: those of the last call if such nodes remain, else the largest."""
@@ -61,4 +61,4 @@ class Space:
 
 
 def _fits(size: Amounts, free: Amounts) -> bool:
-    return all(needs <= has for needs, has in zip(size, free, strict=True))
+    return all(needed <= available for needed, available in zip(size, free, strict=True))

@@ -69,27 +69,27 @@ class WorkloadFile(Section):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """An application to submit. `given`: its common fields; `parameters`: those of its kind, validated."""
+    """An application to submit. `common`: its common fields; `parameters`: those of its kind, validated."""
 
     number: int
-    given: CommonFields
+    common: CommonFields
     kind: ApplicationKind
     parameters: Any
 
     @property
     def name(self) -> str:
         """The application's name; by default, its kind and number."""
-        return self.given.name or f"{self.given.kind}-{self.number}"
+        return self.common.name or f"{self.common.kind}-{self.number}"
 
     @property
     def group(self) -> str:
         """The group under which charts and tables show the application."""
-        return self.given.group or self.given.kind
+        return self.common.group or self.common.kind
 
     def application(self, seed: int) -> Application:
         """The application in virtual time."""
-        own = f"{seed}/{self.number}" if self.given.seed is None else f"{seed}/seed {self.given.seed}"
-        return self.kind.application(self.parameters, self.given.container(), own)
+        own = f"{seed}/{self.number}" if self.common.seed is None else f"{seed}/seed {self.common.seed}"
+        return self.kind.application(self.parameters, self.common.container(), own)
 
 
 def load(path: Path, kinds: Mapping[str, ApplicationKind], seed: int) -> tuple[Submission, ...]:
@@ -103,9 +103,9 @@ def load(path: Path, kinds: Mapping[str, ApplicationKind], seed: int) -> tuple[S
         rows = [{name: cell for name, cell in row.items() if cell not in ("", None)} for row in _csv(where, path)]
         return _submissions(where, rows, kinds)
     file = validate(WorkloadFile, read_toml(where, path), where)
-    listed = [draw_fields(one, Random(f"{seed}/listed/{n}"), where) for n, one in enumerate(file.applications)]
-    made = generate_applications(file.generate, seed, where) if file.generate is not None else []
-    return _submissions(where, [*listed, *made], kinds)
+    listed = [draw_fields(fields, Random(f"{seed}/listed/{n}"), where) for n, fields in enumerate(file.applications)]
+    generated = generate_applications(file.generate, seed, where) if file.generate is not None else []
+    return _submissions(where, [*listed, *generated], kinds)
 
 
 def _csv(where: str, path: Path) -> list[dict[str, Any]]:
@@ -123,9 +123,11 @@ def _csv(where: str, path: Path) -> list[dict[str, Any]]:
 
 
 def _submissions(
-    where: str, given: list[dict[str, Any]], kinds: Mapping[str, ApplicationKind]
+    where: str, applications: list[dict[str, Any]], kinds: Mapping[str, ApplicationKind]
 ) -> tuple[Submission, ...]:
-    ordered = [(validate(CommonFields, one, f"{where}, application {n}"), n) for n, one in enumerate(given, 1)]
+    ordered = [
+        (validate(CommonFields, fields, f"{where}, application {n}"), n) for n, fields in enumerate(applications, 1)
+    ]
     ordered.sort(key=lambda pair: (pair[0].arrival_s, pair[1]))
     return tuple(_submission(where, common, number, kinds) for common, number in ordered)
 

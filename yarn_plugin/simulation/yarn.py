@@ -113,7 +113,7 @@ class SimulatedYarn:
         self.present.discard(node)
         self.changed_nodes[node] = None
         capacity = self.amounts(self.nodes[node].capacity)
-        self.total = tuple(has - went for has, went in zip(self.total, capacity, strict=True))
+        self.total = tuple(amount - lost for amount, lost in zip(self.total, capacity, strict=True))
         lost: dict[str, int] = {}
         for app in self.apps.values():
             numbers = [number for number, place in app.containers.items() if place == node]
@@ -162,16 +162,16 @@ class SimulatedYarn:
         """Kill containers by id. Returns the ids that no longer exist, and the number of containers killed."""
         app = self.apps.get(name)
         held = app.containers if app is not None else {}
-        prefix, found, missing = container_prefix(name), list[int](), list[str]()
-        for one in containers:
-            number = int(one.removeprefix(prefix))
+        prefix, running, missing = container_prefix(name), list[int](), list[str]()
+        for container in containers:
+            number = int(container.removeprefix(prefix))
             if number in held:
-                found.append(number)
+                running.append(number)
             else:
-                missing.append(one)
+                missing.append(container)
         if app is not None:
-            self._take(app, found)
-        return tuple(missing), len(found)
+            self._take(app, running)
+        return tuple(missing), len(running)
 
     def containers(self, name: str) -> tuple[Container, ...]:
         """The containers of an application; empty if it has ended."""
@@ -211,7 +211,7 @@ class SimulatedYarn:
 
     def allocate(self) -> dict[str, int]:
         """Allocate containers until nothing fits. Returns their number by application, masters included."""
-        given: dict[str, int] = {}
+        allocated: dict[str, int] = {}
         waiting = {self.apps[name].queue for name in self.pending}
         order = [(self._ratio(queue), queue) for queue in sorted(waiting)]
         heapify(order)
@@ -221,9 +221,9 @@ class SimulatedYarn:
             got = self._serve(queue, order[0][0] if order else inf, full)
             if got is not None:
                 app, count = got
-                given[app] = given.get(app, 0) + count
+                allocated[app] = allocated.get(app, 0) + count
                 heappush(order, (self._ratio(queue), queue))
-        return given
+        return allocated
 
     def _serve(self, queue: str, until: float, full: set[Amounts]) -> tuple[str, int] | None:
         """Allocate containers to the first application of a queue that fits, until the queue's ratio exceeds `until`,
@@ -258,8 +258,8 @@ class SimulatedYarn:
 
     def _place(self, app: RunningApp, size: Amounts, placed: Mapping[str, int], count: int) -> None:
         number = MASTER if app.is_waiting else max(app.next_number, MASTER + 1)
-        for node, here in placed.items():
-            for _ in range(here):
+        for node, placed_here in placed.items():
+            for _ in range(placed_here):
                 app.containers[number] = node
                 number += 1
         app.next_number = max(number, app.next_number)
