@@ -1,1 +1,1 @@
-"""The nouns everything else is said in: immutable, without input or output."""
+"""The nouns of the domain: immutable values, no I/O."""

@@ -1,7 +1,7 @@
-"""Why something was decided, as values: what happened, what explains a share, why a command was given.
+"""Causes of decisions, as values: what happened, what explains a share, why a command was issued.
 
-Nothing here is a sentence: `yarn_plugin.api.causes` renders one for a person, and everybody else decides on the fields.
-Each class has a `kind`, which names it in journals and on the wire whatever the class is called.
+No sentences: `yarn_plugin.api.causes` renders causes for people; programs read the fields. The `kind` of a class is its
+name in journals and on the wire, and never changes.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from yarn_plugin.model.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class AppArrived:
-    """An application is new: the arbiter's id, or YARN's where it is not registered."""
+    """An application arrived. `app`: the arbiter's id, or YARN's if it is not registered."""
 
     app: str
     kind: Literal["app-arrived"] = "app-arrived"
@@ -23,7 +23,7 @@ class AppArrived:
 
 @dataclass(frozen=True, slots=True)
 class AppEnded:
-    """An application has ended, or has deregistered."""
+    """An application ended or deregistered."""
 
     app: str
     kind: Literal["app-ended"] = "app-ended"
@@ -31,7 +31,7 @@ class AppEnded:
 
 @dataclass(frozen=True, slots=True)
 class AppMatched:
-    """A registered application runs in YARN, under this id."""
+    """A registered application was found in YARN, under this id."""
 
     app: str
     yarn_app: str
@@ -48,7 +48,7 @@ class AppRevised:
 
 @dataclass(frozen=True, slots=True)
 class AppVacated:
-    """An application holds no more than it was told."""
+    """An application confirmed that it is within its share."""
 
     app: str
     kind: Literal["app-vacated"] = "app-vacated"
@@ -56,7 +56,7 @@ class AppVacated:
 
 @dataclass(frozen=True, slots=True)
 class AppQuiet:
-    """An unregistered application wants nothing any more."""
+    """An unregistered application became idle."""
 
     app: str
     kind: Literal["app-quiet"] = "app-quiet"
@@ -64,7 +64,7 @@ class AppQuiet:
 
 @dataclass(frozen=True, slots=True)
 class NotSubmitted:
-    """A registered application was not seen in YARN within so many seconds."""
+    """A registered application was not submitted to YARN within `within_s` seconds."""
 
     app: str
     within_s: float
@@ -73,7 +73,7 @@ class NotSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class PoolGone:
-    """The pool of a registered application is not configured any more."""
+    """The pool of a registered application was removed from the configuration."""
 
     app: str
     pool: str
@@ -82,7 +82,7 @@ class PoolGone:
 
 @dataclass(frozen=True, slots=True)
 class OtherUser:
-    """A YARN application runs in the queue of a registered one, as a user who is not its owner."""
+    """A YARN application of another user runs in the queue of a registered one."""
 
     app: str
     yarn_app: str
@@ -94,7 +94,7 @@ class OtherUser:
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """A node takes no containers any more."""
+    """A node was lost."""
 
     host: str
     kind: Literal["node-lost"] = "node-lost"
@@ -102,7 +102,7 @@ class NodeLost:
 
 @dataclass(frozen=True, slots=True)
 class NodeJoined:
-    """A node takes containers now."""
+    """A node joined."""
 
     host: str
     kind: Literal["node-joined"] = "node-joined"
@@ -110,7 +110,7 @@ class NodeJoined:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
-    """A node's capacity is another."""
+    """A node's capacity changed."""
 
     host: str
     kind: Literal["node-changed"] = "node-changed"
@@ -118,32 +118,32 @@ class NodeChanged:
 
 @dataclass(frozen=True, slots=True)
 class QueueTreeChanged:
-    """Queues came, went, or have another capacity."""
+    """Queues were added or removed, or their capacities changed."""
 
     kind: Literal["queues-changed"] = "queues-changed"
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignWeights:
-    """Somebody else wrote the weights of so many queues."""
+    """The weights of `queues` queues were changed by someone else."""
 
     queues: int
     kind: Literal["foreign-weights"] = "foreign-weights"
 
 
-# What happened to the arbiter, or between it and the ResourceManager.
+# What happened to the arbiter and its connection to the ResourceManager.
 
 
 @dataclass(frozen=True, slots=True)
 class ArbiterStarted:
-    """The arbiter started, or was configured."""
+    """The arbiter started."""
 
     kind: Literal["arbiter-started"] = "arbiter-started"
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerAnswers:
-    """The ResourceManager was reached."""
+    """The ResourceManager responded."""
 
     kind: Literal["manager-answers"] = "manager-answers"
 
@@ -164,33 +164,33 @@ class WeightsRead:
 
 @dataclass(frozen=True, slots=True)
 class WeightsApplied:
-    """The ResourceManager took the weights."""
+    """The ResourceManager accepted the weights."""
 
     kind: Literal["weights-applied"] = "weights-applied"
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsRejected:
-    """The ResourceManager did not take the weights, or did not keep them."""
+    """The ResourceManager rejected the weights, or did not retain them."""
 
     kind: Literal["weights-rejected"] = "weights-rejected"
 
 
 @dataclass(frozen=True, slots=True)
 class GraceOver:
-    """A timer fired: mostly, a grace is over."""
+    """A timer fired, usually at the end of a grace period."""
 
     kind: Literal["grace-over"] = "grace-over"
 
 
 @dataclass(frozen=True, slots=True)
 class DemandsChanged:
-    """Nothing but how much applications use or want."""
+    """Only the use or the demand of applications changed."""
 
     kind: Literal["demands-changed"] = "demands-changed"
 
 
-# The frequent ones first: a journal's writer and reader try one after the other.
+# Frequent ones first: the codec tries the classes in this order.
 Happening = (
     AppArrived
     | AppEnded
@@ -215,15 +215,15 @@ Happening = (
     | WeightsApplied
     | WeightsRejected
 )
-"""One thing that happened, and for which shares or weights may change."""
+"""Something that happened and may change shares or weights."""
 
 MAX_NAMED = 3
-"""How many happenings of one cycle are named: every share that it changes carries them."""
+"""How many happenings of a cycle are named; every share that changes carries them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """What happened in one cycle: the first happenings, and how many `more` there were."""
+    """The happenings of one cycle: the first ones, and the number of `more`."""
 
     named: tuple[Happening, ...]
     more: int = 0
@@ -231,7 +231,7 @@ class Causes:
 
     @staticmethod
     def of(happenings: Sequence[Happening]) -> "Causes":
-        """All of them up to MAX_NAMED; of more, one less than that, and the number of the others."""
+        """All happenings up to MAX_NAMED; beyond that, the first MAX_NAMED - 1 and the number of the others."""
         if len(happenings) <= MAX_NAMED:
             return Causes(tuple(happenings))
         named = tuple(happenings[: MAX_NAMED - 1])
@@ -240,7 +240,7 @@ class Causes:
 
 @dataclass(frozen=True, slots=True)
 class LegacyText:
-    """A sentence from a journal whose version had no values. Nothing else makes one."""
+    """A sentence from an old journal, whose version had no causes as values."""
 
     text: str
     kind: Literal["said"] = "said"
@@ -251,10 +251,10 @@ class LegacyText:
 
 @dataclass(frozen=True, slots=True)
 class WeightedShare:
-    """Max-min by weight: `weight` of `total_weight` over `apps` applications guarantees a fraction of the pool.
+    """Weighted max-min: `weight` of `total_weight` over `apps` applications guarantees a fraction of the pool.
 
-    `entitlement`: the fraction that it may hold now. `entitled_by`: what makes it that: the guarantee itself, others
-    that want less than theirs, or its own demand, which is below the guarantee.
+    `entitlement`: the fraction that it may hold now. `entitled_by`: what determines the entitlement: the guarantee,
+    others that want less than their share, or its own demand below the guarantee.
     """
 
     weight: float
@@ -267,15 +267,15 @@ class WeightedShare:
 
 
 Explanation = WeightedShare | LegacyText
-"""How a policy came to a grant."""
+"""A policy's explanation of a grant."""
 
 
-# Why a command was given.
+# Why a command was issued.
 
 
 @dataclass(frozen=True, slots=True)
 class ShareCause:
-    """Why a share changed: what happened, how many applications share the pool now, what the policy made of it."""
+    """Why a share changed: what happened, how many applications share the pool, and the policy's explanation."""
 
     causes: Causes
     apps: int
@@ -285,7 +285,7 @@ class ShareCause:
 
 @dataclass(frozen=True, slots=True)
 class OverShare:
-    """An application holds more than its share although others have waited for so many seconds."""
+    """An application is still over its share while others wait, `overstay_s` seconds after enforcement began."""
 
     app: str
     holds: Resources
@@ -296,7 +296,7 @@ class OverShare:
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """Containers end because their application held more than this share for too long."""
+    """Containers are preempted since their application stayed over this share."""
 
     app: str
     share: Resources
@@ -305,7 +305,7 @@ class Preempted:
 
 @dataclass(frozen=True, slots=True)
 class UseAsked:
-    """The controller of an application's pool reads what it holds on each node."""
+    """The controller of the application's pool reads its use on each node."""
 
     app: str
     kind: Literal["use-asked"] = "use-asked"
@@ -313,7 +313,7 @@ class UseAsked:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBy:
-    """A user has registered an application, which was given this queue or runs in it."""
+    """A user registered an application; it was assigned this queue, or runs in it."""
 
     user: str
     queue: str
@@ -322,7 +322,7 @@ class RegisteredBy:
 
 @dataclass(frozen=True, slots=True)
 class ControllerFailed:
-    """The controller of a pool raised an error, and the pool stays as it was until it is called again."""
+    """The controller of a pool raised an error; the pool stays unchanged until the retry."""
 
     pool: str
     error: str
@@ -331,7 +331,7 @@ class ControllerFailed:
 
 @dataclass(frozen=True, slots=True)
 class ControllerResumed:
-    """The controller of a pool decides again after it had failed."""
+    """The controller of a pool works again after a failure."""
 
     pool: str
     kind: Literal["controller-resumed"] = "controller-resumed"
@@ -339,7 +339,7 @@ class ControllerResumed:
 
 @dataclass(frozen=True, slots=True)
 class ControllerNotified:
-    """The controller of a pool tells an application something: `what` (such as "ask", "grant", "revoke")."""
+    """The controller of a pool sent an application a message: `what` is "ask", "grant", "revoke", ..."""
 
     pool: str
     what: str
@@ -348,7 +348,7 @@ class ControllerNotified:
 
 @dataclass(frozen=True, slots=True)
 class NoLongerKnown:
-    """An application was let go of, so long ago that it is not remembered why."""
+    """An application was unregistered so long ago that the reason is no longer stored."""
 
     app: str
     kind: Literal["no-longer-known"] = "no-longer-known"
@@ -372,7 +372,7 @@ Cause = (
     | NoLongerKnown
     | LegacyText
 )
-"""Any of them. A reader tells them apart by `kind`."""
+"""Any cause; `kind` tells which."""
 
 TAGS: dict[str, type] = {cause.__dataclass_fields__["kind"].default: cause for cause in get_args(Cause)}
 """Each class by its `kind`."""

@@ -1,4 +1,4 @@
-"""The cluster as the ResourceManager shows it."""
+"""The cluster as the ResourceManager reports it, and the names of the leaf queues that the arbiter creates."""
 
 import re
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from yarn_plugin.model.resources import Resources, total_of
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine that takes containers. `id` is YARN's `host:port`; `rack` its network location."""
+    """A NodeManager that accepts containers. `id` is YARN's `host:port`; `rack` its network location."""
 
     id: str
     rack: str
@@ -22,10 +22,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class YarnApp:
-    """An application that is not finished.
+    """An application that has not finished.
 
-    `waiting`: it has no application master yet. `containers` counts the application master too.
-    `pending`: asked for and not yet given. `started_at`: when the RM recorded it, seconds since the epoch.
+    `waiting`: its application master has not started. `containers` includes the application master's.
+    `pending`: requested and not yet allocated. `started_at`: the RM's start time, seconds since the epoch.
     """
 
     id: str
@@ -41,7 +41,7 @@ class YarnApp:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue of the CapacityScheduler: its guaranteed and largest fraction of the whole cluster."""
+    """A queue of the CapacityScheduler: its guaranteed and its maximum fraction of the cluster."""
 
     path: str
     guaranteed: float
@@ -50,7 +50,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A running container; `master` marks the application master's own, which is never taken away."""
+    """A running container; `master`: it runs the application master, and is never preempted."""
 
     id: str
     node: str
@@ -60,7 +60,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What an application (by the id that claims go by) holds on a node, and in which containers."""
+    """Resources and containers of an application (identified as in claims) on one node."""
 
     app: str
     node: str
@@ -70,9 +70,9 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What the ResourceManager allows: `writable` a queue's weight can be written, `preempts` YARN preempts itself.
+    """What the ResourceManager supports. `writable`: queue weights can be changed. `preempts`: YARN itself preempts.
 
-    `least`: the smallest container, which is also the step in which memory is given.
+    `least`: the minimum allocation; memory is allocated in multiples of it.
     """
 
     version: str
@@ -85,9 +85,9 @@ class Capabilities:
 class ClusterView:
     """Everything observed, by id. Mappings are never changed in place.
 
-    `nodes`: those that take containers; `broken`: others that the ResourceManager lists, which take none. `total`: what
-    all nodes have together; None where that was not added up yet (see `capacity`). `use`: what each application whose
-    containers were listed holds on each node.
+    `nodes`: those that accept containers; `broken`: those that are listed but do not. `total`: the cached sum of the
+    nodes' capacities, or None (see `capacity`). `use`: resources on each node, of the applications whose containers
+    were listed.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class ClusterView:
     use: dict[str, tuple[Use, ...]] = field(default_factory=dict)
 
     def capacity(self) -> Resources:
-        """What all nodes have together."""
+        """The capacity of all nodes that accept containers."""
         return total_of(node.capacity for node in self.nodes.values()) if self.total is None else self.total
 
 
@@ -106,16 +106,16 @@ _OWN_LEAF = re.compile(r"_\d+_[0-9a-f]{8,}$")
 
 
 def leaf_name(name: str, seq: int, at: float) -> str:
-    """A queue name never used before: a weight written for a leaf outlives it and a namesake would inherit it."""
+    """A queue name that was never used before: a leaf's weight outlives it, and a namesake would inherit it."""
     slug = "".join(letter if letter.isalnum() else "-" for letter in name.lower())[:24].strip("-") or "app"
     return f"{slug}_{seq}_{int(at):x}"
 
 
 def is_own_leaf(queue: str) -> bool:
-    """Whether a queue's name is one that the arbiter gives (see `leaf_name`)."""
+    """Whether a queue's name was made by `leaf_name`."""
     return _OWN_LEAF.search(queue) is not None
 
 
 def is_defined(queue: str, static: "frozenset[str] | tuple[str, ...] | None") -> bool:
-    """Whether the configuration defines a queue; or may, as long as it was not shown, if the name is not our own."""
+    """Whether YARN's configuration defines a queue. Before it was read (`static` None), every foreign name counts."""
     return not is_own_leaf(queue) if static is None else queue in static

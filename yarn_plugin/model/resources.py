@@ -10,9 +10,9 @@ GPU = "yarn.io/gpu"
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Amounts by YARN resource name (`memory-mb` in MiB, `vcores`, `yarn.io/gpu`, ...); a name not held is 0.
+    """Amounts by YARN resource name (`memory-mb` in MiB, `vcores`, `yarn.io/gpu`, ...); a missing name is 0.
 
-    Amounts are whole numbers, as in YARN. `amounts` is sorted by name, so equal vectors compare and hash equal.
+    Amounts are integers, as in YARN. `amounts` is sorted by name, so equal vectors compare and hash equal.
     """
 
     amounts: tuple[tuple[str, int], ...] = ()
@@ -35,7 +35,7 @@ class Resources:
         return bool(self.amounts)
 
     def names(self) -> frozenset[str]:
-        """The resources this vector holds an amount of."""
+        """The resources with an amount above 0."""
         return frozenset(name for name, _ in self.amounts)
 
     def _zip(self, other: "Resources", combine: Callable[[int, int], int]) -> "Resources":
@@ -46,7 +46,7 @@ class Resources:
         return self._zip(other, lambda a, b: a + b)
 
     def __sub__(self, other: "Resources") -> "Resources":
-        """What is left, never below 0."""
+        """The difference, never below 0."""
         return self._zip(other, lambda a, b: max(a - b, 0))
 
     def at_most(self, other: "Resources") -> "Resources":
@@ -58,14 +58,14 @@ class Resources:
         return self._zip(other, max)
 
     def only(self, names: frozenset[str]) -> "Resources":
-        """These resources alone."""
+        """The vector restricted to these resources."""
         kept = tuple([pair for pair in self.amounts if pair[0] in names])
         return self if len(kept) == len(self.amounts) else Resources(kept)
 
     def scaled(self, fraction: float) -> "Resources":
-        """This fraction of each amount, rounded down (a part of a core cannot be promised).
+        """This fraction of each amount, rounded down: YARN does not allocate parts of a core.
 
-        The tiny addition undoes the rounding of fractions such as 1/3 * 3.
+        The tiny addition corrects floating-point results such as 1/3 * 3 < 1.
         """
         # Sorted already.
         scaled = [(name, int(amount * fraction + 1e-6)) for name, amount in self.amounts]
@@ -76,9 +76,9 @@ class Resources:
         return all(amount <= capacity[name] for name, amount in self.amounts)
 
     def dominant_fraction(self, capacity: "Resources") -> float:
-        """The largest fraction of any resource of `capacity` (QOOP, section 2.3.2: the current share of a job).
+        """The dominant share of `capacity` (QOOP section 2.3.2: the current share of a job).
 
-        A resource that `capacity` does not have does not count.
+        Resources that `capacity` lacks are ignored.
         """
         if not self.amounts:
             return 0.0

@@ -10,7 +10,7 @@ from yarn_plugin.model.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A subtree of queues and the resources that one policy divides among the applications in it.
+    """A subtree of queues, and the resources that one controller divides among the applications in it.
 
     `grace`: seconds from notifying an application of a smaller share to enforcing it.
     `preempt_after`: seconds that an application may stay over its enforced share while others wait; then its newest
@@ -18,11 +18,10 @@ class Pool:
     `idle_timeout`: seconds for which an idle unregistered application still counts.
     `submit_timeout`: seconds from registration until YARN must know the application.
 
-    Limits, each None where there is none: `max_weight` and `max_grace` (seconds) of one application,
-    `max_apps_per_user` registered at a time, `max_streams_per_user` followed at a time. The service checks the first
-    two and the last one; the number of applications is checked where it is decided.
+    Limits, None for unlimited: `max_weight` and `max_grace` (seconds) per application, `max_apps_per_user` registered
+    and `max_streams_per_user` open at a time. `max_apps_per_user` is checked by the arbiter, the others by the service.
 
-    `controller`: the kind of what decides in it; `parameters`: that kind's own settings, None where it has none.
+    `controller`: the kind of its controller; `parameters`: that kind's own settings, or None.
     """
 
     name: str
@@ -47,16 +46,16 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The most that an application can use: any one of the alternatives ("2 GPUs or 8 cores"), best first."""
+    """The maximum that an application can use: one of the alternatives ("2 GPUs or 8 cores"), best first."""
 
     alternatives: tuple[Resources, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What an application says of itself. `demand` None: it can use whatever it gets.
+    """A registered application. `demand` None: unlimited.
 
-    `yarn_users`: the YARN users whose application in its queue is this one; None: any user's.
+    `yarn_users`: the YARN users whose application in `queue` is taken for this one; None: any user.
     """
 
     id: str
@@ -74,7 +73,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Pods that are of use only together, each with so many cells."""
+    """Pods that must be placed together, each with `cells_each` cells."""
 
     pods: int
     cells_each: int
@@ -82,14 +81,13 @@ class Gang:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One that is to be given a part of a pool: an application, or one of its jobs (key: `app` and `job`).
+    """A claim to a part of a pool, by an application or one of its jobs (key: `app` and `job`).
 
-    `demand` None: it can use whatever it gets; a policy of shares reads the first alternative only. `used`: of the
-    pool's resources, now; `held`: of all. `tenant`: whose it is. `priority`: the larger, the sooner. `pinned`: the cell
-    that it must lie in; `suggested`: nodes that it would rather have. `profile`: what it declares of its own speed.
-    `grace`: seconds that it needs to vacate. `together`: the applications that count as this one claim, each with its
-    grace; none where it is this application alone. `yarn_app`: what it runs as. `queue`: the leaf queue directly below
-    the pool's that it runs in; None where it runs in none.
+    `demand` None: unlimited; share policies read its first alternative only. `used`: current use of the pool's
+    resources; `held`: of all resources. `tenant`: its owner. `priority`: larger is sooner. `pinned`: the cell that it
+    must be placed in; `suggested`: preferred nodes. `profile`: its declared speed. `grace`: seconds that it needs to
+    vacate. `together`: the applications, with their grace periods, that count as this one claim; empty for a single
+    application. `yarn_app`: its YARN id. `queue`: its leaf queue directly below the pool's, or None.
     """
 
     app: str
@@ -112,16 +110,16 @@ class Claim:
 
     @property
     def is_registered(self) -> bool:
-        """Whether it can be told and asked something: YARN's applications that never registered cannot."""
+        """Whether it is registered, so that it can be notified."""
         return self.app != self.yarn_app
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the policy gives one application, as fractions of its pool's capacity and as amounts.
+    """The policy's result for one application, as fractions of the pool's capacity and as amounts.
 
-    `current`: the largest fraction of any resource in use now. `guarantee`: what stays its own whatever the others
-    want, the number a planner may count on. `entitlement`: what it may hold now that some want less than theirs.
+    `current`: its dominant share of the pool now. `guarantee`: its share whatever the others want; a planner may rely
+    on it. `entitlement`: what it may hold now, including what others leave unused.
     """
 
     current: float
@@ -131,13 +129,14 @@ class Grant:
     entitlement: Resources
 
     def same_share(self, other: "Grant") -> bool:
-        """Whether both give the same; what is in use now does not count."""
+        """Whether guarantee and entitlement are the same; `current` is ignored."""
         return (self.guarantee, self.entitlement) == (other.guarantee, other.entitlement)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What an application is told. `seq` numbers the tellings, `effective_at` (epoch seconds) is when it binds."""
+    """The share that an application is notified of. `seq`: its number. `effective_at` (epoch seconds): when it is
+    enforced."""
 
     seq: int
     told_at: float
@@ -149,15 +148,15 @@ class Share:
 
 
 LeaseClass = Literal["guaranteed", "opportunistic", "sample"]
-"""`guaranteed` is ended only for what was agreed; `opportunistic` whenever somebody who is guaranteed it wants it;
-`sample` is for measuring, and short."""
+"""`guaranteed`: revoked only as agreed. `opportunistic`: revoked whenever a guaranteed claim needs it. `sample`: short,
+for measuring."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A part of a cell: `fraction` (0 to 1) of one of its resources.
+    """A `fraction` (0 to 1) of one resource of a cell.
 
-    `container`: of a cell that several share, the container that hosts them; None where it is nobody else's.
+    `container`: the container that hosts the sharers of a shared cell; None for an exclusive one.
     """
 
     cell: str
@@ -168,11 +167,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a member of a claim's gang may hold. `id` is unique in its pool.
+    """Cells granted to one pod of a gang, until a time. `id` is unique in its pool.
 
-    `job`: of the application, where it has several. `member`: which of the gang's pods it is for, from 0.
-    `alternative`: which of the claim's alternatives it is, from 0. `until`: seconds in the arbiter's time; None: until
-    it is revoked.
+    `job`: the application's job, if it has several. `member`: the index of the pod. `alternative`: the index of the
+    demand's alternative. `until`: the arbiter's time in seconds; None: until revoked.
     """
 
     id: str

@@ -8,10 +8,10 @@ from yarn_plugin.model.resources import Resources, total_of
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A part of a cluster: a rack, a node, a socket, a GPU, or whatever a level is called.
+    """A part of a cluster: a rack, a node, a socket, a GPU or a part of another level.
 
-    `id` is unique over all levels; `parent` None at the top. `capacity`: what it holds with all in it. `broken`: it is
-    there, and takes nothing now.
+    `id` is unique across levels; `parent` is None at the top. `capacity` includes the cells inside. `broken`: it exists
+    but cannot be used now.
     """
 
     id: str
@@ -23,32 +23,32 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Cells of any depth, by id, each after the cell that it lies in; `levels` from the largest to the smallest."""
+    """Cells by id, parents before their children; `levels` from the largest to the smallest."""
 
     levels: tuple[str, ...] = ()
     cells: Mapping[str, Cell] = field(default_factory=dict)
 
     def inside(self, parent: str | None) -> Iterator[Cell]:
-        """The cells directly in a cell; None: those at the top."""
+        """The children of a cell; of None: the cells at the top."""
         return (cell for cell in self.cells.values() if cell.parent == parent)
 
     def at(self, level: str) -> Iterator[Cell]:
-        """The cells of a level."""
+        """The cells of one level."""
         return (cell for cell in self.cells.values() if cell.level == level)
 
     def ancestors(self, cell: str) -> Iterator[Cell]:
-        """The cells that a cell lies in, the smallest first."""
+        """The cells that contain a cell, the smallest first."""
         parent = self.cells[cell].parent
         while parent is not None:
             yield self.cells[parent]
             parent = self.cells[parent].parent
 
     def is_broken(self, cell: str) -> bool:
-        """Whether a cell, or one that it lies in, takes nothing now."""
+        """Whether a cell, or a cell that contains it, is broken."""
         return self.cells[cell].broken or any(above.broken for above in self.ancestors(cell))
 
     def capacity(self) -> Resources:
-        """What the cells at the top hold together, less what is broken in them."""
+        """The capacity of the cells at the top, less that of broken cells."""
         whole = total_of(cell.capacity for cell in self.inside(None))
         broken = (cell for cell in self.cells.values() if cell.broken)
         return whole - total_of(
@@ -58,9 +58,9 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class CellDescription:
-    """A part of a node, and its parts. `name` is unique in what it lies in.
+    """A part of a node, with its own parts, as the configuration describes it. `name` is unique within its parent.
 
-    `capacity`: None where it is what its parts hold together.
+    `capacity`: None means the sum of its parts.
     """
 
     name: str
@@ -70,10 +70,10 @@ class CellDescription:
 
 @dataclass(frozen=True, slots=True)
 class NodeDescription:
-    """Nodes that are alike. `hosts`: their names, or shell patterns of them (`gpu-*`, `dgx-[0-9]`).
+    """Nodes of one kind. `hosts`: host names or shell patterns (`gpu-*`, `dgx-[0-9]`).
 
-    `within`: (level, cell) for levels above a node; where it names no rack, YARN's counts. `cells`: the parts of
-    each.
+    `within`: (level, cell) for the levels above a node; without a rack, YARN's rack is used. `cells`: the parts of each
+    node.
     """
 
     hosts: tuple[str, ...]
@@ -83,7 +83,8 @@ class NodeDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopologyDescription:
-    """`levels`, the largest first, `node` among them. The first of `nodes` that fits a host describes it."""
+    """The topology file. `levels`: the largest first, including `node`. The first entry of `nodes` that matches a host
+    describes it."""
 
     levels: tuple[str, ...] = ("rack", "node")
     nodes: tuple[NodeDescription, ...] = ()

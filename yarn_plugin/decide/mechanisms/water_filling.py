@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Filler:
-    """One that draws on the resources.
+    """A consumer of the resources.
 
-    `weight` > 0: how fast its level rises. `shape[r]`: the fraction of resource r it takes per unit of its dominant
-    share, so the largest entry is 1. `limit`: the dominant share at which it wants no more.
+    `weight` > 0: the speed at which its level rises. `shape[r]`: its use of resource r per unit of its dominant share;
+    the largest entry is 1. `limit`: its maximum dominant share.
     """
 
     weight: float
@@ -18,11 +18,11 @@ class Filler:
 
 
 def fill(fillers: Sequence[Filler], resources: int) -> list[float]:
-    """The dominant share of each filler: levels rise together, by weight, until a limit or a full resource stops them.
+    """The dominant share of each filler: levels rise together, by weight, until a limit or an exhausted resource.
 
-    Each resource has capacity 1. The result is max-min fair: no share can rise without lowering one that is not
-    larger by weight (QOOP, Pseudocode 1; the filling itself is that of DRF, Ghodsi et al., NSDI 2011, section 4.2).
-    O(n log n + n r): who is stopped by its limit is the next in the order of limits, and a resource is full once.
+    Each resource has capacity 1. The result is max-min fair: no share can rise without lowering one that is not larger
+    by weight (QOOP section 2.3.2, Pseudocode 1; the filling itself is that of DRF, Ghodsi et al., NSDI 2011, section
+    4.2). O(n log n + n r): fillers reach their limits in sorted order, and each resource is exhausted once.
     """
     shares = [0.0] * len(fillers)
     limits = [filler.limit / filler.weight for filler in fillers]
@@ -33,17 +33,17 @@ def fill(fillers: Sequence[Filler], resources: int) -> list[float]:
     speed = [sum(fillers[i].weight * fillers[i].shape[r] for i in rising) for r in range(resources)]
     while first < len(rising):
         to_limit = limits[rising[first]] - level
-        to_full = min((left[r] / speed[r] for r in range(resources) if speed[r] > _NOTHING), default=to_limit)
+        to_full = min((left[r] / speed[r] for r in range(resources) if speed[r] > _EPSILON), default=to_limit)
         rise = max(min(to_limit, to_full), 0.0)
         level += rise
         left = [max(left[r] - rise * speed[r], 0.0) for r in range(resources)]
-        full = [r for r in range(resources) if speed[r] > _NOTHING and left[r] <= _NOTHING]
+        full = [r for r in range(resources) if speed[r] > _EPSILON and left[r] <= _EPSILON]
         at_limit = first
-        while at_limit < len(rising) and limits[rising[at_limit]] - level <= _NOTHING:
+        while at_limit < len(rising) and limits[rising[at_limit]] - level <= _EPSILON:
             at_limit += 1
         stopped = rising[first:at_limit]
         if full:
-            rising, stopped = _part(fillers, rising[at_limit:], full, stopped)
+            rising, stopped = _split(fillers, rising[at_limit:], full, stopped)
             first = 0
         else:
             first = at_limit
@@ -57,14 +57,14 @@ def fill(fillers: Sequence[Filler], resources: int) -> list[float]:
     return shares
 
 
-_NOTHING = 1e-12
+_EPSILON = 1e-12
 
 
-def _part(
+def _split(
     fillers: Sequence[Filler], rising: Sequence[int], full: Sequence[int], stopped: list[int]
 ) -> tuple[list[int], list[int]]:
-    """Those that go on rising although these resources are full, and all that stop now."""
-    goes_on: list[int] = []
+    """Those that keep rising although these resources are exhausted, and all that stop now."""
+    rising_on: list[int] = []
     for i in rising:
-        (stopped if any(fillers[i].shape[r] > 0 for r in full) else goes_on).append(i)
-    return goes_on, stopped
+        (stopped if any(fillers[i].shape[r] > 0 for r in full) else rising_on).append(i)
+    return rising_on, stopped

@@ -1,15 +1,15 @@
-"""Policies: one file, one policy, found by its name (see `yarn_plugin.decide.pools.controller.Registry`).
+"""Share policies, one per module, registered by name (see `yarn_plugin.decide.pools.controller.Registry`).
 
-A policy of shares keeps this contract (tests/contract/test_share_policy.py holds every policy to it):
+The contract of a share policy (tests/contract/test_share_policy.py checks every policy):
 
-1. Guarantees and entitlements of all claims together never exceed the pool's capacity, in any resource.
-2. Nobody is entitled to more than it can use.
-3. Work-conserving: something stays undivided only when everyone has all that it can use of it.
-4. The same snapshot and policy state give the same decision.
+1. The guarantees of all claims together never exceed the pool's capacity in any resource, nor do the entitlements.
+2. No claim is entitled to more than its demand.
+3. Work-conserving: capacity stays unallocated only when every claim has all that it can use of it.
+4. Deterministic: the same snapshot and policy state give the same decision.
 5. Every claim gets a grant, and every grant an explanation.
 
-Of a claim's demand it reads the first alternative only: which of several somebody is to have is for controllers that
-match claims to resources.
+A policy reads only the first alternative of a demand: choosing among alternatives is for controllers that match claims
+to resources.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from yarn_plugin.model.share import Claim, Grant
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a policy sees of its pool: capacity, and the claims in the order in which applications arrived."""
+    """A policy's input: the pool's capacity, and its claims in order of arrival."""
 
     capacity: Resources
     claims: tuple[Claim, ...]
@@ -30,7 +30,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a policy decided: a grant and its explanation for every application, and what it wants to remember."""
+    """A policy's output: a grant and its explanation for every application, and the policy's next state."""
 
     grants: dict[str, Grant]
     explanations: dict[str, Explanation]
@@ -38,9 +38,9 @@ class Decision:
 
 
 class SharePolicy(Protocol):
-    """Who gets how much. A module with this function is a policy of shares.
+    """A share policy: any module with this function.
 
-    What it remembers is None, or of a type that the module's `TAGS` names for journals: {"my-policy/1": MyState}.
+    Its state is None, or of a type that the module's `TAGS` name for journals: {"my-policy/1": MyState}.
     """
 
     def decide(self, snapshot: Snapshot, policy_state: Any) -> Decision:

@@ -1,8 +1,8 @@
-"""Weighted max-min shares (QOOP, section 2.3.2, Pseudocode 1).
+"""Weighted max-min shares (QOOP section 2.3.2, Pseudocode 1).
 
-An application's guarantee is w R / sum w: fairShare of line 11, with weights. What some do not want of theirs is
-shared by water-filling; that is the entitlement. The allocating half of Pseudocode 1 (lines 4 to 7) is YARN's own
-scheduler, steered by the weights of the applications' queues.
+An application's guarantee is w R / sum w: fairShare of line 11, with weights. Its entitlement adds what others leave
+unused, divided by water-filling. The allocation in Pseudocode 1 (lines 4 to 7) is left to YARN's scheduler, which the
+weights of the applications' queues steer.
 """
 
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from yarn_plugin.model.share import Claim, Grant
 
 
 def decide(snapshot: Snapshot, policy_state: Any) -> Decision:
-    """Guarantees by weight, entitlements by water-filling."""
+    """Grant guarantees by weight and entitlements by water-filling."""
     capacity = snapshot.capacity
     names = [name for name, _ in capacity]
     fillers = [_filler(claim, capacity, names) for claim in snapshot.claims]
@@ -31,7 +31,7 @@ def decide(snapshot: Snapshot, policy_state: Any) -> Decision:
 
 
 def _guarantee(capacity: Resources, weight: float, total: float) -> tuple[float, Resources]:
-    """The part of the capacity that a weight guarantees, as fraction and as amounts."""
+    """The guarantee of a weight, as a fraction and as amounts."""
     return weight / total, capacity.scaled(weight / total)
 
 
