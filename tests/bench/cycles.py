@@ -41,7 +41,7 @@ from yarn_plugin.decide.events import (
 from yarn_plugin.decide.observations import learn
 from yarn_plugin.decide.state import State
 from yarn_plugin.drive.journaling import open_intake
-from yarn_plugin.drive.serve import spare_the_collector
+from yarn_plugin.drive.serve import tune_garbage_collection
 from yarn_plugin.journal.intake import Decided, Intake
 from yarn_plugin.journal.records import Record, RecordFile
 from yarn_plugin.model.cluster import Capabilities, ClusterView
@@ -277,7 +277,7 @@ def _say(line: str) -> None:
 
 def main() -> None:
     """Run one measurement and print what it found."""
-    spare_the_collector()
+    tune_garbage_collection()
     what, apps, nodes, *counts = sys.argv[1:]
     sizes = [int(count) for count in counts]
     found = latency(int(apps), int(nodes), sizes[0]) if what == "latency" else memory(int(apps), int(nodes), sizes)

@@ -149,7 +149,7 @@ def test_a_killed_arbiter_goes_on_where_it_was_and_streams_miss_nothing(arbiter,
     for one in (a, c):
         one.share(guaranteed(0.5), "is told its half, over the same stream")
     assert b.ended.wait(30)
-    assert "resumed from" in arbiter.log()
+    assert "journaled inputs=" in arbiter.log()
     after = {app.app: app for app in arbiter.admin().list_apps()}
     assert set(after) == {a.app, c.app}
     for app, known in after.items():

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tests.toys.registry import TOYS
 from yarn_plugin.drive import config
-from yarn_plugin.drive.serve import parse_listen, serve
+from yarn_plugin.drive.http_server import parse_listen
+from yarn_plugin.drive.serve import serve
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)

@@ -14,7 +14,7 @@ from tests.http_service import Service
 from yarn_plugin.api.connections import MAX_HEAD_BYTES, Connections, CountingListener, limited_protocol
 from yarn_plugin.api.queueing import MAX_CONCURRENT_CHANGES
 from yarn_plugin.api.refusals import Limits, Refusals
-from yarn_plugin.drive.serve import _Server
+from yarn_plugin.drive.http_server import _Server
 
 
 class Server:

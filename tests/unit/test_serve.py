@@ -6,9 +6,10 @@ import socket
 
 import pytest
 
-from yarn_plugin.drive import serve
+from yarn_plugin.drive import http_server
 from yarn_plugin.drive.config import LimitsSection
-from yarn_plugin.drive.serve import RESERVED, Listen, StateError, make_private
+from yarn_plugin.drive.http_server import RESERVED, Listen
+from yarn_plugin.drive.state_folder import StateError, make_private, write_address
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +28,7 @@ def test_a_new_state_folder_and_what_is_written_there_are_their_owners_alone(tmp
     make_private(folder)
     (folder / "journal.part").write_text("")
     (folder / "whatever").write_text("")
-    serve._write_address(folder, Listen("127.0.0.1", 8780))
+    write_address(folder, "http://127.0.0.1:8780")
     assert modes(folder) == {"state": 0o700, "journal.part": 0o600, "whatever": 0o600, "arbiter.json": 0o600}
 
 
@@ -89,15 +90,15 @@ def descriptors():
 def test_descriptors_are_raised_to_what_is_allowed(descriptors):
     descriptors(512)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    allowed = serve._raise_descriptors()
+    allowed = http_server._raise_descriptors()
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == allowed
-    assert allowed == (hard if hard != resource.RLIM_INFINITY else serve.MOST_DESCRIPTORS) or allowed > 512
+    assert allowed == (hard if hard != resource.RLIM_INFINITY else http_server.MAX_DESCRIPTORS) or allowed > 512
 
 
 def test_connections_leave_descriptors_for_the_journal(monkeypatch, caplog):
-    monkeypatch.setattr(serve, "_raise_descriptors", lambda: 1024)
+    monkeypatch.setattr(http_server, "_raise_descriptors", lambda: 1024)
     caplog.set_level("INFO")
-    limits = serve._limits(LimitsSection())
+    limits = http_server.limits_in_force(LimitsSection())
     assert limits.max_connections == 1024 - RESERVED
     assert limits.max_streams < limits.max_connections
     in_force = f"limits: {1024 - RESERVED} connections (1024 descriptors), {limits.max_streams} streams"
@@ -106,6 +107,8 @@ def test_connections_leave_descriptors_for_the_journal(monkeypatch, caplog):
 
 
 def test_with_descriptors_enough_the_limits_are_those_configured(monkeypatch):
-    monkeypatch.setattr(serve, "_raise_descriptors", lambda: 20_000)
-    limits = serve._limits(LimitsSection(max_connections=100, max_streams=10, max_body_kb=2, header_timeout_s=3))
+    monkeypatch.setattr(http_server, "_raise_descriptors", lambda: 20_000)
+    limits = http_server.limits_in_force(
+        LimitsSection(max_connections=100, max_streams=10, max_body_kb=2, header_timeout_s=3)
+    )
     assert (limits.max_connections, limits.max_streams, limits.max_body, limits.header_timeout) == (100, 10, 2048, 3)

@@ -11,8 +11,9 @@ import platformdirs
 from yarn_plugin import console
 from yarn_plugin.cli.options import rm_option
 from yarn_plugin.drive import config as configuration
+from yarn_plugin.drive.http_server import parse_listen
 from yarn_plugin.drive.registry import installed
-from yarn_plugin.drive.serve import parse_listen, serve
+from yarn_plugin.drive.serve import serve
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.observe.resource_manager import addresses
 

@@ -1,0 +1,248 @@
+"""The HTTP server of the arbiter: its address, its limits, and uvicorn set up for event streams."""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from ssl import SSLContext
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from yarn_plugin.api.connections import MAX_HEAD_BYTES, Connections, limited_protocol
+from yarn_plugin.api.refusals import Limits, Refusals
+from yarn_plugin.api.service import create
+from yarn_plugin.api.streams import Streams
+from yarn_plugin.api.tokens import Tokens
+from yarn_plugin.decide.commands import Command
+from yarn_plugin.decide.events import Event
+from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.drive.config import LimitsSection
+from yarn_plugin.drive.daemon import Daemon, Stopped
+from yarn_plugin.drive.diagnostics import Diagnostics
+from yarn_plugin.drive.registry import journal_tags
+from yarn_plugin.errors import BadInputError, ReportedError
+from yarn_plugin.journal.codec import Codec
+from yarn_plugin.journal.intake import Decided
+
+log = logging.getLogger("yarn_plugin.arbiter")
+
+MAX_DESCRIPTORS = 1_048_576
+"""The maximum number of file descriptors to request."""
+
+BACKLOG = 128
+"""Connections that wait to be accepted, and the maximum to accept at a time."""
+
+RESERVED = 256 + BACKLOG
+"""File descriptors for everything but client connections: journal, ResourceManager, Python."""
+
+
+class ListenError(ReportedError):
+    """The service cannot listen at its address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """The address of the service, and its certificate."""
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def is_unspecified(self) -> bool:
+        """Whether it stands for all addresses of this machine."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    @property
+    def url(self) -> str:
+        """The address for clients."""
+        host = socket.getfqdn() if self.is_unspecified else f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
+
+
+def parse_listen(text: str, certificate: Path | None, key: Path | None) -> Listen:
+    """Read `--listen HOST:PORT`.
+
+    Raises:
+        BadInputError: it is malformed; or it is not on loopback and there is no certificate.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
+        raise BadInputError("--listen", text, "write HOST:PORT, such as 127.0.0.1:8780")
+    if (certificate is None) != (key is None):
+        raise BadInputError("--tls-cert", str(certificate), "give --tls-cert and --tls-key together")
+    for name, file in (("--tls-cert", certificate), ("--tls-key", key)):
+        if file is not None and not file.is_file():
+            raise BadInputError(name, str(file), "no such file")
+    listen = Listen(host.strip("[]"), int(port), certificate, key)
+    if not listen.is_loopback and certificate is None:
+        raise BadInputError(
+            "--listen", text, "tokens would cross the network unencrypted; give --tls-cert and --tls-key"
+        )
+    return listen
+
+
+def limits_in_force(section: LimitsSection) -> Limits:
+    """The configured limits, reduced to what the file descriptors of this process allow."""
+    descriptors = _raise_descriptors()
+    connections = max(min(section.max_connections, descriptors - RESERVED), 1)
+    limits = Limits(
+        max_connections=connections,
+        # A quarter of the connections is reserved for short requests.
+        max_streams=min(section.max_streams, max(connections - connections // 4, 1)),
+        max_body=section.max_body_kb * 1024,
+        header_timeout=section.header_timeout_s,
+        metrics_apps=section.metrics_apps,
+    )
+    log.info(
+        "limits: %d connections (%d descriptors), %d streams; head %d KiB, body %d KiB, within %g s each; read by h11",
+        limits.max_connections, descriptors, limits.max_streams, MAX_HEAD_BYTES // 1024, section.max_body_kb,
+        limits.header_timeout,
+    )  # fmt: skip
+    if connections < section.max_connections:
+        log.warning("max_connections %d: only %d file descriptors are allowed", section.max_connections, descriptors)
+    return limits
+
+
+def _raise_descriptors() -> int:
+    """Raise the limit of file descriptors as far as possible; returns the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+def http_server(
+    daemon: Daemon,
+    tokens: Tokens,
+    listen: Listen,
+    limits: Limits,
+    refusals: Refusals,
+    connections: Connections,
+    diagnostics: Diagnostics,
+    users: dict[str, list[str]],
+    registry: Registry,
+) -> uvicorn.Server:
+    """The HTTP service of a daemon."""
+    streams = Streams(daemon, limits.max_streams, Codec(journal_tags(registry)))
+    service = create(
+        daemon,
+        tokens,
+        streams,
+        diagnostics.why_waiting,
+        limits=limits,
+        refusals=refusals,
+        users=users,
+        connections=lambda: connections.open,
+        ended=Stopped,
+        registry=registry,
+    )
+    service.router.lifespan_context = _publishing(daemon, streams)
+    config = uvicorn.Config(
+        service,
+        # Other event loops bypass the counting socket; other protocols have no limits.
+        loop="asyncio",
+        http=limited_protocol(limits, refusals),
+        ws="none",
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        backlog=BACKLOG,
+        # At lower levels, anybody who can connect could flood the log with malformed requests.
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        headers=[("X-Content-Type-Options", "nosniff")],
+        timeout_graceful_shutdown=2,
+        ssl_certfile=listen.certificate,
+        ssl_keyfile=str(listen.key) if listen.key else None,
+    )
+    return _Server(config, streams, limits.header_timeout)
+
+
+class _Server(uvicorn.Server):
+    """Ends streams before it waits for connections; limits TLS handshakes to the timeout of a request's head."""
+
+    def __init__(self, config: uvicorn.Config, streams: Streams, handshake_timeout: float) -> None:
+        super().__init__(config)
+        self._streams, self._handshake_timeout = streams, handshake_timeout
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # uvicorn has no setting for this; asyncio's default is 60 s.
+        loop = asyncio.get_running_loop()
+        create = loop.create_server
+
+        async def create_server(*args: Any, ssl: SSLContext | None = None, **more: Any) -> asyncio.Server:
+            if ssl is not None:
+                more |= {"ssl": ssl, "ssl_handshake_timeout": self._handshake_timeout}
+            return await create(*args, **more)
+
+        loop.create_server = create_server  # type: ignore[method-assign, assignment]
+        try:
+            await super().startup(sockets)
+        finally:
+            loop.create_server = create  # type: ignore[method-assign]
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        # Unlike uvicorn's own handler, do not raise the signal again at the end: the daemon stops after the server.
+        self._streams.stop()
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def _publishing(daemon: Daemon, streams: Streams) -> Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]:
+    """Pass decisions from the daemon's thread to the server's event loop."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(service: FastAPI) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+
+        def publish(decided: Decided[Event, Command]) -> None:
+            # A closed event loop has no clients left.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(streams.publish, decided)
+
+        daemon.publish_to(publish)
+        streams.catch_up(daemon.history())
+        yield
+
+    return lifespan
+
+
+@contextlib.contextmanager
+def listening(listen: Listen) -> Iterator[socket.socket]:
+    """A socket that listens at an address.
+
+    Raises:
+        ListenError: the address is in use, or not this machine's.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+        opened = socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG)
+    except OSError as problem:
+        cause = os.strerror(problem.errno) if problem.errno else problem
+        raise ListenError(f"--listen {listen.host}:{listen.port}: {cause}; port 0 selects a free one") from None
+    with opened:
+        yield opened
