@@ -18,8 +18,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = [ROOT / "docs/examples/yarn-arbiter.service"]
 PROGRAMS = {"yarn-plugin": yarn_plugin, "qoop": qoop, "tpcds": tpcds}
 OF_SPARK_SUBMIT = {"--master", "--executor-memory", "--queue", "--conf", "--deploy-mode"}
-COUNTING = ("drive/daemon.py", "observe/poller.py", "act/actor.py")
-"""Modules of the arbiter that count what /metrics shows as `yarn_arbiter_NAME_total`."""
+COUNTING = ("act", "drive", "observe")
+"""Packages of the arbiter that count what /metrics shows as `yarn_arbiter_NAME_total`."""
 
 ENTRY_POINTS = {"yarn_plugin.controllers", "yarn_plugin.simulated_applications"}
 
@@ -120,7 +120,7 @@ def metrics_named_in(path):
 
 def counters():
     """The names under which the arbiter counts, read off its sources."""
-    modules = (ROOT / "yarn_plugin" / name for name in COUNTING)
+    modules = (module for name in COUNTING for module in (ROOT / "yarn_plugin" / name).glob("*.py"))
     return {f"{name}_total" for module in modules for name in re.findall(r"\b(\w+)=(?:0|self)\b", module.read_text())}
 
 
