@@ -1,6 +1,6 @@
-"""How every command of the product talks to a person: one-line errors, tables, results as JSON.
+"""The console of every command: one-line errors, tables, results as JSON.
 
-Public: used by `yarn-plugin`, `qoop`, `themis` and `tpcds` alike.
+Public: used by `yarn-plugin`, `qoop`, `themis` and `tpcds`.
 """
 
 import contextlib
@@ -25,26 +25,26 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
-NOT_A_TERMINAL = 100_000_000
-"""Columns of output that goes to a file or a pipe: rows are whole there, however wide."""
+UNLIMITED_WIDTH = 100_000_000
+"""The width of output to a file or a pipe, where rows are never wrapped."""
 
 CA_VARIABLE = "REQUESTS_CA_BUNDLE"
 
 
 class PlainConsole(Console):
-    """Shows text as it is: values and names that hold brackets or colons are neither markup nor emoji.
+    """Prints text verbatim: brackets and colons in values and names are neither markup nor emoji.
 
-    Where something has a style of its own it is a `rich.text.Text`. When the reader of the output has gone (head,
-    less), printing raises BrokenPipeError, as it does everywhere else in Python.
+    Text with a style is a `rich.text.Text`. When the reader of the output is gone (head, less), printing raises
+    BrokenPipeError, as everywhere else in Python.
     """
 
     def on_broken_pipe(self) -> None:
-        """Rich would end the process here, with 1."""
+        """Raise the error; Rich would exit here, with 1."""
         raise
 
 
 def _console(stream: TextIO, stderr: bool) -> Console:
-    width = None if stream.isatty() else NOT_A_TERMINAL
+    width = None if stream.isatty() else UNLIMITED_WIDTH
     return PlainConsole(highlight=False, markup=False, emoji=False, stderr=stderr, width=width)
 
 
@@ -53,7 +53,7 @@ err = _console(sys.stderr, stderr=True)
 
 
 def ca_option(command: Command) -> Command:
-    """`--ca-file`, for commands that talk HTTPS; they take it as `verify`, as `requests` does: a path, or True."""
+    """Add `--ca-file` to a command that uses HTTPS; it is passed on as `verify`, as in `requests`: a path, or True."""
     return click.option(
         "--ca-file",
         "verify",
@@ -64,13 +64,13 @@ def ca_option(command: Command) -> Command:
 
 
 def _verify(context: click.Context, option: click.Parameter, given: str | None) -> str | bool:
-    # Not an option's `envvar`, with its check: a variable that names no file matters to nobody who does not use TLS.
+    # Not the option's `envvar`, which would be checked: without TLS, it does not matter whether the file exists.
     return given or os.environ.get(CA_VARIABLE) or True
 
 
 def run(command: click.Command, name: str, args: Sequence[str] | None = None) -> int:
-    """Run a click command; turn every expected error into one line on stderr and an exit code that is not 0."""
-    show_what_cannot_be_encoded()
+    """Run a click command; print every expected error as one line on stderr, and return a nonzero exit code for it."""
+    escape_unencodable()
     try:
         result = _invoke(command, name, args)
         sys.stdout.flush()
@@ -89,7 +89,7 @@ def run(command: click.Command, name: str, args: Sequence[str] | None = None) ->
     except ReportedError as wrong:
         return _fail(name, " ".join(str(wrong).split()), wrong.exit_code)
     except BrokenPipeError:
-        # The reader of our output (head, less) has gone: not an error, but nothing more may be written.
+        # The reader of our output (head, less) is gone: not an error, but nothing more can be written.
         _discard_output()
         return 0
     except OSError as wrong:
@@ -102,22 +102,22 @@ def run(command: click.Command, name: str, args: Sequence[str] | None = None) ->
 
 def _invoke(command: click.Command, name: str, args: Sequence[str] | None) -> object:
     if f"_{name}_complete".upper().replace("-", "_") in os.environ:
-        # The shell asks Click for the words that could follow.
+        # The shell asks Click for completions.
         return command.main(args=args, prog_name=name, standalone_mode=False)
-    # Click's own `main` ends with 1 when the reader of the output has gone.
+    # Click's own `main` exits with 1 when the reader of the output is gone.
     with command.make_context(name, list(sys.argv[1:] if args is None else args)) as context:
         return command.invoke(context)
 
 
-def show_what_cannot_be_encoded() -> None:
-    """In a terminal without UTF-8, or for a name that is not Unicode: an escape, not an error."""
+def escape_unencodable() -> None:
+    """Print escapes, instead of failing, for characters that the terminal's encoding lacks and for invalid Unicode."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _discard_output() -> None:
-    """What is still in Python's buffers has nobody to go to; without this the interpreter complains as it ends."""
+    """Discard what is still in Python's buffers; otherwise the interpreter prints an error as it exits."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -127,24 +127,23 @@ def _discard_output() -> None:
 
 
 def _fail(name: str, message: str, exit_code: int) -> int:
-    # The terminal may have gone (SIGHUP), or the reader of a pipe: the exit code is all that is left to say.
+    # The terminal (SIGHUP) or the reader of a pipe may be gone; then the exit code has to do.
     with contextlib.suppress(OSError):
         click.echo(printable(f"{name}: {message}"), err=True)
     return exit_code
 
 
 def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table; columns whose name starts with '#' hold numbers and are right-aligned.
+    """A table; columns whose name starts with '#' are right-aligned, for numbers.
 
-    Cells are shown as they are, on one line each, with control characters as escapes; a cell that is a `Text` keeps its
-    style. Nothing is cut: on a terminal that is too narrow cells take several lines, elsewhere rows are as wide as they
-    are.
+    Cells are printed verbatim, with control characters as escapes; a cell that is a `Text` keeps its style. Nothing is
+    truncated: cells are wrapped on a narrow terminal, and never elsewhere.
     """
     return data_table(title, [(name.removeprefix("#"), name.startswith("#")) for name in columns], rows)
 
 
 def data_table(title: str | None, columns: Iterable[tuple[str, bool]], rows: Iterable[Sequence[object]]) -> Table:
-    """A table like that of `table`, whose columns' names are foreign too: (name, whether it is right-aligned)."""
+    """A table as `table` makes it, for data whose column names are not ours: (name, whether it is right-aligned)."""
     shown = None if title is None else Text(printable(title), style="table.title")
     result = Table(title=shown, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name, right in columns:
@@ -159,28 +158,28 @@ def _cell(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Text in which whatever could end a line or steer a terminal is an escape, such as `\\n` or `\\x1b`."""
+    """Text in which characters that could end a line or control a terminal are escaped, such as `\\n` or `\\x1b`."""
     if text.isprintable():
         return text
-    return "".join(_escaped(character) if _steers(character) else character for character in text)
+    return "".join(_escaped(character) if _is_control(character) else character for character in text)
 
 
-_STEERING = {"Cc", "Cs", "Zl", "Zp"}
+_CONTROL_CATEGORIES = {"Cc", "Cs", "Zl", "Zp"}
 """Unicode's categories of control characters, lone surrogates, and separators of lines and paragraphs."""
 
-_TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-"""What changes the direction in which the rest of a line is shown."""
+_BIDI_CONTROLS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Characters that change the direction of the rest of a line."""
 
 
-def _steers(character: str) -> bool:
-    return character in _TURNING or unicodedata.category(character) in _STEERING
+def _is_control(character: str) -> bool:
+    return character in _BIDI_CONTROLS or unicodedata.category(character) in _CONTROL_CATEGORIES
 
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape", errors="backslashreplace").decode()
 
 
-def write_json(path: Path, figures: Any) -> None:
-    """Write the figures of a command for `--json FILE`, whole or not at all."""
+def write_json(path: Path, results: Any) -> None:
+    """Write the results of a command for `--json FILE`, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.write(path, json.dumps(figures, indent=2) + "\n")
+    files.write(path, json.dumps(results, indent=2) + "\n")

@@ -1,20 +1,20 @@
-"""The root of every error whose message is meant for a person.
+"""The base of every error whose message is for a person.
 
-Public: the applications (`qoop`, `themis_agent`, `tpcds`) hang their own error trees below `ReportedError`.
+Public: the applications (`qoop`, `themis_agent`, `tpcds`) derive their own errors from `ReportedError`.
 """
 
 
 class ReportedError(Exception):
-    """An error to show as one line: what is wrong (field and value), and what would be right.
+    """An error to print as one line: what is wrong (field and value), and what would be right.
 
-    `exit_code` is what a command ends with when it meets this error.
+    `exit_code`: that of a command that fails with this error.
     """
 
     exit_code = 1
 
 
 class BadInputError(ReportedError):
-    """Something the caller wrote is wrong: names the field, the value and what would be right."""
+    """An input is wrong: the message has the field, the value, and what would be right."""
 
     exit_code = 2
 

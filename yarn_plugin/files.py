@@ -1,6 +1,6 @@
-"""Files that are written whole or not at all: a draft beside the file, which then takes its place.
+"""Atomic writes of files: to a draft in the same folder, which then replaces the file.
 
-A reader finds the old file or the new one, whenever it looks, and so does whoever comes after a crash.
+Readers always find either the old file or the new one, also after a crash.
 """
 
 import contextlib
@@ -10,71 +10,71 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-PRIVATE = 0o600
+PRIVATE_MODE = 0o600
 """The mode of a file that only its owner can read."""
 
 
 @contextlib.contextmanager
 def draft(path: Path, mode: int = 0o666, durable: bool = False, sole_writer: bool = False) -> Iterator[BinaryIO]:
-    """A file to write, which replaces `path` when the block ends, and is removed if the block or that fails.
+    """A draft to write, which replaces `path` when the block ends; it is removed if the block or the replacement fails.
 
-    It is opened for appending. `mode`: its mode from the first byte on, less the umask. `durable`: when the block has
-    ended, content and name survive the loss of power. Drafts have names of their own, so that several can write the
-    same file; one that a killed process leaves behind stays there. `sole_writer`: nobody else writes this file at the
-    same time (it is locked): the draft is `path` with `.part`, and one that was left behind is written over.
+    It is opened for appending. `mode`: its mode from the start, less the umask. `durable`: after the block, content and
+    name survive a loss of power. Each draft has a unique name, so that several processes may write the same file; the
+    draft of a killed process stays there. `sole_writer`: the file is locked, so that only one process writes it: then
+    the draft is `path` with `.part`, and replaces an earlier one.
 
     Raises:
-        OSError: it could not be written; `path` is as it was.
+        OSError: it could not be written; `path` is unchanged.
     """
-    place = path.with_name(f"{path.name}.part" if sole_writer else f"{path.name}.{secrets.token_hex(4)}.part")
+    draft_path = path.with_name(f"{path.name}.part" if sole_writer else f"{path.name}.{secrets.token_hex(4)}.part")
     if sole_writer:
-        place.unlink(missing_ok=True)
-    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, mode)
+        draft_path.unlink(missing_ok=True)
+    descriptor = os.open(draft_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, mode)
     try:
         with open(descriptor, "w+b") as file:  # noqa: PTH123 - a descriptor, with the mode given
             yield file
             file.flush()
             if durable:
-                # Else the name may survive the loss of power, and the content not: an empty file.
+                # Otherwise the name may survive a loss of power without the content: an empty file.
                 os.fsync(descriptor)
-        place.replace(path)
+        draft_path.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            place.unlink(missing_ok=True)
+            draft_path.unlink(missing_ok=True)
         raise
     if durable:
         _sync_folder(path.parent)
 
 
 def write(path: Path, content: str | bytes, mode: int = 0o666, durable: bool = False) -> None:
-    """Write a file (text as UTF-8), whole or not at all; the arguments are those of `draft`.
+    """Write a file atomically (text as UTF-8); the arguments are those of `draft`.
 
-    What is there and is not a regular file (/dev/null, /dev/stdout, a pipe) is written to as it is, and not replaced.
+    A path that is not a regular file (/dev/null, /dev/stdout, a pipe) is written to and not replaced.
 
     Raises:
-        OSError: it could not be written; `path` is as it was.
+        OSError: it could not be written; `path` is unchanged.
     """
     data = content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():
-        with path.open("wb") as there:
-            there.write(data)
+        with path.open("wb") as file:
+            file.write(data)
         return
     with draft(path, mode, durable) as file:
         file.write(data)
 
 
 def write_private(path: Path, content: str) -> None:
-    """Write a file that only its owner can read, at no time readable by others, and durable; its folder is made.
+    """Write a file durably that only its owner can ever read; its folder is created.
 
     Raises:
-        OSError: it could not be written; `path` is as it was.
+        OSError: it could not be written; `path` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write(path, content, PRIVATE, durable=True)
+    write(path, content, PRIVATE_MODE, durable=True)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Some file systems cannot; the new file is there all the same."""
+    """Make the folder's entries durable, where the file system can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -36,7 +36,7 @@ def main() -> None:
     """Run the job whose JSON file is the only argument."""
     redirect_stderr(Path(sys.argv[1]))
     job = Job.model_validate_json(Path(sys.argv[1]).read_text())
-    console.show_what_cannot_be_encoded()
+    console.escape_unencodable()
     # Py4J and PySpark also log what they raise, with Java and Python stack traces: the user gets one line instead.
     logging.disable(logging.CRITICAL)
     for number in _stop_signals():

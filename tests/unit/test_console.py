@@ -19,7 +19,7 @@ from yarn_plugin.cli import cli
 STRANGE = ["[a]", "[/x]", "[bold]b[/bold]", ":cat:", "\\[c]", "[link=http://x]y[/link]"]
 
 
-def shown(table, width=console.NOT_A_TERMINAL, **more):
+def shown(table, width=console.UNLIMITED_WIDTH, **more):
     """A table as a console of this width prints it."""
     stream = io.StringIO()
     console.PlainConsole(file=stream, width=width, highlight=False, markup=False, emoji=False, **more).print(table)

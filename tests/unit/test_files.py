@@ -38,7 +38,7 @@ def test_a_file_holds_what_was_written_and_nothing_lies_beside_it(tmp_path, cont
 
 def test_the_mode_is_that_of_any_new_file_or_the_one_that_is_asked_for(tmp_path):
     files.write(tmp_path / "usual", "x")
-    files.write(tmp_path / "private", "x", files.PRIVATE)
+    files.write(tmp_path / "private", "x", files.PRIVATE_MODE)
     files.write_private(tmp_path / "made" / "secret", "x")
     assert [mode(tmp_path / name) for name in ("usual", "private", "made/secret", "made")] == [
         0o640, 0o600, 0o600, 0o700,
@@ -48,7 +48,7 @@ def test_the_mode_is_that_of_any_new_file_or_the_one_that_is_asked_for(tmp_path)
 def test_a_private_file_is_private_while_it_is_written_and_replaces_one_that_was_not(tmp_path):
     file = tmp_path / "secret"
     file.write_text("old")
-    with files.draft(file, files.PRIVATE):
+    with files.draft(file, files.PRIVATE_MODE):
         (beside,) = [path for path in tmp_path.iterdir() if path != file]
         assert (beside.suffix, mode(beside), file.read_text()) == (".part", 0o600, "old")
     assert mode(file) == 0o600

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from yarn_plugin.errors import ReportedError
-from yarn_plugin.files import PRIVATE, write_private
+from yarn_plugin.files import PRIVATE_MODE, write_private
 
 Kind = Literal["admin", "scrape", "user", "app"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -80,7 +80,7 @@ class Tokens:
 def _ensure_content(path: Path, text: str) -> None:
     """Write a private file unless it has this content already, so that the arbiter starts even with a full disk."""
     if path.is_file() and path.read_bytes() == text.encode():
-        path.chmod(PRIVATE)
+        path.chmod(PRIVATE_MODE)
     else:
         write_private(path, text)
 
@@ -88,7 +88,7 @@ def _ensure_content(path: Path, text: str) -> None:
 def _secret(path: Path) -> bytes:
     if not path.exists():
         write_private(path, secrets.token_hex(32))
-    path.chmod(PRIVATE)
+    path.chmod(PRIVATE_MODE)
     secret = path.read_bytes().strip()
     if len(secret) < MIN_SECRET_LENGTH:
         raise SecretError(

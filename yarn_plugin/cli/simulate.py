@@ -10,7 +10,7 @@ from yarn_plugin import console
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.simulator import Simulation
 from yarn_plugin.drive.virtual_time import UncompactedJournal
-from yarn_plugin.files import PRIVATE, write
+from yarn_plugin.files import PRIVATE_MODE, write
 from yarn_plugin.simulation import workload as workloads
 from yarn_plugin.simulation.application import installed_kinds
 from yarn_plugin.simulation.cluster import load
@@ -77,7 +77,7 @@ def simulate(
     if json_file is not None:
         console.write_json(json_file, figures(outcome, wall_s, policy, seed))
     if journal is not None and journal_file is not None:
-        write(journal_file, journal.content(), PRIVATE)
+        write(journal_file, journal.content(), PRIVATE_MODE)
     if report_file is not None:
         about = f"{workload_file.name} on {cluster_file.name}, seed {seed}"
         write_page(report_file, outcome, about, wall_s)

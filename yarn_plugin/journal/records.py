@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from yarn_plugin import files
 from yarn_plugin.errors import ReportedError
-from yarn_plugin.files import PRIVATE
+from yarn_plugin.files import PRIVATE_MODE
 from yarn_plugin.quantities import count
 
 Record = dict[str, Any]
@@ -134,15 +134,15 @@ class RecordFile:
         self.written = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = FileLock(str(path) + ".lock", mode=PRIVATE)
+            self._lock = FileLock(str(path) + ".lock", mode=PRIVATE_MODE)
             self._lock.acquire(timeout=0)
         except Timeout:
             raise JournalInUseError(path) from None
         except OSError as problem:
             raise JournalError(f"journal {str(path)!r}: {problem.strerror}; choose a --state you can write") from None
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE)
-            os.fchmod(self._file, PRIVATE)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_MODE)
+            os.fchmod(self._file, PRIVATE_MODE)
             self._cut_what_is_not_whole(accept_loss, before_loss)
         except OSError as problem:
             self._lock.release()
@@ -202,7 +202,7 @@ class RecordFile:
         """
         opened = -1
         try:
-            with files.draft(self.path, PRIVATE, durable=True, sole_writer=True) as file:
+            with files.draft(self.path, PRIVATE_MODE, durable=True, sole_writer=True) as file:
                 size = sum(file.write(encode(record)) for record in records)
                 # Before it has its name: afterwards nothing may fail.
                 opened = os.dup(file.fileno())
@@ -237,7 +237,7 @@ class RecordFile:
             self.lost = tuple(_whole_after(self.path, damage.at))
             before_loss(self.lost)
         aside = self.path.with_name(f"{self.path.name}.dropped-{int(time.time())}")
-        with self.path.open("rb") as file, files.draft(aside, PRIVATE, durable=True, sole_writer=True) as copy:
+        with self.path.open("rb") as file, files.draft(aside, PRIVATE_MODE, durable=True, sole_writer=True) as copy:
             file.seek(damage.at)
             shutil.copyfileobj(file, copy)
         os.ftruncate(self._file, damage.at)
