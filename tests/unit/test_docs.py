@@ -155,3 +155,11 @@ def test_modules_and_files_exist(page):
         assert name in ENTRY_POINTS or is_importable(name), name
     for module, names in re.findall(r"from (\w+(?:\.\w+)+) import (.*)", code):
         assert all(is_importable(f"{module}.{name.strip()}") for name in names.split(",")), names
+
+
+@pytest.mark.parametrize("package", ["yarn_plugin", "qoop"])
+def test_design_md_lists_the_packages(package):
+    tree = (ROOT / "docs/design.md").read_text().split(f"\n    {package}/", 1)[1]
+    listed = re.match(r".*\n(?:      .*\n)*", tree)[0]
+    found = {folder.parent.name for folder in (ROOT / package).glob("*/__init__.py")} - {"cli"}
+    assert set(re.findall(r"^ {6}(\w+)/", listed, re.MULTILINE)) == found
