@@ -1,4 +1,4 @@
-"""The engine where Spark fails on it: no thread ends, no stage is forgotten, no executor is imagined."""
+"""The engine when Spark fails: threads survive, every stage is reported, executors are not taken for lost."""
 
 import threading
 import time
@@ -212,7 +212,7 @@ def test_watching_continues_after_any_error_and_reports_it_once(watched, problem
     assert len(watched.warned) == 1
 
 
-def test_executors_that_spark_does_not_name_are_not_taken_for_gone(watched):
+def test_executors_are_not_taken_for_lost_when_spark_does_not_answer(watched):
     """No executors would mean that every share is kept to, and that would be confirmed to the arbiter."""
     watched.wait(ExecutorsChanged(2))
     watched.spark.broken = Py4JError("gone")
@@ -221,7 +221,7 @@ def test_executors_that_spark_does_not_name_are_not_taken_for_gone(watched):
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
-def test_a_stage_is_stopped_though_everything_else_fails_meanwhile(watched, problem):
+def test_a_stage_is_cancelled_while_everything_else_fails(watched, problem):
     watched.engine.start(ONE, "SELECT 2", "view", 0)
     assert watched.spark.started.wait(20)
     watched.spark.broken = problem
@@ -231,7 +231,7 @@ def test_a_stage_is_stopped_though_everything_else_fails_meanwhile(watched, prob
     watched.wait(StageCancelled(ONE))
 
 
-def test_executors_are_wanted_without_waiting_for_them(watched, monkeypatch):
+def test_requesting_executors_does_not_block(watched, monkeypatch):
     asked = []
 
     def fail(self, target):
@@ -294,7 +294,7 @@ def test_a_frame_that_cannot_be_unpersisted_does_not_stop_the_others():
     assert [frame.kept for frame in frames] == [False, True, False]
 
 
-def test_nor_when_the_owner_is_collected(died):
+def test_a_failure_on_garbage_collection_does_not_stop_the_others(died):
     class Owner:
         pass
 

@@ -69,7 +69,7 @@ def test_where_the_choice_flips(tables, capsys, tmp_path):
     assert [line for line in shown.splitlines() if "flips" in line] == flips
 
 
-def test_a_query_in_one_piece_says_why(tables, capsys, tmp_path):
+def test_a_query_of_one_stage_shows_the_reason(tables, capsys, tmp_path):
     figures = tmp_path / "figures.json"
     assert explain("--tables", tables, "--json", str(figures), "-e", "SELECT count(*) FROM items") == 0
     reason = json.loads(figures.read_text())["one_stage_reason"]
@@ -102,7 +102,7 @@ def test_bad_input_is_one_line(tables, capsys, words, said):
     assert line.startswith(f"qoop: {said}")
 
 
-def test_no_tables_there(capsys, tmp_path):
+def test_a_folder_without_tables_is_one_line(capsys, tmp_path):
     assert explain("--tables", str(tmp_path), "-e", "SELECT 1") != 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"qoop: --tables '{tmp_path}': ")
@@ -116,7 +116,7 @@ def test_a_query_that_is_nested_too_deeply_is_one_line(tmp_path, capsys):
     assert "nested too deeply" in capsys.readouterr().out
 
 
-def test_a_table_that_is_no_parquet_is_one_line(tmp_path, capsys):
+def test_a_table_that_is_not_parquet_is_one_line(tmp_path, capsys):
     (tmp_path / "t.parquet").write_text("x")
     assert console.run(cli, "qoop", ["explain", "--tables", str(tmp_path), "-e", "SELECT * FROM t"]) == 1
     said = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The share of an arbiter, and the confirmation that it is kept to: never on the thread that decides."""
+"""Shares from an arbiter, and their confirmation, which never blocks the planner."""
 
 import threading
 import time
@@ -42,7 +42,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(feedback, "MAX_PAUSE_S", 0.01)
 
 
-def test_confirming_waits_for_nobody_and_only_the_latest_share_counts():
+def test_confirming_never_blocks_and_only_the_latest_share_is_confirmed():
     arbiter = Arbiter()
     confirmer = Confirmer(arbiter, "app_1")
     confirmer.confirm(1)
@@ -61,7 +61,7 @@ def test_confirming_waits_for_nobody_and_only_the_latest_share_counts():
 BUSY = ArbiterRefusedError(429, [wire.Problem(field="app", value=None, expected="later")])
 
 
-def test_a_confirmation_that_was_lost_is_tried_again():
+def test_a_lost_confirmation_is_retried():
     arbiter = Arbiter(ArbiterAwayError("away"), BUSY, RuntimeError("no idea"))
     arbiter.open.set()
     confirmer = Confirmer(arbiter, "app_1")
@@ -73,7 +73,7 @@ def test_a_confirmation_that_was_lost_is_tried_again():
     confirmer.close()
 
 
-def test_a_confirmation_that_is_refused_or_hopeless_is_given_up_and_the_next_is_made():
+def test_after_a_refused_confirmation_the_next_one_is_made():
     arbiter = Arbiter(ArbiterRefusedError(404, []), *[ArbiterAwayError("away")] * feedback.MAX_CONFIRM_TRIES)
     arbiter.open.set()
     confirmer = Confirmer(arbiter, "app_1")
@@ -85,7 +85,7 @@ def test_a_confirmation_that_is_refused_or_hopeless_is_given_up_and_the_next_is_
     confirmer.close()
 
 
-def test_closing_ends_the_wait_of_a_confirmation_that_failed(monkeypatch):
+def test_closing_interrupts_the_pause_before_a_retry(monkeypatch):
     monkeypatch.setattr(feedback, "FIRST_PAUSE_S", 3600.0)
     arbiter = Arbiter(ArbiterAwayError("away"))
     arbiter.open.set()
@@ -109,7 +109,7 @@ def test_the_feed_confirms_over_http():
         server.close()
 
 
-def test_a_profile_may_reach_further_than_python_can_wait(monkeypatch):
+def test_a_profile_may_be_longer_than_python_can_wait(monkeypatch):
     failed = []
     monkeypatch.setattr(threading, "excepthook", failed.append)
     waited = threading.Event()
@@ -145,12 +145,12 @@ def test_a_profile_may_reach_further_than_python_can_wait(monkeypatch):
         ({}, ()),
     ],
 )
-def test_what_happened_is_carried_by_its_kinds(cause, expected):
+def test_the_kinds_of_a_cause(cause, expected):
     """Also of an arbiter that says nothing, or something that is not known here."""
     assert feedback.kinds(cause) == expected
 
 
-def test_a_share_carries_why_it_changed():
+def test_a_share_has_the_kinds_of_its_causes():
     """As the arbiter itself writes it."""
     happened = causes.Causes.of([causes.AppArrived("app_7"), causes.AppEnded("app_2")])
     why = causes.ShareCause(happened, 2, causes.WeightedShare(1.0, 2.0, 2, 0.5, 0.5, "guarantee"))

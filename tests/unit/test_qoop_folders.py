@@ -185,7 +185,7 @@ def test_the_users_own_abandoned_folders_are_deleted(place):
     assert place.system.deleted == ["qoop-old"]
 
 
-def test_another_users_folders_stay(place):
+def test_other_users_folders_are_not_deleted(place):
     place.left("theirs")
     place.system.owners["qoop-theirs"] = "somebody else"
     place.create()
@@ -194,14 +194,14 @@ def test_another_users_folders_stay(place):
 
 @pytest.mark.parametrize("operation", ["delete", "globStatus", "listFiles"])
 @pytest.mark.parametrize("problem", [Py4JError("permission denied"), RuntimeError("what?")])
-def test_leftovers_that_cannot_be_cleared_away_fail_no_stage(place, operation, problem):
+def test_abandoned_folders_that_cannot_be_deleted_fail_no_stage(place, operation, problem):
     place.left("old")
     place.system.fails[operation] = problem
     place.create()
     assert (place.heartbeat().is_file(), place.warned) == (True, [])
 
 
-def test_one_leftover_that_cannot_be_read_does_not_keep_the_others(place):
+def test_an_unreadable_folder_does_not_stop_the_deletion_of_others(place):
     place.left("a").joinpath(folders.ALIVE).write_bytes(b"\xff")
     Folders.age(place.heartbeat("a"), HOUR)
     place.left("b")

@@ -1,4 +1,4 @@
-"""A share that changes as a file says."""
+"""A share that follows a file."""
 
 import time
 
@@ -33,19 +33,19 @@ def test_a_profile_is_seconds_and_slots(tmp_path, text):
         ("0\n", "line 1: '0': "),
     ],
 )
-def test_a_broken_profile_says_the_line(tmp_path, text, said):
+def test_a_malformed_profile_names_the_line(tmp_path, text, said):
     with pytest.raises(ProfileError) as caught:
         read(written(tmp_path, text))
     assert str(caught.value).startswith("--profile '")
     assert said in str(caught.value)
 
 
-def test_a_profile_that_is_not_there(tmp_path):
+def test_a_missing_profile(tmp_path):
     with pytest.raises(ProfileError, match=r"--profile '.*none.csv': No such file"):
         read(tmp_path / "none.csv")
 
 
-def test_shares_are_told_in_order():
+def test_shares_are_emitted_in_order():
     told = []
     feed = ProfileFeed([Point(0.0, 4.0), Point(0.01, 2.0), Point(0.02, 8.0)])
     feed.start(told.append)
@@ -58,7 +58,7 @@ def test_shares_are_told_in_order():
     feed.close()
 
 
-def test_nothing_is_told_after_closing():
+def test_nothing_is_emitted_after_closing():
     told = []
     feed = ProfileFeed([Point(0.0, 4.0), Point(3_600.0, 2.0)])
     feed.start(told.append)
@@ -66,7 +66,7 @@ def test_nothing_is_told_after_closing():
     assert [share.slots for share in told] == [4.0]
 
 
-def test_a_fixed_share_is_told_once():
+def test_a_fixed_share_is_emitted_once():
     told = []
     fixed(3.0).start(told.append)
     assert [share.slots for share in told] == [3.0]

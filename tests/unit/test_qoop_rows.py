@@ -1,4 +1,4 @@
-"""The rows of a result: for people as a table, for programs as CSV and JSON lines."""
+"""Result rows: a table for people, CSV and JSON lines for programs."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ def test_values_in_a_table_are_not_markup(capsys):
     assert [line.split() for line in lines] == [["[a]", "1"], ["[/x]", "NULL"], ["a\\nb", "…" * 300]]
 
 
-def test_csv_is_read_back_as_it_was(capsys):
+def test_csv_round_trip(capsys):
     rows.print_rows("csv", ["na,me", "[n]"], [[value, number] for number, value in enumerate(TRICKY)])
     text = capsys.readouterr().out
     header, *found = csv.reader(text.splitlines(keepends=True))
@@ -30,11 +30,11 @@ def test_csv_is_read_back_as_it_was(capsys):
     assert [row[0] for row in found] == [value or "" for value in TRICKY]
 
 
-def test_null_and_an_empty_text_differ_in_csv():
+def test_null_and_an_empty_string_differ_in_csv():
     assert list(csv_lines(["a", "b"], [[None, ""]])) == ["a,b", ',""']
 
 
-def test_json_lines_are_read_back_as_they_were(capsys):
+def test_json_lines_round_trip(capsys):
     rows.print_rows("json", COLUMNS, [[value, number] for number, value in enumerate(TRICKY)])
     lines = capsys.readouterr().out.splitlines()
     assert [json.loads(line) for line in lines] == [
@@ -51,7 +51,7 @@ def test_json_lines_are_read_back_as_they_were(capsys):
         (["a_2", "a", "a"], ["a_2", "a", "a_3"]),
     ],
 )
-def test_columns_of_one_name_are_told_apart_in_json(columns, names):
+def test_duplicate_column_names_are_distinct_in_json(columns, names):
     (line,) = json_lines(columns, [range(len(columns))])
     assert json.loads(line) == dict(zip(names, range(len(columns)), strict=True))
 

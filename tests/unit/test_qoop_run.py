@@ -1,4 +1,4 @@
-"""A query's run where what it can do without fails: the answer comes all the same."""
+"""A query still returns its answer when parts that it does not depend on fail."""
 
 import errno
 import time
@@ -68,7 +68,7 @@ def test_executors_and_confirmations_that_fail_end_no_query(problem):
     assert all(f": {type(problem).__name__}" in line for line in warned)
 
 
-def test_progress_is_shown_as_long_as_anybody_reads(capsys):
+def test_progress_survives_a_closed_terminal(capsys):
     class Gone:
         def write(self, text):
             raise OSError(errno.EIO, "the terminal has gone")
@@ -131,7 +131,7 @@ def kinds(tmp_path):
     return [record["event"]["type"] for record in noted(tmp_path, "input")]
 
 
-def test_an_event_is_in_the_journal_before_it_is_decided_on(slowly, tmp_path, monkeypatch):
+def test_an_event_is_journaled_before_the_decision(slowly, tmp_path, monkeypatch):
     """A query that is killed while it decides leaves what it died of."""
 
     def killed(state, at, event):
@@ -148,9 +148,7 @@ def test_an_event_is_in_the_journal_before_it_is_decided_on(slowly, tmp_path, mo
 
 
 @pytest.mark.parametrize("part", ["step", "query_text"])
-def test_a_planner_that_fails_leaves_the_query_as_written_and_says_so_in_the_journal(
-    slowly, tmp_path, monkeypatch, part
-):
+def test_after_a_planner_failure_the_query_runs_as_written(slowly, tmp_path, monkeypatch, part):
     """Also where the stages that it wants cannot be written."""
 
     def fails(*given):
@@ -169,7 +167,7 @@ def test_a_planner_that_fails_leaves_the_query_as_written_and_says_so_in_the_jou
     assert [record["phase"] for record in decisions] == ["running", "as written", "done"]
 
 
-def test_a_planner_that_fails_on_the_query_as_written_ends_it(slowly, monkeypatch):
+def test_a_planner_failure_while_running_as_written_ends_the_query(slowly, monkeypatch):
     def fails(state, at, event):
         raise OverflowError("too wide")
 
@@ -213,7 +211,7 @@ def test_a_wall_clock_that_jumps_neither_stalls_timers_nor_turns_time_back(slowl
     assert times[-1] - times[0] < 3600.0
 
 
-def test_what_arrived_before_a_timer_was_due_precedes_it_though_it_is_taken_later(slowly, tmp_path):
+def test_an_event_that_arrived_before_a_timer_was_due_precedes_it(slowly, tmp_path):
     clock = HandClock(1000.0)
 
     def watch(command):
@@ -235,7 +233,7 @@ def test_what_arrived_before_a_timer_was_due_precedes_it_though_it_is_taken_late
     assert ("ArbiterAway", 1014.0) in found
 
 
-def test_a_query_asks_for_a_look_only_while_stages_run():
+def test_stages_are_checked_only_while_some_are_running():
     made = planned(TEXTS[0], [1_000_000] * 6)
     state = machine.State(made.plans, made.estimator, made.estimator, Rules())
     for at, event in ((1.0, machine.Planned(len(made.plans), 1)), (2.0, ShareChanged(4.0, None, "a share", 2.0))):

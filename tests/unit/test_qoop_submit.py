@@ -1,4 +1,4 @@
-"""The flags of `qoop submit`: which are ours, which are Spark's, and what is refused before Spark is started."""
+"""Options of `qoop submit`: ours, Spark's, and what is rejected before Spark is started."""
 
 import json
 import subprocess
@@ -61,7 +61,7 @@ PASSED_ON = [
 ]
 
 
-def test_flags_that_are_not_ours_go_on_unchanged_and_in_order(spark_home):
+def test_other_flags_are_passed_on_unchanged_and_in_order(spark_home):
     assert submit("--name", "n", *PASSED_ON, "--slots=3", "-e", "-- a comment\nSELECT 1") == 7
     record = recorded(spark_home)
     assert record["argv"][: len(PASSED_ON)] == PASSED_ON
@@ -70,7 +70,7 @@ def test_flags_that_are_not_ours_go_on_unchanged_and_in_order(spark_home):
     assert record["job"]["text"] == "-- a comment\nSELECT 1"
 
 
-def test_our_flags_stand_anywhere_and_the_query_is_the_last_word(spark_home):
+def test_our_flags_may_be_anywhere_and_the_query_is_the_last_argument(spark_home):
     query = spark_home / "query.sql"
     query.write_text("SELECT 1;\n")
     assert submit("--tables", str(spark_home), *PASSED_ON, "--output", "csv", "out", str(query)) == 7
@@ -89,21 +89,21 @@ def test_what_the_user_sets_is_not_overridden(spark_home):
     assert "--conf=spark.scheduler.mode=FIFO" in argv
 
 
-def test_messages_of_the_driver_are_kept_apart_from_rows(spark_home, capfd):
+def test_messages_of_the_driver_are_separate_from_rows(spark_home, capfd):
     submit("-e", "SELECT 1")
     shown = capfd.readouterr()
     assert shown.out == "a row\n"
     assert shown.err == "a message for the user: café\n" * 3000
 
 
-def test_the_job_is_gone_afterwards(spark_home):
+def test_the_job_file_is_removed(spark_home):
     submit("-e", "SELECT 1")
     (spec,) = [word for word in recorded(spark_home)["argv"] if word.endswith("job.json")]
     assert subprocess.run(["ls", spec], capture_output=True).returncode != 0
 
 
 @pytest.mark.parametrize(("words", "kind"), [((), "table"), (("--format", "csv"), "csv"), (("--format=json",), "json")])
-def test_the_driver_is_told_how_to_show_rows(spark_home, words, kind):
+def test_the_row_format_reaches_the_driver(spark_home, words, kind):
     submit(*words, "-e", "SELECT 1")
     assert recorded(spark_home)["job"]["format"] == kind
 
@@ -187,7 +187,7 @@ def test_bad_input_is_one_line_and_nothing_is_started(spark_home, monkeypatch, c
         ("0,4\n5,2\n5,3", "line 3: time '5': "),
     ],
 )
-def test_a_profile_that_is_none(spark_home, capsys, text, said):
+def test_a_malformed_profile(spark_home, capsys, text, said):
     profile = spark_home / "profile.csv"
     profile.write_text(text)
     assert submit("--profile", str(profile), "-e", "SELECT 1") == 1
@@ -195,7 +195,7 @@ def test_a_profile_that_is_none(spark_home, capsys, text, said):
     assert line.startswith(f"qoop: --profile '{profile}'") and said in line
 
 
-def test_help_is_for_who_has_never_seen_this(capsys):
+def test_help_explains_itself(capsys):
     for words in ((), ("submit",), ("explain",)):
         assert console.run(cli, "qoop", [*words, "-h"]) == 0
         shown = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`qoop submit` with an arbiter: what is registered is deregistered, and no token is left, however it is stopped."""
+"""`qoop submit` with an arbiter: however it is stopped, it deregisters and leaves no token."""
 
 import json
 import os
@@ -152,7 +152,7 @@ def test_a_signal_stops_spark_deregisters_and_leaves_no_token(submit, number):
     assert list((one.folder / "temp").iterdir()) == []
 
 
-def test_under_nohup_a_hang_up_is_ignored(submit):
+def test_under_nohup_sighup_is_ignored(submit):
     one = submit(stays=1, hang_up=signal.SIG_IGN)
     one.started()
     one.process.send_signal(signal.SIGHUP)
@@ -162,7 +162,7 @@ def test_under_nohup_a_hang_up_is_ignored(submit):
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
-def test_a_signal_while_the_arbiter_is_asked_ends_it_too(submit, number):
+def test_a_signal_during_registration_ends_it_too(submit, number):
     silent = [b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", b""]
 
     def slow():
@@ -177,7 +177,7 @@ def test_a_signal_while_the_arbiter_is_asked_ends_it_too(submit, number):
     assert not one.record.exists()
 
 
-def test_a_signal_while_it_deregisters_does_not_disturb_that(submit):
+def test_a_signal_does_not_interrupt_deregistration(submit):
     def slow():
         time.sleep(1.0)
         yield answer("", "204 No Content")
@@ -196,13 +196,13 @@ def test_a_signal_while_it_deregisters_does_not_disturb_that(submit):
 # Certificates.
 
 
-def test_certificates_are_given_to_the_driver_by_their_whole_path(submit, tmp_path):
+def test_certificates_reach_the_driver_by_absolute_path(submit, tmp_path):
     one = submit(stays=0, tls=True, words=("--ca-file", os.path.relpath(CERTIFICATE)))
     one.end_well()
     assert one.started()["job"]["verify"] == str(CERTIFICATE)
 
 
-def test_certificates_travel_to_a_driver_on_the_cluster(submit):
+def test_certificates_are_copied_to_a_driver_on_the_cluster(submit):
     needed = ("--deploy-mode", "cluster", "--output", "csv", "x", "--archives", "e.tgz", "--checkpoint", "hdfs:///x")
     one = submit(stays=0, tls=True, words=(*needed, "--files", "a.txt", "--ca-file", str(CERTIFICATE)))
     one.end_well()
@@ -212,7 +212,7 @@ def test_certificates_travel_to_a_driver_on_the_cluster(submit):
     assert files == ["a.txt", f"{record['folder']}/job.json", f"{CERTIFICATE}#qoop-ca.pem"]
 
 
-def test_an_arbiter_with_tls_that_nobody_vouches_for_is_one_line(submit):
+def test_an_untrusted_certificate_is_one_line(submit):
     code, _, err = submit(tls=True).end()
     assert (code, err.count("\n")) == (1, 1)
     assert "TLS: certificate verify failed: self-signed certificate" in err
@@ -240,7 +240,7 @@ def test_an_arbiter_without_a_share_is_one_line_and_deregistered(submit):
         (("--conf", "spark.executor.memoryOverhead=x"), "memoryOverhead 'x': "),
     ],
 )
-def test_flags_that_the_arbiter_cannot_take_are_one_line(submit, words, said):
+def test_flags_that_the_arbiter_rejects_are_one_line(submit, words, said):
     one = submit(words=words)
     code, _, err = one.end()
     assert (code, err.count("\n")) == (2, 1)

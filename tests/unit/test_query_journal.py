@@ -1,4 +1,4 @@
-"""A query's journal: its owner's alone, readable by whoever has it, and never the end of a query."""
+"""A query's journal: private, versioned, and never the cause of a failed query."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ def mode(path):
 # Who reads it.
 
 
-def test_it_is_its_owners_alone_also_over_one_that_was_everybodys(tmp_path):
+def test_only_the_owner_can_read_it_even_if_an_earlier_one_was_public(tmp_path):
     before = os.umask(0)
     try:
         path = wrote(tmp_path / "journal")
@@ -74,7 +74,7 @@ def test_reading_writes_nothing_and_takes_no_lock(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["journal"]
 
 
-def test_a_query_that_runs_can_be_read(tmp_path):
+def test_the_journal_of_a_running_query_can_be_read(tmp_path):
     running = QueryJournal(tmp_path / "journal")
     running.query(1.0, "q", "SELECT 1", (), None)
     assert [one["kind"] for one in journal.read(tmp_path / "journal")] == ["query"]
@@ -85,7 +85,7 @@ def test_a_query_that_runs_can_be_read(tmp_path):
     assert len(journal.read(tmp_path / "journal")) == 3
 
 
-def test_other_files_are_left_as_they_are(tmp_path):
+def test_other_files_are_not_overwritten(tmp_path):
     notes = tmp_path / "notes.txt"
     notes.write_text("what I must not forget\n" * 100)
     assert journal.read(notes) == []
@@ -128,7 +128,7 @@ def test_records_without_a_version_are_read(tmp_path):
         (["v"], "journal"),
     ],
 )
-def test_what_this_version_does_not_read_is_one_line(tmp_path, last, said):
+def test_an_unsupported_record_is_one_line(tmp_path, last, said):
     path = wrote(tmp_path / "journal")
     path.write_bytes(path.read_bytes() + encode(last))
     for reads in (journal.read, record.read):
@@ -159,7 +159,7 @@ print(warned)
 """
 
 
-def test_on_a_full_disk_the_query_goes_on_and_no_torn_record_is_left(tmp_path):
+def test_on_a_full_disk_the_query_continues_and_no_truncated_record_is_left(tmp_path):
     path = tmp_path / "journal"
     command = [sys.executable, "-c", FILLS_THE_DISK, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -173,7 +173,7 @@ def test_on_a_full_disk_the_query_goes_on_and_no_torn_record_is_left(tmp_path):
 
 
 @pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), JournalError("the disk is full")])
-def test_each_way_in_which_a_record_is_refused_is_told_once(tmp_path, monkeypatch, problem):
+def test_every_failed_write_is_reported_once(tmp_path, monkeypatch, problem):
     def refuse(self, *records, durable=True):
         raise problem
 
@@ -184,7 +184,7 @@ def test_each_way_in_which_a_record_is_refused_is_told_once(tmp_path, monkeypatc
     assert warned[0].startswith("--journal ")
 
 
-def test_a_disk_that_is_full_from_the_start_is_told_and_no_more(tmp_path, monkeypatch):
+def test_a_disk_that_is_full_from_the_start_is_only_reported(tmp_path, monkeypatch):
     def full(self, *_):
         try:
             raise OSError(28, "No space left on device")

@@ -1,4 +1,4 @@
-"""Journals of earlier versions: what they said is still said, and nothing is read out of it."""
+"""Journals of earlier versions: their sentences are shown, not parsed."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_causes_that_are_values_are_read_as_values():
     assert [made.decision.cause.kind for made in record.decisions] == ["new-share"] + 6 * ["finished-stage"]
 
 
-def test_what_failed_says_so_as_it_did():
+def test_failures_keep_their_message():
     """A stage failed for good, so the text as written was run, and failed as well: written by version 1."""
     record = read(TESTS / "fixtures" / "version1" / "query" / "failed.journal")
     assert record.error.startswith("[DIVIDE_BY_ZERO] Division by zero.")
@@ -77,7 +77,7 @@ def test_sentences_become_causes():
     assert fail == {"type": "Fail", "cause": {"kind": "said", "text": "y"}}
 
 
-def test_records_of_this_version_and_what_nobody_wrote_stay_as_they_are():
+def test_current_and_unknown_records_are_left_unchanged():
     now = {"kind": "decision", "commands": [NOTE]}
     assert upgrade(now, journal.VERSION) is now
     odd = [1, {"type": "Note"}, {"type": "Note", "decision": []}, {"type": "Fail"}, {"type": "Finish"}, {}]

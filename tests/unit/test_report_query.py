@@ -1,4 +1,4 @@
-"""What happened to a query, from its journal: one that Spark ran (TPC-DS query 17), and short ones made up here."""
+"""Query reports from journals: a recorded one (TPC-DS query 17 on Spark), and short synthetic ones."""
 
 import shutil
 from pathlib import Path
@@ -79,7 +79,7 @@ def shown(record: QueryRecord) -> Parsed:
     return checked(render(page("Query", {"one": record})))
 
 
-def test_what_spark_did_with_query_17(recorded: QueryRecord) -> None:
+def test_the_record_of_query_17(recorded: QueryRecord) -> None:
     assert recorded.status == "done"
     assert recorded.seconds == pytest.approx(recorded.ended - recorded.started)
     assert len(recorded.header.plans) == 64
@@ -110,7 +110,7 @@ def test_its_page(recorded: QueryRecord) -> None:
     assert len(parsed.all("details", class_="data")) == len(parsed.all("figure"))
 
 
-def test_stages_are_named_as_in_the_planners_reasons(recorded: QueryRecord) -> None:
+def test_stages_are_named_as_in_causes(recorded: QueryRecord) -> None:
     names = Names(recorded)
     by_event = [made for made in recorded.decisions if isinstance(made.event, StageFinished)]
     assert by_event
@@ -119,7 +119,7 @@ def test_stages_are_named_as_in_the_planners_reasons(recorded: QueryRecord) -> N
         assert made.decision.cause == Said(f"stage {names.relations(made.event.stage)} finished")
 
 
-def test_labels_say_what_a_stage_adds(recorded: QueryRecord) -> None:
+def test_labels_show_what_a_stage_adds(recorded: QueryRecord) -> None:
     names = Names(recorded)
     labels = [names.label(stage) for stage in names.ran]
     assert labels[0] == "S1  store_returns + d2"
@@ -142,7 +142,7 @@ def test_a_chart_shows_each_run_of_a_stage_once(recorded: QueryRecord) -> None:
     assert all(0 <= bar.start <= bar.end <= recorded.seconds + 0.001 for bar in bars)
 
 
-def test_the_lines_across_its_charts(recorded: QueryRecord) -> None:
+def test_lines_across_the_charts(recorded: QueryRecord) -> None:
     lines = moments(recorded, axis_of(recorded))
     assert [line.kind for line in lines].count("switch") == 5
     assert not any(line.label for line in moments(recorded, axis_of(recorded), labelled=False))
@@ -198,7 +198,7 @@ def test_a_stage_that_ends_before_it_can_be_stopped(tmp_path: Path) -> None:
     assert "until the journal ends" in shown(record).text
 
 
-def test_a_query_in_one_piece(tmp_path: Path) -> None:
+def test_a_query_of_one_stage(tmp_path: Path) -> None:
     cannot = CannotPlan("it has one table")
     record = record_of(
         tmp_path,
@@ -257,7 +257,7 @@ def test_executors_over_time(tmp_path: Path) -> None:
         ("forced", 4.0, "A test option forced the switch"),
     ],
 )
-def test_what_won_is_said_in_words(tmp_path: Path, won_by: str, slots: float, said: str) -> None:
+def test_a_switch_is_explained(tmp_path: Path, won_by: str, slots: float, said: str) -> None:
     second = decision(0, 1, won_by=won_by)
     told = Note(Decision(**{**_fields(second.decision), "slots": slots}))
     record = record_of(tmp_path, [(0.0, share(4), (decision(None, 0, won_by="first"),)), (1.0, share(slots), (told,))])
@@ -272,7 +272,7 @@ def _fields(of: Decision) -> dict[str, object]:
     return {name: getattr(of, name) for name in of.__dataclass_fields__}
 
 
-def test_causes_keep_names_as_they_are(tmp_path: Path) -> None:
+def test_names_in_causes_are_not_capitalized(tmp_path: Path) -> None:
     for cause, said in (("app_17 arrived", "app_17 arrived: start with"), ("node lost", "Node lost: start with")):
         begin = Note(Decision(**{**_fields(decision(None, 0, won_by="first").decision), "cause": Said(cause)}))
         record = record_of(tmp_path, [(0.0, share(4), (begin,))])
@@ -281,7 +281,7 @@ def test_causes_keep_names_as_they_are(tmp_path: Path) -> None:
         (tmp_path / "made.journal").unlink()
 
 
-def test_changes_of_the_share_are_counted_by_what_happened(tmp_path: Path) -> None:
+def test_share_changes_are_counted_by_cause(tmp_path: Path) -> None:
     told = [(4.0, ("arbiter-started",)), (2.0, ("app-arrived", "node-lost")), (2.0, ("grace-over",)), (1.0, ())]
     told += [(0.5, ("app-arrived",))]
     steps: Steps = [
@@ -297,7 +297,7 @@ def test_several_queries_on_a_page(recorded: QueryRecord) -> None:
     checked(render(page("None", {})))
 
 
-def test_a_journal_of_several_queries_tells_of_the_last(tmp_path: Path) -> None:
+def test_of_several_queries_in_a_journal_the_last_is_reported(tmp_path: Path) -> None:
     record_of(tmp_path, [(0.0, share(4), ()), (1.0, finished(RESULT), (Finish(),))])
     record = record_of(tmp_path, [(5.0, share(2), ())])
     assert [slots.slots for _, slots in record.shares] == [2.0]
@@ -310,7 +310,7 @@ def test_write_report(tmp_path: Path) -> None:
     checked((tmp_path / "out" / "q17.html").read_text(encoding="utf-8"))
 
 
-def test_what_is_no_journal_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_journal_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(NoRecordError, match="no such file"):
         read(tmp_path / "none.journal")
     assert not list(tmp_path.iterdir())

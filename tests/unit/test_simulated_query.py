@@ -1,4 +1,4 @@
-"""A query in virtual time: its stages, its share, and that feedback pays where a share falls early."""
+"""A query in virtual time: stages, shares, and the value of feedback."""
 
 import pytest
 
@@ -63,7 +63,7 @@ def end(asked):
     return found
 
 
-def test_a_query_on_a_profile_ends_and_holds_nothing():
+def test_a_query_on_a_profile_ends_and_holds_no_containers():
     app = query(profile=((0, 64),), row_error=0)
     at, figures = end(live(app, (5.0, Started())))
     assert app.max_containers == 0
@@ -71,7 +71,7 @@ def test_a_query_on_a_profile_ends_and_holds_nothing():
     assert figures["stages"] >= 2
 
 
-def test_the_same_seed_gives_the_same_life():
+def test_the_same_seed_gives_the_same_run():
     profile = {"volatility": {"levels": (16, 64, 256), "mean_s": 3}}
     lives = [live(query(seed, **profile), (0.0, Started())) for seed in ("1", "1", "2")]
     assert lives[0] == lives[1]
@@ -83,7 +83,7 @@ def test_true_row_counts_differ_from_the_estimates_by_the_error():
     assert surely[0] != doubtfully[0]
 
 
-def test_feedback_pays_where_the_share_falls_early():
+def test_feedback_pays_off_if_the_share_falls_early():
     ways = ({}, {"feedback": False}, {"feedback": False, "replanning": False})
     told, deaf, once = (
         [end(live(query(seed, profile=FALLS, row_error=0.3, **way), (0.0, Started()))) for seed in "01234567"]
@@ -96,7 +96,7 @@ def test_feedback_pays_where_the_share_falls_early():
     assert times[0] < 0.7 * times[2]
 
 
-def test_without_a_profile_it_holds_what_the_arbiter_entitles_it_to_and_says_when_it_let_go():
+def test_without_a_profile_it_holds_its_entitlement_and_confirms_releases():
     shares = [(0.0, ShareUpdated(1, 20, 40, 0.0)), (0.0, Started()), (2.0, ShareUpdated(2, 10, 10, 12.0, True))]
     asked = live(query(), *shares)
     assert [one.containers for _, one in asked if isinstance(one, SetContainers)] == [40, 10]
@@ -104,7 +104,7 @@ def test_without_a_profile_it_holds_what_the_arbiter_entitles_it_to_and_says_whe
     assert end(asked)[0] > 2.0
 
 
-def test_without_feedback_it_lets_go_all_the_same():
+def test_without_feedback_it_releases_containers_all_the_same():
     shares = [(0.0, ShareUpdated(1, 20, 40, 0.0)), (0.0, Started()), (2.0, ShareUpdated(2, 10, 10, 12.0, True))]
     asked = live(query(feedback=False), *shares)
     assert (2.0, SetContainers(10)) in asked

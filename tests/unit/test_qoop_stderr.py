@@ -1,4 +1,4 @@
-"""The driver's messages on their way to a stderr that may have gone."""
+"""The driver's messages on the way to a stderr that may fail."""
 
 import io
 import sys
@@ -30,7 +30,7 @@ class Gone(io.StringIO):
 
 
 @pytest.mark.parametrize("stderr", [io.StringIO, Gone])
-def test_a_driver_is_never_held_up_by_its_messages(tmp_path, monkeypatch, stderr):
+def test_the_driver_never_blocks_on_its_messages(tmp_path, monkeypatch, stderr):
     said, many = stderr(), "a message\n" * 50_000
     monkeypatch.setattr(sys, "stderr", said)
     with relay_to_stderr(tmp_path / MESSAGES):
@@ -40,7 +40,7 @@ def test_a_driver_is_never_held_up_by_its_messages(tmp_path, monkeypatch, stderr
 
 
 @pytest.mark.parametrize("attempt", range(10))
-def test_a_message_may_hold_any_byte(tmp_path, monkeypatch, attempt):
+def test_a_message_may_contain_any_byte(tmp_path, monkeypatch, attempt):
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
     with relay_to_stderr(tmp_path / MESSAGES):

@@ -1,4 +1,4 @@
-"""Which decisions a user sees while a query runs: decided on what caused them, whatever it is called."""
+"""Which decisions and counts a user sees while a query runs."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def shown(capsys, cause, before, plan):
     return capsys.readouterr().err.partition("] ")[2]
 
 
-def test_a_plan_that_is_kept_although_the_share_changed(capsys):
+def test_a_plan_kept_although_the_share_changed(capsys):
     verdict = "on 1 slot plan 0 would finish in 3.0 s, plan 1 in 2.8 s: a switch must save at least 0.5 s"
     assert shown(capsys, SHARE, 0, 0) == f"kept plan 0: the profile sets 1 slot from 2 s on; {verdict}\n"
 
@@ -40,7 +40,7 @@ def test_the_first_plan(capsys):
 
 
 @pytest.mark.parametrize("cause", [FINISHED, StagesChecked(), Said("a share of what is told")])
-def test_a_plan_that_is_kept_for_any_other_reason_is_not_shown(capsys, cause):
+def test_a_plan_kept_for_any_other_reason_is_not_shown(capsys, cause):
     assert shown(capsys, cause, 0, 0) == ""
 
 

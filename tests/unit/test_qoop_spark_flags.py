@@ -25,16 +25,16 @@ def amount(memory, vcores):
         ({}, 0),
     ],
 )
-def test_as_many_executors_as_fit_beside_the_master(resources, executors):
+def test_the_executors_that_fit_besides_the_master(resources, executors):
     assert SIZE.count(resources) == executors
 
 
-def test_the_whole_of_some_executors_holds_them():
+def test_the_total_of_some_executors_holds_them():
     for executors in range(5):
         assert SIZE.count(SIZE.total(executors)) == executors
 
 
-def test_a_share_too_small_for_one_executor_says_what_would_do():
+def test_a_share_too_small_for_one_executor_names_a_remedy():
     with pytest.raises(ShareTooSmallError) as caught:
         SIZE.require_one(amount(2_000, 2), "the whole cluster's share")
     said = str(caught.value)
@@ -48,7 +48,7 @@ def flags(*words, **defaults):
     return SparkFlags(words, {name.replace("_", "."): value for name, value in defaults.items()})
 
 
-def test_containers_have_overhead_and_are_rounded_up_to_yarns_steps():
+def test_containers_have_overhead_and_are_rounded_up_to_yarns_increment():
     size = flags("--executor-memory", "4g", "--executor-cores", "3").executor_size(step_mb=128)
     assert size == ExecutorSize(memory=4_608, vcores=3, slots=3, master_memory=896, master_vcores=1)
     # A tenth, but 384 MB at least: 4096 + 409 is 4505, in steps of 128 4608.
@@ -66,11 +66,11 @@ def test_containers_have_overhead_and_are_rounded_up_to_yarns_steps():
         (flags("--conf", "spark.executor.memoryOverhead=1g"), 2_048),
     ],
 )
-def test_memory_is_read_as_spark_reads_it(given, memory):
+def test_memory_sizes_are_parsed_like_spark(given, memory):
     assert given.executor_size(128).memory == memory
 
 
-def test_tasks_of_several_cores_take_their_slots():
+def test_tasks_of_several_cores_reduce_the_slots():
     size = flags("--executor-cores", "8", "--conf", "spark.task.cpus=3").executor_size(1)
     assert (size.vcores, size.slots) == (8, 2)
 
@@ -90,13 +90,13 @@ def test_in_cluster_mode_the_driver_is_the_master():
         (("--conf", "spark.task.cpus=half"), "spark.task.cpus 'half': "),
     ],
 )
-def test_sizes_that_are_none(words, said):
+def test_malformed_sizes(words, said):
     with pytest.raises(BadInputError) as caught:
         flags(*words).executor_size(128)
     assert said in str(caught.value)
 
 
-def test_the_last_flag_counts_and_flags_win_over_defaults():
+def test_the_last_flag_wins_and_flags_win_over_defaults():
     given = flags("--master", "yarn", "--master=local[2]", spark_master="yarn")
     assert given.master == "local[2]"
     assert not given.is_yarn
@@ -104,7 +104,7 @@ def test_the_last_flag_counts_and_flags_win_over_defaults():
     assert flags().master == "local[*]"
 
 
-def test_cluster_mode_says_all_that_it_needs():
+def test_cluster_mode_names_all_that_it_needs():
     with pytest.raises(SubmissionError) as caught:
         flags("--deploy-mode", "cluster").check(output=True, checkpoint=False)
     assert "missing: --archives with a packed Python environment, --checkpoint URL" in str(caught.value)
@@ -112,7 +112,7 @@ def test_cluster_mode_says_all_that_it_needs():
     flags().check(output=False, checkpoint=False)
 
 
-def test_defaults_are_read_as_spark_submit_reads_them(tmp_path):
+def test_defaults_are_parsed_like_spark_submit(tmp_path):
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text("# c\nspark.master   yarn\nspark.a=b c\n\nalone\n")
     (tmp_path / "other.conf").write_text("spark.master local\n")
@@ -122,12 +122,12 @@ def test_defaults_are_read_as_spark_submit_reads_them(tmp_path):
     assert spark_defaults([], {"SPARK_CONF_DIR": str(tmp_path / "nowhere")}) == {}
 
 
-def test_a_job_travels_as_it_is():
+def test_a_job_survives_json():
     job = Job(text="SELECT 1", name="q", size=(1, 2, 3, 4, 5), profile="p.csv")
     assert Job.model_validate_json(job.model_dump_json()) == job
 
 
-def test_a_query_is_a_file_or_a_text(tmp_path):
+def test_a_query_comes_from_a_file_or_the_command_line(tmp_path):
     (tmp_path / "q.sql").write_text("SELECT 1;\n")
     assert read_query(str(tmp_path / "q.sql"), None) == "SELECT 1"
     assert read_query(None, "SELECT 2") == "SELECT 2"
