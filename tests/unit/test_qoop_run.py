@@ -147,7 +147,7 @@ def test_an_event_is_journaled_before_the_decision(slowly, tmp_path, monkeypatch
     assert [record["seq"] for record in noted(tmp_path, "decision")] == [2]
 
 
-@pytest.mark.parametrize("part", ["step", "query_text"])
+@pytest.mark.parametrize("part", ["step", "stage_query"])
 def test_after_a_planner_failure_the_query_runs_as_written(slowly, tmp_path, monkeypatch, part):
     """Also where the stages that it wants cannot be written."""
 
