@@ -1,7 +1,7 @@
-"""Why the planner decided something, as values. `qoop.run.wording` makes sentences of them, for people only.
+"""The causes of decisions, as values; `qoop.run.wording` renders them for people.
 
-Each cause has a `kind` that names it in journals, whatever its class is called. Texts in a cause are what somebody
-outside the planner said (Spark, the feed of the share); the planner writes none itself.
+`kind` names a cause in journals, independent of its class name. Texts in a cause come from outside the planner, such as
+Spark's error messages; the planner writes none itself.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from qoop.plans.plan import StageId
 
 @dataclass(frozen=True, slots=True)
 class PlansMade:
-    """The candidate plans are there: so many, over so many join trees."""
+    """The candidate plans are ready: their number, and that of their join trees."""
 
     plans: int
     join_trees: int
@@ -23,7 +23,7 @@ class PlansMade:
 class NewShare:
     """The slots changed; `before` is None for the first share.
 
-    `said`: the feed's own words; `why`: the kinds of what happened, as in `ShareChanged`.
+    `said`: the feed's message. `why`: the kinds of its causes, as in `ShareChanged`.
     """
 
     before: float | None
@@ -35,7 +35,7 @@ class NewShare:
 
 @dataclass(frozen=True, slots=True)
 class FinishedStage:
-    """A stage finished. `joins`: the aliases of the relations that it joins; empty where it is a block's result."""
+    """A stage finished. `joins`: the aliases of the relations that it joins; empty for a block's result."""
 
     stage: StageId
     joins: tuple[str, ...]
@@ -44,7 +44,7 @@ class FinishedStage:
 
 @dataclass(frozen=True, slots=True)
 class FailedStage:
-    """A stage failed and is not tried again as it was. `joins` as in `FinishedStage`; `error`: Spark's own words."""
+    """A stage failed and is not retried. `joins`: as in `FinishedStage`. `error`: Spark's message."""
 
     stage: StageId
     joins: tuple[str, ...]
@@ -54,7 +54,7 @@ class FailedStage:
 
 @dataclass(frozen=True, slots=True)
 class LostOutput:
-    """The output of a finished stage is gone. `joins` as in `FinishedStage`; `said`: how that was seen."""
+    """The output of a finished stage was lost. `joins`: as in `FinishedStage`. `said`: how the loss was detected."""
 
     stage: StageId
     joins: tuple[str, ...]
@@ -64,14 +64,14 @@ class LostOutput:
 
 @dataclass(frozen=True, slots=True)
 class StagesChecked:
-    """Nothing happened: running stages were compared with their estimates."""
+    """Running stages were compared with their estimates."""
 
     kind: Literal["stages-checked"] = "stages-checked"
 
 
 @dataclass(frozen=True, slots=True)
 class NotPlanned:
-    """The query has no plans; `said`: why, in the parser's words."""
+    """The query has no candidate plans. `said`: why, from the parser."""
 
     said: str
     kind: Literal["not-planned"] = "not-planned"
@@ -79,7 +79,7 @@ class NotPlanned:
 
 @dataclass(frozen=True, slots=True)
 class PlannerFailed:
-    """The planner itself raised an exception of class `error`, which said `said`."""
+    """The planner raised an exception. `error`: its class. `said`: its message."""
 
     error: str
     said: str
@@ -88,7 +88,7 @@ class PlannerFailed:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """The query as written failed in a way that may pass, and is run once more: attempt number `attempt`, from 0."""
+    """The query as written failed for a transient reason and is retried. `attempt`: attempt number, from 0."""
 
     error: str
     attempt: int
@@ -97,7 +97,7 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Somebody stopped the query from outside."""
+    """The query was cancelled from outside."""
 
     said: str
     kind: Literal["stopped"] = "stopped"
@@ -105,19 +105,19 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A cause of which only the sentence is known, from a journal written before causes were values."""
+    """A cause in an early journal, which recorded only its sentence."""
 
     text: str
     kind: Literal["said"] = "said"
 
 
 WhyDecided = PlansMade | NewShare | FinishedStage | LostOutput | StagesChecked | Said
-"""Why the candidates were compared."""
+"""Why the candidate plans were compared."""
 
 WhyAsWritten = NotPlanned | FailedStage | PlannerFailed | Retried | Said
-"""Why the query is run as written."""
+"""Why the query runs as written."""
 
 WhyFailed = FailedStage | Stopped | Said
-"""Why there is no answer."""
+"""Why the query failed."""
 
 Cause = WhyDecided | WhyAsWritten | WhyFailed

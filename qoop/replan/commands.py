@@ -1,4 +1,4 @@
-"""What the planner wants done; the outcome of each comes back as an event."""
+"""The commands of the planner; the outcome of each comes back as an event."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from qoop.replan.decision import Decision
 
 @dataclass(frozen=True, slots=True)
 class StartStage:
-    """Run a stage of plan number `plan`, reading the outputs of `inputs`. The goal's output is the query's result."""
+    """Run a stage of plan number `plan` that reads the outputs of `inputs`."""
 
     stage: StageId
     plan: int
@@ -19,14 +19,14 @@ class StartStage:
 
 @dataclass(frozen=True, slots=True)
 class CancelStages:
-    """Stop these stages."""
+    """Cancel these stages."""
 
     stages: tuple[StageId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SetExecutors:
-    """Hold so many executors: ask for missing ones, decommission surplus ones. From `by` on none of these is left."""
+    """Set the number of executors: request missing ones, decommission surplus ones, which must have gone at `by`."""
 
     executors: int
     by: float
@@ -34,40 +34,40 @@ class SetExecutors:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmVacated:
-    """Tell the arbiter that no more is held than share number `seq` gives."""
+    """Confirm to the arbiter that the query is within share number `seq`."""
 
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class RunAsWritten:
-    """Run the query as the user wrote it, in one piece."""
+    """Run the query as the user wrote it, as a single stage."""
 
     cause: WhyAsWritten
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The result is there."""
+    """The result is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The query cannot be answered."""
+    """The query has failed."""
 
     cause: WhyFailed
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """For the journal and the report: what was decided, with its estimates and its cause."""
+    """Record a decision, with its estimates and its cause, for the journal and the report."""
 
     decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Fire at this time; replaces any earlier timer."""
+    """Fire a timer at this time; replaces the previous one."""
 
     at: float
 

@@ -1,4 +1,4 @@
-"""Which plan finishes first now, and whether it is worth leaving the present one (QOOP, section 2.3.4)."""
+"""Choose the plan that finishes first, if it is worth leaving the present one (QOOP section 2.3.4)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,13 @@ from qoop.replan.causes import WhyDecided
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`hysteresis`: the fraction of the remaining time that a switch must save (QOOP finds 10-25% good, figure 2.15).
+    """The rules of switching.
 
-    `min_gain`: seconds that it must save. `cancel_seconds`: what it costs to stop running stages. `let_finish`:
-    running stages that the new plan does not need may go on where that is estimated cheaper. `force`: after every stage
-    and on every change of the share, switch to another tree of the unfinished part, whatever it costs; on a change of
-    the share to one that stops running stages, if there is one (a test option).
+    `hysteresis`: the fraction of the remaining time that a switch must save (QOOP figure 2.15 finds 10-25% good).
+    `min_gain`: the seconds that it must save. `cancel_seconds`: the cost of cancelling running stages. `let_finish`:
+    running stages that the new plan does not need may finish if that is estimated to be cheaper. `force` (a test
+    option): after every stage and every change of the share, switch to another tree of the unfinished part at any cost;
+    on a change of the share preferably to one that cancels running stages.
     """
 
     hysteresis: float = 0.15
@@ -31,7 +32,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class StageProgress:
-    """A running stage: the plan it was started for, its work as estimated then, and the fraction of it done by now.
+    """A running stage: the plan that started it, its work as estimated then, and the fraction done.
 
     `done` is above 1 when it is overdue. `uncertainty`: standard deviation of the logarithm of its output's size.
     """
@@ -44,7 +45,7 @@ class StageProgress:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """A stage that was late when it was stopped: the rows it is taken to have, the core seconds it is taken to need."""
+    """A stage that was cancelled when late: its suspected rows and core seconds."""
 
     rows: float
     core_seconds: float
@@ -52,10 +53,7 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What has been done: the stages whose output is kept, and those that run.
-
-    `stragglers`: what is thought of stages that were stopped when they were late.
-    """
+    """The stages whose output is stored, the running stages, and the late stages that were cancelled."""
 
     ready: frozenset[StageId]
     running: Mapping[StageId, StageProgress]
@@ -64,7 +62,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan under a share: when it would finish, in seconds from now, and what becomes of the running stages."""
+    """A plan under a share: seconds until it would finish, and the running stages to cancel or to let finish."""
 
     plan: int
     seconds: float
@@ -83,15 +81,16 @@ Winner = Literal[
     "late stage",
     "late stage and share or row counts",
 ]
-"""What made a plan win: "or": each would have sufficed; "and": none would have alone."""
+"""What made a plan win. "or": each would have sufficed. "and": neither would have sufficed alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One evaluation of all candidates. `seconds`: the estimate of every plan by number; `won_by`: why the plan won.
+    """An evaluation of all candidates.
 
-    `fastest`: the plan that would finish first, chosen or not. `needed`: the seconds that it had to save to be worth
-    leaving the plan of before; None where there was none before, and where an early journal does not tell.
+    `seconds`: the estimate of every plan, by number. `reused`: stage outputs that the chosen plan reads.
+    `left_behind`: outputs that only the previous plan reads. `fastest`: the plan that would finish first, chosen or
+    not. `needed`: the seconds that a switch had to save; None if there was no previous plan, or in an early journal.
     """
 
     cause: WhyDecided
@@ -109,7 +108,7 @@ class Decision:
 
     @property
     def switched(self) -> bool:
-        """Whether the query left its plan for another."""
+        """Whether the query switched to another plan."""
         return self.before is not None and self.plan != self.before
 
 
@@ -121,7 +120,7 @@ def evaluate(
     rules: Rules,
     numbers: Sequence[int] | None = None,
 ) -> list[Candidate]:
-    """When each plan (or those of these numbers) would finish, from what has been done, if the share stays."""
+    """Estimate when each plan (or each of `numbers`) would finish from the present progress under a constant share."""
     late = delay_estimate(progress, estimator)
     rows = {**{stage: known.rows for stage, known in progress.stragglers.items()}, **late.rows}
     if rows:
@@ -131,7 +130,7 @@ def evaluate(
 
 
 def choose(candidates: Sequence[Candidate], current: int | None, rules: Rules) -> int:
-    """The plan to follow: the fastest, if it beats the present one by the hysteresis."""
+    """Choose the fastest plan if it beats the current one by the hysteresis."""
     best = min(candidates, key=lambda candidate: (candidate.seconds, candidate.plan))
     if current is None:
         return best.plan
@@ -140,14 +139,14 @@ def choose(candidates: Sequence[Candidate], current: int | None, rules: Rules) -
 
 
 def min_gain_for_switch(now: float, rules: Rules) -> float:
-    """The seconds that a switch must save where the present plan would take `now`."""
+    """The seconds that a switch must save if the current plan would take `now` seconds."""
     return max(rules.min_gain, rules.hysteresis * now)
 
 
 def forced_choice(
     plans: Sequence[Plan], candidates: Sequence[Candidate], current: int, ready: frozenset[StageId], stopping: bool
 ) -> int:
-    """For the test option: the fastest plan whose unfinished part differs, taking turns so that all get theirs."""
+    """For `Rules.force`: a plan whose unfinished part differs, picked in rotation."""
     todo = plans[current].stages(ready).keys()
     others = [one for one in candidates if plans[one.plan].stages(ready).keys() != todo]
     if not others:
@@ -160,7 +159,7 @@ def forced_choice(
 
 @dataclass(frozen=True, slots=True)
 class DelayEstimate:
-    """What late stages suggest: the machine is slower by this factor, these stages have more rows than estimated."""
+    """What late stages suggest: the factor by which the machine is slower, and the rows of those stages."""
 
     slowdown: float
     rows: Mapping[StageId, float]
@@ -174,73 +173,76 @@ def delay_estimate(progress: Progress, estimator: Estimator) -> DelayEstimate:
     delays: many late stages of certain size mean a slow machine; a single late stage of uncertain size means a large
     stage, and with it large sets wherever its joins occur.
     """
-    late = {stage: underway for stage, underway in progress.running.items() if underway.done > 1.0}
-    weights = {stage: 1.0 / (underway.uncertainty**2 + MIN_UNCERTAINTY**2) for stage, underway in late.items()}
+    late = {stage: active for stage, active in progress.running.items() if active.done > 1.0}
+    weights = {stage: 1.0 / (active.uncertainty**2 + MIN_UNCERTAINTY**2) for stage, active in late.items()}
     total = sum(weights.values()) + 1.0 / estimator.calibration.uncertainty**2
-    slowness = sum(weights[stage] * log(underway.done) for stage, underway in late.items()) / total
+    slowness = sum(weights[stage] * log(active.done) for stage, active in late.items()) / total
     rows = {
-        stage: estimator.stage_rows(stage) * exp(max(log(underway.done) - slowness, 0.0))
-        for stage, underway in late.items()
+        stage: estimator.stage_rows(stage) * exp(max(log(active.done) - slowness, 0.0))
+        for stage, active in late.items()
     }
     return DelayEstimate(exp(slowness), rows)
 
 
-LATE_FACTOR = 1.5
-"""A running stage that should have ended needs so much of the time that it has taken."""
+OVERDUE_FACTOR = 1.5
+"""An overdue stage is assumed to need this multiple of the time that it has taken so far."""
 
 MIN_UNCERTAINTY = 0.3
-"""No stage is surer than this: costs are not known better."""
+"""Lower bound of a stage's uncertainty: costs are not known more precisely."""
 
 
 def _evaluate(
     number: int, plans: Sequence[Plan], estimator: Estimator, progress: Progress, slots: float, rules: Rules
 ) -> Candidate:
     plan, running = plans[number], progress.running
-    usable = {stage for stage, underway in running.items() if plan.computes_same(plans[underway.plan], stage)}
-    at_hand = progress.ready | usable
-    stages = {stage: plan.reads(stage, at_hand) - progress.ready for stage in plan.stages(at_hand)}
+    usable = {stage for stage, active in running.items() if plan.computes_same(plans[active.plan], stage)}
+    available = progress.ready | usable
+    stages = {stage: plan.reads(stage, available) - progress.ready for stage in plan.stages(available)}
     used = usable & frozenset().union({RESULT}, *stages.values())
-    works = {stage: estimator.work(plan, stage, at_hand) for stage in stages}
-    tasks = [Task(stage, after, _anew(works[stage], stage, progress)) for stage, after in stages.items()]
-    tasks += [_rest_of(stage, running[stage]) for stage in sorted(used)]
+    works = {stage: estimator.work(plan, stage, available) for stage in stages}
+    tasks = [Task(stage, after, _restart_work(works[stage], stage, progress)) for stage, after in stages.items()]
+    tasks += [_remaining(stage, running[stage]) for stage in sorted(used)]
     alone = finish_times(tasks, slots)[RESULT]
-    useless = tuple(sorted(running.keys() - used))
-    if not useless:
+    unneeded = tuple(sorted(running.keys() - used))
+    if not unneeded:
         return Candidate(number, alone)
-    together = finish_times([*tasks, *(_rest_of(stage, running[stage]) for stage in useless)], slots)[RESULT]
-    # A stage that costs nothing is left to finish: its output is one more point to come back to. A block's result is
-    # not: it is being computed in the way that this plan leaves.
-    may_go_on = rules.let_finish and not any(stage in plan.stages(progress.ready) for stage in useless)
+    together = finish_times([*tasks, *(_remaining(stage, running[stage]) for stage in unneeded)], slots)[RESULT]
+    # A stage that delays nothing may finish: its output allows backtracking. Not so a block's result that this plan
+    # computes differently.
+    may_go_on = rules.let_finish and not any(stage in plan.stages(progress.ready) for stage in unneeded)
     if may_go_on and together <= alone + rules.cancel_seconds:
-        return Candidate(number, together, let_finish=useless)
-    return Candidate(number, alone + rules.cancel_seconds, cancel=useless)
+        return Candidate(number, together, let_finish=unneeded)
+    return Candidate(number, alone + rules.cancel_seconds, cancel=unneeded)
 
 
 def stragglers(progress: Progress, estimator: Estimator, stopped: Sequence[StageId]) -> dict[StageId, Straggler]:
-    """What is to be remembered of those stages that are late as they are stopped."""
+    """The late stages among those to be cancelled."""
     late = delay_estimate(progress, estimator).rows
-    return {stage: Straggler(late[stage], _needs(progress.running[stage])) for stage in stopped if stage in late}
+    return {
+        stage: Straggler(late[stage], _needed_core_seconds(progress.running[stage]))
+        for stage in stopped
+        if stage in late
+    }
 
 
-def _needs(underway: StageProgress) -> float:
-    """The core seconds that a running stage must be thought to need: one that should have ended is taken to be two
-    thirds done."""
-    return underway.work.core_seconds * underway.done * (LATE_FACTOR if underway.done > 1.0 else 1.0)
+def _needed_core_seconds(running: StageProgress) -> float:
+    """The core seconds that a running stage is assumed to need; an overdue one is assumed to be two thirds done."""
+    return running.work.core_seconds * running.done * (OVERDUE_FACTOR if running.done > 1.0 else 1.0)
 
 
-def _anew(work: Work, stage: StageId, progress: Progress) -> Work:
-    """The work of a stage that is to be started; where it runs already in another way, or ran, no less than that needs.
+def _restart_work(work: Work, stage: StageId, progress: Progress) -> Work:
+    """The work of a stage to start; at least what it is assumed to need where it runs or ran in another way.
 
-    What delays a stage (cold executors, more rows than estimated) delays it in any join order; that another one avoids
-    it cannot be known before it is counted, and two that are late in turn would stop each other for ever.
+    Whatever delays a stage (cold executors, more rows than estimated) is assumed to delay it in any join order;
+    otherwise two late ways of computing it would cancel each other forever.
     """
-    underway, suspicion = progress.running.get(stage), progress.stragglers.get(stage)
-    least = max(_needs(underway) if underway else 0.0, suspicion.core_seconds if suspicion else 0.0)
+    running, straggler = progress.running.get(stage), progress.stragglers.get(stage)
+    least = max(_needed_core_seconds(running) if running else 0.0, straggler.core_seconds if straggler else 0.0)
     return Work(max(work.core_seconds, least), work.fixed_seconds, work.tasks)
 
 
-def _rest_of(stage: StageId, underway: StageProgress) -> Task[StageId]:
-    """What is left of a running stage; one that should have ended is taken to be two thirds done."""
-    rest = max(1.0 - underway.done, underway.done * (LATE_FACTOR - 1.0))
-    work = underway.work
+def _remaining(stage: StageId, running: StageProgress) -> Task[StageId]:
+    """The remaining work of a running stage; an overdue one is assumed to be two thirds done."""
+    rest = max(1.0 - running.done, running.done * (OVERDUE_FACTOR - 1.0))
+    work = running.work
     return Task(stage, frozenset(), Work(work.core_seconds * rest, work.fixed_seconds * min(rest, 1.0), work.tasks))

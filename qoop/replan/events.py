@@ -1,4 +1,4 @@
-"""What the planner is told. Times are seconds since the epoch; `slots` are cores that tasks of the query can use."""
+"""The events of the planner. Times are seconds since the epoch; `slots` are cores for the query's tasks."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from qoop.plans.plan import StageId
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Candidate plans are there, best first; how many of them, over which join trees."""
+    """The candidate plans are ready: their number, and that of their join trees."""
 
     plans: int
     join_trees: int
@@ -15,17 +15,17 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class CannotPlan:
-    """The query can only run as it is written, in one piece."""
+    """The query can only run as written, as a single stage."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShareChanged:
-    """The query's share of the cluster: `slots` to plan with, `executors` to hold from `effective_at` on.
+    """The query's share: `slots` to plan with, and `executors`, to be reached by `effective_at`.
 
-    `seq`: the arbiter's number of this share; None where a profile or a fixed share feeds the query. `reason`: the
-    feed's own words; `why`: the kinds of what happened, such as "app-arrived", as far as the feed names them.
+    `seq`: the arbiter's number of the share; None if it comes from a profile or is fixed. `reason`: the feed's message.
+    `why`: the kinds of its causes, such as "app-arrived", if the feed names them.
     """
 
     slots: float
@@ -38,7 +38,7 @@ class ShareChanged:
 
 @dataclass(frozen=True, slots=True)
 class StageFinished:
-    """A stage's output is kept. `core_seconds`: the run time of its tasks, summed up; None where not measured."""
+    """A stage finished and its output is stored. `core_seconds`: total run time of its tasks; None if not measured."""
 
     stage: StageId
     rows: float
@@ -49,7 +49,7 @@ class StageFinished:
 
 @dataclass(frozen=True, slots=True)
 class StageFailed:
-    """A stage did not finish. `retry`: it may if it is run again, nothing is wrong with the query itself."""
+    """A stage failed. `retry`: the cause is outside the query, so a retry may succeed."""
 
     stage: StageId
     error: str
@@ -58,21 +58,21 @@ class StageFailed:
 
 @dataclass(frozen=True, slots=True)
 class StageCancelled:
-    """A stage was stopped because a switch asked for it."""
+    """A stage was cancelled by a switch."""
 
     stage: StageId
 
 
 @dataclass(frozen=True, slots=True)
 class QueryCancelled:
-    """Somebody stopped the query's jobs from outside: it is not to be answered any more."""
+    """The query's jobs were cancelled from outside."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLost:
-    """A finished stage's output is gone, or so much of it that it is to be computed again."""
+    """The output of a finished stage is lost, or so much of it that it must be recomputed."""
 
     stage: StageId
     reason: str
@@ -80,21 +80,21 @@ class CheckpointLost:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorsChanged:
-    """So many executors are there now."""
+    """The number of executors changed."""
 
     executors: int
 
 
 @dataclass(frozen=True, slots=True)
 class ArbiterAway:
-    """Nobody tells the share any more; the last known one stays."""
+    """The arbiter cannot be reached; the last known share stays in force."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The time asked for has come."""
+    """The timer fired."""
 
 
 Event = (

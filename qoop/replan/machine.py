@@ -1,7 +1,7 @@
-"""A query's life: one event in, commands out. Pure: live, simulated and replayed by the same function.
+"""The state machine of a query: one event in, commands out. Live, simulated and replayed runs share it.
 
-Phases (QOOP, section 2.5): while `running`, ready stages are started; a switch that stops stages goes through
-`switching`, in which nothing new is started until they have stopped.
+Phases (QOOP section 2.5): while `running`, ready stages are started; a switch that cancels stages goes through
+`switching`, in which no stage starts until they have stopped.
 """
 
 from collections.abc import Iterable
@@ -64,76 +64,76 @@ from qoop.replan.events import (
 from qoop.replan.state import Running, Share, State
 
 MAX_ATTEMPTS = 4
-"""How often a stage is tried that fails for reasons outside the query (as Spark does with a task)."""
+"""Attempts at a stage that fails for reasons outside the query (as Spark's task attempts)."""
 
 MAX_CONCURRENT_STAGES = 4
-"""How many stages run at once at most, and never more than there are slots."""
+"""Maximum number of concurrent stages, also limited by the slots."""
 
 COLD_START_S = 10.0
-"""Seconds that executors may need for themselves: until a stage was measured, this long none counts as late."""
+"""Seconds that executors may need to start up; until a stage was measured, none counts as late before that."""
 
 PROGRESS_CHECK_S = 5.0
-"""Seconds after which running stages are compared with their estimates."""
+"""Interval, in seconds, at which running stages are compared with their estimates."""
 
 
 def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, ...]]:
-    """Take in one event, decide, and say what is to be done. `at`: seconds since the epoch."""
-    # 1. Count what running stages should have done by now, then learn what the event says.
-    state, commands, cause = _learn(_credit(state, at), at, event)
+    """Apply one event, decide, and return the commands. `at`: seconds since the epoch."""
+    # 1. Update the expected progress of running stages, then apply the event.
+    state, commands, cause = _apply_event(_with_progress(state, at), at, event)
     if state.phase in ("done", "failed"):
-        return replace(state, wake_at=None), tuple(commands)
-    # 2. Choose a plan, or compare the present one with the others.
+        return replace(state, timer_at=None), tuple(commands)
+    # 2. Choose a plan, or compare the current one with the others.
     if cause is not None and state.share is not None and state.phase in ("running", "switching"):
         state, decided = _decide(state, cause, event)
         commands += decided
-    # 3. Start what can run, unless a switch is waiting for stages to stop.
+    # 3. Start stages, unless a switch is waiting for stages to stop.
     if state.phase == "running":
         state, started = _start(state, at)
         commands += started
-    # 4. Follow the share with executors, and say so when it is kept to.
+    # 4. Confirm the share once the executors are within it.
     state, followed = _confirm(state)
     commands += followed
-    # 5. Look again while something runs.
+    # 5. Check progress again while stages run.
     if not state.running or state.phase != "running":
-        return replace(state, wake_at=None), tuple(commands)
-    return replace(state, wake_at=at + PROGRESS_CHECK_S), (*commands, SetTimer(at + PROGRESS_CHECK_S))
+        return replace(state, timer_at=None), tuple(commands)
+    return replace(state, timer_at=at + PROGRESS_CHECK_S), (*commands, SetTimer(at + PROGRESS_CHECK_S))
 
 
-def _credit(state: State, at: float) -> State:
-    """Running stages have divided the slots since the last event."""
-    share, elapsed = state.share, max(at - state.credited_at, 0.0)
+def _with_progress(state: State, at: float) -> State:
+    """Update the expected progress of running stages, which have divided the slots since the last event."""
+    share, elapsed = state.share, max(at - state.progress_at, 0.0)
     if share is None or not state.running:
-        return replace(state, credited_at=at)
+        return replace(state, progress_at=at)
     slots, cold = share.slots / len(state.running), 0.0
-    if state.estimator.calibration.stages == 0 and state.began_at is not None:
-        cold = min(max(state.began_at + COLD_START_S - state.credited_at, 0.0), elapsed)
+    if state.estimator.calibration.stages == 0 and state.started_at is not None:
+        cold = min(max(state.started_at + COLD_START_S - state.progress_at, 0.0), elapsed)
     running = {}
     for stage, one in state.running.items():
         expected = max(one.work.seconds(slots), 1e-3)
         by_then = min(one.done + cold / expected, max(one.done, 1.0))
         running[stage] = replace(one, done=by_then + (elapsed - cold) / expected)
-    return replace(state, running=running, credited_at=at)
+    return replace(state, running=running, progress_at=at)
 
 
-def _learn(state: State, at: float, event: Event) -> tuple[State, list[Command], WhyDecided | None]:
-    """The state after an event, what follows at once, and why to decide anew (None: there is no reason)."""
+def _apply_event(state: State, at: float, event: Event) -> tuple[State, list[Command], WhyDecided | None]:
+    """The state after an event, immediate commands, and the cause to decide anew, if any."""
     match event:
         case Planned(plans, join_trees):
             return replace(state, phase="running"), [], PlansMade(plans, join_trees)
         case CannotPlan(reason):
             return replace(state, phase="as written"), [RunAsWritten(NotPlanned(reason))], None
         case ShareChanged():
-            return _learn_share(state, event)
+            return _apply_share(state, event)
         case StageFinished():
-            return _learn_finished(state, event)
+            return _apply_finished(state, event)
         case StageCancelled(stage):
             return _without(state, [stage]), [], None
         case StageFailed():
-            return _learn_failed(state, event)
+            return _apply_failed(state, event)
         case QueryCancelled(reason):
             return replace(state, phase="failed"), [*_stop_all(state), Fail(Stopped(reason))], None
         case CheckpointLost(stage, reason):
-            return _learn_lost(state, stage, reason)
+            return _apply_lost(state, stage, reason)
         case ExecutorsChanged(executors):
             return replace(state, executors=executors), [], None
         case ArbiterAway():
@@ -142,7 +142,7 @@ def _learn(state: State, at: float, event: Event) -> tuple[State, list[Command],
             return state, [], StagesChecked() if state.phase == "running" else None
 
 
-def _learn_share(state: State, event: ShareChanged) -> tuple[State, list[Command], WhyDecided | None]:
+def _apply_share(state: State, event: ShareChanged) -> tuple[State, list[Command], WhyDecided | None]:
     share, before = Share(event.slots, event.executors, event.seq), state.share
     state = replace(state, share=share)
     commands: list[Command] = []
@@ -153,7 +153,7 @@ def _learn_share(state: State, event: ShareChanged) -> tuple[State, list[Command
     return state, commands, NewShare(before.slots if before else None, share.slots, event.reason, event.why)
 
 
-def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Command], WhyDecided | None]:
+def _apply_finished(state: State, event: StageFinished) -> tuple[State, list[Command], WhyDecided | None]:
     running = state.running.get(event.stage)
     state = _without(state, [event.stage])
     state = replace(state, counts=replace(state.counts, stages=state.counts.stages + 1))
@@ -162,42 +162,42 @@ def _learn_finished(state: State, event: StageFinished) -> tuple[State, list[Com
     ready = {**state.ready, event.stage: event.rows}
     remaining = {stage: known for stage, known in state.stragglers.items() if stage != event.stage}
     before = state.estimator.calibration
-    calibration = _measured(state, running, event)
+    calibration = _updated_calibration(state, running, event)
     estimator = state.estimator.updated({event.stage: event.rows}, calibration)
     state = _recalibrated(replace(state, ready=ready, estimator=estimator, stragglers=remaining), before)
-    return state, [], FinishedStage(event.stage, _joins(event.stage, state))
+    return state, [], FinishedStage(event.stage, _joined_aliases(event.stage, state))
 
 
-def _measured(state: State, running: Running | None, event: StageFinished) -> Calibration:
-    """The calibration, learned from a stage whose work is estimated anew from the rows that it really had."""
+def _updated_calibration(state: State, running: Running | None, event: StageFinished) -> Calibration:
+    """The calibration, updated by a stage whose work is re-estimated from its true row count."""
     calibration = state.estimator.calibration
     if running is None or event.core_seconds is None or state.share is None:
         return calibration
-    hindsight = state.estimator.updated({event.stage: event.rows}, Calibration())
-    work = hindsight.work(state.plans[running.plan], event.stage, frozenset(running.inputs))
+    counted = state.estimator.updated({event.stage: event.rows}, Calibration())
+    work = counted.work(state.plans[running.plan], event.stage, frozenset(running.inputs))
     slots = state.share.slots / (len(state.running) + 1)
     return calibration.updated(work, slots, event.seconds, event.core_seconds)
 
 
 def _recalibrated(state: State, before: Calibration) -> State:
-    """What is still running is as fast as what has just been measured."""
+    """Apply the new calibration to the running stages."""
     now = state.estimator.calibration
     if state.share is None:
         return state
     running = {}
     for stage, one in state.running.items():
-        ordinary = one.work
+        nominal = one.work
         work = Work(
-            ordinary.core_seconds * now.core_factor / before.core_factor,
-            ordinary.fixed_seconds * now.fixed_factor / before.fixed_factor,
-            ordinary.tasks,
+            nominal.core_seconds * now.core_factor / before.core_factor,
+            nominal.fixed_seconds * now.fixed_factor / before.fixed_factor,
+            nominal.tasks,
         )
-        done = one.done * ordinary.seconds(state.share.slots) / max(work.seconds(state.share.slots), 1e-3)
+        done = one.done * nominal.seconds(state.share.slots) / max(work.seconds(state.share.slots), 1e-3)
         running[stage] = replace(one, work=work, done=done)
     return replace(state, running=running)
 
 
-def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command], WhyDecided | None]:
+def _apply_failed(state: State, event: StageFailed) -> tuple[State, list[Command], WhyDecided | None]:
     state = _without(state, [event.stage])
     state = replace(state, counts=replace(state.counts, failed=state.counts.failed + 1))
     attempts = {**state.attempts, event.stage: state.attempts.get(event.stage, 0) + 1}
@@ -211,35 +211,35 @@ def _learn_failed(state: State, event: StageFailed) -> tuple[State, list[Command
         return replace(state, phase="failed"), [Fail(_failed(event, state))], None
     if again:
         return state, [], None
-    # Perhaps it is our plan that fails (a filter moved before a cast): the text as written decides.
+    # The plan itself may be the cause (a filter moved before a cast), so the query as written decides.
     state, commands = run_as_written(state, _failed(event, state))
     return state, list(commands), None
 
 
 def _failed(event: StageFailed, state: State) -> FailedStage:
-    return FailedStage(event.stage, _joins(event.stage, state), event.error)
+    return FailedStage(event.stage, _joined_aliases(event.stage, state), event.error)
 
 
 def run_as_written(state: State, cause: WhyAsWritten) -> tuple[State, tuple[Command, ...]]:
-    """Give up planning: stop what runs, and run the query as the user wrote it."""
-    return replace(state, phase="as written", wake_at=None), (*_stop_all(state), RunAsWritten(cause))
+    """Give up planning: cancel the running stages, and run the query as the user wrote it."""
+    return replace(state, phase="as written", timer_at=None), (*_stop_all(state), RunAsWritten(cause))
 
 
 def _stop_all(state: State) -> list[Command]:
     return [CancelStages(tuple(sorted(state.running)))] if state.running else []
 
 
-def _learn_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[Command], WhyDecided | None]:
+def _apply_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[Command], WhyDecided | None]:
     if stage not in state.ready:
         return state, [], None
-    # Stages that read it now go on: the engine computes again what they miss, or they fail and are tried again.
+    # Stages that are reading it continue: Spark recomputes what is missing, or they fail and are retried.
     ready = {kept: rows for kept, rows in state.ready.items() if kept != stage}
     state = replace(state, ready=ready, counts=replace(state.counts, lost=state.counts.lost + 1))
-    return state, [], LostOutput(stage, _joins(stage, state), reason)
+    return state, [], LostOutput(stage, _joined_aliases(stage, state), reason)
 
 
 def _without(state: State, stages: Iterable[StageId]) -> State:
-    """The state once these stages no longer run; a switch that waited for the last of them is over."""
+    """The state without these running stages; a switch that waited for the last of them is complete."""
     gone = set(stages)
     running = {stage: since for stage, since in state.running.items() if stage not in gone}
     waiting = state.awaiting_cancel - gone
@@ -259,8 +259,8 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
         other = forced_choice(state.plans, candidates, state.current, progress.ready, stopping)
         won_by, chosen = ("forced", other) if other != state.current else ("kept", chosen)
     elif state.current is not None and chosen != state.current:
-        won_by = _what_won(state, progress, chosen)
-    decision = _describe(state, progress, candidates, chosen, cause, won_by)
+        won_by = _winning_factor(state, progress, chosen)
+    decision = _decision(state, progress, candidates, chosen, cause, won_by)
     if decision.switched:
         late = stragglers(progress, state.estimator, decision.cancel)
         state = replace(state, stragglers={**state.stragglers, **late})
@@ -270,27 +270,27 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
 
 
 def _progress(state: State) -> Progress:
-    underway = {
-        stage: StageProgress(running.plan, running.work, running.done, running.uncertainty)
-        for stage, running in state.running.items()
+    running = {
+        stage: StageProgress(active.plan, active.work, active.done, active.uncertainty)
+        for stage, active in state.running.items()
         if stage not in state.awaiting_cancel
     }
-    return Progress(frozenset(state.ready), underway, state.stragglers)
+    return Progress(frozenset(state.ready), running, state.stragglers)
 
 
-def _what_won(state: State, progress: Progress, chosen: int) -> Winner:
-    """What made the new plan win: would it also without one stage running late, with the share of before, with the
-    estimates of before?"""
+def _winning_factor(state: State, progress: Progress, chosen: int) -> Winner:
+    """What made the new plan win: whether it would also win without late stages, with the share of the previous
+    decision, or with the initial estimates."""
     assert state.share is not None and state.current is not None
     before = state.decided_slots or state.share.slots
     current = state.current
-    in_time = replace(
+    on_schedule = replace(
         progress, running={stage: replace(one, done=min(one.done, 1.0)) for stage, one in progress.running.items()}
     )
 
     def wins(slots: float, measured: bool, late: bool = False) -> bool:
-        estimator = state.estimator if measured else state.prior
-        seen = progress if late else in_time
+        estimator = state.estimator if measured else state.initial_estimator
+        seen = progress if late else on_schedule
         pair = evaluate(state.plans, estimator, seen, slots, state.rules, (current, chosen))
         return choose(pair, current, state.rules) == chosen
 
@@ -304,7 +304,7 @@ def _what_won(state: State, progress: Progress, chosen: int) -> Winner:
     return "late stage" if wins(before, measured=False, late=True) else "late stage and share or row counts"
 
 
-def _describe(
+def _decision(
     state: State, progress: Progress, candidates: list[Candidate], chosen: int, cause: WhyDecided, won_by: Winner
 ) -> Decision:
     assert state.share is not None
@@ -349,27 +349,27 @@ def _switch(state: State, taken: Candidate, decision: Decision) -> tuple[State, 
 
 
 def _start(state: State, at: float) -> tuple[State, list[Command]]:
-    """Start the stages that can run: those that tell most for least first, larger ones held back while others run."""
+    """Start the stages that can run, shortest first: they yield row counts at the least cost."""
     if state.current is None or state.share is None:
         return state, []
     plan, slots = state.plans[state.current], state.share.slots
-    at_hand = frozenset(state.ready.keys() | state.running.keys())
-    stages = plan.stages(at_hand)
-    ready = [stage for stage in stages if plan.reads(stage, at_hand) <= state.ready.keys()]
-    works = {stage: state.estimator.work(plan, stage, at_hand) for stage in ready}
+    available = frozenset(state.ready.keys() | state.running.keys())
+    stages = plan.stages(available)
+    ready = [stage for stage in stages if plan.reads(stage, available) <= state.ready.keys()]
+    works = {stage: state.estimator.work(plan, stage, available) for stage in ready}
     room = max(1, min(MAX_CONCURRENT_STAGES, int(slots))) - len(state.running)
     commands: list[Command] = []
     running = dict(state.running)
     for stage in sorted(ready, key=lambda stage: (works[stage].seconds(slots), stage))[: max(room, 0)]:
-        inputs = tuple(sorted(plan.reads(stage, at_hand)))
+        inputs = tuple(sorted(plan.reads(stage, available)))
         running[stage] = Running(state.current, inputs, works[stage], state.estimator.stage_uncertainty(stage))
         commands.append(StartStage(stage, state.current, inputs, state.attempts.get(stage, 0)))
-    began_at = at if state.began_at is None and running else state.began_at
-    return replace(state, running=running, began_at=began_at), commands
+    started_at = at if state.started_at is None and running else state.started_at
+    return replace(state, running=running, started_at=started_at), commands
 
 
 def _confirm(state: State) -> tuple[State, list[Command]]:
-    """Tell the arbiter once that no more executors are held than the share allows."""
+    """Confirm each share to the arbiter once, when the executors are within it."""
     share = state.share
     if share is None or share.seq is None or share.executors is None or state.executors is None:
         return state, []
@@ -378,8 +378,8 @@ def _confirm(state: State) -> tuple[State, list[Command]]:
     return replace(state, confirmed=share.seq), [ConfirmVacated(share.seq)]
 
 
-def _joins(stage: StageId, state: State) -> tuple[str, ...]:
-    """The aliases of the relations that a stage joins; none where it is the result of a block."""
+def _joined_aliases(stage: StageId, state: State) -> tuple[str, ...]:
+    """The aliases of the relations that a stage joins; empty for a block's result."""
     block = state.estimator.query.blocks.get(stage.block)
     if not stage.relations or block is None or block.graph is None:
         return ()

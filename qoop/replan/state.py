@@ -1,4 +1,4 @@
-"""What the planner knows between two events. Immutable."""
+"""The immutable state of the planner between two events."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,7 +13,7 @@ Phase = Literal["planning", "running", "switching", "as written", "done", "faile
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A stage that runs: of which plan, reading what, its work as estimated at its start, the fraction done since."""
+    """A running stage: its plan, its inputs, its work as estimated at its start, and the fraction done."""
 
     plan: int
     inputs: tuple[StageId, ...]
@@ -24,7 +24,10 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class QueryCounts:
-    """What happened over the query's life."""
+    """Counts over the life of a query.
+
+    `reused`: outputs that the plan after a switch reads. `unused`: outputs that only the plan before it reads.
+    """
 
     stages: int = 0
     switches: int = 0
@@ -37,7 +40,7 @@ class QueryCounts:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The present share, as `ShareChanged` told it."""
+    """The present share, from the last `ShareChanged`."""
 
     slots: float
     executors: int | None
@@ -46,19 +49,19 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A query on its way.
+    """The state of a query.
 
-    `plans` and `estimator` as known now; `prior`: the estimates before anything was measured. `ready`: the stages whose
-    output is kept, with their row counts. `decided_slots`: those for which the present plan was chosen.
-    `stragglers`: what is thought of stages that were late when a switch stopped them, until they are counted.
-    `awaiting_cancel`: stages that were told to stop and have not yet. `confirmed`: the last share that the arbiter
-    was told is kept to. `credited_at`: until when the work of running stages has been counted. `began_at`: when the
-    first stage was started. `wake_at`: when running stages are to be looked at again.
+    `estimator`: the present estimates. `initial_estimator`: those before any measurement. `ready`: the stages whose
+    output is stored, and their row counts. `decided_slots`: the slots for which the present plan was chosen.
+    `stragglers`: late stages that a switch cancelled, until they are measured. `awaiting_cancel`: cancelled stages that
+    still run. `confirmed`: the last share that was confirmed to the arbiter. `progress_at`: when the
+    progress of running stages was last updated. `started_at`: when the first stage started. `timer_at`: when running
+    stages are compared with their estimates next.
     """
 
     plans: tuple[Plan, ...]
     estimator: Estimator
-    prior: Estimator
+    initial_estimator: Estimator
     rules: Rules
     phase: Phase = "planning"
     current: int | None = None
@@ -71,7 +74,7 @@ class State:
     stragglers: dict[StageId, Straggler] = field(default_factory=dict)
     awaiting_cancel: frozenset[StageId] = frozenset()
     attempts: dict[StageId, int] = field(default_factory=dict)
-    credited_at: float = 0.0
-    began_at: float | None = None
-    wake_at: float | None = None
+    progress_at: float = 0.0
+    started_at: float | None = None
+    timer_at: float | None = None
     counts: QueryCounts = field(default_factory=QueryCounts)

@@ -236,4 +236,4 @@ def _first_state(planned: Planned | None, rules: Rules) -> State:
 
 
 def _next_timer(state: State) -> float | None:
-    return state.wake_at
+    return state.timer_at

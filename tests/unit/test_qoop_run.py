@@ -238,9 +238,9 @@ def test_stages_are_checked_only_while_some_are_running():
     state = machine.State(made.plans, made.estimator, made.estimator, Rules())
     for at, event in ((1.0, machine.Planned(len(made.plans), 1)), (2.0, ShareChanged(4.0, None, "a share", 2.0))):
         state, commands = machine.step(state, at, event)
-    assert state.wake_at == commands[-1].at == 2.0 + machine.PROGRESS_CHECK_S
-    state, _ = machine.step(state, state.wake_at, TimerFired())
-    assert state.wake_at == 2.0 + 2 * machine.PROGRESS_CHECK_S
-    assert machine.run_as_written(state, NotPlanned("no reason"))[0].wake_at is None
+    assert state.timer_at == commands[-1].at == 2.0 + machine.PROGRESS_CHECK_S
+    state, _ = machine.step(state, state.timer_at, TimerFired())
+    assert state.timer_at == 2.0 + 2 * machine.PROGRESS_CHECK_S
+    assert machine.run_as_written(state, NotPlanned("no reason"))[0].timer_at is None
     state, _ = machine.step(state, 9.0, StageFinished(RESULT, 1.0, 1.0, 1.0, 1.0))
-    assert state.wake_at is None
+    assert state.timer_at is None
