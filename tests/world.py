@@ -113,7 +113,7 @@ class World:
     # Time.
 
     def _wait(self, seconds):
-        self.arbiter.wait(self.now + seconds)
+        self.arbiter.advance_to(self.now + seconds)
 
     def _early_timer(self):
         """A timer comes in before its time."""

@@ -9,7 +9,7 @@ import pytest
 from tests.clock import HandClock
 from yarn_plugin.api import queueing
 from yarn_plugin.api.queueing import SharedPoll
-from yarn_plugin.drive.diagnostics import BUSY, KEPT, LONGEST_LINE, MOST_LINES, MOST_WAITING, THREADS, Diagnostics
+from yarn_plugin.drive.diagnostics import BUSY, CACHE_TTL, MAX_LINE_LENGTH, MAX_LINES, MAX_WAITING, THREADS, Diagnostics
 from yarn_plugin.observe.resource_manager import ManagerRefusedError
 
 SAYS = {"appActivities": {"allocations": [{"diagnostic": "no node has room", "nodeIds": ["h1:1"]}]}}
@@ -38,7 +38,7 @@ class Manager:
 
 def diagnostics(manager, clock=None):
     clock = clock or HandClock()
-    return Diagnostics(lambda: manager, collecting=0.0, clock=clock.now)
+    return Diagnostics(lambda: manager, collect_seconds=0.0, clock=clock.now)
 
 
 def eventually(holds):
@@ -63,7 +63,7 @@ def test_an_answer_is_kept_for_a_moment_and_then_asked_for_again():
     for _ in range(3):
         assert asks.why_waiting("application_1_0001").result(15)
     assert len(manager.asked) == 2
-    clock.time += KEPT + 1
+    clock.time += CACHE_TTL + 1
     assert asks.why_waiting("application_1_0001").result(15)
     assert len(manager.asked) == 4
     assert len(asks._answers) == 1
@@ -76,10 +76,10 @@ def test_the_manager_is_asked_by_few_threads_about_few_applications_at_a_time():
     waiting = [asks.why_waiting(f"application_1_{number:04}") for number in range(120)]
     eventually(lambda: len(manager.asked) == THREADS)
     assert threading.active_count() <= before + THREADS
-    assert [one.result(0) for one in waiting[MOST_WAITING:]] == [[BUSY]] * (120 - MOST_WAITING)
-    assert not any(one.done() for one in waiting[:MOST_WAITING])
+    assert [one.result(0) for one in waiting[MAX_WAITING:]] == [[BUSY]] * (120 - MAX_WAITING)
+    assert not any(one.done() for one in waiting[:MAX_WAITING])
     manager.let()
-    assert all(one.result(15) == ["no node has room (on h1)"] for one in waiting[:MOST_WAITING])
+    assert all(one.result(15) == ["no node has room (on h1)"] for one in waiting[:MAX_WAITING])
 
 
 @pytest.mark.parametrize("answer", [[], 7, {"appActivities": []}, {"appActivities": {"allocations": [1]}}])
@@ -107,7 +107,7 @@ def test_a_long_answer_is_cut():
     said = (
         diagnostics(Manager({"appActivities": {"allocations": reasons}})).why_waiting("application_1_0001").result(15)
     )
-    assert (len(said), max(map(len, said))) == (MOST_LINES, LONGEST_LINE)
+    assert (len(said), max(map(len, said))) == (MAX_LINES, MAX_LINE_LENGTH)
 
 
 # Looks.

@@ -43,7 +43,7 @@ def submissions(tmp_path, *applications):
 def run(tmp_path, *applications, **more):
     """The outcome of a workload, and every input that was decided on."""
     taken = []
-    made = Simulation(cluster(**more), submissions(tmp_path, *applications), taken=taken.append)
+    made = Simulation(cluster(**more), submissions(tmp_path, *applications), on_decision=taken.append)
     return made.run(), taken
 
 
@@ -241,7 +241,7 @@ def test_a_problem_on_which_its_solver_raises_has_failed_as_it_would_live(tmp_pa
         ClusterFile.model_validate(described, context={"registry": registry}),
         submissions(tmp_path, {"max_cores": 1, "core_seconds": 5}),
         registry=registry,
-        taken=taken.append,
+        on_decision=taken.append,
     )
     made.run()
     (solved,) = [one.event for one in taken if isinstance(one.event, Solved)]

@@ -67,9 +67,10 @@ def simulate(
     started = time.perf_counter()
     with _progress() as bar:
         task = bar.add_task("", total=len(submissions))
-        outcome = Simulation(
-            cluster, submissions, policy, seed, registry, journal, ended=lambda count: bar.update(task, completed=count)
-        ).run()
+        def on_finished(count: int) -> None:
+            bar.update(task, completed=count)
+
+        outcome = Simulation(cluster, submissions, policy, seed, registry, journal, on_finished=on_finished).run()
     wall_s = time.perf_counter() - started
     console.out.print(console.table(None, columns(outcome), rows(outcome)))
     for line in totals(outcome, wall_s):

@@ -43,7 +43,7 @@ __all__ = ["Daemon", "Health", "Stopped"]
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
-Taken = Decided[Event, Command]
+ArbiterDecision = Decided[Event, Command]
 
 IDLE = 1.0
 """Seconds that the loop waits at most, for an event or for a journal that is not writable."""
@@ -119,7 +119,7 @@ class Daemon:
         self._state_dir, self._loses_ids = state_dir, is_new or accept_loss
         self._inbox: Inbox[_Item | None] = Inbox(self._intake.stamp)
         self._held: deque[tuple[float, _Item]] = deque()
-        self._publish: Callable[[Taken], None] = lambda decided: None
+        self._publish: Callable[[ArbiterDecision], None] = lambda decided: None
         self._ended = threading.Event()
         self._stopping = False
         self._died: str | None = None
@@ -133,7 +133,7 @@ class Daemon:
             managers, parents, claim, self._post_outcome, registry, registry_at, solve_timeout
         )
         self.state = self._intake.state
-        self._history: tuple[Taken, ...] = tuple(self._intake.history)
+        self._history: tuple[ArbiterDecision, ...] = tuple(self._intake.history)
         self._counters.update(inputs_set_aside=self._intake.skipped, journal_failures=0)
         if self._journal.dropped:
             log.warning("journal: dropped %s", self._journal.dropped)
@@ -145,7 +145,7 @@ class Daemon:
         """How many inputs the journal contained at the start."""
         return self._intake.replayed
 
-    def publish_to(self, publish: Callable[[Taken], None]) -> None:
+    def publish_to(self, publish: Callable[[ArbiterDecision], None]) -> None:
         """Pass every decision to `publish`."""
         self._publish = publish
 
@@ -186,7 +186,7 @@ class Daemon:
         """The known state of the cluster."""
         return self.state.cluster
 
-    def history(self) -> tuple[Taken, ...]:
+    def history(self) -> tuple[ArbiterDecision, ...]:
         """The latest decisions, oldest first."""
         return self._history
 
@@ -198,7 +198,7 @@ class Daemon:
         """The difference between wall-clock time and the arbiter's time, in seconds."""
         return self._intake.wall() - self._intake.now()
 
-    def take(self, event: Event) -> Taken:
+    def take(self, event: Event) -> ArbiterDecision:
         """Take an event and wait until it is decided on.
 
         Raises:
@@ -208,10 +208,10 @@ class Daemon:
         """
         return self.post(event).result()
 
-    def post(self, event: Event) -> Future[Taken]:
+    def post(self, event: Event) -> Future[ArbiterDecision]:
         """Take an event without waiting."""
         if self._ended.is_set():
-            refused: Future[Taken] = Future()
+            refused: Future[ArbiterDecision] = Future()
             refused.set_exception(Stopped())
             return refused
         item = _Item(event, Future(), is_outcome=False)
@@ -324,7 +324,7 @@ class Daemon:
         self._journal_error = None
 
     def _handle(self, at: float, item: "_Item") -> None:
-        decided: Taken | None = None
+        decided: ArbiterDecision | None = None
         try:
             for decided in self._intake.take_in_order(item.event, at, self._count_skipped):
                 self._pass_on(decided)
@@ -339,7 +339,7 @@ class Daemon:
             assert decided is not None, "the decision on the event itself comes last"
             item.answer.set_result(decided)
 
-    def _pass_on(self, decided: Taken) -> None:
+    def _pass_on(self, decided: ArbiterDecision) -> None:
         """Carry out and publish a decision."""
         self.state = self._intake.state
         self._history = tuple(self._intake.history)
@@ -375,7 +375,7 @@ class _Item:
     """A queued event and the future of its decision. `is_outcome`: of a command, so it must not be lost."""
 
     event: Event
-    answer: "Future[Taken]"
+    answer: "Future[ArbiterDecision]"
     is_outcome: bool
 
     def refuse(self, problem: Exception) -> None:
@@ -384,7 +384,7 @@ class _Item:
             self.answer.set_exception(problem)
 
 
-def _await_start(answer: "Future[Taken]") -> None:
+def _await_start(answer: "Future[ArbiterDecision]") -> None:
     try:
         answer.result()
     except SkippedInputError as problem:

@@ -1,4 +1,4 @@
-"""What the ResourceManager says of an application that waits: asked by few threads, however many want to know."""
+"""Why applications wait for containers: queries to the ResourceManager, by few threads and with cached answers."""
 
 import logging
 import queue
@@ -13,33 +13,33 @@ from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
 log = logging.getLogger("yarn_plugin.arbiter")
 
 THREADS = 2
-MOST_WAITING = 16
-"""Applications asked about at a time, at most."""
-KEPT = 5.0
-"""Seconds for which an answer is good."""
-COLLECTING = 2.0
-"""Seconds for which the ResourceManager collects its reasons between the first question and the second."""
-MOST_LINES, LONGEST_LINE = 50, 1000
-"""Of an answer, what is passed on at most: on thousands of nodes a reason may name each of them."""
-BUSY = "the ResourceManager has too many questions waiting; try again"
+MAX_WAITING = 16
+"""How many applications may be queried at a time."""
+CACHE_TTL = 5.0
+"""Seconds for which an answer is cached."""
+COLLECT_SECONDS = 2.0
+"""Seconds for which the ResourceManager collects its reasons between the first query and the second."""
+MAX_LINES, MAX_LINE_LENGTH = 50, 1000
+"""Limits of an answer: a reason may name each of thousands of nodes."""
+BUSY = "too many queries to the ResourceManager are waiting; try again later"
 
 
 class Diagnostics:
-    """Asks why applications wait; one question per application at a time, its answer shared and kept for a moment.
+    """Queries why applications wait: one query per application at a time, whose answer is shared and cached.
 
     Args:
-        managers: makes a client of the ResourceManager; each thread has its own.
-        collecting: seconds for which the ResourceManager collects reasons.
+        managers: makes a client of the ResourceManager, one per thread.
+        collect_seconds: for which the ResourceManager collects reasons.
         clock: the time, in seconds.
     """
 
     def __init__(
         self,
         managers: Callable[[], ResourceManager],
-        collecting: float = COLLECTING,
+        collect_seconds: float = COLLECT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._managers, self._collecting, self._clock = managers, collecting, clock
+        self._managers, self._collect_seconds, self._clock = managers, collect_seconds, clock
         self._lock = threading.Lock()
         self._asked: dict[str, Future[list[str]]] = {}
         self._answers: dict[str, tuple[float, list[str]]] = {}
@@ -47,18 +47,18 @@ class Diagnostics:
         self._threads = 0
 
     def why_waiting(self, yarn_app: str) -> Future[list[str]]:
-        """What the ResourceManager says of an application, in lines; never an exception."""
+        """The ResourceManager's reasons, as lines; errors are lines, too."""
         now = self._clock()
         with self._lock:
-            self._answers = {app: kept for app, kept in self._answers.items() if kept[0] > now}
+            self._answers = {app: cached for app, cached in self._answers.items() if cached[0] > now}
             if yarn_app in self._answers:
                 return _known(self._answers[yarn_app][1])
             if yarn_app in self._asked:
                 return self._asked[yarn_app]
-            if len(self._asked) >= MOST_WAITING:
+            if len(self._asked) >= MAX_WAITING:
                 return _known([BUSY])
             asked: Future[list[str]] = Future()
-            # It cannot be taken back: others may wait for it too.
+            # Not cancellable: other callers may wait for it, too.
             asked.set_running_or_notify_cancel()
             self._asked[yarn_app] = asked
             if self._threads < THREADS:
@@ -71,30 +71,30 @@ class Diagnostics:
         manager = self._managers()
         while True:
             yarn_app = self._inbox.get()
-            said = self._say(manager, yarn_app)
+            lines = self._answer(manager, yarn_app)
             with self._lock:
-                self._answers[yarn_app] = (self._clock() + KEPT, said)
+                self._answers[yarn_app] = (self._clock() + CACHE_TTL, lines)
                 asked = self._asked.pop(yarn_app)
-            asked.set_result(said)
+            asked.set_result(lines)
 
-    def _say(self, manager: ResourceManager, yarn_app: str) -> list[str]:
+    def _answer(self, manager: ResourceManager, yarn_app: str) -> list[str]:
         try:
-            return [line[:LONGEST_LINE] for line in self._ask(manager, yarn_app)[:MOST_LINES]]
+            return [line[:MAX_LINE_LENGTH] for line in self._query(manager, yarn_app)[:MAX_LINES]]
         except ManagerError as problem:
-            return [f"the ResourceManager does not say: {problem}"]
+            return [f"the ResourceManager gives no reason: {problem}"]
         except Exception:
-            # Whatever answered: this thread answers others too.
-            log.exception("why %s waits: an answer of %s", yarn_app, manager.url)
-            return ["the ResourceManager does not say: its answer could not be read"]
+            # This thread serves other queries, too.
+            log.exception("app=%s diagnostics from %s are unreadable", yarn_app, manager.url)
+            return ["the ResourceManager gives no reason: its answer is unreadable"]
 
-    def _ask(self, manager: ResourceManager, yarn_app: str) -> list[str]:
+    def _query(self, manager: ResourceManager, yarn_app: str) -> list[str]:
         path = f"/scheduler/app-activities/{yarn_app}"
-        asked = {"maxTime": "3", "groupBy": "diagnostic", "summarize": "true"}
-        manager.get(path, **asked)
-        time.sleep(self._collecting)
-        said = translate.why_waiting(manager.get(path, **asked))
-        # On nodes that are wholly taken nothing is even tried, so there is nothing to tell of them.
-        return said or translate.diagnostics(manager.get(f"/apps/{yarn_app}"))
+        parameters = {"maxTime": "3", "groupBy": "diagnostic", "summarize": "true"}
+        manager.get(path, **parameters)
+        time.sleep(self._collect_seconds)
+        reasons = translate.why_waiting(manager.get(path, **parameters))
+        # If all nodes are full, YARN does not try to allocate, and records no reasons.
+        return reasons or translate.diagnostics(manager.get(f"/apps/{yarn_app}"))
 
 
 def _known(lines: list[str]) -> Future[list[str]]:

@@ -1,4 +1,4 @@
-"""The controllers and policies that are installed, and the tags by which a journal knows what they keep in it."""
+"""The installed controllers and policies, and the tags of their types in a journal."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
@@ -15,10 +15,10 @@ from yarn_plugin.errors import ReportedError, describe
 from yarn_plugin.journal.codec import Codec
 
 CONTROLLERS, POLICIES = "yarn_plugin.controllers", "yarn_plugin.share_policies"
-"""The groups of entry points: each names a `Kind`, or a module with a policy's `decide`."""
+"""Groups of entry points: each names a `Kind` of controller, or a module with a policy's `decide`."""
 
 INSTALLED = "yarn_plugin.drive.registry:installed"
-"""Where the worker process finds what is installed."""
+"""Where a worker process finds the installed controllers."""
 
 OWN_TAGS = {
     **events.TAGS,
@@ -30,16 +30,16 @@ OWN_TAGS = {
 
 
 class PluginError(ReportedError):
-    """A controller or a policy that is installed cannot be used."""
+    """An installed controller or policy cannot be used."""
 
     exit_code = 2
 
 
 def installed() -> Registry:
-    """What comes with the arbiter, and what is installed beside it. Read once, when a program starts.
+    """The built-in controllers and policies, and those of installed packages. Called once, at the start of a program.
 
     Raises:
-        PluginError: one cannot be loaded, or bears the name of another.
+        PluginError: one cannot be loaded, or has a name in use.
     """
     kinds, policies = dict(BUILT_IN.kinds), dict(BUILT_IN.policies)
     for point in entry_points(group=CONTROLLERS):
@@ -58,16 +58,17 @@ def installed() -> Registry:
 
 
 def journal_tags(registry: Registry) -> dict[str, type]:
-    """What a journal of these controllers and policies may hold, by tag.
+    """The types that a journal of these controllers and policies may contain, by tag.
 
     Raises:
-        PluginError: a tag is used twice, or a type has two; a controller's parameters, messages or problems have none.
+        PluginError: a tag is used twice; a type has two tags; a controller's parameters, messages or problems have no
+            tag.
     """
     tags, names = dict(OWN_TAGS), {one: tag for tag, one in OWN_TAGS.items()}
     for owner, declared in _declared(registry):
         for tag, one in declared.items():
             if tags.setdefault(tag, one) is not one:
-                raise PluginError(f"{owner}: its tag {tag!r} is in use; name it otherwise")
+                raise PluginError(f"{owner}: its tag {tag!r} is in use; choose another")
             if names.setdefault(one, tag) != tag:
                 raise PluginError(f"{owner}: its type {one.__name__} has the tag {names[one]!r}; use that, not {tag!r}")
     for kind in registry.kinds.values():
@@ -86,7 +87,7 @@ def _declared(registry: Registry) -> Iterator[tuple[str, Mapping[str, type]]]:
 
 
 def _check_types(registry: Registry, tags: Mapping[str, type]) -> None:
-    """Refuse types that cannot be journaled or sent, now and not when the first message comes."""
+    """Reject types that cannot be journaled or sent."""
     for kind in registry.kinds.values():
         for tag in sorted(kind.messages):
             if not is_dataclass(tags[tag]):
@@ -95,20 +96,20 @@ def _check_types(registry: Registry, tags: Mapping[str, type]) -> None:
                 )
         try:
             Codec(kind.tags)
-        except Exception as problem:  # noqa: BLE001 - pydantic, for one, raises many things at types unknown to it
+        except Exception as problem:  # noqa: BLE001 - pydantic raises many exceptions for unknown types
             raise PluginError(f"controller {kind.name!r}: its tags cannot be used: {describe(problem)}") from None
 
 
 def _add(found: dict[str, Any], name: str, one: object, point: EntryPoint) -> None:
     if name in found:
-        raise PluginError(f"{point.group} {point.name!r}: {name!r} is there already; uninstall one of them")
+        raise PluginError(f"{point.group} {point.name!r}: {name!r} is already in use; uninstall one of the packages")
     found[name] = one
 
 
 def _load(point: EntryPoint) -> Any:
     try:
         return point.load()
-    except Exception as problem:  # noqa: BLE001 - whatever somebody else's module raises as it is loaded
+    except Exception as problem:  # noqa: BLE001 - the import runs code of another package
         raise PluginError(
             f"{point.group} {point.name!r}: {point.value} cannot be loaded: {describe(problem)}"
         ) from None

@@ -1,4 +1,4 @@
-"""The ResourceManager as the arbiter meets it, in virtual time: looks, answers to commands, failures."""
+"""The ResourceManager in virtual time, as seen by the arbiter: polls, answers to commands, failures."""
 
 from collections.abc import Callable, Mapping
 
@@ -33,15 +33,15 @@ ALLOWED = Capabilities("simulated", writable=True, preempts=False)
 
 
 class SimulatedManager:
-    """Shows a simulated YARN to the arbiter, and does to it what the arbiter commands.
+    """Reports a simulated YARN to the arbiter and carries out the arbiter's commands on it.
 
-    Whatever moves is seen at the next look, and what is asked of YARN is given at the next heartbeat; both come at
-    whole multiples of their intervals, and only when there is something to see or to give.
+    Changes are reported at the next poll, and pending requests are allocated at the next heartbeat. Both occur at
+    multiples of their intervals, and only if there is something to do.
 
     Args:
-        gained: is told when an application got containers; the application's id, and whether it got its master.
-        lost: is told when an application lost so many containers that it did not give back.
-        seen: is told at each look, with the applications that changed and the ids of those that ended.
+        on_allocated: called when an application gets containers, with its id and whether it got its master.
+        on_lost: called when an application loses containers that it did not release, with its id and their number.
+        on_polled: called at each poll, with the changed applications and the ids of finished ones.
     """
 
     def __init__(
@@ -50,50 +50,50 @@ class SimulatedManager:
         arbiter: VirtualArbiter,
         yarn: SimulatedYarn,
         timing: TimingSection,
-        gained: Callable[[float, str, bool], None],
-        lost: Callable[[float, str, int], None],
-        seen: Callable[[float, Mapping[str, YarnApp], tuple[str, ...]], None],
+        on_allocated: Callable[[float, str, bool], None],
+        on_lost: Callable[[float, str, int], None],
+        on_polled: Callable[[float, Mapping[str, YarnApp], tuple[str, ...]], None],
     ) -> None:
         self._agenda, self._arbiter, self._yarn, self._timing = agenda, arbiter, yarn, timing
-        self._gained, self._lost, self._seen = gained, lost, seen
+        self._on_allocated, self._on_lost, self._on_polled = on_allocated, on_lost, on_polled
         self._known: dict[str, YarnApp] = {}
         self._away = False
-        self._looks_at: float | None = None
+        self._polls_at: float | None = None
         self._allocates_at: float | None = None
 
-    def begin(self, at: float) -> None:
-        """The arbiter reaches the manager, and sees its nodes."""
+    def start(self, at: float) -> None:
+        """The arbiter connects to the ResourceManager and polls it for the first time."""
         self._arbiter.take(ManagerReached(URL, ALLOWED), at)
-        self._look(at)
+        self._poll(at)
         self._arbiter.take(Looked(), at)
 
-    def moved(self, at: float) -> None:
-        """Something in YARN has moved."""
-        self._look_soon(at)
+    def note_change(self, at: float) -> None:
+        """Schedule a poll, and a heartbeat if requests are pending, after a change in YARN."""
+        self._poll_soon(at)
         if self._yarn.has_pending:
             self._allocate_soon(at)
 
     def plan_outage(self, outage: Outage) -> None:
-        """Have nodes fail, and come back."""
+        """Schedule a failure of nodes and their return."""
 
         def fail(at: float) -> None:
             for node in outage.nodes:
                 if node in self._yarn.present:
                     for app, count in self._yarn.lose_node(node).items():
-                        self._lost(at, app, count)
-            self.moved(at)
+                        self._on_lost(at, app, count)
+            self.note_change(at)
 
         def come_back(at: float) -> None:
             for node in outage.nodes:
                 if node not in self._yarn.present:
                     self._yarn.add_node(node)
-            self.moved(at)
+            self.note_change(at)
 
         self._agenda.put(outage.at, fail)
         self._agenda.put(outage.until, come_back)
 
-    def plan_absence(self, at: float, until: float, preserve_weights: bool) -> None:
-        """Have the manager fail, and come back."""
+    def plan_downtime(self, at: float, until: float, preserve_weights: bool) -> None:
+        """Schedule a failure of the ResourceManager and its return."""
 
         def fail(now: float) -> None:
             self._away = True
@@ -104,35 +104,35 @@ class SimulatedManager:
             if not preserve_weights:
                 self._yarn.lose_weights()
             self._arbiter.take(ManagerReached(URL, ALLOWED), now)
-            self._look(now)
+            self._poll(now)
             self._arbiter.take(Looked(), now)
-            self.moved(now)
+            self.note_change(now)
 
         self._agenda.put(at, fail)
         self._agenda.put(until, come_back)
 
     def carry_out(self, at: float, command: Command) -> None:
-        """Do what the arbiter commands; it hears of the outcome after a while. Others' commands are passed over."""
+        """Carry out a command; its outcome is reported after a delay. Commands for applications are ignored."""
         answer_at = at + self._timing.command_s
         match command:
             case WriteWeights():
-                self._agenda.put(answer_at, lambda now: self._write(now, command), matters=False)
+                self._agenda.put(answer_at, lambda now: self._write(now, command), essential=False)
             case ReadLeaves():
-                self._agenda.put(answer_at, self._read, matters=False)
+                self._agenda.put(answer_at, self._read, essential=False)
             case ListContainers(app, yarn_app):
-                self._agenda.put(answer_at, lambda now: self._list(now, app, yarn_app), matters=False)
+                self._agenda.put(answer_at, lambda now: self._list(now, app, yarn_app), essential=False)
             case SignalContainers():
                 self._agenda.put(answer_at, lambda now: self._signal(now, command))
 
-    # Looks and heartbeats.
+    # Polls and heartbeats.
 
-    def _look_soon(self, at: float) -> None:
-        if self._looks_at is None:
-            self._looks_at = _next_multiple(at, self._timing.poll_s)
-            self._agenda.put(self._looks_at, self._look)
+    def _poll_soon(self, at: float) -> None:
+        if self._polls_at is None:
+            self._polls_at = _next_multiple(at, self._timing.poll_s)
+            self._agenda.put(self._polls_at, self._poll)
 
-    def _look(self, at: float) -> None:
-        self._looks_at = None
+    def _poll(self, at: float) -> None:
+        self._polls_at = None
         if self._away:
             return
         yarn, arbiter = self._yarn, self._arbiter
@@ -147,7 +147,7 @@ class SimulatedManager:
         self._known |= reports
         if reports or gone:
             arbiter.take(AppsChanged(tuple(reports.values()), gone), at)
-        self._seen(at, reports, tuple(ended))
+        self._on_polled(at, reports, tuple(ended))
 
     def _allocate_soon(self, at: float) -> None:
         if self._allocates_at is None:
@@ -160,8 +160,8 @@ class SimulatedManager:
             return
         had_no_master = {name for name in self._yarn.pending if self._yarn.apps[name].is_waiting}
         for name in self._yarn.allocate():
-            self._gained(at, name, name in had_no_master)
-        self._look_soon(at)
+            self._on_allocated(at, name, name in had_no_master)
+        self._poll_soon(at)
 
     # Commands.
 
@@ -188,10 +188,10 @@ class SimulatedManager:
             failed = tuple(f"{container}: {NO_CONNECTION}" for container in command.containers)
         else:
             missing, count = self._yarn.kill(yarn_app, command.containers)
-            failed = tuple(f"{container}: it has ended" for container in missing)
+            failed = tuple(f"{container}: it has finished" for container in missing)
             if count:
-                self._lost(at, yarn_app, count)
-                self.moved(at)
+                self._on_lost(at, yarn_app, count)
+                self.note_change(at)
         self._arbiter.take(ContainersSignalled(command.app, command.containers, failed), at)
 
 

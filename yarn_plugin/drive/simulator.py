@@ -1,4 +1,4 @@
-"""The simulator: the arbiter's own `step`, with a YARN and applications that live in virtual time."""
+"""The simulator: the arbiter's own decisions, with YARN and applications simulated in virtual time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from yarn_plugin.decide.events import AppSaid, Configured, Registered, Solved
 from yarn_plugin.decide.events import Vacated as VacatedEvent
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.drive.simulated_manager import SimulatedManager
-from yarn_plugin.drive.virtual_time import Agenda, Taken, VirtualArbiter
+from yarn_plugin.drive.virtual_time import Agenda, ArbiterDecision, VirtualArbiter
 from yarn_plugin.errors import BadInputError, describe
 from yarn_plugin.journal.records import Records
 from yarn_plugin.model.cluster import YarnApp
@@ -44,12 +44,12 @@ from yarn_plugin.simulation.workload import Submission
 from yarn_plugin.simulation.yarn import RunningApp, SimulatedYarn
 
 STUCK_AFTER = 3600.0
-"""Seconds in which the arbiter alone does things, on its timers: applications that are left then will never end."""
+"""Seconds with nothing but the arbiter's timers, after which the remaining applications will never finish."""
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """An application on its way. `wake`: counts its requests to be woken; only the last one holds."""
+    """An application of the workload. `wake`: the number of its last request to be woken up; earlier ones are void."""
 
     submission: Submission
     application: Application
@@ -68,14 +68,14 @@ class Simulation:
     """One run of a workload on a cluster.
 
     Args:
-        policy: divides every pool; None: as the cluster file says.
-        registry: the controllers and policies that there are.
-        journal: where the arbiter's records go; nowhere, if not given.
-        taken: is shown every input of the arbiter that was decided on.
-        ended: is told how many applications have ended, whenever one has.
+        policy: of every pool; None: as in the cluster file.
+        registry: the controllers and policies.
+        journal: for the arbiter's records; by default they are discarded.
+        on_decision: called with every decision of the arbiter.
+        on_finished: called with the number of finished applications whenever one finishes.
 
     Raises:
-        BadInputError: an application fits on no node, or names a pool or policy that is not there.
+        BadInputError: an application fits on no node, or its pool or policy does not exist.
     """
 
     def __init__(
@@ -86,21 +86,21 @@ class Simulation:
         seed: int = 0,
         registry: Registry = BUILT_IN,
         journal: Records | None = None,
-        taken: Callable[[Taken], None] = lambda taken: None,
-        ended: Callable[[int], None] = lambda count: None,
+        on_decision: Callable[[ArbiterDecision], None] = lambda decision: None,
+        on_finished: Callable[[int], None] = lambda count: None,
     ) -> None:
         if policy is not None:
             registry.policy(policy)
         self._cluster, self._pools = cluster, cluster.domain_pools(policy)
-        self._shown, self._told_ended = taken, ended
+        self._on_decision, self._on_finished = on_decision, on_finished
         nodes = cluster.machines()
         self._agenda = Agenda()
-        self._arbiter = VirtualArbiter(self._taken, registry, journal)
+        self._arbiter = VirtualArbiter(self._carry_out_all, registry, journal)
         self._solvers, self._tags = registry.solvers(), {kind: tag for tag, kind in registry.tags().items()}
         self._yarn = SimulatedYarn(nodes)
         self._capacity = total_of(node.capacity for node in nodes)
         self._manager = SimulatedManager(
-            self._agenda, self._arbiter, self._yarn, cluster.timing, self._gained, self._lost, self._seen
+            self._agenda, self._arbiter, self._yarn, cluster.timing, self._on_allocated, self._on_lost, self._on_polled
         )
         largest = {node.capacity for node in nodes}
         self._runs = [self._run_of(one, seed, largest) for one in submissions]
@@ -112,34 +112,34 @@ class Simulation:
         self._used: dict[str, float] = {}
         self._usage: list[Usage] = []
         self._now = 0.0
-        self._told = self._written = self._signalled = 0
+        self._shares_sent = self._weights_written = self._containers_signalled = 0
 
     def run(self) -> Outcome:
-        """Let everything happen, until all applications have ended or nothing more can."""
+        """Run until all applications have finished or no further progress is possible."""
         self._arbiter.take(Configured(self._pools, self._cluster.timing.reconcile_s), 0.0)
-        self._manager.begin(0.0)
+        self._manager.start(0.0)
         for outage in self._cluster.outages():
             self._manager.plan_outage(outage)
         for one in self._cluster.manager_failures:
-            self._manager.plan_absence(one.at_s, one.at_s + one.duration_s, one.preserve_weights)
+            self._manager.plan_downtime(one.at_s, one.at_s + one.duration_s, one.preserve_weights)
         for run in self._runs:
             self._agenda.put(run.submission.common.arrival_s, self._at(self._arrive, run))
-        moved_at = 0.0
-        while self._left and self._now < moved_at + STUCK_AFTER:
-            moved_at = moved_at if self._agenda.is_idle() else self._now
-            if not self._go_on():
+        progress_at = 0.0
+        while self._left and self._now < progress_at + STUCK_AFTER:
+            progress_at = progress_at if self._agenda.is_idle() else self._now
+            if not self._advance():
                 break
         return self._outcome()
 
-    def _go_on(self) -> bool:
-        """Let the next thing happen; False where nothing is left. A timer comes before whatever else has its time."""
+    def _advance(self) -> bool:
+        """Run the next action or timer; False if none is left. Timers precede other actions of the same time."""
         due, timer = self._agenda.next_at(), self._arbiter.next_due()
         if timer is not None and (due is None or timer <= due):
             self._now = timer
-            self._arbiter.wait(timer)
+            self._arbiter.advance_to(timer)
         elif due is not None:
-            self._now, happens = self._agenda.pop()
-            happens(self._now)
+            self._now, action = self._agenda.pop()
+            action(self._now)
         return timer is not None or due is not None
 
     # Applications.
@@ -152,9 +152,7 @@ class Simulation:
         size, master = _resources(one.common.container()), _resources(one.common.master())
         for what, wanted in (("container", size), ("master", master)):
             if not any(wanted.fits(capacity) for capacity in largest):
-                raise BadInputError(
-                    f"application {one.name}: {what}", str(wanted), "no node of the cluster is so large"
-                )
+                raise BadInputError(f"application {one.name}: {what}", str(wanted), "it fits on no node of the cluster")
         return _Run(one, one.application(seed), pool, size, master, f"application_1_{one.number:05d}")
 
     def _arrive(self, at: float, run: _Run) -> None:
@@ -176,7 +174,7 @@ class Simulation:
         given, yarn = run.submission.common, self._yarn
         yarn.submit(RunningApp(run.yarn_id, run.submission.name, given.user, queue, at, yarn.amounts(run.size),
                                yarn.amounts(run.master)))  # fmt: skip
-        self._manager.moved(at)
+        self._manager.note_change(at)
 
     def _notify(self, at: float, run: _Run, notification: Notification) -> None:
         """Notify an application, and carry out its requests."""
@@ -186,7 +184,7 @@ class Simulation:
             match request:
                 case SetContainers(containers):
                     self._yarn.set_containers(run.yarn_id, containers)
-                    self._manager.moved(at)
+                    self._manager.note_change(at)
                 case WakeUpAt(due):
                     run.wake += 1
                     self._agenda.put(max(due, at), self._waking(run, run.wake))
@@ -210,16 +208,16 @@ class Simulation:
     def _finish(self, at: float, run: _Run, figures: dict[str, float]) -> None:
         run.finished_at, run.figures = at, figures
         self._yarn.end(run.yarn_id)
-        self._manager.moved(at)
+        self._manager.note_change(at)
         self._left -= 1
-        self._told_ended(len(self._runs) - self._left)
+        self._on_finished(len(self._runs) - self._left)
 
-    def _at(self, happens: Callable[[float, _Run], None], run: _Run) -> Callable[[float], None]:
-        return lambda at: happens(at, run)
+    def _at(self, action: Callable[[float, _Run], None], run: _Run) -> Callable[[float], None]:
+        return lambda at: action(at, run)
 
-    # What the manager tells.
+    # Called by the simulated ResourceManager.
 
-    def _gained(self, at: float, yarn_id: str, got_master: bool) -> None:
+    def _on_allocated(self, at: float, yarn_id: str, got_master: bool) -> None:
         run, held = self._by_yarn_id[yarn_id], self._yarn.apps[yarn_id].held
         if got_master:
             run.started_at = at if run.started_at is None else run.started_at
@@ -227,11 +225,11 @@ class Simulation:
         if held:
             self._notify(at, run, ContainersChanged(held))
 
-    def _lost(self, at: float, yarn_id: str, count: int) -> None:
+    def _on_lost(self, at: float, yarn_id: str, count: int) -> None:
         self._notify(at, self._by_yarn_id[yarn_id], ContainersChanged(self._yarn.apps[yarn_id].held, count))
 
-    def _seen(self, at: float, changed: Mapping[str, YarnApp], ended: tuple[str, ...]) -> None:
-        """Note what part of the cluster each group uses now."""
+    def _on_polled(self, at: float, changed: Mapping[str, YarnApp], ended: tuple[str, ...]) -> None:
+        """Record the fraction of the cluster that each group uses."""
         capacity = self._yarn.resources(self._yarn.total)
         parts = {name: app.used.dominant_fraction(capacity) for name, app in changed.items()}
         for name, part in (*parts.items(), *((name, 0.0) for name in ended)):
@@ -241,26 +239,26 @@ class Simulation:
                 self._used[name] = part
         self._usage.append(Usage(at, tuple(max(part, 0.0) for part in self._parts.values())))
 
-    # What the arbiter decides.
+    # Commands of the arbiter.
 
-    def _taken(self, taken: Taken) -> None:
-        self._shown(taken)
-        for command in taken.commands:
-            self._carry_out(taken.at, command)
+    def _carry_out_all(self, decision: ArbiterDecision) -> None:
+        self._on_decision(decision)
+        for command in decision.commands:
+            self._carry_out(decision.at, command)
 
     def _carry_out(self, at: float, command: Command) -> None:
         match command:
             case TellShare(app, share):
-                self._told += 1
+                self._shares_sent += 1
                 self._agenda.put(at + self._cluster.timing.notify_s, lambda now: self._notify_of_share(now, app, share))
             case SendToApp(_, app, message):
                 self._agenda.put(at + self._cluster.timing.notify_s, lambda now: self._send(now, app, message))
             case SolveInWorker():
                 self._agenda.put(at + self._cluster.timing.solve_s, lambda now: self._solve(now, command))
             case WriteWeights():
-                self._written += 1
+                self._weights_written += 1
             case SignalContainers(_, containers):
-                self._signalled += len(containers)
+                self._containers_signalled += len(containers)
         self._manager.carry_out(at, command)
 
     def _notify_of_share(self, at: float, app: str, share: Share) -> None:
@@ -276,11 +274,11 @@ class Simulation:
             self._notify(at, run, MessageReceived(message))
 
     def _solve(self, at: float, command: SolveInWorker) -> None:
-        """The worker has solved a problem, or failed to, as it would live."""
+        """Report the result of a problem, or the error of its solver, as a worker process does."""
         try:
             result = self._solvers[self._tags[type(command.problem)]](command.problem)
             solved = Solved(command.pool, command.id, "done", result)
-        except Exception as problem:  # noqa: BLE001 - whatever a solver raises is the outcome
+        except Exception as problem:  # noqa: BLE001 - the error is the outcome
             solved = Solved(command.pool, command.id, "failed", error=describe(problem))
         self._arbiter.take(solved, at)
 
@@ -290,9 +288,9 @@ class Simulation:
             groups=self._groups,
             usage=tuple(self._usage),
             inputs=self._arbiter.seq,
-            shares_sent=self._told,
-            weights_written=self._written,
-            containers_signalled=self._signalled,
+            shares_sent=self._shares_sent,
+            weights_written=self._weights_written,
+            containers_signalled=self._containers_signalled,
             ended_at=max(self._now, self._arbiter.now),
         )
 
@@ -314,8 +312,8 @@ def _times(size: Resources, count: int) -> Resources:
 
 
 def _count(amount: Resources, run: _Run) -> int:
-    """How many containers of an application fit into an amount, beside its master. Resources that its pool does not
-    divide do not limit them."""
+    """How many containers of an application fit into an amount, in addition to its master. Only resources that its pool
+    divides limit them."""
     left = amount - run.master
     counts = [left[name] // needs for name, needs in run.size if name in run.pool.resources]
     return max(min(counts, default=0), 0)

@@ -1,4 +1,4 @@
-"""Virtual time: an agenda of what is to happen when, and the arbiter driven by it instead of by a clock."""
+"""Virtual time: an agenda of future actions, and the arbiter driven by it instead of a clock."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -12,58 +12,58 @@ from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import MemoryRecords, Record, Records
 
-Taken = Decided[Event, Command]
+ArbiterDecision = Decided[Event, Command]
 
 
 class Agenda:
-    """What is to happen, by time; at the same time in the order in which it was put down."""
+    """Future actions by time; those of the same time in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._things: list[tuple[float, int, bool, Callable[[float], None]]] = []
-        self._count = self._matter = 0
+        self._actions: list[tuple[float, int, bool, Callable[[float], None]]] = []
+        self._count = self._essential = 0
 
-    def put(self, at: float, happens: Callable[[float], None], matters: bool = True) -> None:
-        """Have something happen at a time, which it is given. `matters`: it may change what becomes of somebody."""
+    def put(self, at: float, action: Callable[[float], None], essential: bool = True) -> None:
+        """Call `action` with its time. `essential`: it may lead to progress of an application."""
         self._count += 1
-        self._matter += matters
-        heappush(self._things, (at, self._count, matters, happens))
+        self._essential += essential
+        heappush(self._actions, (at, self._count, essential, action))
 
     def is_idle(self) -> bool:
-        """Whether nothing that matters is left."""
-        return not self._matter
+        """Whether no essential action is left."""
+        return not self._essential
 
     def next_at(self) -> float | None:
-        """When the next thing happens; None when nothing is left."""
-        return self._things[0][0] if self._things else None
+        """The time of the next action; None if none is left."""
+        return self._actions[0][0] if self._actions else None
 
     def pop(self) -> tuple[float, Callable[[float], None]]:
-        """The next thing, with its time."""
-        at, _, matters, happens = heappop(self._things)
-        self._matter -= matters
-        return at, happens
+        """Remove the next action; returns it with its time."""
+        at, _, essential, action = heappop(self._actions)
+        self._essential -= essential
+        return at, action
 
 
 class VirtualClock:
-    """A clock that stands still until it is moved; the time on the wall is the same."""
+    """A clock that is set explicitly; its wall-clock time is the same."""
 
     def __init__(self, at: float = 0.0) -> None:
         self.at = at
 
     def resume(self, at: float, wall: float) -> None:
-        """Go on from the last record of a journal."""
+        """Continue from the last record of a journal."""
         self.at = max(self.at, at)
 
     def now(self) -> float:
-        """The time it was moved to."""
+        """The current time."""
         return self.at
 
     def wall(self) -> float:
-        """The same."""
+        """The current time, too."""
         return self.at
 
 
 class UncompactedJournal(MemoryRecords):
-    """Every record from the first one on, never compacted."""
+    """A journal in memory that is never compacted."""
 
     def append(self, *records: Record | bytes, durable: bool = True) -> None:
         """Add records."""
@@ -72,37 +72,36 @@ class UncompactedJournal(MemoryRecords):
 
 
 class NoJournal(MemoryRecords):
-    """Keeps nothing: for a simulation of which only the outcome is wanted."""
+    """Discards all records, for simulations of which only the outcome is needed."""
 
     def append(self, *records: Record | bytes, durable: bool = True) -> None:
-        """Let records go."""
+        """Discard records."""
 
 
 class VirtualArbiter:
-    """The arbiter in virtual time, on an `Intake` as everywhere: timers come in journal order, at the very time that
-    they are due.
+    """The arbiter in virtual time, on an `Intake` like the live one: timers fire in journal order at their due times.
 
     Args:
-        taken: is shown every input that was decided on, in order; it carries out the commands, and takes nothing.
-        registry: the controllers and policies that there are.
-        journal: where its records go; nowhere, if not given.
-        at: the time at which it begins.
+        on_decision: called with every decision, in order. It carries out the commands and must not call `take`.
+        registry: the controllers and policies.
+        journal: for the records; by default they are discarded.
+        at: the start time.
     """
 
     def __init__(
         self,
-        taken: Callable[[Taken], None],
+        on_decision: Callable[[ArbiterDecision], None],
         registry: Registry = BUILT_IN,
         journal: Records | None = None,
         at: float = 0.0,
     ) -> None:
         self._clock = VirtualClock(at)
         self._intake = open_intake(NoJournal() if journal is None else journal, self._clock, registry)
-        self._taken = taken
+        self._on_decision = on_decision
 
     @property
     def state(self) -> State:
-        """What the arbiter knows."""
+        """The arbiter's state."""
         return self._intake.state
 
     @property
@@ -112,43 +111,43 @@ class VirtualArbiter:
 
     @property
     def now(self) -> float:
-        """The time."""
+        """The current time."""
         return self._clock.at
 
     def next_due(self) -> float | None:
-        """When the next timer fires."""
+        """The due time of the next timer; None if there is none."""
         return self._intake.next_due()
 
-    def encoded(self, taken: Taken) -> bytes:
-        """What two runs on the same inputs agree on, byte for byte."""
-        return self._intake.encoded(taken)
+    def encoded(self, decision: ArbiterDecision) -> bytes:
+        """The part of a decision that is identical, byte for byte, in all runs with the same inputs."""
+        return self._intake.encoded(decision)
 
     def take(self, event: Event, at: float | None = None) -> tuple[Command, ...]:
-        """Take an input in at a time (now, if not given), after the timers that come before it.
+        """Take an input at a time (default: now), after the timers that are due before it.
 
         Raises:
-            SkippedInputError: nothing can be decided on it.
+            SkippedInputError: the input raises an error.
         """
         due = max(self.now if at is None else at, self.now)
         commands: tuple[Command, ...] = ()
-        for taken in self._intake.take_in_order(event, due, _raise):
-            commands = self._show(taken)
+        for decision in self._intake.take_in_order(event, due, _raise):
+            commands = self._report(decision)
         return commands
 
-    def wait(self, until: float) -> None:
-        """Let time pass: fire the timers that are due by then.
+    def advance_to(self, until: float) -> None:
+        """Advance the time and fire the timers that are due by then.
 
         Raises:
-            SkippedInputError: nothing can be decided on one.
+            SkippedInputError: a timer raises an error.
         """
-        for taken in self._intake.fire_due(until, _raise):
-            self._show(taken)
+        for decision in self._intake.fire_due(until, _raise):
+            self._report(decision)
         self._clock.at = max(self.now, until)
 
-    def _show(self, taken: Taken) -> tuple[Command, ...]:
-        self._clock.at = max(self.now, taken.at)
-        self._taken(taken)
-        return taken.commands
+    def _report(self, decision: ArbiterDecision) -> tuple[Command, ...]:
+        self._clock.at = max(self.now, decision.at)
+        self._on_decision(decision)
+        return decision.commands
 
 
 def _raise(problem: SkippedInputError) -> None:
