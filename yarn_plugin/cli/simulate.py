@@ -67,6 +67,7 @@ def simulate(
     started = time.perf_counter()
     with _progress() as bar:
         task = bar.add_task("", total=len(submissions))
+
         def on_finished(count: int) -> None:
             bar.update(task, completed=count)
 
