@@ -1,4 +1,4 @@
-"""From a statement to its candidate plans: the pure rooms in a row."""
+"""From a statement to its candidate plans: parsing, estimates and enumeration in a row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from qoop.plans.plan import Plan, Query
 from qoop.plans.trees import JoinCost, shape
 
 PESSIMISM_LEVELS = (0.0, 1.0, -1.0)
-"""Under which turns of the doubtful estimates the best plans are kept: as expected, more rows, fewer rows."""
+"""Estimates under which the best plans are retained: as expected, with more rows, with fewer rows."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A query's candidate plans, best first as far as is known, and what it takes to run and to judge them."""
+    """A query's candidate plans, most promising first, with its text and the initial estimates."""
 
     text: QueryText
     plans: tuple[Plan, ...]
@@ -28,21 +28,21 @@ class Planned:
 
     @property
     def join_trees(self) -> int:
-        """How many different join trees the candidates have, over all blocks."""
+        """The number of different join trees among the candidates, over all blocks."""
         trees = {(block, shape(part.tree)) for plan in self.plans for block, part in plan.block_plans.items()}
         return len(trees) - len(self.text.query.planned) + 1 if trees else 1
 
     def one_stage_reason(self) -> str | None:
-        """Why the query is one stage whatever plan is taken; None where some plan has several."""
+        """Why every plan of the query is a single stage; None if some plan has several."""
         if any(len(plan.stages()) > 1 for plan in self.plans):
             return None
         planned = [self.text.query.blocks[block] for block in self.text.query.planned]
         if planned:
             return "no join has two large inputs, so no part is worth a stage of its own"
-        return _why_whole(self.text.query)
+        return _reasons(self.text.query)
 
 
-def _why_whole(query: Query) -> str:
+def _reasons(query: Query) -> str:
     reasons = {block.reason for block in query.blocks.values() if block.reason}
     return "; ".join(sorted(reasons)) or "it has no joins"
 
@@ -54,23 +54,21 @@ def plan(
     cut_policy: CutPolicy,
     model: CostModel,
 ) -> Planned:
-    """The candidate plans of a statement's query.
+    """Make the candidate plans of a statement's query.
 
     Raises:
         UnknownNameError: it names a table or a column that does not exist.
-        CannotSplitError: it must run in one piece.
+        CannotSplitError: it must run as a single stage.
     """
     if statement.query is None:
         raise CannotSplitError("it contains no query")
     text = describe_query(statement.query, catalogue)
     if not text.query.planned and not any(block.shared for block in text.query.blocks.values()):
-        raise CannotSplitError(_why_whole(text.query))
+        raise CannotSplitError(_reasons(text.query))
     estimator = Estimator(text.query, {table: statistics(table) for table in text.tables}, model)
-    views = [
-        _view(estimator.with_pessimism(uncertainty) if uncertainty else estimator) for uncertainty in PESSIMISM_LEVELS
-    ]
+    views = [_estimates(estimator.with_pessimism(level) if level else estimator) for level in PESSIMISM_LEVELS]
     return Planned(text, tuple(candidates(text.query, views, cut_policy)), estimator)
 
 
-def _view(estimator: Estimator) -> Callable[[str], tuple[JoinCost, Rows]]:
+def _estimates(estimator: Estimator) -> Callable[[str], tuple[JoinCost, Rows]]:
     return lambda block: (estimator.join_cost(block), estimator.rows[block])

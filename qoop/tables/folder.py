@@ -1,4 +1,4 @@
-"""A folder of tables: a Parquet file, or a folder of Parquet files, per table."""
+"""A folder of tables: each a Parquet file or a folder of Parquet files."""
 
 import difflib
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ class FolderCatalogue:
     """The tables in a folder, by the names of its files and folders.
 
     Raises:
-        TablesError: there is no such folder, or nothing in it is a table.
+        TablesError: the folder does not exist, or has no tables.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -58,10 +58,10 @@ class FolderCatalogue:
 
 @contextmanager
 def _parquet(table: str) -> Iterator[None]:
-    """Reading files that should be Parquet.
+    """Convert errors of reading Parquet files.
 
     Raises:
-        TablesError: one is not, or cannot be read.
+        TablesError: a file is not Parquet, or cannot be read.
     """
     try:
         yield
@@ -72,14 +72,14 @@ def _parquet(table: str) -> Iterator[None]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """An addition to a message about a table that there is none of; empty when no name is near."""
+    """A suggestion to append to a message about an unknown table; empty if no name is similar."""
     wanted = name.replace("`", "").rpartition(".")[2].lower()
     near = difflib.get_close_matches(wanted, {one.lower() for one in known}, n=2)
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def type_name(kind: pa.DataType) -> str:
-    """The name of a type in Spark SQL."""
+    """The Spark SQL name of a type."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     names = {

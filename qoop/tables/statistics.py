@@ -24,7 +24,7 @@ _IN_MEMORY: dict[Path, TableStatistics] = {}
 
 
 def read_statistics(files: Sequence[Path]) -> TableStatistics:
-    """The statistics of a table that these files make up."""
+    """Read the statistics of a table made up of these files."""
     footers = [(file, pq.read_metadata(file)) for file in files]
     rows = sum(footer.num_rows for _, footer in footers)
     size = sum(file.stat().st_size for file in files)
@@ -44,7 +44,7 @@ def read_statistics(files: Sequence[Path]) -> TableStatistics:
 
 
 def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]:
-    """Random rows of evenly spaced row groups: tables are often sorted, so the first rows are not like all."""
+    """Random rows of evenly spaced row groups: tables are often sorted, so their first rows are not representative."""
     groups = [(file, index) for file, footer in footers for index in range(footer.num_row_groups)]
     step = max(len(groups) // SAMPLED_GROUPS, 1)
     chosen = groups[step // 2 :: step][:SAMPLED_GROUPS] if len(groups) > SAMPLED_GROUPS else groups
@@ -54,7 +54,7 @@ def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]
             names = [field.name for field in opened.schema_arrow if not pa.types.is_nested(field.type)]
             table = opened.read_row_group(index, columns=names, use_threads=False)
         wanted = SAMPLE_ROWS // len(chosen)
-        # Not every n-th row: values that repeat in cycles would all be alike. The same rows at every reading.
+        # Not every n-th row: values may repeat in cycles. Seeded, so that every reading takes the same rows.
         rows = pa.array(sorted(random.Random(0).sample(range(table.num_rows), min(wanted, table.num_rows))), pa.int64())
         for name in names:
             taken = _takeable(table.column(name)).take(rows)
@@ -63,7 +63,7 @@ def _sample(footers: Sequence[tuple[Path, Any]]) -> dict[str, tuple[Value, ...]]
 
 
 def _takeable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Arrow cannot take rows of string views (yet)."""
+    """Arrow does not support `take` on string views."""
     return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
 
 
@@ -71,26 +71,26 @@ Range = tuple[Any, Any]
 
 
 def _ranges(footers: Iterable[Any]) -> dict[str, Range]:
-    """The least and the largest value of each column of whole numbers or dates."""
+    """The smallest and largest value of each integer or date column."""
     bounds: dict[str, Range] = {}
     for footer in footers:
         for group in range(footer.num_row_groups):
             for index in range(footer.num_columns):
                 column = footer.row_group(group).column(index)
                 known = column.statistics
-                if known is None or not known.has_min_max or not _is_counted(known.min):
+                if known is None or not known.has_min_max or not _is_discrete(known.min):
                     continue
                 low, high = bounds.get(column.path_in_schema.lower(), (known.min, known.max))
                 bounds[column.path_in_schema.lower()] = (min(low, known.min), max(high, known.max))
     return bounds
 
 
-def _is_counted(value: Any) -> bool:
+def _is_discrete(value: Any) -> bool:
     return isinstance(value, int | date) and not isinstance(value, bool | datetime)
 
 
 def _span(bounds: Range | None) -> float | None:
-    """How many values lie in a range."""
+    """The number of values in a range."""
     if bounds is None:
         return None
     difference = bounds[1] - bounds[0]
@@ -102,7 +102,7 @@ def _bound(bounds: Range | None, end: int) -> float | None:
 
 
 def _plain(value: Any) -> Value:
-    """A value as the planner's literals are: decimals as numbers, dates as ISO text."""
+    """A value in the form of the planner's literals: decimals as numbers, dates as ISO text."""
     match value:
         case Decimal():
             return float(value)
@@ -122,13 +122,13 @@ def _width(values: Sequence[Value]) -> float:
 
 
 def cached_statistics(files: Sequence[Path]) -> TableStatistics:
-    """The statistics of a table that these files make up, read anew only when a file has changed."""
-    place = _folder() / f"{_fingerprint(files)}.json"
-    known = _IN_MEMORY.get(place) or _read(place)
+    """The statistics of a table made up of these files, read again only after a file has changed."""
+    path = _folder() / f"{_fingerprint(files)}.json"
+    known = _IN_MEMORY.get(path) or _read(path)
     if known is None:
         known = read_statistics(files)
-        _write(place, known)
-    _IN_MEMORY[place] = known
+        _write(path, known)
+    _IN_MEMORY[path] = known
     return known
 
 
@@ -144,17 +144,17 @@ def _fingerprint(files: Sequence[Path]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _read(place: Path) -> TableStatistics | None:
+def _read(path: Path) -> TableStatistics | None:
     try:
-        return _ADAPTER.validate_json(place.read_bytes())
+        return _ADAPTER.validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
 
 
-def _write(place: Path, known: TableStatistics) -> None:
+def _write(path: Path, known: TableStatistics) -> None:
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write(place, _ADAPTER.dump_json(known))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, _ADAPTER.dump_json(known))
     except OSError:
-        # A cache that cannot be written costs time at the next query, nothing else.
+        # Without the cache the next query reads the statistics again.
         return
