@@ -36,7 +36,7 @@ class Health:
     alive: bool = True
     ready: bool = True
     problems: tuple = ()
-    last_look_age: float | None = 0.2
+    last_poll_age: float | None = 0.2
     journal_error: str | None = None
     id: str = "a-1"
 

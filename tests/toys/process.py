@@ -13,7 +13,7 @@ import psutil
 from tests.integration.sleepers import eventually
 from tests.toys.registry import TOYS
 from yarn_plugin.api import wire
-from yarn_plugin.api.client import ArbiterAwayError, ArbiterClient, new_request_id
+from yarn_plugin.api.client import ArbiterClient, ArbiterUnavailableError, new_request_id
 from yarn_plugin.drive.replay import replay
 
 CONFIG = """
@@ -116,7 +116,7 @@ class Follower:
         def answered():
             try:
                 self.client.send(self.app, "toy-auction.answer", round=number, wants=wants)
-            except ArbiterAwayError:
+            except ArbiterUnavailableError:
                 return False
             return True
 

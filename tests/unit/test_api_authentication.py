@@ -340,7 +340,7 @@ def test_metrics_show_faults_by_name(service):
     ):
         assert line in text.splitlines()
     service.arbiter.take(events.Superseded("http://elsewhere:8780"))
-    service.arbiter.is_well.journal_error, service.arbiter.is_well.last_look_age = "full", None
+    service.arbiter.is_well.journal_error, service.arbiter.is_well.last_poll_age = "full", None
     text = scrape(service)
     assert 'yarn_arbiter_enforcement{mode="superseded"} 1.0' in text
     assert "yarn_arbiter_journal_writable 0.0" in text

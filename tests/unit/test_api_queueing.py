@@ -1,4 +1,4 @@
-"""Reads take turns: whoever asks for much waits behind their own requests, and nobody else does."""
+"""Fair queues: many requests of one user delay that user only. Shared polls: one at a time for all callers."""
 
 import asyncio
 import threading
@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from tests.http_service import running
-from yarn_plugin.api import backend
+from yarn_plugin.api import backend, queueing
 from yarn_plugin.api.backend import MAX_CONCURRENT_QUESTIONS, NOT_YET
-from yarn_plugin.api.queueing import MAX_WAITING
+from yarn_plugin.api.queueing import MAX_WAITING, SharedPoll
 from yarn_plugin.api.routes import apps, decisions, operations
 from yarn_plugin.api.service import create
 from yarn_plugin.decide.events import AppsChanged
@@ -62,7 +62,7 @@ def in_one_loop(app, scenario):
 
 
 def test_one_users_long_reads_are_made_one_at_a_time_and_hold_up_nobody_else(service):
-    """The user's applications read in the user's turn: a user may have many of them."""
+    """The user's applications read in the user's queue: a user may have many of them."""
     made = service.register()
     held = service.arbiter.history = Held(service.arbiter.history)
 
@@ -199,3 +199,54 @@ def test_a_question_that_is_no_longer_waited_for_keeps_its_turn_and_one_not_aske
     assert said == [[NOT_YET]] * 9 + [["no node has room"]]
     assert asked == MAX_CONCURRENT_QUESTIONS
     assert len(manager.asked) == asked + 1
+
+
+class SlowPoll:
+    """A poll that lasts until it is released."""
+
+    def __init__(self):
+        self.polls, self.at_once, self.most = 0, 0, 0
+        self.free = threading.Event()
+
+    def __call__(self):
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        assert self.free.wait(30)
+        self.polls += 1
+        self.at_once -= 1
+
+
+def test_callers_during_a_poll_share_the_next_one(monkeypatch):
+    monkeypatch.setattr(queueing, "MIN_POLL_INTERVAL", 0.0)
+    slow = SlowPoll()
+    shared = SharedPoll(slow)
+
+    async def ask():
+        first = asyncio.ensure_future(shared.run())
+        while not slow.at_once:
+            await asyncio.sleep(0.005)
+        others = [asyncio.ensure_future(shared.run()) for _ in range(100)]
+        await asyncio.sleep(0.02)
+        slow.free.set()
+        await asyncio.gather(first, *others)
+
+    asyncio.run(ask())
+    assert (slow.polls, slow.most) == (2, 1)
+
+
+def test_a_poll_that_fails_ends_too(monkeypatch):
+    monkeypatch.setattr(queueing, "MIN_POLL_INTERVAL", 0.0)
+    tried = []
+
+    def fail():
+        tried.append(1)
+        raise OSError("no space")
+
+    shared = SharedPoll(fail)
+
+    async def ask():
+        await shared.run()
+        await shared.run()
+
+    asyncio.run(ask())
+    assert len(tried) == 2

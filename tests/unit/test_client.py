@@ -9,10 +9,10 @@ from tests.raw_server import CERTIFICATE, RawServer, answer, stream
 from yarn_plugin.api import client as client_module
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import (
-    ArbiterAwayError,
     ArbiterClient,
     ArbiterError,
     ArbiterRefusedError,
+    ArbiterUnavailableError,
     ShareListener,
     find_token,
 )
@@ -256,7 +256,7 @@ def test_a_share_that_cannot_be_used_does_not_end_the_listener(listen, monkeypat
 )
 def test_what_is_no_answer_of_an_arbiter_is_said_in_one_line(serve, said, words):
     server = serve(said)
-    with pytest.raises(ArbiterAwayError) as caught:
+    with pytest.raises(ArbiterUnavailableError) as caught:
         client_of(server).list_apps()
     message = str(caught.value)
     assert message.startswith(f"arbiter {server.url}: ")
@@ -267,11 +267,11 @@ def test_what_is_no_answer_of_an_arbiter_is_said_in_one_line(serve, said, words)
 def test_an_answer_without_an_end_is_given_up(serve, monkeypatch):
     monkeypatch.setattr(client_module, "MAX_ANSWER_BYTES", 1000)
     server = serve([b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n", *[b" " * 4096] * 200])
-    with pytest.raises(ArbiterAwayError, match="arbiter"):
+    with pytest.raises(ArbiterUnavailableError, match="arbiter"):
         client_of(server).list_apps()
     monkeypatch.setattr(client_module, "MAX_ANSWER_BYTES", 10**9)
     monkeypatch.setattr(client_module, "ANSWER_TIMEOUT", -1.0)
-    with pytest.raises(ArbiterAwayError, match="arbiter"):
+    with pytest.raises(ArbiterUnavailableError, match="arbiter"):
         client_of(server).list_apps()
 
 
@@ -288,7 +288,7 @@ def test_deregistering_what_has_ended_is_no_error(serve, status):
 
 
 def test_a_proxy_that_does_not_let_us_deregister_is_told(serve):
-    with pytest.raises(ArbiterAwayError):
+    with pytest.raises(ArbiterUnavailableError):
         client_of(serve(answer("<html>", "404 Not Found"))).deregister("app_1")
 
 
@@ -304,7 +304,7 @@ def test_an_address_that_is_none(url):
     [("http://no-such-host.invalid:1", ""), ("http://a..b", "no connection")],
 )
 def test_a_host_that_nobody_knows_is_one_line(url, said):
-    with pytest.raises(ArbiterAwayError) as caught:
+    with pytest.raises(ArbiterUnavailableError) as caught:
         ArbiterClient(url, "x").list_apps()
     assert str(caught.value).startswith(f"arbiter {url}: {said}")
 
@@ -314,7 +314,7 @@ def test_a_host_that_nobody_knows_is_one_line(url, said):
 
 def test_a_certificate_that_nobody_vouches_for_is_said_as_tls_says_it(serve):
     server = serve(answer("[]"), tls=True)
-    with pytest.raises(ArbiterAwayError) as caught:
+    with pytest.raises(ArbiterUnavailableError) as caught:
         client_of(server).list_apps()
     message = str(caught.value)
     assert message.startswith(f"arbiter {server.url}: TLS: certificate verify failed: self-signed certificate")
@@ -331,18 +331,18 @@ def test_the_bundle_of_the_environment_is_the_commands_to_read(serve, monkeypatc
     server = serve(answer("[]"), tls=True)
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(CERTIFICATE))
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    with pytest.raises(ArbiterAwayError, match="self-signed certificate"):
+    with pytest.raises(ArbiterUnavailableError, match="self-signed certificate"):
         client_of(server).list_apps()
 
 
 def test_https_where_there_is_none_and_a_bundle_that_is_none(serve, tmp_path):
     server = serve(answer("[]"))
-    with pytest.raises(ArbiterAwayError, match=r"TLS: "):
+    with pytest.raises(ArbiterUnavailableError, match=r"TLS: "):
         ArbiterClient(server.url.replace("http:", "https:"), "x").list_apps()
     trusting = serve(answer("[]"), tls=True)
     (tmp_path / "notes").write_text("no certificate")
     for bundle in (tmp_path / "none", tmp_path / "notes"):
-        with pytest.raises(ArbiterAwayError) as caught:
+        with pytest.raises(ArbiterUnavailableError) as caught:
             client_of(trusting, verify=str(bundle)).list_apps()
         assert "\n" not in str(caught.value)
 

@@ -1,14 +1,11 @@
 """Asking the ResourceManager on behalf of many: few questions, shared answers, and nobody else held up."""
 
-import asyncio
 import threading
 import time
 
 import pytest
 
 from tests.clock import HandClock
-from yarn_plugin.api import queueing
-from yarn_plugin.api.queueing import SharedPoll
 from yarn_plugin.drive.diagnostics import BUSY, CACHE_TTL, MAX_LINE_LENGTH, MAX_LINES, MAX_WAITING, THREADS, Diagnostics
 from yarn_plugin.observe.resource_manager import ManagerRefusedError
 
@@ -108,57 +105,3 @@ def test_a_long_answer_is_cut():
         diagnostics(Manager({"appActivities": {"allocations": reasons}})).why_waiting("application_1_0001").result(15)
     )
     assert (len(said), max(map(len, said))) == (MAX_LINES, MAX_LINE_LENGTH)
-
-
-# Looks.
-
-
-class Slow:
-    """A look that takes as long as it is held."""
-
-    def __init__(self):
-        self.looks, self.at_once, self.most = 0, 0, 0
-        self.free = threading.Event()
-
-    def __call__(self):
-        self.at_once += 1
-        self.most = max(self.most, self.at_once)
-        assert self.free.wait(30)
-        self.looks += 1
-        self.at_once -= 1
-
-
-def test_who_asks_while_a_look_goes_on_shares_the_next_one(monkeypatch):
-    monkeypatch.setattr(queueing, "MIN_POLL_INTERVAL", 0.0)
-    slow = Slow()
-    shared = SharedPoll(slow)
-
-    async def ask():
-        first = asyncio.ensure_future(shared.run())
-        while not slow.at_once:
-            await asyncio.sleep(0.005)
-        others = [asyncio.ensure_future(shared.run()) for _ in range(100)]
-        await asyncio.sleep(0.02)
-        slow.free.set()
-        await asyncio.gather(first, *others)
-
-    asyncio.run(ask())
-    assert (slow.looks, slow.most) == (2, 1)
-
-
-def test_a_look_that_fails_is_over_too(monkeypatch):
-    monkeypatch.setattr(queueing, "MIN_POLL_INTERVAL", 0.0)
-    tried = []
-
-    def fail():
-        tried.append(1)
-        raise OSError("no space")
-
-    shared = SharedPoll(fail)
-
-    async def ask():
-        await shared.run()
-        await shared.run()
-
-    asyncio.run(ask())
-    assert len(tried) == 2

@@ -11,7 +11,7 @@ from qoop.feedback.arbiter import ArbiterFeed, Confirmer, ExecutorSize
 from qoop.feedback.profile import Point, ProfileFeed
 from tests.raw_server import RawServer, answer
 from yarn_plugin.api import wire
-from yarn_plugin.api.client import ArbiterAwayError, ArbiterRefusedError
+from yarn_plugin.api.client import ArbiterRefusedError, ArbiterUnavailableError
 from yarn_plugin.model import causes
 
 
@@ -62,7 +62,7 @@ BUSY = ArbiterRefusedError(429, [wire.Problem(field="app", value=None, expected=
 
 
 def test_a_lost_confirmation_is_retried():
-    arbiter = Arbiter(ArbiterAwayError("away"), BUSY, RuntimeError("no idea"))
+    arbiter = Arbiter(ArbiterUnavailableError("away"), BUSY, RuntimeError("no idea"))
     arbiter.open.set()
     confirmer = Confirmer(arbiter, "app_1")
     confirmer.confirm(7)
@@ -74,7 +74,7 @@ def test_a_lost_confirmation_is_retried():
 
 
 def test_after_a_refused_confirmation_the_next_one_is_made():
-    arbiter = Arbiter(ArbiterRefusedError(404, []), *[ArbiterAwayError("away")] * feedback.MAX_CONFIRM_TRIES)
+    arbiter = Arbiter(ArbiterRefusedError(404, []), *[ArbiterUnavailableError("away")] * feedback.MAX_CONFIRM_TRIES)
     arbiter.open.set()
     confirmer = Confirmer(arbiter, "app_1")
     expected = [1, *[2] * feedback.MAX_CONFIRM_TRIES, 3]
@@ -87,7 +87,7 @@ def test_after_a_refused_confirmation_the_next_one_is_made():
 
 def test_closing_interrupts_the_pause_before_a_retry(monkeypatch):
     monkeypatch.setattr(feedback, "FIRST_PAUSE_S", 3600.0)
-    arbiter = Arbiter(ArbiterAwayError("away"))
+    arbiter = Arbiter(ArbiterUnavailableError("away"))
     arbiter.open.set()
     confirmer = Confirmer(arbiter, "app_1")
     confirmer.confirm(1)

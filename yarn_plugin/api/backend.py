@@ -42,7 +42,7 @@ class Health(Protocol):
     """The arbiter's health.
 
     `alive`: its loop decides. `ready`: it decides, its journal is writable, and it has polled the ResourceManager
-    recently. `last_look_age`: seconds; None before the first poll. `journal_error`: why the journal is not writable.
+    recently. `last_poll_age`: seconds; None before the first poll. `journal_error`: why the journal is not writable.
     """
 
     @property
@@ -52,7 +52,7 @@ class Health(Protocol):
     @property
     def problems(self) -> tuple[str, ...]: ...
     @property
-    def last_look_age(self) -> float | None: ...
+    def last_poll_age(self) -> float | None: ...
     @property
     def journal_error(self) -> str | None: ...
     @property

@@ -52,7 +52,7 @@ class ArbiterError(ReportedError):
     """The arbiter cannot be used; the root of this module's errors."""
 
 
-class ArbiterAwayError(ArbiterError):
+class ArbiterUnavailableError(ArbiterError):
     """No arbiter answers at this address for now: nothing does, or a proxy does, or the arbiter fails (5xx)."""
 
 
@@ -117,8 +117,8 @@ class ArbiterClient:
         token: a user's, an application's, or the administrator's.
         verify: for https, a file of certificates to trust, or True for those that come with Python's `requests`.
 
-    Every call raises ArbiterAwayError where no arbiter answers, and ArbiterRefusedError where it refuses. Unknown
-    fields in answers are ignored.
+    Every call raises ArbiterUnavailableError where no arbiter answers, and ArbiterRefusedError where it refuses.
+    Unknown fields in answers are ignored.
 
     Raises:
         ArbiterError: the address or the token is malformed.
@@ -229,7 +229,7 @@ class ArbiterClient:
                     last_seen = share.seq
                     yield share
                 reason = f"arbiter {self.url}: the stream ended"
-            except ArbiterAwayError as problem:
+            except ArbiterUnavailableError as problem:
                 reason = str(problem)
             except ArbiterRefusedError as refused:
                 if refused.status == 410:
@@ -255,7 +255,7 @@ class ArbiterClient:
         with self._open("GET", path, headers=headers) as answer:
             kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
             if kind != "text/event-stream":
-                raise ArbiterAwayError(f"arbiter {self.url}: it answers with {kind or 'nothing'} instead of events")
+                raise self._unavailable(f"it answers with {kind or 'nothing'} instead of events")
             parser = EventParser()
             for chunk in self._chunks(answer):
                 if should_stop():
@@ -265,14 +265,14 @@ class ArbiterClient:
                 try:
                     yield from parser.feed(chunk)
                 except TooLongError as problem:
-                    raise ArbiterAwayError(f"arbiter {self.url}: {problem}") from None
+                    raise self._unavailable(str(problem)) from None
 
     def _ask(self, method: str, path: str, kind: type[Answer], body: wire.Wire | None = None) -> Answer:
         content = self._call(method, path, body)
         try:
             return TypeAdapter(kind).validate_json(content)
         except ValidationError as problem:
-            raise ArbiterAwayError(f"arbiter {self.url}: {_describe_invalid(problem)}") from None
+            raise self._unavailable(_describe_invalid(problem)) from None
 
     def _call(self, method: str, path: str, body: wire.Wire | None = None) -> bytes:
         with self._open(method, path, body) as answer:
@@ -282,13 +282,13 @@ class ArbiterClient:
         """The complete body.
 
         Raises:
-            ArbiterAwayError: it is too long, or takes too long.
+            ArbiterUnavailableError: it is too long, or takes too long.
         """
         deadline, body = time.monotonic() + ANSWER_TIMEOUT, bytearray()
         for chunk in self._chunks(answer):
             body += chunk
             if time.monotonic() > deadline or len(body) > MAX_ANSWER_BYTES:
-                raise ArbiterAwayError(f"arbiter {self.url}: its answer is too long or too slow")
+                raise self._unavailable("its answer is too long or too slow")
         return bytes(body)
 
     def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
@@ -297,7 +297,7 @@ class ArbiterClient:
             while chunk := answer.raw.read1(_CHUNK_BYTES, decode_content=True):
                 yield chunk
         except (urllib3.exceptions.HTTPError, OSError) as problem:
-            raise ArbiterAwayError(f"arbiter {self.url}: {_cause(problem)}") from None
+            raise self._unavailable(_cause(problem)) from None
 
     def _open(
         self, method: str, path: str, body: wire.Wire | None = None, headers: dict[str, str] | None = None
@@ -316,27 +316,30 @@ class ArbiterClient:
                 timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
             )
         except (OSError, ValueError, urllib3.exceptions.HTTPError) as problem:
-            raise ArbiterAwayError(f"arbiter {self.url}: {_cause(problem)}{_advice(problem)}") from None
+            raise self._unavailable(_cause(problem) + _advice(problem)) from None
         if 200 <= answer.status_code < 300:
             return answer
         with answer:
             raise self._refusal(answer)
+
+    def _unavailable(self, reason: str) -> ArbiterUnavailableError:
+        return ArbiterUnavailableError(f"arbiter {self.url}: {reason}")
 
     def _refusal(self, answer: requests.Response) -> ArbiterError:
         """The error for an answer that is not 2xx. Only the arbiter lists problems; all else comes from a proxy."""
         status = answer.status_code
         if answer.is_redirect:
             where = answer.headers.get("Location")
-            return ArbiterAwayError(f"arbiter {self.url}: it redirects to {where!r}; give the arbiter's own address")
+            return self._unavailable(f"it redirects to {where!r}; give the arbiter's own address")
         try:
             problems = wire.Problems.model_validate_json(self._body(answer)).problems
         except ValueError:
             problems = []
         if status >= 500:
             why = f": {_describe(problems)}" if problems else ""
-            return ArbiterAwayError(f"arbiter {self.url}: it failed ({status}){why}")
+            return self._unavailable(f"it failed ({status}){why}")
         if not problems:
-            return ArbiterAwayError(f"arbiter {self.url}: the server there is not an arbiter (it answers {status})")
+            return self._unavailable(f"the server there is not an arbiter (it answers {status})")
         return ArbiterRefusedError(status, problems)
 
 

@@ -25,7 +25,7 @@ class Figures:
     """What the metrics are computed from.
 
     `now`: in the arbiter's time. `counters`: the arbiter's own counters, by name. `refused`: requests, by reason.
-    `last_look_age`: seconds; None before the first poll. `apps`: the number of applications with metrics of their own.
+    `last_poll_age`: seconds; None before the first poll. `apps`: the number of applications with metrics of their own.
     """
 
     state: State
@@ -37,7 +37,7 @@ class Figures:
     counters: Mapping[str, float]
     refused: Mapping[str, int]
     journal_writable: bool
-    last_look_age: float | None
+    last_poll_age: float | None
     apps: int
 
 
@@ -77,11 +77,11 @@ class _Collector:
         for name, value in sorted(figures.counters.items()):
             yield _counter(name, f"{name.replace('_', ' ').capitalize()} since the arbiter started", value)
         yield _gauge("journal_writable", "1 while the journal takes records", float(figures.journal_writable))
-        if figures.last_look_age is not None:
+        if figures.last_poll_age is not None:
             yield _gauge(
                 "last_look_age_seconds",
                 "Seconds since the last complete reading of the ResourceManager",
-                figures.last_look_age,
+                figures.last_poll_age,
             )
         enforcement = GaugeMetricFamily(
             "yarn_arbiter_enforcement", "1 for the way shares are enforced now", labels=["mode"]

@@ -56,13 +56,13 @@ MAX_POLL_AGE = 60.0
 class Health:
     """The health of the arbiter. `alive`: its loop runs. `ready`: it also knows the current state of the cluster.
 
-    `last_look_age`: seconds since the last complete poll of the ResourceManager; None before. `id`: the arbiter's id.
+    `last_poll_age`: seconds since the last complete poll of the ResourceManager; None before. `id`: the arbiter's id.
     """
 
     alive: bool
     ready: bool
     problems: tuple[str, ...]
-    last_look_age: float | None
+    last_poll_age: float | None
     journal_error: str | None
     id: str
 

@@ -66,7 +66,7 @@ def _wire_health(health: Health, state: State) -> wire.Health:
         arbiter="running" if health.alive else "stopped",
         manager=state.manager_error or "reached",
         journal=health.journal_error or "writable",
-        last_look_age_s=health.last_look_age,
+        last_look_age_s=health.last_poll_age,
         problems=list(health.problems),
         id=health.id,
     )
@@ -85,6 +85,6 @@ def _figures(backend: Backend) -> metrics.Figures:
         counters=arbiter.counters(),
         refused=backend.refusals.counts(),
         journal_writable=health.journal_error is None,
-        last_look_age=health.last_look_age,
+        last_poll_age=health.last_poll_age,
         apps=backend.limits.metrics_apps,
     )
