@@ -256,8 +256,8 @@ def test_why_tells_the_decisions_and_what_the_manager_says_of_a_waiting_one(arbi
     answer = run("why", a.app, *access, "--json", tmp_path / "why.json")
     assert answer.returncode == 0, answer.stderr
     assert f"{a.app} arrived: 1 app now" in answer.stdout
-    assert "the ResourceManager says: " in answer.stdout
-    assert "resource" in answer.stdout.partition("the ResourceManager says: ")[2]
+    assert "ResourceManager: " in answer.stdout
+    assert "resource" in answer.stdout.partition("ResourceManager: ")[2]
     listed = run("apps", *access)
     assert (listed.returncode, a.app in listed.stdout) == (0, True)
     gone = run("why", "app_99999", *access)

@@ -11,7 +11,7 @@ from yarn_plugin import console
 from yarn_plugin.cli import cli
 from yarn_plugin.cli import doctor as doctor_command
 from yarn_plugin.model.share import Pool
-from yarn_plugin.observe.capabilities import ManagerFacts, PreemptionFacts, probe
+from yarn_plugin.observe.capabilities import ManagerFacts, PreemptionSettings, probe
 from yarn_plugin.observe.findings import Finding, can_run, diagnose
 from yarn_plugin.observe.queue_tree import queue_tree
 from yarn_plugin.observe.resource_manager import ManagerRefusedError, NotAManagerError, ResourceManager
@@ -27,7 +27,7 @@ BEST = ManagerFacts(
     store="fs",
     writable=True,
     policies=("ProportionalCapacityPreemptionPolicy", "AutoCreatedQueueDeletionPolicy"),
-    preemption=PreemptionFacts(1000, 1.0, 1.0, 0.0),
+    preemption=PreemptionSettings(1000, 1.0, 1.0, 0.0),
     security="simple",
     resources=("memory-mb", "vcores", "yarn.io/gpu"),
     least_memory_mb=128,
@@ -88,13 +88,13 @@ def test_a_manager_that_allows_everything_has_no_limits():
         (changed(policies=()), "queue deletion", "limited", "AutoCreatedQueueDeletionPolicy"),
         (changed(recovers=False), "recovery", "limited", "restart"),
         (
-            changed(preemption=PreemptionFacts(15_000, 1.0, 1.0, 0.0)),
+            changed(preemption=PreemptionSettings(15_000, 1.0, 1.0, 0.0)),
             "preemption wait",
             "limited",
             "15 s",
         ),
         (
-            changed(preemption=PreemptionFacts(wait_ms=1000)),
+            changed(preemption=PreemptionSettings(wait_ms=1000)),
             "preemption speed",
             "limited",
             "20%",
@@ -194,7 +194,7 @@ def test_facts_of_a_stock_manager_are_hadoops_defaults(serve):
     manager.store.writable = False
     facts = probe(ResourceManager([serve(manager)], "ann"))
     assert (facts.store, facts.writable, facts.preempts, facts.calculator) == ("file", False, False, None)
-    assert facts.preemption == PreemptionFacts(15_000, 0.1, 0.2, 0.1)
+    assert facts.preemption == PreemptionSettings(15_000, 0.1, 0.2, 0.1)
 
 
 def test_facts_of_a_manager_that_is_set_up_for_shares(serve):
@@ -210,7 +210,7 @@ def test_facts_of_a_manager_that_is_set_up_for_shares(serve):
     facts = probe(ResourceManager([serve(Manager(conf))], "ann"))
     assert (facts.writable, facts.preempts, facts.calculator) == (True, True, "DefaultResourceCalculator")
     assert facts.policies == ("ProportionalCapacityPreemptionPolicy", "Another")
-    assert facts.preemption == PreemptionFacts(1000, 0.1, 0.2, 0.1)
+    assert facts.preemption == PreemptionSettings(1000, 0.1, 0.2, 0.1)
     assert facts.resources == ("memory-mb", "vcores", "yarn.io/gpu", "other")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.queue_store import PREFIX, QueueStore
 from tests.web import WebServer, reply
-from yarn_plugin.act.ownership import OwnedError, Owner, Ownership, answers_as, claim, identity, owner_of
+from yarn_plugin.act.ownership import OwnedError, Owner, Ownership, claim, identity, is_arbiter_at, owner_of
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerRefusedError
 from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration
 
@@ -33,7 +33,7 @@ def test_who_starts_again_still_owns_them_whatever_answers_at_its_address(store)
     take(store, "first")
     again = take(store, "first", is_live=lambda url, identity: True)
     assert again.owner.epoch == 2
-    assert again.check(store.configuration) is None
+    assert again.successor(store.configuration) is None
 
 
 def test_a_live_owner_means_refusal_in_a_line(store):
@@ -51,8 +51,8 @@ def test_from_one_that_is_not_live_it_is_taken_over_and_the_older_finds_that(sto
     first = take(store, "first")
     second = take(store, "second")
     assert second.owner.epoch == 2
-    assert first.check(store.configuration) == "http://second:1"
-    assert second.check(store.configuration) is None
+    assert first.successor(store.configuration) == "http://second:1"
+    assert second.successor(store.configuration) is None
 
 
 def test_of_two_that_claim_at_once_the_one_that_reads_the_others_record_gives_way(store):
@@ -122,14 +122,14 @@ def test_an_arbiter_is_live_if_it_answers_by_its_name():
 
     server = WebServer(health)
     try:
-        assert answers_as(server.url, "first")
-        assert not answers_as(server.url, "second")
+        assert is_arbiter_at(server.url, "first")
+        assert not is_arbiter_at(server.url, "second")
         for said in ((200, {}, "hello"), reply(["first"]), reply({"id": "first"}, 503), (200, {}, "[" * 60_000)):
             server.answer = lambda asked, said=said: said
-            assert answers_as(server.url, "first") is (said[0] == 503)
+            assert is_arbiter_at(server.url, "first") is (said[0] == 503)
     finally:
         server.close()
-    assert not answers_as(server.url, "first")
+    assert not is_arbiter_at(server.url, "first")
 
 
 def test_an_identity_stays_with_its_folder_and_is_private(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from tests.queue_store import PREFIX, QueueStore
 from yarn_plugin.observe import scheduler_configuration
 from yarn_plugin.observe.resource_manager import NotAManagerError
-from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration, parse, same, weight_of
+from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration, is_equivalent, parse, weight_of
 
 
 def configured(**properties):
@@ -54,7 +54,7 @@ def test_capacities_directly_below_a_queue_and_no_deeper():
 
 def test_a_property_of_the_scheduler_as_a_whole_is_no_queues():
     found = configured(**{"resource-calculator": "X"})
-    assert (found.of_scheduler("resource-calculator"), found.of_scheduler("other")) == ("X", None)
+    assert (found.global_property("resource-calculator"), found.global_property("other")) == ("X", None)
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,16 @@ def test_a_property_of_the_scheduler_as_a_whole_is_no_queues():
 )
 def test_what_was_written_is_compared_by_its_meaning(has, written, kept):
     found = configured(**({} if has is None else {"root.sql.a.capacity": has}))
-    assert found.has("root.sql.a", "capacity", written) is kept
+    assert found.has_value("root.sql.a", "capacity", written) is kept
 
 
 def test_values_mean_the_same():
-    assert same("8w", "8.00w")
-    assert not same("8w", "8")
-    assert same("True", "true")
-    assert not same("acl", "ACL")
-    assert not same(None, "")
-    assert same(None, None)
+    assert is_equivalent("8w", "8.00w")
+    assert not is_equivalent("8w", "8")
+    assert is_equivalent("True", "true")
+    assert not is_equivalent("acl", "ACL")
+    assert not is_equivalent(None, "")
+    assert is_equivalent(None, None)
 
 
 def test_a_weight_is_told_from_other_capacities():
@@ -106,7 +106,7 @@ def test_a_change_is_one_bare_request():
         }
     ]
     found = scheduler_configuration.read(store)
-    assert found.has("root.sql", "capacity", "7w")
+    assert found.has_value("root.sql", "capacity", "7w")
     assert found.children("root") == ("root.sql", "root.b")
 
 

@@ -122,7 +122,7 @@ class Actor:
                 yield written
             case ReadLeaves(parents):
                 configuration = scheduler_configuration.read(self._manager)
-                by = self._ownership.check(configuration) if self._ownership is not None else None
+                by = self._ownership.successor(configuration) if self._ownership is not None else None
                 if by is not None:
                     yield from self._note_superseded(by)
                 yield leaves_in(configuration, parents)

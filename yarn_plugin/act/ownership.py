@@ -99,7 +99,7 @@ class Ownership:
     owner: Owner
     parents: tuple[str, ...]
 
-    def check(self, configuration: SchedulerConfiguration) -> str | None:
+    def successor(self, configuration: SchedulerConfiguration) -> str | None:
         """The address of the arbiter that has taken over; None if none has."""
         for parent in self.parents:
             found = owner_of(configuration, parent)
@@ -107,13 +107,13 @@ class Ownership:
                 return found.url
         return None
 
-    def require(self, configuration: SchedulerConfiguration) -> None:
+    def require_owned(self, configuration: SchedulerConfiguration) -> None:
         """Check, and raise if another arbiter owns the queues.
 
         Raises:
             SupersededError: another arbiter has taken over.
         """
-        by = self.check(configuration)
+        by = self.successor(configuration)
         if by is not None:
             raise SupersededError(by)
 
@@ -181,7 +181,7 @@ def claim(
     return Ownership(mine, tuple(parents))
 
 
-def answers_as(url: str, identity: str) -> bool:
+def is_arbiter_at(url: str, identity: str) -> bool:
     """Whether an arbiter with this id answers at an address.
 
     Certificates are not verified: nothing secret is sent, and an unrecognised owner would be taken over.

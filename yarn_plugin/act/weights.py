@@ -55,17 +55,17 @@ def write_weights(
     if parents is not None or ownership is not None:
         found = scheduler_configuration.read(manager)
         if ownership is not None:
-            ownership.require(found)
+            ownership.require_owned(found)
             ownership.renew(manager, found)
         if parents is not None:
             protected = _protected(wanted, found, parents)
     wanted = {queue: value for queue, value in wanted.items() if queue not in protected}
     if not wanted:
         return _written(weights, forget, protected)
-    refused = _Writing(manager, len(wanted)).write(wanted)
+    refused = _CapacityWriter(manager, len(wanted)).write(wanted)
     found = scheduler_configuration.read(manager)
     if ownership is not None:
-        ownership.require(found)
+        ownership.require_owned(found)
     accepted = {queue: value for queue, value in wanted.items() if queue not in refused}
     ignored = _ignored(accepted, found)
     failed = refused | ignored
@@ -90,7 +90,7 @@ def _ignored(wanted: Mapping[str, str], configuration: SchedulerConfiguration) -
     """The queues whose configuration differs from the written one, with both values."""
     ignored: dict[str, str] = {}
     for queue, value in wanted.items():
-        if not configuration.has(queue, CAPACITY, value):
+        if not configuration.has_value(queue, CAPACITY, value):
             found = configuration.get(queue, CAPACITY) or ""
             ignored[queue] = f"capacity {value!r} was written, the ResourceManager has {found[:100]!r}"
     return ignored
@@ -104,7 +104,7 @@ def _written(weights: Sequence[tuple[str, float]], forget: Sequence[str], refuse
     )
 
 
-class _Writing:
+class _CapacityWriter:
     """Writes capacities of queues in few requests: each makes the ResourceManager reinitialize its scheduler."""
 
     def __init__(self, manager: ResourceManager, queues: int) -> None:

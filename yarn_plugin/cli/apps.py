@@ -75,7 +75,7 @@ def why(
     rows = [(decision.seq, _time(decision.at), _kind(decision), decision.reason) for decision in answer.decisions]
     console.out.print(console.table("decisions", ("#seq", "time", "decision", "reason"), rows))
     for line in answer.manager_says:
-        console.out.print(f"the ResourceManager says: {console.printable(line)}", soft_wrap=True)
+        console.out.print(f"ResourceManager: {console.printable(line)}", soft_wrap=True)
     if json_file is not None:
         console.write_json(json_file, answer.model_dump())
 

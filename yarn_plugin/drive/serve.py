@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from yarn_plugin.act.ownership import Ownership, answers_as, claim, identity
+from yarn_plugin.act.ownership import Ownership, claim, identity, is_arbiter_at
 from yarn_plugin.api.connections import Connections, CountingListener
 from yarn_plugin.api.refusals import Refusals
 from yarn_plugin.api.tokens import Tokens
@@ -76,7 +76,7 @@ def serve(
         me, parents = identity(state_dir), [pool.queue for pool in pools]
 
         def claim_queues() -> Ownership | None:
-            return claim(managers(), parents, me, listen.url, answers_as)
+            return claim(managers(), parents, me, listen.url, is_arbiter_at)
 
         daemon = Daemon(
             managers,

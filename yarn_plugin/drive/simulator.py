@@ -167,8 +167,8 @@ class Simulation:
         self._agenda.put(at + self._cluster.timing.submit_s, lambda now: self._submit(now, run, queue))
 
     def _demand(self, run: _Run) -> Demand | None:
-        most = run.application.max_containers
-        return None if most is None else Demand((_times(run.size, most) + run.master,))
+        max_containers = run.application.max_containers
+        return None if max_containers is None else Demand((_times(run.size, max_containers) + run.master,))
 
     def _submit(self, at: float, run: _Run, queue: str) -> None:
         given, yarn = run.submission.common, self._yarn
@@ -295,9 +295,10 @@ class Simulation:
         )
 
     def _ending(self, run: _Run) -> AppOutcome:
-        most = run.application.max_containers
-        whole = max(_count(self._capacity, run), 1)
-        alone = run.application.isolated_runtime(whole if most is None else min(most, whole))
+        max_containers = run.application.max_containers
+        capacity = max(_count(self._capacity, run), 1)
+        containers = capacity if max_containers is None else min(max_containers, capacity)
+        alone = run.application.isolated_runtime(containers)
         given = run.submission.common
         return AppOutcome(run.submission.name, run.submission.group, given.user, given.weight, given.arrival_s,
                       run.started_at, run.finished_at, alone, run.figures)  # fmt: skip

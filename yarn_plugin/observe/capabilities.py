@@ -33,7 +33,7 @@ DELETES_QUEUES = "AutoCreatedQueueDeletionPolicy"
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionFacts:
+class PreemptionSettings:
     """YARN's settings for preemption; the defaults are Hadoop's.
 
     `wait_ms`: between marking a container and killing it. `per_round`: the maximum fraction of the cluster to preempt
@@ -65,7 +65,7 @@ class ManagerFacts:
     store: str | None
     writable: bool
     policies: tuple[str, ...]
-    preemption: PreemptionFacts
+    preemption: PreemptionSettings
     security: str
     resources: tuple[str, ...]
     least_memory_mb: int | None
@@ -117,7 +117,7 @@ def probe(manager: ResourceManager) -> ManagerFacts:
         least_memory_mb=_integer_or_none(conf.get(MIN_MEMORY)),
         calculator=None
         if queues is None
-        else _simple_name(queues.of_scheduler(CALCULATOR) or "DefaultResourceCalculator"),
+        else _simple_name(queues.global_property(CALCULATOR) or "DefaultResourceCalculator"),
         recovers=conf.get(RECOVERY, "false") == "true",
         unread=unread,
         age=age,
@@ -171,9 +171,9 @@ def _policies(conf: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(_simple_name(name) for name in _split(conf.get(POLICIES, PREEMPTS)))
 
 
-def _preemption(conf: Mapping[str, str]) -> PreemptionFacts:
-    default = PreemptionFacts()
-    return PreemptionFacts(
+def _preemption(conf: Mapping[str, str]) -> PreemptionSettings:
+    default = PreemptionSettings()
+    return PreemptionSettings(
         wait_ms=int(_number(conf, "max_wait_before_kill", default.wait_ms)),
         per_round=_number(conf, "total_preemption_per_round", default.per_round),
         termination_factor=_number(conf, "natural_termination_factor", default.termination_factor),

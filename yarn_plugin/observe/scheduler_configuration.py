@@ -1,7 +1,7 @@
 """The CapacityScheduler's configuration over REST (/scheduler-conf): reading and changing it.
 
 The ResourceManager answers "successfully applied" to changes that it drops, so callers read their
-changes back (`has`). Callers (`act`, `queues`) check which queues they may change.
+changes back (`has_value`). Callers (`act`, `queues`) check which queues they may change.
 """
 
 import math
@@ -36,13 +36,13 @@ class SchedulerConfiguration:
         """A property of a queue; None if it is not set."""
         return self.properties.get(property_name(queue, name))
 
-    def of_scheduler(self, name: str) -> str | None:
+    def global_property(self, name: str) -> str | None:
         """A global property of the scheduler; None if it is not set."""
         return self.properties.get(f"{PREFIX}.{name}")
 
-    def has(self, queue: str, name: str, value: str) -> bool:
+    def has_value(self, queue: str, name: str, value: str) -> bool:
         """Whether a property has this value or an equivalent one; empty means not set."""
-        return same(self.get(queue, name) or "", value)
+        return is_equivalent(self.get(queue, name) or "", value)
 
     def children(self, queue: str) -> tuple[str, ...]:
         """The paths of the static child queues."""
@@ -124,7 +124,7 @@ def weight_of(capacity: str) -> float | None:
     return weight if math.isfinite(weight) and weight >= 0 else None
 
 
-def same(one: str | None, other: str | None) -> bool:
+def is_equivalent(one: str | None, other: str | None) -> bool:
     """Whether two values of a property are equivalent: `8w` and `8.0w`, `true` and `TRUE`."""
     if one is None or other is None:
         return one is other

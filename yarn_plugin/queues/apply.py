@@ -64,7 +64,7 @@ def _not_applied(plan: Plan, current: LiveQueues) -> Iterator[str]:
             continue
         state = current.tree[change.path].state
         for difference in change.differences:
-            if not current.configuration.has(change.path, difference.name, difference.then):
+            if not current.configuration.has_value(change.path, difference.name, difference.then):
                 found = current.get(change.path, difference.name)
                 yield f"{change.path} {difference.name}: {difference.then!r} was written, it is {found!r}"
             elif difference.name == STATE and (state == "RUNNING") != (difference.then == "RUNNING"):

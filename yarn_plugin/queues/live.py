@@ -19,7 +19,7 @@ class LiveQueues:
     @property
     def is_legacy(self) -> bool:
         """Whether legacy queue mode is on: siblings all have weights, or percentages that add up to 100."""
-        return (self.configuration.of_scheduler("legacy-queue-mode.enabled") or "true").lower() == "true"
+        return (self.configuration.global_property("legacy-queue-mode.enabled") or "true").lower() == "true"
 
     def get(self, path: str, name: str) -> str | None:
         """A configured property of a queue; None if it is not set."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from yarn_plugin.observe.scheduler_configuration import same
+from yarn_plugin.observe.scheduler_configuration import is_equivalent
 from yarn_plugin.queues.live import LiveQueues
 from yarn_plugin.queues.specification import ROOT, STATE, QueueSpec
 
@@ -72,7 +72,7 @@ def _current(path: str, name: str, live: LiveQueues) -> str | None:
 def _is_met(difference: Difference) -> bool:
     if difference.name == STATE and difference.now == "DRAINING":
         return difference.then == "STOPPED"
-    return same(difference.now, difference.then)
+    return is_equivalent(difference.now, difference.then)
 
 
 def _deepest_first(specs: Iterable[QueueSpec]) -> list[QueueSpec]:
