@@ -20,7 +20,7 @@ from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
 from qoop.feedback.profile import fixed
 from qoop.parsing.statement import ParsedText, Statement, parse_leniently
-from qoop.planner import Planned, plan
+from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import Command
 from qoop.replan.decision import Rules
@@ -258,7 +258,7 @@ class _Query:
         except Py4JJavaError as problem:
             raise QoopError(f"checkpoint {url!r}: {problem.java_exception.getMessage()}") from None
 
-    def _plan(self) -> tuple[Planned | None, str | None]:
+    def _plan(self) -> tuple[PlannedQuery | None, str | None]:
         if self.written.is_command:
             return None, "it is not a query"
         if not self._options.replanning:

@@ -13,7 +13,7 @@ from qoop.estimate.packing import completion_time
 from qoop.parsing.render import view_name
 from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import parse_statement
-from qoop.planner import Planned, plan
+from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import RESULT, Plan, StageId
 from qoop.plans.trees import Join, Tree
@@ -64,7 +64,7 @@ def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: i
         console.write_json(json_file, _estimates_as_json(planned, shares, ends, chosen))
 
 
-def _plan(text: str, tables: str | None) -> Planned:
+def _plan(text: str, tables: str | None) -> PlannedQuery:
     catalogue: Catalogue
     if tables is not None:
         folder = FolderCatalogue(Path(tables))
@@ -80,7 +80,7 @@ def _plan(text: str, tables: str | None) -> Planned:
 
 
 def _show(
-    planned: Planned, shares: Sequence[float], ends: list[list[float]], chosen: list[int], shown: list[int]
+    planned: PlannedQuery, shares: Sequence[float], ends: list[list[float]], chosen: list[int], shown: list[int]
 ) -> None:
     console.out.print(f"{count(len(planned.plans), 'candidate plan')} over {count(planned.join_trees, 'join tree')}")
     for number in shown:
@@ -104,7 +104,7 @@ def _marked(ends: list[float], taken: list[bool]) -> list[str]:
     return [f"{seconds:.2f}{'*' if here else ' '}" for seconds, here in zip(ends, taken, strict=True)]
 
 
-def _tree(planned: Planned, number: int) -> RichTree:
+def _tree(planned: PlannedQuery, number: int) -> RichTree:
     shown = planned.plans[number]
     root = RichTree(f"plan {number}: {count(len(shown.stages()), 'stage')}")
     for block, part in shown.block_plans.items():
@@ -113,7 +113,7 @@ def _tree(planned: Planned, number: int) -> RichTree:
     return root
 
 
-def _add(branch: RichTree, planned: Planned, shown: Plan, block: str, tree: Tree) -> None:
+def _add(branch: RichTree, planned: PlannedQuery, shown: Plan, block: str, tree: Tree) -> None:
     graph = planned.text.query.blocks[block].graph
     assert graph is not None
     rows = planned.estimator.rows[block].rows(tree.relations)
@@ -133,7 +133,7 @@ def _add(branch: RichTree, planned: Planned, shown: Plan, block: str, tree: Tree
 
 
 def _estimates_as_json(
-    planned: Planned, shares: Sequence[float], ends: list[list[float]], chosen: list[int]
+    planned: PlannedQuery, shares: Sequence[float], ends: list[list[float]], chosen: list[int]
 ) -> dict[str, object]:
     return {
         "shares": list(shares),

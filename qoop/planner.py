@@ -19,7 +19,7 @@ PESSIMISM_LEVELS = (0.0, 1.0, -1.0)
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedQuery:
     """A query's candidate plans, most promising first, with its text and the initial estimates."""
 
     text: QueryText
@@ -53,7 +53,7 @@ def plan(
     statistics: Callable[[str], TableStatistics],
     cut_policy: CutPolicy,
     model: CostModel,
-) -> Planned:
+) -> PlannedQuery:
     """Make the candidate plans of a statement's query.
 
     Raises:
@@ -67,7 +67,7 @@ def plan(
         raise CannotSplitError(_reasons(text.query))
     estimator = Estimator(text.query, {table: statistics(table) for table in text.tables}, model)
     views = [_estimates(estimator.with_pessimism(level) if level else estimator) for level in PESSIMISM_LEVELS]
-    return Planned(text, tuple(candidates(text.query, views, cut_policy)), estimator)
+    return PlannedQuery(text, tuple(candidates(text.query, views, cut_policy)), estimator)
 
 
 def _estimates(estimator: Estimator) -> Callable[[str], tuple[JoinCost, Rows]]:

@@ -50,12 +50,12 @@ def extract_core(select: exp.Select, types: Callable[[str], Types | None], block
     Raises:
         CannotSplitError: a clause outside the core does not commute with it, or is not supported.
     """
-    sides = _sides(select)
-    aliases = frozenset(sides.core)
-    conditions, stay = _sort_conditions(select, sides, aliases)
-    conditions = _with_transitive_filters(conditions, sides, aliases, types)
-    rest = _rest(select, sides, stay, aliases)
-    graph = _graph(sides, conditions, rest, aliases, types, frozenset(blocks))
+    joins = _split_joins(select)
+    aliases = frozenset(joins.core)
+    conditions, outer_conditions = _sort_conditions(select, joins, aliases)
+    conditions = _with_transitive_filters(conditions, joins, aliases, types)
+    rest = _rest(select, joins, outer_conditions, aliases)
+    graph = _graph(joins, conditions, rest, aliases, types, frozenset(blocks))
     _check_output_names(graph, select, types)
     for column in list(columns_read_outside(rest, aliases)):
         column.replace(exp.column(exp.to_identifier(as_column(column).output, quoted=True)))
@@ -81,15 +81,15 @@ def _check_output_names(graph: JoinGraph, select: exp.Select, types: Callable[[s
 
 
 @dataclass(frozen=True, slots=True)
-class _Sides:
+class _SplitJoins:
     """Core relations (alias to table), the conditions that join them, and the joins outside the core, in order."""
 
     core: dict[str, exp.Table]
     conditions: list[exp.Expr]
-    tail: list[exp.Join]
+    outer_joins: list[exp.Join]
 
 
-def _sides(select: exp.Select) -> _Sides:
+def _split_joins(select: exp.Select) -> _SplitJoins:
     for name in UNPLANNED_CLAUSES:
         if select.args.get(name):
             raise CannotSplitError(f"it has an unsupported clause ({name})")
@@ -98,21 +98,21 @@ def _sides(select: exp.Select) -> _Sides:
         raise CannotSplitError("it has no FROM clause")
     core = {clause.this.alias_or_name: _table(clause.this)}
     conditions: list[exp.Expr] = []
-    tail: list[exp.Join] = []
+    outer_joins: list[exp.Join] = []
     outside: set[str] = set()
     for join in select.args.get("joins") or []:
         alias = join.this.alias_or_name
         parts = _join_conditions(join)
         is_inner = not join.side and join.kind in ("", "INNER", "CROSS")
-        if is_inner and not any(_reads(part, outside) for part in parts):
+        if is_inner and not any(_reads_any(part, outside) for part in parts):
             core[alias] = _table(join.this)
             conditions += parts
         elif is_inner or join.side == "LEFT" or join.kind in ("SEMI", "ANTI"):
-            tail.append(join)
+            outer_joins.append(join)
             outside.add(alias)
         else:
             raise CannotSplitError(f"{' '.join(filter(None, (join.side, join.kind)))} JOIN cannot be reordered")
-    return _Sides(core, conditions, tail)
+    return _SplitJoins(core, conditions, outer_joins)
 
 
 def _table(node: exp.Expr) -> exp.Table:
@@ -127,29 +127,29 @@ def _join_conditions(join: exp.Join) -> list[exp.Expr]:
     return conjuncts(join.args.get("on"))
 
 
-def _reads(node: exp.Expr, aliases: Iterable[str]) -> bool:
+def _reads_any(node: exp.Expr, aliases: Iterable[str]) -> bool:
     return any(True for _ in columns_of(node, frozenset(aliases)))
 
 
 def _sort_conditions(
-    select: exp.Select, sides: _Sides, aliases: frozenset[str]
+    select: exp.Select, joins: _SplitJoins, aliases: frozenset[str]
 ) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """The conditions of inner joins and WHERE that apply within the core, and those that apply outside it."""
     outside = aliases_defined_by(select) - aliases
     inside: list[exp.Expr] = []
-    stay: list[exp.Expr] = []
+    outer_conditions: list[exp.Expr] = []
     where = select.args.get("where")
-    for part in [*sides.conditions, *conjuncts(where.this if where else None)]:
+    for part in [*joins.conditions, *conjuncts(where.this if where else None)]:
         if isinstance(part, exp.Null) or (isinstance(part, exp.Boolean) and not part.this):
             raise CannotSplitError("a filter is always false")
         read = {column.table for column in columns_of(part, aliases)}
         # A subquery is pushed to a leaf only if it reads a single relation of the block.
         splits = len(read) == 1 or (read and not _has_subquery(part))
-        if splits and not _reads(part, outside) and not _has_unknown_function(part):
+        if splits and not _reads_any(part, outside) and not _has_unknown_function(part):
             inside.append(part)
         else:
-            stay.append(part)
-    return [*inside, *_implied(inside, aliases)], stay
+            outer_conditions.append(part)
+    return [*inside, *_implied(inside, aliases)], outer_conditions
 
 
 def _has_subquery(node: exp.Expr) -> bool:
@@ -180,10 +180,10 @@ def _only(part: exp.Expr, alias: str, aliases: frozenset[str]) -> bool:
 
 
 def _with_transitive_filters(
-    conditions: list[exp.Expr], sides: _Sides, aliases: frozenset[str], types: Callable[[str], Types | None]
+    conditions: list[exp.Expr], joins: _SplitJoins, aliases: frozenset[str], types: Callable[[str], Types | None]
 ) -> list[exp.Expr]:
     """Copy a filter on one column of an equality class to the other columns of the class."""
-    classes = _classes(conditions, sides, types)
+    classes = _classes(conditions, joins, types)
     copies: list[exp.Expr] = []
     for condition in conditions:
         found = {as_column(column) for column in columns_of(condition, aliases)}
@@ -191,7 +191,7 @@ def _with_transitive_filters(
         if len(found) != 1 or not _is_plain(form):
             continue
         column = found.pop()
-        if _family(column, sides, types) in CONVERTING and _has_text(condition):
+        if _family(column, joins, types) in CONVERTING and _has_text(condition):
             continue
         for other in next((members - {column} for members in classes if column in members), frozenset()):
             copies.append(_renamed(condition, column, other))
@@ -220,12 +220,12 @@ def _renamed(condition: exp.Expr, old: Column, new: Column) -> exp.Expr:
 
 
 def _classes(
-    conditions: list[exp.Expr], sides: _Sides, types: Callable[[str], Types | None]
+    conditions: list[exp.Expr], joins: _SplitJoins, types: Callable[[str], Types | None]
 ) -> list[frozenset[Column]]:
     """Equality classes: columns equal to each other, by equalities between types for which equality is transitive."""
     found: list[set[Column]] = []
     for condition in conditions:
-        pair = _equality(condition, sides, types)
+        pair = _equality(condition, joins, types)
         if pair:
             touching = [members for members in found if members & pair]
             found = [members for members in found if not members & pair]
@@ -233,28 +233,30 @@ def _classes(
     return [frozenset(members) for members in found]
 
 
-def _equality(condition: exp.Expr, sides: _Sides, types: Callable[[str], Types | None]) -> set[Column] | None:
+def _equality(condition: exp.Expr, joins: _SplitJoins, types: Callable[[str], Types | None]) -> set[Column] | None:
     if not isinstance(condition, exp.EQ):
         return None
     pair = (condition.left, condition.right)
     columns = [as_column(side) for side in pair if isinstance(side, exp.Column)]
     if len(columns) != 2 or columns[0].relation == columns[1].relation:
         return None
-    families = {_family(column, sides, types) for column in columns}
+    families = {_family(column, joins, types) for column in columns}
     return set(columns) if len(families) == 1 and None not in families else None
 
 
-def _family(column: Column, sides: _Sides, types: Callable[[str], Types | None]) -> str | None:
-    table = sides.core.get(column.relation)
+def _family(column: Column, joins: _SplitJoins, types: Callable[[str], Types | None]) -> str | None:
+    table = joins.core.get(column.relation)
     known = types(source_name(table)) if table is not None else None
     return type_family(known.get(column.name)) if known else None
 
 
-def _rest(select: exp.Select, sides: _Sides, stay: list[exp.Expr], aliases: frozenset[str]) -> exp.Select:
+def _rest(
+    select: exp.Select, joins: _SplitJoins, outer_conditions: list[exp.Expr], aliases: frozenset[str]
+) -> exp.Select:
     rest = select.copy()
     rest.set("from_", exp.From(this=exp.to_table(CORE)))
-    rest.set("joins", [join.copy() for join in sides.tail])
-    condition = all_of([part.copy() for part in stay])
+    rest.set("joins", [join.copy() for join in joins.outer_joins])
+    condition = all_of([part.copy() for part in outer_conditions])
     rest.set("where", exp.Where(this=condition) if condition is not None else None)
     if rest.args.get("distinct"):
         _order_by_outputs(rest)
@@ -275,22 +277,22 @@ def _order_by_outputs(rest: exp.Select) -> None:
 
 
 def _graph(
-    sides: _Sides,
+    joins: _SplitJoins,
     conditions: list[exp.Expr],
     rest: exp.Select,
     aliases: frozenset[str],
     types: Callable[[str], Types | None],
     blocks: frozenset[str],
 ) -> JoinGraph:
-    classes = _classes(conditions, sides, types)
-    filters: dict[str, list[Predicate]] = {alias: [] for alias in sides.core}
+    classes = _classes(conditions, joins, types)
+    filters: dict[str, list[Predicate]] = {alias: [] for alias in joins.core}
     across: list[Predicate] = []
     for condition in conditions:
         predicate = _predicate(condition, aliases)
         read = predicate.relations()
         if len(read) == 1:
             filters[next(iter(read))].append(predicate)
-        elif _equality(condition, sides, types) is None:
+        elif _equality(condition, joins, types) is None:
             across.append(predicate)
     for members in classes:
         for condition in _within_relations(members):
@@ -306,7 +308,7 @@ def _graph(
             columns=_columns_read(alias, read_outside_filters, filters[alias]),
             filters=_distinct(filters[alias]),
         )
-        for alias, table in sides.core.items()
+        for alias, table in joins.core.items()
     )
     return JoinGraph(relations, tuple(sorted(classes, key=sorted)), _distinct(across), retained)
 

@@ -9,7 +9,7 @@ from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
 from qoop.parsing.render import stage_query, view_name
-from qoop.planner import Planned
+from qoop.planner import PlannedQuery
 from qoop.plans.plan import RESULT, Query, StageId
 from qoop.replan.causes import PlannerFailed
 from qoop.replan.commands import (
@@ -25,8 +25,7 @@ from qoop.replan.commands import (
     StartStage,
 )
 from qoop.replan.decision import Decision, Rules
-from qoop.replan.events import ArbiterAway, CannotPlan, Event, TimerFired
-from qoop.replan.events import Planned as PlansMade
+from qoop.replan.events import ArbiterAway, CannotPlan, Event, Planned, TimerFired
 from qoop.replan.machine import run_as_written, step
 from qoop.replan.state import QueryCounts, State
 from qoop.run import wording
@@ -97,7 +96,7 @@ class QueryRun:
         self,
         name: str,
         text: str,
-        planned: Planned | None,
+        planned: PlannedQuery | None,
         reason: str | None,
         rules: Rules,
         journal: QueryJournal,
@@ -152,7 +151,7 @@ class QueryRun:
     def _first_event(self) -> Event:
         if self._planned is None:
             return CannotPlan(self._reason or "it was not planned")
-        return PlansMade(len(self._planned.plans), self._planned.join_trees)
+        return Planned(len(self._planned.plans), self._planned.join_trees)
 
     def _take_next(self, engine: StageRunner) -> None:
         """Take the next event, or fire the timer if none arrives before it is due."""
@@ -228,7 +227,7 @@ class QueryRun:
             self._warn(f"{failed}: {describe(problem)}")
 
 
-def _first_state(planned: Planned | None, rules: Rules) -> State:
+def _first_state(planned: PlannedQuery | None, rules: Rules) -> State:
     if planned is None:
         nothing = Estimator(Query({}), {}, CostModel())
         return State((), nothing, nothing, rules)

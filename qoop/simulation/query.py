@@ -13,8 +13,7 @@ from qoop.estimate.packing import completion_time
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.parsing.spark_sql import Types
 from qoop.parsing.statement import parse_statement
-from qoop.planner import Planned as Plans
-from qoop.planner import plan
+from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import (
     CancelStages,
@@ -302,7 +301,7 @@ class _Catalogue:
 
 
 @cache
-def _planned(text: str, tables: Tables) -> Plans:
+def _planned(text: str, tables: Tables) -> PlannedQuery:
     """The plans of a query, cached for equal queries.
 
     Raises:

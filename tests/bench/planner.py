@@ -6,11 +6,10 @@ from typing import Any
 
 from qoop.estimate.cost import CostModel
 from qoop.parsing.statement import parse_statement
-from qoop.planner import Planned, plan
+from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
-from qoop.replan.events import Event, ShareChanged, StageFinished, TimerFired
-from qoop.replan.events import Planned as PlansMade
+from qoop.replan.events import Event, Planned, ShareChanged, StageFinished, TimerFired
 from qoop.replan.machine import step
 from qoop.replan.state import State
 from qoop.tables.folder import FolderCatalogue
@@ -40,9 +39,9 @@ def measure() -> dict[str, Any]:
     }
 
 
-def _decisions(planned: Planned) -> list[float]:
+def _decisions(planned: PlannedQuery) -> list[float]:
     state = State(planned.plans, planned.estimator, planned.estimator, Rules())
-    state, _ = step(state, 0.0, PlansMade(len(planned.plans), planned.join_trees))
+    state, _ = step(state, 0.0, Planned(len(planned.plans), planned.join_trees))
     state, _ = step(state, 0.0, ShareChanged(4.0, None, "begin", 0.0))
     first = next(iter(state.running))
     events: list[tuple[float, Event]] = [
