@@ -18,7 +18,7 @@ from qoop.engine.session import QueryAsWritten, check_statement, in_session_of, 
 from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
-from qoop.feedback.profile import fixed
+from qoop.feedback.profile import fixed_share
 from qoop.parsing.statement import ParsedText, Statement, parse_leniently
 from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
@@ -224,7 +224,7 @@ class _Query:
                 options.warn,
                 options.watch,
             )
-            feed = options.feed() if options.feed else fixed(self._spark.sparkContext.defaultParallelism)
+            feed = options.feed() if options.feed else fixed_share(self._spark.sparkContext.defaultParallelism)
             self._engine = SparkEngine(
                 self._session, self._name, self.written, self._checkpoints, consume, run.send, options.warn
             )

@@ -229,9 +229,9 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         if not math.isfinite(given[flag]):
             raise BadInputError(f"--{flag}", given[flag], "must be a finite number")
     if given["profile"] is not None:
-        from qoop.feedback.profile import read
+        from qoop.feedback.profile import read_profile
 
-        read(Path(given["profile"]))
+        read_profile(Path(given["profile"]))
     names = ("tables", "profile", "slots", "checkpoint", "hysteresis", "switch_every_stage", "journal", "report")
     fields = {name: given[name] for name in names}
     name = given["name"] or " ".join(query.split())[:60]

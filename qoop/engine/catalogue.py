@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from qoop.engine.checkpoints import number
+from qoop.engine.checkpoints import as_float
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
 from qoop.parsing.spark_sql import Types
 from qoop.tables.statistics import cached_statistics
@@ -87,7 +87,7 @@ def _plain_parquet(frame: DataFrame) -> list[Path]:
 def _by_spark(frame: DataFrame) -> TableStatistics:
     """Statistics from the size that Spark estimates and a sample of the first rows."""
     known = frame._jdf.queryExecution().optimizedPlan().stats()
-    size = number(known.sizeInBytes())
+    size = as_float(known.sizeInBytes())
     sampled = _is_plain(frame)
     rows = frame.limit(SAMPLE_ROWS).collect() if sampled else []
     width = 8.0 * max(len(frame.columns), 1)
@@ -114,7 +114,7 @@ def _is_plain(frame: DataFrame) -> bool:
 
 def _row_count(known: Any) -> float | None:
     try:
-        return number(known.rowCount().get())
+        return as_float(known.rowCount().get())
     except Py4JError:
         return None
 

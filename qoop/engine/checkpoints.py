@@ -84,7 +84,7 @@ class ExecutorCheckpoints:
         frame.createOrReplaceTempView(view)
         size = relation.stats()
         if size.rowCount().isDefined():
-            return StoredOutput(view, number(size.rowCount().get()), number(size.sizeInBytes()))
+            return StoredOutput(view, as_float(size.rowCount().get()), as_float(size.sizeInBytes()))
         # Spark has no count if partitions were computed twice because executors were lost meanwhile.
         return StoredOutput(view, float(frame.count()), _stored_bytes(self.session.sparkContext, batches.id()))
 
@@ -149,7 +149,7 @@ class FileCheckpoints:
         with self._lock:
             self._paths[view] = path
         read.createOrReplaceTempView(view)
-        size = number(read._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+        size = as_float(read._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
         return StoredOutput(view, float(read.count()), size)
 
     def lost_views(self) -> dict[str, str]:
@@ -209,7 +209,7 @@ def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None]
     weakref.finalize(owner, on_collected).atexit = False
 
 
-def number(value: Any) -> float:
+def as_float(value: Any) -> float:
     """A Scala number as a float, whatever type Py4J converted it to."""
     return float(str(value))
 

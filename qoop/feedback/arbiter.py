@@ -99,11 +99,11 @@ class ArbiterFeed:
             reason=share.reason,
             effective_at=share.effective_at,
             seq=share.seq,
-            why=kinds(share.cause),
+            why=cause_kinds(share.cause),
         )
 
 
-def kinds(cause: dict[str, Any] | None) -> tuple[str, ...]:
+def cause_kinds(cause: dict[str, Any] | None) -> tuple[str, ...]:
     """The kinds of the events behind a share, from the arbiter's `cause`: those that it names, or its own.
 
     A newer arbiter may send causes of another shape: parts that are not understood are ignored; `reason` has the text.

@@ -20,14 +20,14 @@ class ProfileError(QoopError):
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SharePoint:
     """From `at` seconds after the start of the query its share is `slots`."""
 
     at: float
     slots: float
 
 
-def read(path: Path) -> list[Point]:
+def read_profile(path: Path) -> list[SharePoint]:
     """Read a profile: CSV lines `seconds,slots`, times ascending, the first at 0.
 
     Raises:
@@ -39,7 +39,7 @@ def read(path: Path) -> list[Point]:
         raise ProfileError(f"--profile {str(path)!r}: {problem.strerror}") from None
     except UnicodeDecodeError:
         raise ProfileError(f"--profile {str(path)!r}: not valid UTF-8") from None
-    points: list[Point] = []
+    points: list[SharePoint] = []
     for number, row in enumerate(rows, 1):
         if not row or row[0].startswith("#") or (number == 1 and row[0].strip() == "seconds"):
             continue
@@ -53,7 +53,7 @@ def read(path: Path) -> list[Point]:
     return points
 
 
-def _point(path: Path, number: int, row: list[str]) -> Point:
+def _point(path: Path, number: int, row: list[str]) -> SharePoint:
     try:
         at, slots = (_finite(cell) for cell in row)
     except ValueError:
@@ -62,7 +62,7 @@ def _point(path: Path, number: int, row: list[str]) -> Point:
         ) from None
     if slots <= 0:
         raise ProfileError(f"--profile {str(path)!r}, line {number}: slots {row[1]!r}: must be above 0")
-    return Point(at, slots)
+    return SharePoint(at, slots)
 
 
 def _finite(cell: str) -> float:
@@ -75,7 +75,7 @@ def _finite(cell: str) -> float:
 class ProfileFeed:
     """Emits the shares of a profile at their times, counted from `start()`."""
 
-    def __init__(self, points: list[Point]) -> None:
+    def __init__(self, points: list[SharePoint]) -> None:
         self._points = points
         self._stop = threading.Event()
 
@@ -104,14 +104,14 @@ class ProfileFeed:
         return self._stop.is_set()
 
 
-def _slots(point: Point) -> str:
+def _slots(point: SharePoint) -> str:
     return f"{point.slots:g} slot{'' if point.slots == 1 else 's'}"
 
 
-def _share(point: Point, now: float, reason: str) -> ShareChanged:
+def _share(point: SharePoint, now: float, reason: str) -> ShareChanged:
     return ShareChanged(slots=point.slots, executors=None, reason=reason, effective_at=now, why=("profile",))
 
 
-def fixed(slots: float) -> ProfileFeed:
+def fixed_share(slots: float) -> ProfileFeed:
     """A share that never changes."""
-    return ProfileFeed([Point(0.0, slots)])
+    return ProfileFeed([SharePoint(0.0, slots)])

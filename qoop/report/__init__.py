@@ -8,8 +8,8 @@ Pages of other reports can include a `section`, or parts of it: `stages_chart`, 
 
 from qoop.report.decisions import WON_BY, decision_list, switch_explanations
 from qoop.report.plans import plan_blocks
-from qoop.report.record import NoRecordError, QueryRecord, read
-from qoop.report.sections import header_blocks, page, parts, section, write_report
+from qoop.report.record import NoRecordError, QueryRecord, read_journal
+from qoop.report.sections import header_blocks, page, query_sections, section, write_report
 from qoop.report.stages import stages_chart
 from qoop.report.timeline import Axis, moments, share_chart
 
@@ -22,9 +22,9 @@ __all__ = [
     "header_blocks",
     "moments",
     "page",
-    "parts",
     "plan_blocks",
-    "read",
+    "query_sections",
+    "read_journal",
     "section",
     "share_chart",
     "stages_chart",

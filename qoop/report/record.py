@@ -124,7 +124,7 @@ class QueryRecord:
         return list(dict.fromkeys(timed.decision.plan for timed in self.decisions))
 
 
-def read(path: Path) -> QueryRecord:
+def read_journal(path: Path) -> QueryRecord:
     """Read the journal of one query.
 
     Raises:
@@ -194,7 +194,7 @@ def _apply_command(record: QueryRecord, at: float, event: Event, command: Comman
         case Finish():
             record.status = "done"
         case Fail(cause):
-            record.status, record.error = "failed", wording.error(cause)
+            record.status, record.error = "failed", wording.error_message(cause)
 
 
 def _start(record: QueryRecord, stage: StageId, plan: int | None, inputs: tuple[StageId, ...], at: float) -> None:

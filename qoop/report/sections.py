@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qoop.report.decisions import decision_list, switch_explanations
 from qoop.report.plans import plan_blocks
-from qoop.report.record import QueryRecord, read
+from qoop.report.record import QueryRecord, read_journal
 from qoop.report.stages import stages_chart
 from qoop.report.timeline import share_change, share_chart
 from qoop.run import wording
@@ -29,7 +29,7 @@ def page(title: str, records: Mapping[str, QueryRecord]) -> Page:
     subtitle = f"{subject}, {started:%Y-%m-%d %H:%M} UTC"
     if len(records) == 1:
         record = next(iter(records.values()))
-        return Page(title, subtitle, parts(record), tuple(header_blocks(record)))
+        return Page(title, subtitle, query_sections(record), tuple(header_blocks(record)))
     return Page(title, subtitle, tuple(section(name, record) for name, record in records.items()))
 
 
@@ -40,12 +40,12 @@ def write_report(out: Path, journals: Mapping[str, Path], title: str = "Query re
         NoRecordError: a journal is missing, or is not a query journal.
         ReportError: the page cannot be written.
     """
-    write(page(title, {name: read(path) for name, path in journals.items()}), out)
+    write(page(title, {name: read_journal(path) for name, path in journals.items()}), out)
 
 
 def section(title: str, record: QueryRecord) -> Section:
     """Everything about one query."""
-    return Section(title, (*header_blocks(record), *parts(record)))
+    return Section(title, (*header_blocks(record), *query_sections(record)))
 
 
 def header_blocks(record: QueryRecord) -> list[Block]:
@@ -66,7 +66,7 @@ def header_blocks(record: QueryRecord) -> list[Block]:
     return [*lines, Details("Query text", (Code(record.header.text),))]
 
 
-def parts(record: QueryRecord) -> tuple[Section, ...]:
+def query_sections(record: QueryRecord) -> tuple[Section, ...]:
     """Stages, decisions and plans, each under a heading."""
     stages = Section("Stages", (stages_chart(record), share_chart(record)))
     if not record.header.plans:

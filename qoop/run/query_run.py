@@ -138,7 +138,7 @@ class QueryRun:
         finally:
             feed.close()
         if isinstance(self._end, Fail):
-            raise QueryFailedError(wording.error(self._end.cause))
+            raise QueryFailedError(wording.error_message(self._end.cause))
         planned = self._planned
         return Outcome(
             counts=self._intake.state.counts,

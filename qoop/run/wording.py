@@ -48,7 +48,7 @@ def why(cause: Cause) -> str:
     assert_never(cause)
 
 
-def error(cause: WhyFailed) -> str:
+def error_message(cause: WhyFailed) -> str:
     """Why a query failed, in the words of Spark or of whoever stopped it."""
     return cause.error if isinstance(cause, FailedStage) else why(cause)
 

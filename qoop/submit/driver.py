@@ -18,7 +18,7 @@ from qoop.api import Options, collect, execute, write
 from qoop.engine.folders import QueryFolder
 from qoop.errors import QoopError
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
-from qoop.feedback.profile import ProfileFeed, fixed, read
+from qoop.feedback.profile import ProfileFeed, fixed_share, read_profile
 from qoop.parsing.statement import ParsedText, parse_leniently
 from qoop.replan.decision import Rules
 from qoop.run.progress import ProgressLines
@@ -163,8 +163,8 @@ def _feed(spark: SparkSession, job: Job) -> tuple[Feed, Callable[[int], None] | 
         feed = ArbiterFeed(job.arbiter, job.token, job.app, ExecutorSize(*job.size), job.verify)
         return feed, feed.confirm
     if job.profile is not None:
-        return ProfileFeed(read(Path(job.profile))), None
-    return fixed(job.slots or float(spark.sparkContext.defaultParallelism)), None
+        return ProfileFeed(read_profile(Path(job.profile))), None
+    return fixed_share(job.slots or float(spark.sparkContext.defaultParallelism)), None
 
 
 def _tables(folder: Path, parsed: ParsedText) -> dict[str, str]:

@@ -82,5 +82,5 @@ def test_words(request):
 
 
 def test_a_query_without_an_answer_ends_with_the_words_of_who_said_so():
-    assert wording.error(causes.FailedStage(RESULT, (), "division by zero")) == "division by zero"
-    assert wording.error(causes.Stopped("stopped by the user")) == "stopped by the user"
+    assert wording.error_message(causes.FailedStage(RESULT, (), "division by zero")) == "division by zero"
+    assert wording.error_message(causes.Stopped("stopped by the user")) == "stopped by the user"

@@ -99,7 +99,7 @@ def test_a_tpcds_query_of_eight_joins_switched_after_every_stage(spark):
 def test_a_profile_makes_it_decide_anew(spark, sales, tmp_path):
     file = tmp_path / "profile.csv"
     file.write_text("seconds,slots\n0,16\n0.3,1\n")
-    options = qoop.Options(feed=lambda: profile.ProfileFeed(profile.read(file)), cut_policy=EVERYWHERE)
+    options = qoop.Options(feed=lambda: profile.ProfileFeed(profile.read_profile(file)), cut_policy=EVERYWHERE)
     answer = qoop.collect(spark, SALES, options)
     assert rows_of(answer) == sales
     first, *others = answer.outcome.decisions
@@ -107,13 +107,13 @@ def test_a_profile_makes_it_decide_anew(spark, sales, tmp_path):
     assert [
         one.slots
         for one in others
-        if one.cause == NewShare(16, 1, "the profile says 1 slots from 0.3 s on", ("profile",))
+        if one.cause == NewShare(16, 1, "the profile sets 1 slot from 0.3 s on", ("profile",))
     ] == [1]
     assert others[-1].slots == 1
 
 
 def test_a_fixed_share_stays(spark, sales):
-    answer = qoop.collect(spark, SALES, qoop.Options(feed=lambda: profile.fixed(3), cut_policy=EVERYWHERE))
+    answer = qoop.collect(spark, SALES, qoop.Options(feed=lambda: profile.fixed_share(3), cut_policy=EVERYWHERE))
     assert rows_of(answer) == sales
     assert {one.slots for one in answer.outcome.decisions} == {3}
 

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from qoop.feedback import arbiter as feedback
 from qoop.feedback.arbiter import ArbiterFeed, Confirmer, ExecutorSize
-from qoop.feedback.profile import Point, ProfileFeed
+from qoop.feedback.profile import ProfileFeed, SharePoint
 from tests.raw_server import RawServer, answer
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterRefusedError, ArbiterUnavailableError
@@ -113,7 +113,7 @@ def test_a_profile_may_be_longer_than_python_can_wait(monkeypatch):
     failed = []
     monkeypatch.setattr(threading, "excepthook", failed.append)
     waited = threading.Event()
-    feed = ProfileFeed([Point(0.0, 4.0), Point(1e300, 2.0)])
+    feed = ProfileFeed([SharePoint(0.0, 4.0), SharePoint(1e300, 2.0)])
     stop_wait = feed._stop.wait
 
     def wait(timeout):
@@ -147,7 +147,7 @@ def test_a_profile_may_be_longer_than_python_can_wait(monkeypatch):
 )
 def test_the_kinds_of_a_cause(cause, expected):
     """Also of an arbiter that says nothing, or something that is not known here."""
-    assert feedback.kinds(cause) == expected
+    assert feedback.cause_kinds(cause) == expected
 
 
 def test_a_share_has_the_kinds_of_its_causes():

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from qoop.feedback.profile import Point, ProfileError, ProfileFeed, fixed, read
+from qoop.feedback.profile import ProfileError, ProfileFeed, SharePoint, fixed_share, read_profile
 
 
 def written(tmp_path, text):
@@ -15,7 +15,7 @@ def written(tmp_path, text):
 
 @pytest.mark.parametrize("text", ["0,4\n2.5,1\n", "seconds,slots\n0,4\n2.5,1", "# cores over time\n0, 4\n\n2.5, 1\n"])
 def test_a_profile_is_seconds_and_slots(tmp_path, text):
-    assert read(written(tmp_path, text)) == [Point(0.0, 4.0), Point(2.5, 1.0)]
+    assert read_profile(written(tmp_path, text)) == [SharePoint(0.0, 4.0), SharePoint(2.5, 1.0)]
 
 
 @pytest.mark.parametrize(
@@ -35,19 +35,19 @@ def test_a_profile_is_seconds_and_slots(tmp_path, text):
 )
 def test_a_malformed_profile_names_the_line(tmp_path, text, said):
     with pytest.raises(ProfileError) as caught:
-        read(written(tmp_path, text))
+        read_profile(written(tmp_path, text))
     assert str(caught.value).startswith("--profile '")
     assert said in str(caught.value)
 
 
 def test_a_missing_profile(tmp_path):
     with pytest.raises(ProfileError, match=r"--profile '.*none.csv': No such file"):
-        read(tmp_path / "none.csv")
+        read_profile(tmp_path / "none.csv")
 
 
 def test_shares_are_emitted_in_order():
     told = []
-    feed = ProfileFeed([Point(0.0, 4.0), Point(0.01, 2.0), Point(0.02, 8.0)])
+    feed = ProfileFeed([SharePoint(0.0, 4.0), SharePoint(0.01, 2.0), SharePoint(0.02, 8.0)])
     feed.start(told.append)
     assert [share.slots for share in told][:1] == [4.0], "the first at once"
     while len(told) < 3:
@@ -60,7 +60,7 @@ def test_shares_are_emitted_in_order():
 
 def test_nothing_is_emitted_after_closing():
     told = []
-    feed = ProfileFeed([Point(0.0, 4.0), Point(3_600.0, 2.0)])
+    feed = ProfileFeed([SharePoint(0.0, 4.0), SharePoint(3_600.0, 2.0)])
     feed.start(told.append)
     feed.close()
     assert [share.slots for share in told] == [4.0]
@@ -68,5 +68,5 @@ def test_nothing_is_emitted_after_closing():
 
 def test_a_fixed_share_is_emitted_once():
     told = []
-    fixed(3.0).start(told.append)
+    fixed_share(3.0).start(told.append)
     assert [share.slots for share in told] == [3.0]

@@ -67,7 +67,7 @@ def test_reading_writes_nothing_and_takes_no_lock(tmp_path):
     tmp_path.chmod(0o500)
     try:
         assert [one["kind"] for one in journal.read(path)] == ["query", "input", "decision", "input", "decision"]
-        assert record.read(path).status == "done"
+        assert record.read_journal(path).status == "done"
     finally:
         tmp_path.chmod(0o700)
     assert path.read_bytes() == cut
@@ -90,7 +90,7 @@ def test_other_files_are_not_overwritten(tmp_path):
     notes.write_text("what I must not forget\n" * 100)
     assert journal.read(notes) == []
     with pytest.raises(QoopError, match="journal"):
-        record.read(notes)
+        record.read_journal(notes)
     with pytest.raises(QoopError, match="journal"):
         QueryJournal(notes)
     assert notes.read_text() == "what I must not forget\n" * 100
@@ -114,7 +114,7 @@ def test_records_without_a_version_are_read(tmp_path):
     shutil.copy(RECORDED, tmp_path / "q17.journal")
     assert not any("v" in one for one in journal.follow(tmp_path / "q17.journal"))
     assert {one["v"] for one in journal.read(tmp_path / "q17.journal")} == {VERSION}
-    assert record.read(tmp_path / "q17.journal").status == "done"
+    assert record.read_journal(tmp_path / "q17.journal").status == "done"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_records_without_a_version_are_read(tmp_path):
 def test_an_unsupported_record_is_one_line(tmp_path, last, said):
     path = wrote(tmp_path / "journal")
     path.write_bytes(path.read_bytes() + encode(last))
-    for reads in (journal.read, record.read):
+    for reads in (journal.read, record.read_journal):
         with pytest.raises(JournalFormatError) as caught:
             reads(path)
         assert str(caught.value).startswith(f"journal {str(path)!r}, record 6: ")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qoop.replan.causes import Said
-from qoop.report import page, read
+from qoop.report import page, read_journal
 from qoop.run import journal
 from qoop.run.journal_upgrade import upgrade
 from tests.html_checks import checked
@@ -35,7 +35,7 @@ def commands(*written):
 
 @pytest.mark.parametrize("path", EARLIER, ids=lambda path: "-".join(path.parts[-3:]))
 def test_earlier_journals_are_read_and_shown(path):
-    record = read(path)
+    record = read_journal(path)
     assert record.status == ("failed" if path.stem == "failed" else "done")
     written = [
         (command["decision"]["cause"], command["decision"]["seconds"])
@@ -54,13 +54,13 @@ def test_earlier_journals_are_read_and_shown(path):
 
 
 def test_causes_that_are_values_are_read_as_values():
-    record = read(TESTS / "fixtures" / "version2" / "query" / "switched.journal")
+    record = read_journal(TESTS / "fixtures" / "version2" / "query" / "switched.journal")
     assert [made.decision.cause.kind for made in record.decisions] == ["new-share"] + 6 * ["finished-stage"]
 
 
 def test_failures_keep_their_message():
     """A stage failed for good, so the text as written was run, and failed as well: written by version 1."""
-    record = read(TESTS / "fixtures" / "version1" / "query" / "failed.journal")
+    record = read_journal(TESTS / "fixtures" / "version1" / "query" / "failed.journal")
     assert record.error.startswith("[DIVIDE_BY_ZERO] Division by zero.")
     ((_, cause),) = record.as_written
     assert isinstance(cause, Said)

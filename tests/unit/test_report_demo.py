@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qoop.report import NoRecordError, read
+from qoop.report import NoRecordError, read_journal
 from tests.html_checks import Parsed, checked
 from tpcds.demo.record import DemoRecord, DemoReportError, read_samples
 from tpcds.demo.report import write_report
@@ -19,7 +19,7 @@ RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
 def folder(tmp_path: Path) -> Path:
     """The files of a demo: in each scenario, B runs alongside A from second 2 on."""
     shutil.copy(RECORDED, tmp_path / "a.journal")
-    started = read(tmp_path / "a.journal").started - 1.0
+    started = read_journal(tmp_path / "a.journal").started - 1.0
     a = run("A", 17, started, 8.0, journal="a.journal", equal_to_duckdb=True)
     b = run("B", 3, started + 2.0, 3.0, equal_to_duckdb=True, rows=5)
     together = {"runs": [a, b], "samples": "samples.jsonl"}

@@ -25,7 +25,7 @@ from qoop.report import (
     QueryRecord,
     decision_list,
     page,
-    read,
+    read_journal,
     section,
     stages_chart,
     switch_explanations,
@@ -49,7 +49,7 @@ Steps = list[tuple[float, Event, tuple[Command, ...]]]
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> QueryRecord:
     copy = tmp_path_factory.mktemp("journal") / "q17.journal"
     shutil.copy(RECORDED, copy)
-    return read(copy)
+    return read_journal(copy)
 
 
 def record_of(tmp_path: Path, steps: Steps, reason: str | None = None) -> QueryRecord:
@@ -59,7 +59,7 @@ def record_of(tmp_path: Path, steps: Steps, reason: str | None = None) -> QueryR
     for at, event, commands in steps:
         took(journal, 100.0 + at, event, commands, "running")
     journal.close()
-    return read(path)
+    return read_journal(path)
 
 
 def share(slots: float, executors: int | None = None) -> ShareChanged:
@@ -312,8 +312,8 @@ def test_write_report(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_a_journal_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(NoRecordError, match="no such file"):
-        read(tmp_path / "none.journal")
+        read_journal(tmp_path / "none.journal")
     assert not list(tmp_path.iterdir())
     (tmp_path / "empty.journal").touch()
     with pytest.raises(NoRecordError, match="journal"):
-        read(tmp_path / "empty.journal")
+        read_journal(tmp_path / "empty.journal")

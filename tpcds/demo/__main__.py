@@ -193,9 +193,9 @@ def _notes() -> tuple[str, ...]:
 
 def _verdict(demo: DemoRecord, folder: Path) -> int:
     runs = [run for _, scenario in demo.scenarios() for run in scenario.runs]
-    from qoop.report import read
+    from qoop.report import read_journal
 
-    record = read(folder / str(demo.switching.runs[0].journal))
+    record = read_journal(folder / str(demo.switching.runs[0].journal))
     switches = len(record.switches)
     rows = [
         (name, f"{scenario.runs[0].seconds:.1f}", "yes" if all(run.equal_to_duckdb for run in scenario.runs) else "NO")

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from qoop.report import QueryRecord, decision_list, plan_blocks, switch_explanations
-from qoop.report import read as read_journal
+from qoop.report import QueryRecord, decision_list, plan_blocks, read_journal, switch_explanations
 from qoop.run.wording import verdict
 from tpcds.demo.charts import ScenarioRecord, scenario_section
 from tpcds.demo.record import DemoRecord, Environment, Run, Scenario, read_samples
