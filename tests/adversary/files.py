@@ -123,7 +123,7 @@ def _old_tokens_that_fit(arbiter: Arbiter, old: list[dict[str, Any]]) -> list[st
 
 @check
 def a_torn_last_record(ground: Ground) -> Seen:
-    """Kept: a record cut at the very end is dropped, kept aside, and the arbiter starts."""
+    """Kept: a truncated last record is dropped, saved aside, and the arbiter starts."""
     arbiter = ground.arbiter().start()
     made = arbiter.register("alice", "known")
     arbiter.kill()

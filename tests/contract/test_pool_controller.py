@@ -597,7 +597,7 @@ def test_a_state_that_would_not_come_back_is_not_written_instead_of_its_inputs()
     stage = Simulated(gpu("careless"), registry=registry)
     stage.say(stage.register("ann"), Answer(9, 0))
     before = stage.journal.content()
-    with pytest.raises(JournalUnavailableError, match="cannot be written and read again"):
+    with pytest.raises(JournalUnavailableError, match="cannot be written and read back"):
         stage.intake.compact()
     assert stage.journal.content() == before
     again = Simulated(journal=stage.journal, registry=registry)

@@ -115,7 +115,7 @@ def test_a_damaged_last_record_is_said_and_kept_aside(path, fill, open_intake):
     damage(path, 0.999)
     records = RecordFile(path)
     records.close()
-    assert records.dropped.startswith("a record ")
+    assert records.dropped.startswith("a truncated or damaged record ")
     (aside,) = path.parent.glob("journal.dropped-*")
     assert aside.stat().st_mode & 0o777 == 0o600
 

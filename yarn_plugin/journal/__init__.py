@@ -1,4 +1,4 @@
-"""The journal: what came in, what was decided, and how a process that was killed continues from it.
+"""The journal: inputs, decisions, snapshots, compaction and recovery after a crash.
 
-Public: every process of the product that decides (arbiter, query driver) keeps one.
+Published: the arbiter and the query driver each write one.
 """

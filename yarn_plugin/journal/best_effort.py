@@ -1,4 +1,4 @@
-"""A journal for later: whatever becomes of it, the process goes on."""
+"""A journal for later reading only: the process continues even if it cannot be written."""
 
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
@@ -12,37 +12,37 @@ Told = TypeVar("Told", contravariant=True)
 
 
 class Notes(Protocol[Known, Given, Told]):
-    """Where inputs and decisions are noted. Nothing here raises: who cannot write gives up, and says so once.
+    """A record of inputs and decisions. No method raises: an implementation that cannot write warns once and stops.
 
-    `seq`: the number of the last note. Nothing needs to be on the disk: the notes outlive the process, not the machine.
+    `seq`: the number of the last record. Records need not be synced: they survive the process, not the machine.
     """
 
     seq: int
 
     def input(self, seq: int, at: float, event: Given) -> None:
-        """Note an input that is to be decided on."""
+        """Record an input before the decision on it."""
         ...
 
     def decision(self, seq: int, at: float, commands: tuple[Told, ...], state: Known) -> None:
-        """Note what was decided, and led to this state."""
+        """Record a decision and the state after it."""
         ...
 
     def dump(self, value: object) -> bytes:
-        """An event or a command as it is noted."""
+        """An event or a command as it is recorded."""
         ...
 
     def close(self) -> None:
-        """Nothing more is noted."""
+        """Stop recording."""
         ...
 
 
 class BestEffort(Generic[State, Event, Command]):
-    """An input is noted before it is decided on; where that fails it is decided on all the same.
+    """Records each input before the decision on it; decides even if it cannot be recorded.
 
     Args:
         notes: the journal.
-        fallback: decides where the step fails, on the state as it was: `fallback(state, problem)`. What it raises ends
-            the input, and goes to whoever gave it.
+        fallback: decides when the step fails, from the state before it: `fallback(state, problem)`. Its errors are
+            raised to the caller that submitted the input.
     """
 
     def __init__(
@@ -58,34 +58,34 @@ class BestEffort(Generic[State, Event, Command]):
         machine: StateMachine[State, Event, Command],
         clock: Clock,
     ) -> Execution[State, Event, Command]:
-        """Begin: nothing is read."""
+        """Start with the empty state: nothing is replayed."""
         self._execution = Execution(machine)
         self._execution.seq = self._notes.seq
         return self._execution
 
     def dump(self, value: object) -> bytes:
-        """A value as it is noted."""
+        """A value as it is recorded."""
         return self._notes.dump(value)
 
     def take(self, seq: int, at: float, wall: float, event: Event) -> None:
-        """Note an input that is to be decided on."""
+        """Record an input before the decision on it."""
         self._notes.input(seq, at, event)
 
     def decided(self, decided: Decided[Event, Command]) -> None:
-        """Note what was decided."""
+        """Record a decision."""
         self._notes.decision(decided.seq, decided.at, decided.commands, self._execution.state)
 
     def instead(self, seq: int, at: float, wall: float, event: Event, problem: Exception) -> Decided[Event, Command]:
-        """What the fallback decides."""
+        """The fallback's decision."""
         state, commands = self._fallback(self._execution.state, problem)
         return self._execution.accept(state, Decided(seq, at, event, commands, wall))
 
     def compact(self) -> None:
-        """Nothing is rewritten."""
+        """Do nothing: this journal is not compacted."""
 
     def probe(self) -> None:
-        """Nothing depends on whether it can be written."""
+        """Do nothing: no input depends on this journal."""
 
     def close(self) -> None:
-        """Nothing more is noted."""
+        """Stop recording."""
         self._notes.close()

@@ -1,18 +1,18 @@
-"""The time of a journal: its own, so that whatever is done to the machine's clock, no timer is early or late."""
+"""The journal's own time, which changes of the machine's clock do not affect."""
 
 import time
 from collections.abc import Callable
 from typing import Protocol
 
 MAX_DOWNTIME = 3600.0
-"""Seconds by which time goes on, at most, while nobody writes the journal."""
+"""Seconds: the maximum by which the journal's time advances between two processes."""
 
 
 class Clock(Protocol):
     """Gives the time of a journal."""
 
     def resume(self, at: float, wall: float) -> None:
-        """Go on from the last record: its time in the journal, and on the wall."""
+        """Continue from the last record's journal time and wall time."""
         ...
 
     def now(self) -> float:
@@ -20,30 +20,29 @@ class Clock(Protocol):
         ...
 
     def wall(self) -> float:
-        """The time on the wall, seconds since the epoch: to be shown, never to be decided by."""
+        """Wall time, seconds since the epoch: for display, never for decisions."""
         ...
 
 
 class JournalClock:
-    """Time that begins as the machine's, is advanced by the monotonic clock, and continues over restarts.
+    """Time that starts as the machine's, advances by the monotonic clock, and continues across restarts.
 
-    While the process was down, time went on by what the machine's clock says, within 0 and an hour: a clock that was
-    set in between is not believed further.
+    Downtime is measured by the machine's clock, limited to 0 to MAX_DOWNTIME in case that clock was set meanwhile.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._wall, self._monotonic = wall, monotonic
-        self._began_at, self._began = wall(), monotonic()
+        self._started_at, self._started = wall(), monotonic()
 
     def resume(self, at: float, wall: float) -> None:
-        """Go on from the last record: its time in the journal, and on the wall."""
+        """Continue from the last record's journal time and wall time."""
         downtime = min(max(self._wall() - wall, 0.0), MAX_DOWNTIME)
-        self._began_at, self._began = at + downtime, self._monotonic()
+        self._started_at, self._started = at + downtime, self._monotonic()
 
     def now(self) -> float:
         """The journal's time, in seconds."""
-        return self._began_at + self._monotonic() - self._began
+        return self._started_at + self._monotonic() - self._started
 
     def wall(self) -> float:
-        """The time on the wall, seconds since the epoch."""
+        """Wall time, seconds since the epoch."""
         return self._wall()

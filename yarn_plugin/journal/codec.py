@@ -1,4 +1,4 @@
-"""Dataclasses to JSON and back, by tags: strings that stay what they are whatever a class is called."""
+"""Dataclasses to JSON and back, by tags: type names that never change, even if a class is renamed."""
 
 import json
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from yarn_plugin.model.journaled import Mutable, Tagged
 
 
 class UnknownRecordError(JournalError):
-    """A record holds a type or a value that this program does not know.
+    """A record contains a type or a value that this program does not know.
 
-    `field`: where in the record, by its path; `problem`: what is wrong there.
+    `field`: its path in the record; `problem`: what is wrong.
     """
 
     def __init__(self, message: str, field: str = "type", problem: str = "") -> None:
@@ -25,13 +25,13 @@ class UnknownRecordError(JournalError):
 
 
 class Codec:
-    """Writes values of the tagged types as {"type": tag, **fields} and reads them back, validated.
+    """Writes values of the tagged types as {"type": tag, **fields}; validates them when it reads them back.
 
-    Fields that are `Tagged` hold values of these types too, and are written in the same way. A type that is changed in
-    place (see `Mutable`) is written as {"type": tag, "data": dump()}.
+    `Tagged` fields hold values of these types and are written the same way. A `Mutable` type is written as
+    {"type": tag, "data": dump()}.
 
-    `unknown_fields`: of what is read. A journal's reader passes over those that a later program wrote; whoever reads
-    what somebody else sends refuses them, at any depth.
+    `unknown_fields`: "ignore" for journals, which a later program may have extended; "forbid", at any depth, for
+    messages from others.
     """
 
     def __init__(self, tags: Mapping[str, type], unknown_fields: Literal["ignore", "forbid"] = "ignore") -> None:
@@ -64,24 +64,24 @@ class Codec:
         return b'{"type":"%s"%s%s' % (tag, b"" if held == b"{}" else b",", held[1:])
 
     def check(self, value: object) -> None:
-        """Make sure that a value comes back as it is written. JSON has no infinity, for one.
+        """Check that a value survives a round trip. Infinity, for example, does not: JSON has none.
 
         Raises:
-            ValueError: it does not, or cannot be written.
+            ValueError: it does not survive, or cannot be written.
         """
         written = self.dump(value)
         try:
             same = self.read(json.loads(written)) == value
         except UnknownRecordError as problem:
-            raise ValueError(f"{type(value).__name__} cannot be read again: {problem}") from None
+            raise ValueError(f"{type(value).__name__} cannot be read back: {problem}") from None
         if not same:
-            raise ValueError(f"{type(value).__name__} is not read again as what it was")
+            raise ValueError(f"{type(value).__name__} changes when it is read back")
 
     def read(self, written: dict[str, Any]) -> Any:
-        """The value that was written.
+        """The value of a written record.
 
         Raises:
-            UnknownRecordError: its type is not known, or its fields are not that type's.
+            UnknownRecordError: its type is unknown, or its fields do not match the type.
         """
         tag = written.get("type")
         kind = self._types.get(tag) if isinstance(tag, str) else None
@@ -114,7 +114,7 @@ class Codec:
 
 @cache
 def _adapter(kind: type) -> TypeAdapter[Any]:
-    """The adapter of a type: made once, since that takes milliseconds for each."""
+    """The adapter of a type, cached: creating one takes milliseconds."""
     return TypeAdapter(kind)
 
 
@@ -142,7 +142,7 @@ def _write_tagged(value: Any, info: core_schema.SerializationInfo) -> Any:
         return None
     codec: Codec = (info.context or {})["codec"]
     written = codec.write(value)
-    # pydantic would write null for infinity, which is not read again where a number is due: better no record at all.
+    # pydantic would write null for infinity, which cannot be read back as a number: fail instead.
     json.dumps(written, allow_nan=False)
     return written
 

@@ -1,4 +1,4 @@
-"""What has been decided so far, and how the next input is: all or nothing. Knows no journal."""
+"""A state machine in execution: each input is decided on atomically. Independent of the journal."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -13,12 +13,11 @@ Event = TypeVar("Event")
 Command = TypeVar("Command")
 
 TIMER_RETRY, MAX_TIMER_RETRY = 5.0, 300.0
-"""Seconds of the journal's time until a timer fires again on which nothing could be decided; doubled each time, up to
-the second."""
+"""Initial and maximum delay in seconds (of the journal's time) before a failed timer fires again; doubled each time."""
 
 
 class SkippedInputError(ReportedError):
-    """An input on which nothing could be decided: recorded as number `seq` with its `error`; the state is unchanged."""
+    """An input failed and was skipped. It is recorded as number `seq` with its `error`; the state is unchanged."""
 
     def __init__(self, seq: int, error: str) -> None:
         super().__init__(f"input {seq} failed and is skipped: {error}")
@@ -27,9 +26,9 @@ class SkippedInputError(ReportedError):
 
 @dataclass(frozen=True, slots=True)
 class Decided(Generic[Event, Command]):
-    """An input with its number and times, and what was decided on it.
+    """An input with its number and times, and the commands decided on it.
 
-    `at` is the journal's own time, by which it was decided; `wall` the machine's then, to be shown.
+    `at`: the journal's time, used for the decision. `wall`: wall time, for display.
     """
 
     seq: int
@@ -41,8 +40,10 @@ class Decided(Generic[Event, Command]):
 
 @dataclass(frozen=True, slots=True)
 class FailedTimer:
-    """The last timer on which nothing could be decided: when the state wanted it, when it was stamped, how many in a
-    row. It follows from the journal, so a restart and a replay wait as long as the process that failed would have."""
+    """The last failed timer: when it was due, when it was stamped, and the failures in a row.
+
+    It follows from the journal, so a restart and a replay wait as long as the process that failed would have.
+    """
 
     due: float | None
     at: float
@@ -50,18 +51,18 @@ class FailedTimer:
 
     @property
     def retry_at(self) -> float:
-        """When it is to fire again, if the state still wants it."""
+        """When it fires again, if the state still sets it."""
         return self.at + min(TIMER_RETRY * 2.0 ** (self.times - 1), MAX_TIMER_RETRY)
 
 
 @dataclass(frozen=True)
 class StateMachine(Generic[State, Event, Command]):
-    """What decides, and what of it an intake has to know.
+    """What an intake drives.
 
-    `step(state, seq, at, event) -> (state, commands)`: pure; after a step at a time, the state wants no timer at that
-    time or before. `empty`: the state before the first input. `due`: when a state wants its next timer; None: it wants
-    none. `make_timer`: the event that fires then, always an equal one; none where `due` is not given. `parts`: what of
-    a state is changed in place; it is rolled back where `step` fails.
+    `step(state, seq, at, event) -> (state, commands)`: pure; the state after a step sets no timer at or before the
+    step's time. `empty`: the state before the first input. `due`: when a state's next timer is due, or None.
+    `make_timer`: the timer's event, always equal; None without timers. `parts`: the mutable parts of a state, which are
+    rolled back if `step` fails.
     """
 
     step: Callable[[State, int, float, Event], tuple[State, tuple[Command, ...]]]
@@ -72,9 +73,9 @@ class StateMachine(Generic[State, Event, Command]):
 
 
 class Execution(Generic[State, Event, Command]):
-    """Drives a state machine.
+    """Executes a state machine.
 
-    `seq`, `at`, `wall`: of the last input. `history`: the last decided inputs, oldest first, as far as they are kept.
+    `seq`, `at`, `wall`: of the last input. `history`: recent decisions, oldest first.
     """
 
     def __init__(self, machine: StateMachine[State, Event, Command]) -> None:
@@ -88,7 +89,7 @@ class Execution(Generic[State, Event, Command]):
         self.timer = machine.make_timer() if machine.make_timer is not None else None
 
     def decide(self, seq: int, at: float, wall: float, event: Event) -> Decided[Event, Command]:
-        """Decide on an input. An exception leaves everything as it was, also what is changed in place."""
+        """Decide on an input, atomically: an exception leaves the state unchanged, including its mutable parts."""
         savepoints = [(part, part.savepoint()) for part in self._machine.parts(self.state)]
         try:
             state, commands = self._machine.step(self.state, seq, at, event)
@@ -100,7 +101,7 @@ class Execution(Generic[State, Event, Command]):
         return self.accept(state, Decided(seq, at, event, commands, wall))
 
     def accept(self, state: State, decided: Decided[Event, Command]) -> Decided[Event, Command]:
-        """Go on with a decision."""
+        """Commit a decision."""
         for part in self._machine.parts(state):
             part.commit()
         self.state = state
@@ -109,25 +110,25 @@ class Execution(Generic[State, Event, Command]):
         return decided
 
     def encode(self, commands: tuple[Command, ...]) -> bytes:
-        """What a journal is to hold of a decision: part of deciding, for one that cannot be written is none.
+        """Commands as they are journaled. Part of deciding: a decision that cannot be journaled fails.
 
         Raises:
-            ValueError: it cannot be written.
+            ValueError: a command cannot be journaled.
         """
         return b""
 
     def skip(self, at: float, is_timer: bool) -> None:
-        """Count an input on which nothing can be decided; a timer is to fire again."""
+        """Count a failed input; schedule a failed timer again."""
         self.skipped += 1
         if is_timer:
             times = self.failed_timer.times if self.failed_timer is not None else 0
             self.failed_timer = FailedTimer(self._machine.due(self.state), at, times + 1)
 
     def next_due(self) -> float | None:
-        """When the state wants its next timer; later where nothing could be decided on that one."""
+        """When the next timer fires: when it is due, or later if it has failed."""
         due, failed = self._machine.due(self.state), self.failed_timer
         return failed.retry_at if due is not None and failed is not None and failed.due == due else due
 
     def is_timer(self, event: Event) -> bool:
-        """Whether an event is the timer that the intake itself fires."""
+        """Whether an event is the state machine's timer."""
         return self.timer is not None and event == self.timer

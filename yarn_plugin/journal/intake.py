@@ -1,4 +1,4 @@
-"""The one place where a process takes in what happens: ordered, stamped, journaled, then decided on."""
+"""The single entry point for inputs: each is ordered, stamped and journaled, then decided on."""
 
 import queue
 import threading
@@ -13,38 +13,38 @@ __all__ = ["Decided", "Intake", "Policy", "SkippedInputError", "StateMachine"]
 
 
 class Policy(Protocol[State, Event, Command]):
-    """How an intake journals, and what becomes of an input on which nothing can be decided."""
+    """How an intake journals its inputs, and handles failed ones."""
 
     def open(
         self,
         machine: StateMachine[State, Event, Command],
         clock: Clock,
     ) -> Execution[State, Event, Command]:
-        """What was decided by earlier processes; the clock goes on from it."""
+        """The execution so far, restored from the journal; the clock continues from it."""
         ...
 
     def take(self, seq: int, at: float, wall: float, event: Event) -> None:
-        """Journal an input that is to be decided on. What this raises refuses the input: it was never taken."""
+        """Journal an input before the decision on it. An exception rejects the input."""
         ...
 
     def decided(self, decided: Decided[Event, Command]) -> None:
-        """Journal what was decided on the last input."""
+        """Journal the decision on the last input."""
         ...
 
     def instead(self, seq: int, at: float, wall: float, event: Event, problem: Exception) -> Decided[Event, Command]:
-        """What is decided on an input on which the step failed; or the error that says nothing is."""
+        """The decision on an input on which the step failed; raises if there is none."""
         ...
 
     def dump(self, value: object) -> bytes:
-        """An event or a command as the journal holds it."""
+        """An event or a command as it is journaled."""
         ...
 
     def compact(self) -> None:
-        """Rewrite the journal as short as it can be."""
+        """Compact the journal."""
         ...
 
     def probe(self) -> None:
-        """Find out whether the journal takes records."""
+        """Check that the journal can be written."""
         ...
 
     def close(self) -> None:
@@ -53,21 +53,21 @@ class Policy(Protocol[State, Event, Command]):
 
 
 class Intake(Generic[State, Event, Command]):
-    """Drives a state machine and journals around it.
+    """Drives a state machine, journaling each input before the decision on it.
 
-    An input is journaled before it is decided on. How (`Durable`, `BestEffort`), and what becomes of an input on which
-    `step` fails, its policy says; the state stays as it was before that input, whatever is changed in place.
+    The policy (`Durable`, `BestEffort`) determines how, and what happens when `step` fails; the state then stays
+    unchanged, including its mutable parts.
 
-    Timers come in journal order, so that live, simulated and replayed agree: `take_in_order` fires those that are due
-    at or before an input's stamp, stamped with the time that they are due, and then takes the input. An input is
-    stamped when it arrives (`stamp`), and the order of stamps is the order in which inputs are taken.
+    Timers follow journal order, so that live, simulated and replayed runs agree: `take_in_order` first fires the timers
+    due at or before an input's stamp, each stamped with its due time. Inputs are stamped on arrival (`stamp`) and taken
+    in the order of their stamps.
 
     Args:
-        machine: decides.
+        machine: the state machine.
         policy: the journal.
         clock: the journal's time.
-        resumes: whether an event says that the process has begun again. Timers that came due while it was down are not
-            fired before that: they would be decided on with what was known before.
+        resumes: whether an event marks a restart of the process. Timers that came due during the downtime fire after
+            it, not before: otherwise they would be decided on with outdated knowledge.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Intake(Generic[State, Event, Command]):
 
     @property
     def state(self) -> State:
-        """What is known after all inputs."""
+        """The state after all inputs."""
         return self._execution.state
 
     @property
@@ -94,22 +94,22 @@ class Intake(Generic[State, Event, Command]):
 
     @property
     def history(self) -> deque[Decided[Event, Command]]:
-        """The last decided inputs, oldest first."""
+        """Recent decisions, oldest first."""
         return self._execution.history
 
     @property
     def replayed(self) -> int:
-        """How many inputs were decided on again when the journal was opened."""
+        """The number of inputs replayed when the journal was opened."""
         return self._execution.replayed
 
     @property
     def different(self) -> int:
-        """On how many of them, written by this version, the journal holds another decision."""
+        """The number of replayed inputs, written by this version, whose journaled decision differs."""
         return self._execution.different
 
     @property
     def skipped(self) -> int:
-        """How many inputs, of those since the last snapshot, could not be decided on."""
+        """The number of inputs since the last snapshot that failed."""
         return self._execution.skipped
 
     def now(self) -> float:
@@ -117,27 +117,27 @@ class Intake(Generic[State, Event, Command]):
         return max(self._clock.now(), self._execution.at)
 
     def wall(self) -> float:
-        """The time on the wall."""
+        """Wall time."""
         return self._clock.wall()
 
     def stamp(self) -> float:
-        """The journal's time now, for an input that arrives now; never less than an earlier stamp.
+        """The stamp of an input that arrives now: the journal's time, never less than an earlier stamp.
 
-        Where inputs arrive in several threads, the caller's lock covers this and the place in the queue.
+        If inputs arrive in several threads, one lock must cover stamping and queueing (see `Inbox`).
         """
         self._stamped = max(self._clock.now(), self._stamped, self._execution.at)
         return self._stamped
 
     def next_due(self) -> float | None:
-        """When the next timer is to fire, in the journal's time."""
+        """When the next timer fires, in the journal's time."""
         return self._execution.next_due()
 
     def fire(self, before: float) -> Decided[Event, Command] | None:
-        """Take the timer that is due at or before a time, stamped with the time it is due; None if none is.
+        """Fire the timer that is due at or before a time, stamped with its due time; None if none is due.
 
         Raises:
-            JournalUnavailableError: the journal does not take it; it stays due.
-            SkippedInputError: nothing could be decided on it; it is due again later.
+            JournalUnavailableError: it cannot be journaled; it stays due.
+            SkippedInputError: it failed; it is due again later.
         """
         due = self.next_due()
         if due is None or due > before or self._make_timer is None:
@@ -147,11 +147,11 @@ class Intake(Generic[State, Event, Command]):
     def fire_due(
         self, before: float, failed: Callable[[SkippedInputError], object] = lambda problem: None
     ) -> Iterator[Decided[Event, Command]]:
-        """Fire every timer that is due at or before a time, also those that follow from others; each is taken when the
-        one before it has been consumed. `failed` is told of those on which nothing could be decided.
+        """Fire every timer that is due at or before a time, lazily, including timers set by earlier ones. `failed` is
+        called with each failure.
 
         Raises:
-            JournalUnavailableError: the journal does not take one; it stays due.
+            JournalUnavailableError: a timer cannot be journaled; it stays due.
         """
         while True:
             try:
@@ -166,26 +166,26 @@ class Intake(Generic[State, Event, Command]):
     def take_in_order(
         self, event: Event, at: float, failed: Callable[[SkippedInputError], object] = lambda problem: None
     ) -> Iterator[Decided[Event, Command]]:
-        """Take an input that was stamped `at`, after the timers that come before it: the last one is the input's own.
+        """Take an input stamped `at`, after the timers due before it; the last decision is the input's own.
 
-        The one order of inputs and timers, in real and in simulated time. `failed`: as in `fire_due`.
+        Defines the order of inputs and timers, in real and in simulated time. `failed`: as in `fire_due`.
 
         Raises:
-            JournalUnavailableError: the journal takes no more. The input was not decided on, and never will be.
-            SkippedInputError: nothing could be decided on the input.
+            JournalUnavailableError: the journal cannot be written; the input is rejected.
+            SkippedInputError: the input failed.
         """
         if not self._resumes(event):
             yield from self.fire_due(at, failed)
         yield self.take(event, at)
 
     def take(self, event: Event, at: float | None = None) -> Decided[Event, Command]:
-        """Number, stamp and journal an input, then decide on it. `at`: when it arrived; now, if not given.
+        """Number, stamp and journal an input, then decide on it. `at`: when it arrived; by default, now.
 
-        Timers that are due before it are the caller's to fire (`take_in_order`).
+        Fires no timers (see `take_in_order`).
 
         Raises:
-            JournalUnavailableError: the journal does not take it. It was not decided on, and never will be.
-            SkippedInputError: nothing could be decided on it.
+            JournalUnavailableError: it cannot be journaled and is rejected.
+            SkippedInputError: it failed.
         """
         execution = self._execution
         seq, wall = execution.seq + 1, self._clock.wall()
@@ -200,25 +200,25 @@ class Intake(Generic[State, Event, Command]):
         return decided
 
     def encoded(self, decided: Decided[Event, Command]) -> bytes:
-        """What two runs on the same inputs agree on, byte for byte: number, time, event, commands; no wall time."""
+        """The reproducible part of a decision, equal byte for byte in every run: number, time, event and commands."""
         dump = self._policy.dump
         commands = b",".join(map(dump, decided.commands))
         record = b'{"seq":%d,"at":%r,"event":%s,"commands":[%s]}'
         return record % (decided.seq, decided.at, dump(decided.event), commands)
 
     def compact(self) -> None:
-        """Replace the journal by the state and the remembered decisions, where it is kept durably.
+        """Compact the journal, if it is durable.
 
         Raises:
-            JournalUnavailableError: it could not be written; the journal is as it was.
+            JournalUnavailableError: it could not be written; the journal is unchanged.
         """
         self._policy.compact()
 
     def probe(self) -> None:
-        """Find out whether the journal takes records.
+        """Check that the journal can be written.
 
         Raises:
-            JournalUnavailableError: it does not.
+            JournalUnavailableError: it cannot.
         """
         self._policy.probe()
 
@@ -231,11 +231,11 @@ Item = TypeVar("Item")
 
 
 class Inbox(Generic[Item]):
-    """Items in the order of their stamps. `stamp`: gives the time of one that arrives now (see `Intake.stamp`)."""
+    """A queue for inputs of several threads, in the order of their stamps. `stamp`: see `Intake.stamp`."""
 
     def __init__(self, stamp: Callable[[], float]) -> None:
         self._stamp = stamp
-        # Covers an item's stamp and its place: the order of both is the same.
+        # Covers stamping and queueing, so that both have the same order.
         self._arrival = threading.Lock()
         self._items: queue.SimpleQueue[tuple[float, Item]] = queue.SimpleQueue()
 
@@ -245,16 +245,16 @@ class Inbox(Generic[Item]):
             self._items.put((self._stamp(), item))
 
     def get(self, timeout: float | None) -> tuple[float, Item] | None:
-        """The next item with its stamp; None after so many seconds without one (never, where that is None)."""
+        """The next item with its stamp; None after `timeout` seconds (None: wait forever)."""
         try:
             return self._items.get(timeout=timeout)
         except queue.Empty:
             return None
 
     def quiet_until(self) -> float | None:
-        """A time before which nothing can arrive any more: now, where nothing waits; None where something does.
+        """The current stamp if the queue is empty, else None.
 
-        A timer that is due by then is due before everything that is still to come.
+        Timers due by that time may fire: all further items have later stamps.
         """
         with self._arrival:
             return self._stamp() if self._items.empty() else None

@@ -1,9 +1,9 @@
-"""A file of records, each on a line of its own with a checksum; append-only, locked, safe against being cut.
+"""An append-only file of records, one per line with a checksum; locked, and safe against truncation.
 
-Why not SQLite: recovery reads everything once, in order, and nothing is ever changed; a cut file loses its last
-record and no other; and a line is readable with `less` and `jq` on the day it matters.
+Why not SQLite: recovery reads everything once, in order, and nothing is ever changed; a truncated file loses only its
+last record; and the lines can be read with `less` and `jq` when it matters.
 
-All files are their owner's alone: journals hold names, queues and SQL of their users.
+Only the owner can read the files: journals contain names, queues and SQL of users.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from yarn_plugin.quantities import count
 
 Record = dict[str, Any]
 
-_BEGINS_LIKE_A_RECORD = re.compile(rb"[0-9a-f]{8} \{")
+_RECORD_START = re.compile(rb"[0-9a-f]{8} \{")
 
 
 class JournalError(ReportedError):
@@ -35,25 +35,27 @@ class JournalError(ReportedError):
 
 
 class JournalInUseError(JournalError):
-    """Another process writes this journal."""
+    """Another process has this journal open."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"journal {str(path)!r}: another process is using it; end that one, or choose another --state")
+        super().__init__(
+            f"journal {str(path)!r}: another process is using it; stop that process, or choose another --state"
+        )
 
 
 class JournalUnavailableError(JournalError):
-    """The journal takes no records now (a full disk, mostly). Nothing of the refused records is in it."""
+    """The journal cannot be written now, mostly because the disk is full. The write was rolled back."""
 
 
 class JournalDamagedError(JournalError):
-    """Records that were on the disk are damaged: what follows them cannot be decided on again."""
+    """Records in the middle of the journal are damaged, so the records after them cannot be replayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is not whole in a journal: `at` its first byte, `size` from there to the end of the file.
+    """The damaged part of a journal: `at` its first byte, `size` from there to the end of the file.
 
-    `in_the_middle`: whole records follow it, so it was on the disk before them and is no write that was cut short.
+    `in_the_middle`: valid records follow it, so it is not an incomplete last write.
     """
 
     at: int
@@ -63,13 +65,13 @@ class Damage:
 
     def __str__(self) -> str:
         more = f" and {count(self.lines, 'line')} after it" if self.lines > 1 else ""
-        return f"a record cut or damaged at byte {self.at}{more}, {self.size} bytes in all"
+        return f"a truncated or damaged record at byte {self.at}{more}, {self.size} bytes in all"
 
 
 class Records(Protocol):
-    """Where a journal's records are: a `RecordFile`, or memory.
+    """The storage of a journal's records: a `RecordFile` or `MemoryRecords`.
 
-    `size`: bytes now. `rewritten_size`: bytes when it was last rewritten.
+    `size`: current bytes. `rewritten_size`: bytes after the last rewrite.
     """
 
     dropped: str | None
@@ -78,19 +80,19 @@ class Records(Protocol):
     rewritten_size: int
 
     def read(self) -> Iterator[Record]:
-        """Every whole record, oldest first."""
+        """All valid records, oldest first."""
         ...
 
     def append(self, *records: Record | bytes, durable: bool = True) -> None:
-        """Add records; when this returns and `durable`, they survive the loss of power.
+        """Append records; with `durable`, they are synced to disk.
 
         Raises:
-            JournalUnavailableError: they could not be written; nothing of them is kept.
+            JournalUnavailableError: they could not be written; none is stored.
         """
         ...
 
     def probe(self) -> None:
-        """Find out whether records can be written, without adding one.
+        """Check that records can be written, without appending one.
 
         Raises:
             JournalUnavailableError: they cannot.
@@ -98,28 +100,28 @@ class Records(Protocol):
         ...
 
     def rewrite(self, *records: Record | bytes) -> None:
-        """Replace all by these records, or nothing.
+        """Atomically replace all records.
 
         Raises:
-            JournalUnavailableError: they could not be written; all is as it was before.
+            JournalUnavailableError: they could not be written; nothing was replaced.
         """
         ...
 
     def close(self) -> None:
-        """Let another process use them."""
+        """Release the records, so that another process can open them."""
         ...
 
 
 class RecordFile:
-    """The records of one journal, opened to be written.
+    """The records of a journal file, opened for writing.
 
-    `dropped` says in words what was not whole when the file was opened; None when everything was. `lost` holds the
-    records that were whole after damage which was accepted (`accept_loss`), and are in the journal no more.
+    `dropped`: a description of the damage that was removed when the file was opened, or None. `lost`: the valid records
+    after that damage, which were removed too (`accept_loss`).
 
     Raises:
         JournalInUseError: another process has it open.
-        JournalDamagedError: damage before records that were on the disk, and `accept_loss` is not given.
-        JournalError: the folder cannot be written, or the file holds something else.
+        JournalDamagedError: valid records follow the damage, and `accept_loss` is not given.
+        JournalError: the folder cannot be written, or the file is not a journal.
     """
 
     def __init__(
@@ -143,7 +145,7 @@ class RecordFile:
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_MODE)
             os.fchmod(self._file, PRIVATE_MODE)
-            self._cut_what_is_not_whole(accept_loss, before_loss)
+            self._remove_damage(accept_loss, before_loss)
         except OSError as problem:
             self._lock.release()
             raise JournalError(f"journal {str(path)!r}: {problem.strerror}; choose a --state you can write") from None
@@ -155,18 +157,18 @@ class RecordFile:
         self.rewritten_size = 0
 
     def read(self) -> Iterator[Record]:
-        """Every whole record, oldest first."""
+        """All valid records, oldest first."""
         return read_records(self.path)
 
     def append(self, *records: Record | bytes, durable: bool = True) -> None:
-        """Add records (as values, or as JSON); when this returns and `durable`, they survive the loss of power.
+        """Append records (values or JSON); with `durable`, they are synced to disk.
 
         Raises:
-            JournalUnavailableError: they could not be written; the file is as it was before.
+            JournalUnavailableError: they could not be written; the file is unchanged.
         """
         data = b"".join(encode(record) for record in records)
         try:
-            # Also after an append that failed and could not be taken back at once.
+            # An earlier append may have failed without being rolled back.
             if os.fstat(self._file).st_size != self.size:
                 os.ftruncate(self._file, self.size)
             _write_all(self._file, data)
@@ -180,7 +182,7 @@ class RecordFile:
         self.written += len(data)
 
     def probe(self) -> None:
-        """Find out whether records can be written, without adding one.
+        """Check that records can be written, without appending one.
 
         Raises:
             JournalUnavailableError: they cannot.
@@ -195,16 +197,16 @@ class RecordFile:
             raise JournalUnavailableError(f"journal {str(self.path)!r}: {problem.strerror}") from None
 
     def rewrite(self, *records: Record | bytes) -> None:
-        """Replace the whole file by these records, at once: a reader finds the old file or the new one.
+        """Atomically replace the file: a reader finds either the old one or the new one.
 
         Raises:
-            JournalUnavailableError: they could not be written; the file is as it was before.
+            JournalUnavailableError: they could not be written; the file is unchanged.
         """
         opened = -1
         try:
             with files.draft(self.path, PRIVATE_MODE, durable=True, sole_writer=True) as file:
                 size = sum(file.write(encode(record)) for record in records)
-                # Before it has its name: afterwards nothing may fail.
+                # Before the file is renamed: afterwards nothing may fail.
                 opened = os.dup(file.fileno())
         except OSError as problem:
             if opened >= 0:
@@ -222,19 +224,19 @@ class RecordFile:
             self._file = -1
         self._lock.release()
 
-    def _cut_what_is_not_whole(self, accept_loss: bool, before_loss: Callable[[tuple[Record, ...]], object]) -> None:
+    def _remove_damage(self, accept_loss: bool, before_loss: Callable[[tuple[Record, ...]], object]) -> None:
         damage = find_damage(self.path)
         if damage is None:
             return
-        if damage.at == 0 and not damage.in_the_middle and not _begins_like_a_journal(self.path):
+        if damage.at == 0 and not damage.in_the_middle and not _may_be_journal(self.path):
             raise JournalError(f"journal {str(self.path)!r}: it holds something else than a journal; choose another")
         if damage.in_the_middle and not accept_loss:
             raise JournalDamagedError(
-                f"journal {str(self.path)!r}: {damage}, before others that are whole; the disk may be failing. "
-                "Restore the folder from a backup, or start with --accept-loss to go on with what precedes the damage"
+                f"journal {str(self.path)!r}: {damage}, before valid records; the disk may be failing. "
+                "Restore the folder from a backup, or start with --accept-loss to continue from before the damage"
             )
         if damage.in_the_middle:
-            self.lost = tuple(_whole_after(self.path, damage.at))
+            self.lost = tuple(_valid_records_after(self.path, damage.at))
             before_loss(self.lost)
         aside = self.path.with_name(f"{self.path.name}.dropped-{int(time.time())}")
         with self.path.open("rb") as file, files.draft(aside, PRIVATE_MODE, durable=True, sole_writer=True) as copy:
@@ -242,28 +244,28 @@ class RecordFile:
             shutil.copyfileobj(file, copy)
         os.ftruncate(self._file, damage.at)
         os.fsync(self._file)
-        self.dropped = f"{damage}; kept in {aside.name}"
+        self.dropped = f"{damage}; saved as {aside.name}"
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """The whole records of a journal, oldest first, up to the first that is not whole. Writes and locks nothing."""
-    for _, body in _whole_bodies(path):
+    """The valid records of a journal, oldest first, up to the first damaged one. Writes and locks nothing."""
+    for _, body in _valid_bodies(path):
         yield json.loads(body)
 
 
 def find_damage(path: Path) -> Damage | None:
-    """What is not whole in a journal; None when everything is. Writes and locks nothing."""
-    end = max((end for end, _ in _whole_bodies(path)), default=0)
+    """The damage in a journal, or None. Writes and locks nothing."""
+    end = max((end for end, _ in _valid_bodies(path)), default=0)
     size = path.stat().st_size - end
     if size <= 0:
         return None
-    lines, whole = 0, False
+    lines, valid = 0, False
     with path.open("rb") as file:
         file.seek(end)
         for line in file:
             lines += line.endswith(b"\n")
-            whole = whole or _body(line) is not None
-    return Damage(end, size, lines, whole)
+            valid = valid or _body(line) is not None
+    return Damage(end, size, lines, valid)
 
 
 def encode(record: Record | bytes) -> bytes:
@@ -273,7 +275,7 @@ def encode(record: Record | bytes) -> bytes:
 
 
 def decode(line: bytes) -> Record | None:
-    """The record of a line; None when the line is not whole."""
+    """The record of a line; None if the line is truncated or damaged."""
     body = _body(line)
     if body is None:
         return None
@@ -282,13 +284,13 @@ def decode(line: bytes) -> Record | None:
 
 
 def _body(line: bytes) -> bytes | None:
-    """The JSON of a line; None when the line is not whole."""
+    """The JSON of a line; None if the line is truncated or damaged."""
     checksum, _, body = line.rstrip(b"\n").partition(b" ")
     return body if line.endswith(b"\n") and body and checksum == b"%08x" % crc32(body) else None
 
 
-def _whole_bodies(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The JSON of each whole record with the offset after it; stops at the first that is not whole."""
+def _valid_bodies(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The JSON of each valid record with the offset after it; stops at the first damaged one."""
     end = 0
     with path.open("rb") as file:
         for line in file:
@@ -299,7 +301,7 @@ def _whole_bodies(path: Path) -> Iterator[tuple[int, bytes]]:
             yield end, body
 
 
-def _whole_after(path: Path, start: int) -> Iterator[Record]:
+def _valid_records_after(path: Path, start: int) -> Iterator[Record]:
     with path.open("rb") as file:
         file.seek(start)
         for line in file:
@@ -308,11 +310,11 @@ def _whole_after(path: Path, start: int) -> Iterator[Record]:
                 yield record
 
 
-def _begins_like_a_journal(path: Path) -> bool:
-    """Whether a file without a whole record may be a journal whose first record was cut."""
+def _may_be_journal(path: Path) -> bool:
+    """Whether a file without a valid record may be a journal with a truncated first record."""
     with path.open("rb") as file:
         begin = file.read(10)
-    return _BEGINS_LIKE_A_RECORD.match(begin + b"00000000 {"[len(begin) :]) is not None
+    return _RECORD_START.match(begin + b"00000000 {"[len(begin) :]) is not None
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -322,7 +324,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 class MemoryRecords:
-    """Records as a `RecordFile` would hold them, gone with the process."""
+    """Records in memory, for simulations and tests."""
 
     def __init__(self) -> None:
         self.dropped: str | None = None
@@ -331,29 +333,29 @@ class MemoryRecords:
         self._lines: list[bytes] = []
 
     def read(self) -> Iterator[Record]:
-        """Every record, oldest first."""
+        """All records, oldest first."""
         return (json.loads(line.partition(b" ")[2]) for line in self._lines)
 
     def content(self) -> bytes:
-        """What a file would hold."""
+        """The records as bytes of a journal file."""
         return b"".join(self._lines)
 
     def append(self, *records: Record | bytes, durable: bool = True) -> None:
-        """Add records."""
+        """Append records."""
         self._add(records)
 
     def probe(self) -> None:
-        """Find out whether records can be written: they can."""
+        """Do nothing: records can always be written."""
 
     def rewrite(self, *records: Record | bytes) -> None:
-        """Replace all by these records."""
+        """Replace all records."""
         self._lines.clear()
         self.size = 0
         self._add(records)
         self.rewritten_size = self.size
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is open."""
 
     def _add(self, records: tuple[Record | bytes, ...]) -> None:
         lines = [encode(record) for record in records]

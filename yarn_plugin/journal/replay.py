@@ -1,4 +1,4 @@
-"""A journal decided on again."""
+"""Replay of a journal."""
 
 import json
 import logging
@@ -16,18 +16,18 @@ from yarn_plugin.journal.upgrade import VERSION, upgrade, version_of
 log = logging.getLogger("yarn_plugin.journal")
 
 MAX_HISTORY = 4000
-"""Decided inputs that survive compaction, for "why" and for clients that reconnect; and how many bytes of them."""
+"""Decisions that survive compaction, for `why` and for clients that reconnect: maximum number and bytes."""
 MAX_HISTORY_BYTES = 16 * 1024 * 1024
 
 
 class Replay(Execution[State, Event, Command]):
-    """A journal decided on again, record by record: `state` and `history` are what they were when it was written.
+    """Replays a journal record by record, which restores `state` and `history`. Writes nothing.
 
-    `replayed` counts the inputs that were decided on again, `different` those of them, written by this version, on
-    which the journal holds another decision (0, unless a mistake made it depend on more than its inputs), `set_aside`
-    those that are recorded as failed, or fail now. Writes nothing.
+    `replayed`: inputs decided on again. `different`: those, written by this version, whose journaled decision differs
+    (0 unless a bug made decisions depend on more than their inputs). `skipped`: inputs recorded as failed, or failing
+    now.
 
-    `tags`: of every event, every command, the state and what it holds (see `Codec`).
+    `tags`: the types of all events, commands, the state and its parts (see `Codec`).
     """
 
     def __init__(self, machine: StateMachine[State, Event, Command], tags: Mapping[str, type]) -> None:
@@ -36,15 +36,15 @@ class Replay(Execution[State, Event, Command]):
         self.attempts = 0
         self.last_commands = b"[]"
         self._sizes: deque[int] = deque()
-        self._remembered_bytes = 0
+        self._history_bytes = 0
         self._waiting: Record | None = None
         self._written_timer = self.codec.write(self.timer) if self.timer is not None else None
 
     def take_all(self, records: Iterable[Record]) -> None:
-        """Take records in, oldest first. The last input may be left waiting, if the journal ends with it.
+        """Replay records, oldest first. A last input without a decision is left waiting.
 
         Raises:
-            JournalError: a record is of a later version, or cannot be read.
+            JournalError: a record was written by a later version, or is malformed.
         """
         for record in records:
             try:
@@ -56,11 +56,11 @@ class Replay(Execution[State, Event, Command]):
 
     @property
     def undecided(self) -> Record | None:
-        """The last input, if no decision on it and no failure is recorded."""
+        """The last input, if neither a decision nor a failure is recorded for it."""
         return self._waiting
 
     def decide_waiting(self) -> Decided[Event, Command] | str | None:
-        """Decide on the input that waits: the decision, or in words why there is none; None if none waits."""
+        """Decide on the waiting input: the decision, or the error if it fails; None if no input waits."""
         record, self._waiting = self._waiting, None
         if record is None:
             return None
@@ -70,34 +70,34 @@ class Replay(Execution[State, Event, Command]):
             decided = self.decide(record["seq"], record["at"], record["wall"], event)
         except JournalError:
             raise
-        except Exception as problem:  # noqa: BLE001 - whatever it is, the input is set aside and the next one taken
+        except Exception as problem:  # noqa: BLE001 - the input is skipped
             self.skip(record["at"], record["event"] == self._written_timer)
             return describe(problem)
-        self.remember(decided, _size(record["event"]) + len(self.last_commands))
+        self.add_to_history(decided, _size(record["event"]) + len(self.last_commands))
         return decided
 
     def skip_waiting(self) -> None:
-        """Set the input that waits aside."""
+        """Skip the waiting input."""
         record, self._waiting = self._waiting, None
         if record is not None:
             self.skip(record["at"], record["event"] == self._written_timer)
 
     def encode(self, commands: tuple[Command, ...]) -> bytes:
-        """Commands as the journal holds them.
+        """Commands as they are journaled.
 
         Raises:
-            ValueError: no journal can hold one.
+            ValueError: a command cannot be journaled.
         """
         return b"[%s]" % b",".join(map(self.codec.dump, commands))
 
-    def remember(self, decided: Decided[Event, Command], size: int) -> None:
-        """Keep a decided input, of so many bytes in the journal, in the history; the oldest ones go."""
+    def add_to_history(self, decided: Decided[Event, Command], size: int) -> None:
+        """Add a decision of `size` journaled bytes to the history; drop the oldest ones beyond the limits."""
         self.history.append(decided)
         self._sizes.append(size)
-        self._remembered_bytes += size
-        while len(self.history) > MAX_HISTORY or (self._remembered_bytes > MAX_HISTORY_BYTES and len(self.history) > 1):
+        self._history_bytes += size
+        while len(self.history) > MAX_HISTORY or (self._history_bytes > MAX_HISTORY_BYTES and len(self.history) > 1):
             self.history.popleft()
-            self._remembered_bytes -= self._sizes.popleft()
+            self._history_bytes -= self._sizes.popleft()
 
     def _take(self, written: Record) -> None:
         version = version_of(written)
@@ -106,7 +106,7 @@ class Replay(Execution[State, Event, Command]):
         if kind in ("decision", "failed", "attempt"):
             self._close(record, kind, version)
             return
-        self._decide_past()
+        self._decide_followed()
         self.seq, self.at, self.wall = record["seq"], record["at"], record["wall"]
         match kind:
             case "snapshot":
@@ -117,7 +117,7 @@ class Replay(Execution[State, Event, Command]):
                 commands = tuple(self.codec.read(command) for command in record["commands"])
                 event = self.codec.read(record["event"])
                 past = Decided(self.seq, self.at, event, commands, self.wall)
-                self.remember(past, _size(record["commands"]) + _size(record["event"]))
+                self.add_to_history(past, _size(record["commands"]) + _size(record["event"]))
             case "input":
                 self._waiting, self.attempts = record, 0
             case _:
@@ -126,7 +126,7 @@ class Replay(Execution[State, Event, Command]):
                 )
 
     def _close(self, record: Record, kind: str, version: int) -> None:
-        """What became of the input that waits."""
+        """Apply the outcome of the waiting input."""
         if self._waiting is None or self._waiting["seq"] != record["seq"]:
             if kind == "decision" and version == VERSION:
                 self.different += 1
@@ -136,12 +136,12 @@ class Replay(Execution[State, Event, Command]):
         elif kind == "failed":
             self.skip_waiting()
         else:
-            decided = self._decide_past()
+            decided = self._decide_followed()
             if version == VERSION and (decided is None or not self._same(record)):
                 self.different += 1
 
-    def _decide_past(self) -> Decided[Event, Command] | None:
-        """Decide on an input that others follow; one that fails is set aside."""
+    def _decide_followed(self) -> Decided[Event, Command] | None:
+        """Decide on an input that other records follow; skip it if it fails."""
         decided = self.decide_waiting()
         if isinstance(decided, str):
             log.warning("input %d is skipped: %s", self.seq, decided)
@@ -149,17 +149,17 @@ class Replay(Execution[State, Event, Command]):
         return decided
 
     def _same(self, record: Record) -> bool:
-        """Whether the decision just taken is the one in a record."""
+        """Whether the last decision equals the one in a record."""
         if "digest" in record:
             return bool(record["digest"] == digest(self.last_commands))
         return bool(json.loads(self.last_commands) == record["commands"])
 
 
 def _size(written: Any) -> int:
-    """About how many bytes a value takes in the journal."""
+    """The approximate size of a value in the journal, in bytes."""
     return len(json.dumps(written))
 
 
 def digest(commands: bytes) -> str:
-    """The fingerprint of a decision that is too large to be journaled whole."""
+    """The fingerprint of a decision that is too large to be journaled."""
     return sha256(commands).hexdigest()

@@ -1,7 +1,7 @@
-"""Records of earlier versions as this version would have written them: dicts in, dicts out.
+"""Upgrades records of earlier versions to the present one: dicts in, dicts out.
 
 Version 0: records without `v`. Version 1: reasons were sentences. Version 2: three fields of pools had other names.
-What decides knows the present version alone.
+Only this module knows earlier versions.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ class JournalVersionError(JournalError):
 
 
 def version_of(record: Record) -> int:
-    """The version that a record was written by.
+    """The version of a record.
 
     Raises:
-        JournalVersionError: it is a later one, or no number.
+        JournalVersionError: it is later than this program's, or invalid.
     """
     version = record.get("v", 0)
     if type(version) is not int or not 0 <= version <= VERSION:
@@ -32,7 +32,7 @@ def version_of(record: Record) -> int:
 
 
 def upgrade(record: Record) -> Record:
-    """The record as this version would have written it.
+    """The record in the present version.
 
     Raises:
         JournalVersionError: a later version wrote it.
@@ -43,7 +43,7 @@ def upgrade(record: Record) -> Record:
 
 
 def _from_0(record: Record) -> Record:
-    """Times were the machine's; and who reached the manager went on as if it had been looked at."""
+    """Upgrade from version 0: times were wall times, and reaching the manager counted as having polled it."""
     record = {"wall": record.get("at"), **record, "v": 1}
     event: dict[str, Any] | None = record.get("event")
     if event is not None and event.get("type") == "ManagerReached":
@@ -55,11 +55,11 @@ def _from_0(record: Record) -> Record:
 
 
 _REASONED = ("Dismiss", "WriteWeights", "ListContainers", "SignalContainers")
-"""The commands of version 1 that held a sentence themselves; TellShare's is in its share."""
+"""The commands of version 1 with a reason of their own; that of TellShare is in its share."""
 
 
 def _from_1(record: Record) -> Record:
-    """Reasons were sentences, and members were not kept pool by pool."""
+    """Upgrade from version 1: reasons were sentences, and members were not stored by pool."""
     record = {**record, "v": 2}
     if "commands" in record:
         record["commands"] = [_command_from_1(command) for command in record["commands"]]
@@ -75,7 +75,7 @@ def _from_1(record: Record) -> Record:
 
 
 def _pool_states(state: dict[str, Any], members: dict[str, Any]) -> dict[str, Any]:
-    """What the arbiter knew of everybody was not kept pool by pool; there was one kind of controller."""
+    """The states of the pools, from the members of all pools; there was only the share controller."""
     held: dict[str, dict[str, Any]] = {pool["name"]: {} for pool in state.get("pools", [])}
     for app, member in members.items():
         home = _home(state, app)
@@ -85,7 +85,7 @@ def _pool_states(state: dict[str, Any], members: dict[str, Any]) -> dict[str, An
 
 
 def _home(state: dict[str, Any], app: str) -> str | None:
-    """The pool of an application: that which it registered in, or the deepest one over the queue that it runs in."""
+    """The pool of an application: the one it registered in, or the deepest one that contains its queue."""
     if app in state.get("registered", {}):
         return cast(str, state["registered"][app]["pool"])
     queue = state.get("cluster", {}).get("apps", {}).get(app, {}).get("queue", "")
@@ -109,7 +109,7 @@ _POOL_FIELDS = {"overstay": "preempt_after", "settle": "idle_timeout", "submit_w
 
 
 def _from_2(record: Record) -> Record:
-    """Three fields of pools had other names; pools are in the state and in the event `Configured`."""
+    """Upgrade from version 2: rename three fields of pools, in the state and in the event `Configured`."""
     record = {**record, "v": 3}
     for holder in ("state", "event"):
         value: dict[str, Any] | None = record.get(holder)
