@@ -56,7 +56,7 @@ def _directory(command: _Command) -> _Command:
     type=int,
     default=4,
     show_default=True,
-    help="GPUs that each node reports; none need exist.",
+    help="GPUs that each node reports; no real GPU is needed.",
 )
 @click.option("--racks", type=int, help="Number of racks.  [default: 2, or 1 for a single node]")
 @click.option("--memory", type=int, default=4096, show_default=True, metavar="MB", help="Memory of each node.")
@@ -73,14 +73,14 @@ def _directory(command: _Command) -> _Command:
     type=int,
     default=DEFAULT_PORT_BASE,
     show_default=True,
-    help="First of 20 ports; 0: any.",
+    help="First of 20 consecutive ports; 0 selects free ones.",
 )
 @click.option(
     "--node-expiry-ms",
     type=int,
     default=10_000,
     show_default=True,
-    help="Time without a heartbeat after which a node is lost.",
+    help="Milliseconds without a heartbeat after which a node is lost.",
 )
 @click.option(
     "--ivy-settings",

@@ -119,7 +119,12 @@ def _mode(facts: ManagerFacts) -> Finding:
         follows = "Shares are reported but not enforced until the configuration can be read."
         return Finding("mode", facts.mode, "limited", follows)
     verdict: Verdict = "good" if facts.mode == "enforced" else "limited"
-    return Finding("mode", facts.mode, verdict, "" if facts.writable else "Queue weights cannot be written.")
+    return Finding(
+        "mode",
+        facts.mode,
+        verdict,
+        "" if facts.writable else "Shares are reported but not enforced: queue weights cannot be written.",
+    )
 
 
 def _preemption(facts: ManagerFacts) -> Finding:
@@ -141,8 +146,8 @@ def _preemption_wait(facts: ManagerFacts, pools: Sequence[Pool]) -> Iterator[Fin
         shown = f"{wait:g} s after the grace period of {pool.grace:g} s"
         if wait >= pool.preempt_after:
             follows = (
-                f"The arbiter kills containers of pool {pool.name} after {pool.preempt_after:g} s, before YARN "
-                f"preempts them. Set {_PROPERTY}.max_wait_before_kill below {pool.preempt_after * 1000:g} (ms), "
+                f"The arbiter kills containers of pool {pool.name} {pool.preempt_after:g} s after the grace period, "
+                f"before YARN preempts them. Set {_PROPERTY}.max_wait_before_kill below {pool.preempt_after * 1000:g} (ms), "
                 f"or preempt_after_s above {wait:g}."
             )
             yield Finding("preemption wait", shown, "limited", follows)
@@ -184,7 +189,9 @@ def _recovery(facts: ManagerFacts) -> Finding:
 def _gpus(facts: ManagerFacts, pools: Sequence[Pool]) -> Finding:
     wanting = [pool.name for pool in pools if GPU in pool.resources]
     if GPU in facts.resources:
-        follows = "" if wanting else "While GPUs are idle, YARN preempts too little; the arbiter kills the rest."
+        follows = (
+            "" if wanting else "While GPUs are idle, YARN may preempt too few containers; the arbiter kills the others."
+        )
         return Finding("GPUs", f"{GPU} is a resource type", "good", follows)
     if wanting:
         follows = (
@@ -213,7 +220,8 @@ def _pool(pool: Pool, tree: Mapping[str, QueueReport]) -> Iterator[Finding]:
         follows = f"Next to {fixed[0]}, dynamic queues have no guaranteed capacity. Give {fixed[0]} a weight."
         yield Finding(topic, "queues with percentages", "limited", follows)
     if queue.preemption_disabled:
-        yield Finding(topic, "preemption disabled", "limited", "YARN does not preempt here; the arbiter kills instead.")
+        follows = "YARN does not preempt containers of this queue; the arbiter kills them instead."
+        yield Finding(topic, "preemption disabled", "limited", follows)
 
 
 def _leaves(topic: str, queue: QueueReport) -> Finding:
