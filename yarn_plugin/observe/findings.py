@@ -118,13 +118,9 @@ def _mode(facts: ManagerFacts) -> Finding:
     if facts.mode == "unknown":
         follows = "Shares are reported but not enforced until the configuration can be read."
         return Finding("mode", facts.mode, "limited", follows)
-    verdict: Verdict = "good" if facts.mode == "enforced" else "limited"
-    return Finding(
-        "mode",
-        facts.mode,
-        verdict,
-        "" if facts.writable else "Shares are reported but not enforced: queue weights cannot be written.",
-    )
+    if facts.writable:
+        return Finding("mode", facts.mode, "good", "")
+    return Finding("mode", facts.mode, "limited", "Shares are reported but not enforced: weights are read-only.")
 
 
 def _preemption(facts: ManagerFacts) -> Finding:
@@ -147,8 +143,8 @@ def _preemption_wait(facts: ManagerFacts, pools: Sequence[Pool]) -> Iterator[Fin
         if wait >= pool.preempt_after:
             follows = (
                 f"The arbiter kills containers of pool {pool.name} {pool.preempt_after:g} s after the grace period, "
-                f"before YARN preempts them. Set {_PROPERTY}.max_wait_before_kill below {pool.preempt_after * 1000:g} (ms), "
-                f"or preempt_after_s above {wait:g}."
+                f"before YARN preempts them. Set {_PROPERTY}.max_wait_before_kill below "
+                f"{pool.preempt_after * 1000:g} (ms), or preempt_after_s above {wait:g}."
             )
             yield Finding("preemption wait", shown, "limited", follows)
         else:
