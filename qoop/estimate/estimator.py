@@ -116,10 +116,10 @@ class Estimator:
             self._joins[name] = JoinCosts(rows, self.model)
             self._priors[name] = prior
         self._tables[name] = result_statistics(block, rows, self._tables)
-        whole = self._counted.get(StageId(name, BLOCK_RESULT))
-        if whole is not None:
+        result = self._counted.get(StageId(name, BLOCK_RESULT))
+        if result is not None:
             estimated = self._tables[name]
-            self._tables[name] = TableStatistics(max(whole, 1.0), estimated.bytes, estimated.columns)
+            self._tables[name] = TableStatistics(max(result, 1.0), estimated.bytes, estimated.columns)
 
     def _prior(self, name: str, graph: JoinGraph) -> Prior:
         tables = {relation.source: self._tables.get(relation.source, UNKNOWN) for relation in graph.relations}

@@ -72,8 +72,8 @@ def _check_output_names(graph: JoinGraph, select: exp.Select, types: Callable[[s
     outputs = Counter(column.output for column in named)
     taken = {name for table in select.find_all(exp.Table) for name in types(source_name(table)) or ()}
     for projection in select.selects:
-        behind = projection.unalias()
-        if not isinstance(behind, exp.Column) or as_column(behind).output != projection.alias_or_name:
+        definition = projection.unalias()
+        if not isinstance(definition, exp.Column) or as_column(definition).output != projection.alias_or_name:
             taken.add(projection.alias_or_name)
     clash = next((output for output, times in outputs.items() if times > 1 or output in taken), None)
     if clash is not None:

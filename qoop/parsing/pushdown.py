@@ -114,10 +114,10 @@ def _has_limit(block: exp.Query) -> bool:
 def _below_block(block: exp.Select, pushed: AliasFilter) -> exp.Expr | None:
     """The filter in terms of the block's inputs: each output column replaced by the expression that defines it."""
     alias, condition = pushed
-    behind = {projection.alias_or_name: projection.unalias() for projection in block.selects}
+    definition = {projection.alias_or_name: projection.unalias() for projection in block.selects}
     below = exp.Paren(this=condition.copy())
     for column in list(columns_of(below, frozenset({alias}))):
-        expression = behind.get(column.name)
+        expression = definition.get(column.name)
         if expression is None or not isinstance(expression, exp.Column | exp.Literal | exp.Null | exp.Boolean):
             return None
         column.replace(expression.copy())
@@ -150,8 +150,8 @@ def _push_into_branches(
         alias, condition = pushed
         renamed = condition.copy()
         for column in list(columns_of(exp.Paren(this=renamed), frozenset({alias}))):
-            behind = branch.selects[position[column.name]].alias_or_name
-            column.set("this", exp.to_identifier(behind, quoted=True))
+            definition = branch.selects[position[column.name]].alias_or_name
+            column.set("this", exp.to_identifier(definition, quoted=True))
         if sum(_read_count(block, name) for block in blocks.values()) > 1:
             copy = _unused_name(name, blocks)
             blocks[copy] = branch.copy()
@@ -217,5 +217,5 @@ def _type_of(block: exp.Query, expression: exp.Expr, blocks: Blocks, types: Mapp
     inner = blocks.get(source_name(table))
     if inner is None:
         return types.get(source_name(table), {}).get(expression.name)
-    behind = next((one.unalias() for one in inner.selects if one.alias_or_name == expression.name), None)
-    return _type_of(inner, behind, blocks, types) if behind is not None else None
+    definition = next((one.unalias() for one in inner.selects if one.alias_or_name == expression.name), None)
+    return _type_of(inner, definition, blocks, types) if definition is not None else None

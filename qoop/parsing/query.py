@@ -71,9 +71,9 @@ def _block(name: str, tree: exp.Query, core: Core | None, reason: str | None) ->
 
 
 def _output(projection: exp.Expr, aliases: frozenset[str]) -> Output:
-    behind = projection.unalias()
-    passes = isinstance(behind, exp.Column) and behind.table in aliases
-    return Output(projection.alias_or_name, as_column(behind) if isinstance(behind, exp.Column) and passes else None)
+    definition = projection.unalias()
+    column = as_column(definition) if isinstance(definition, exp.Column) and definition.table in aliases else None
+    return Output(projection.alias_or_name, column)
 
 
 def _keys(tree: exp.Query, aliases: frozenset[str]) -> tuple[Column, ...] | None:

@@ -39,7 +39,7 @@ def candidates(
     Args:
         views: alternative estimates: as expected, and with uncertain joins much larger or smaller; each returns, for a
             block, the cost of a join and the rows of a set. The best trees under each are retained, so that a good plan
-            is available whatever the measured row counts.
+            is available whatever row counts are measured.
         max_plans: how many plans to return at most.
     """
     parts = {

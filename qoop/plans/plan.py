@@ -46,7 +46,7 @@ class Block:
     `graph`: its inner-join core; None if it has none that can be reordered, and `reason` says why. `outer_sources`: the
     tables and blocks that it reads outside its core. `keys`: the core columns that it groups by; None if it does not
     group. `shared`: it has several readers, and its result is computed once and stored. `copied`: it has several
-    readers, and each computes it anew, so its core is not cut into stages.
+    readers, and each computes it itself, so its core is not cut into stages.
     """
 
     name: str
@@ -209,11 +209,11 @@ class Plan:
         fragments = [StageFragment(block.name, tree, frozenset(inputs))]
         reads = {StageId(block.name, relations) for relations in inputs}
         for name in sorted(sources & self.query.blocks.keys()):
-            whole = StageId(name, BLOCK_RESULT)
+            result = StageId(name, BLOCK_RESULT)
             if self.query.blocks[name].shared:
-                reads.add(whole)
+                reads.add(result)
             else:
-                inner = self.content(whole, ready)
+                inner = self.content(result, ready)
                 fragments += inner.fragments
                 reads |= inner.reads
         return StageContent(tuple(fragments), frozenset(reads))

@@ -104,20 +104,20 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class UntypedCause:
     """A cause in an early journal, which recorded only its sentence."""
 
     text: str
     kind: Literal["said"] = "said"
 
 
-WhyDecided = PlansMade | NewShare | FinishedStage | LostOutput | StagesChecked | Said
+WhyDecided = PlansMade | NewShare | FinishedStage | LostOutput | StagesChecked | UntypedCause
 """Why the candidate plans were compared."""
 
-WhyAsWritten = NotPlanned | FailedStage | PlannerFailed | Retried | Said
+WhyAsWritten = NotPlanned | FailedStage | PlannerFailed | Retried | UntypedCause
 """Why the query runs as written."""
 
-WhyFailed = FailedStage | Stopped | Said
+WhyFailed = FailedStage | Stopped | UntypedCause
 """Why the query failed."""
 
 Cause = WhyDecided | WhyAsWritten | WhyFailed

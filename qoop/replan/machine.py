@@ -116,7 +116,7 @@ def _with_progress(state: State, at: float) -> State:
 
 
 def _apply_event(state: State, at: float, event: Event) -> tuple[State, list[Command], WhyDecided | None]:
-    """The state after an event, immediate commands, and the cause to decide anew, if any."""
+    """The state after an event, immediate commands, and the cause to decide again, if any."""
     match event:
         case Planned(plans, join_trees):
             return replace(state, phase="running"), [], PlansMade(plans, join_trees)
@@ -233,7 +233,7 @@ def _apply_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[
     if stage not in state.ready:
         return state, [], None
     # Stages that are reading it continue: Spark recomputes what is missing, or they fail and are retried.
-    ready = {kept: rows for kept, rows in state.ready.items() if kept != stage}
+    ready = {other: rows for other, rows in state.ready.items() if other != stage}
     state = replace(state, ready=ready, counts=replace(state.counts, lost=state.counts.lost + 1))
     return state, [], LostOutput(stage, _joined_aliases(stage, state), reason)
 
@@ -357,10 +357,10 @@ def _start(state: State, at: float) -> tuple[State, list[Command]]:
     stages = plan.stages(available)
     ready = [stage for stage in stages if plan.reads(stage, available) <= state.ready.keys()]
     works = {stage: state.estimator.work(plan, stage, available) for stage in ready}
-    room = max(1, min(MAX_CONCURRENT_STAGES, int(slots))) - len(state.running)
+    free_places = max(1, min(MAX_CONCURRENT_STAGES, int(slots))) - len(state.running)
     commands: list[Command] = []
     running = dict(state.running)
-    for stage in sorted(ready, key=lambda stage: (works[stage].seconds(slots), stage))[: max(room, 0)]:
+    for stage in sorted(ready, key=lambda stage: (works[stage].seconds(slots), stage))[: max(free_places, 0)]:
         inputs = tuple(sorted(plan.reads(stage, available)))
         running[stage] = Running(state.current, inputs, works[stage], state.estimator.stage_uncertainty(stage))
         commands.append(StartStage(stage, state.current, inputs, state.attempts.get(stage, 0)))

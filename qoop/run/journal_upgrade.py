@@ -1,7 +1,7 @@
 """Upgrade records of query journals that earlier versions wrote.
 
 - Version 0 has no field `v`; otherwise it is version 1.
-- Up to version 1 causes were sentences. They become `Said`, unparsed.
+- Up to version 1 causes were sentences. They become `UntypedCause`, unparsed.
 """
 
 from collections.abc import Callable

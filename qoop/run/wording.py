@@ -13,9 +13,9 @@ from qoop.replan.causes import (
     PlannerFailed,
     PlansMade,
     Retried,
-    Said,
     StagesChecked,
     Stopped,
+    UntypedCause,
     WhyFailed,
 )
 from qoop.replan.decision import Decision
@@ -43,7 +43,7 @@ def why(cause: Cause) -> str:
             return f"the planner failed: {name}: {message}"
         case Retried(message, attempt):
             return f"attempt {attempt + 1} after a failure: {message}"
-        case NotPlanned(reason) | Stopped(reason) | Said(reason):
+        case NotPlanned(reason) | Stopped(reason) | UntypedCause(reason):
             return reason
     assert_never(cause)
 

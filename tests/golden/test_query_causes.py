@@ -33,7 +33,7 @@ CAUSES = (
     causes.PlannerFailed("ZeroDivisionError", "division by zero"),
     causes.Retried("an executor was lost", 1),
     causes.Stopped("stopped by the user"),
-    causes.Said("a look at running stages"),
+    causes.UntypedCause("a look at running stages"),
 )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from qoop.plans.plan import StageId
-from qoop.replan.causes import FinishedStage, NewShare, Said, StagesChecked
+from qoop.replan.causes import FinishedStage, NewShare, StagesChecked, UntypedCause
 from qoop.replan.commands import Note
 from qoop.replan.decision import Decision
 from qoop.replan.state import QueryCounts
@@ -39,7 +39,7 @@ def test_the_first_plan(capsys):
     )
 
 
-@pytest.mark.parametrize("cause", [FINISHED, StagesChecked(), Said("a share of what is told")])
+@pytest.mark.parametrize("cause", [FINISHED, StagesChecked(), UntypedCause("a share of what is told")])
 def test_a_plan_kept_for_any_other_reason_is_not_shown(capsys, cause):
     assert shown(capsys, cause, 0, 0) == ""
 

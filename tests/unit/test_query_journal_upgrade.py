@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from qoop.replan.causes import Said
+from qoop.replan.causes import UntypedCause
 from qoop.report import page, read_journal
 from qoop.run import journal
 from qoop.run.journal_upgrade import upgrade
@@ -47,7 +47,7 @@ def test_earlier_journals_are_read_and_shown(path):
     decisions = [made.decision for made in record.decisions]
     assert len(decisions) == len(written)
     if path.parts[-3] != "version2":  # the first with causes that are values
-        assert [one.cause for one in decisions] == [Said(cause) for cause, _ in written]
+        assert [one.cause for one in decisions] == [UntypedCause(cause) for cause, _ in written]
     assert all(one.seconds[one.fastest] == min(seconds) for one, (_, seconds) in zip(decisions, written, strict=True))
     text = checked(render(page("Query", {"one": record}))).text
     assert "the profile begins" in text.lower()
@@ -63,7 +63,7 @@ def test_failures_keep_their_message():
     record = read_journal(TESTS / "fixtures" / "version1" / "query" / "failed.journal")
     assert record.error.startswith("[DIVIDE_BY_ZERO] Division by zero.")
     ((_, cause),) = record.as_written
-    assert isinstance(cause, Said)
+    assert isinstance(cause, UntypedCause)
     assert cause.text.startswith("stage qoop_result failed: [DIVIDE_BY_ZERO] Division by zero.")
     assert "Ran as written: stage qoop_result failed" in checked(render(page("Query", {"one": record}))).text
 

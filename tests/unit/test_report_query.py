@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qoop.plans.plan import RESULT, StageId
-from qoop.replan.causes import FailedStage, NotPlanned, Said
+from qoop.replan.causes import FailedStage, NotPlanned, UntypedCause
 from qoop.replan.commands import CancelStages, Command, Fail, Finish, Note, RunAsWritten, SetExecutors, StartStage
 from qoop.replan.decision import Decision
 from qoop.replan.events import (
@@ -72,7 +72,7 @@ def finished(stage: StageId) -> StageFinished:
 
 def decision(before: int | None, plan: int, **more: object) -> Note:
     base = {"cancel": (), "let_finish": (), "reused": (), "left_behind": (), "won_by": "share", "fastest": 1}
-    return Note(Decision(Said("a cause"), 4.0, before, plan, (3.0, 2.0), **{**base, **more}))
+    return Note(Decision(UntypedCause("a cause"), 4.0, before, plan, (3.0, 2.0), **{**base, **more}))
 
 
 def shown(record: QueryRecord) -> Parsed:
@@ -116,7 +116,7 @@ def test_stages_are_named_as_in_causes(recorded: QueryRecord) -> None:
     assert by_event
     for made in by_event:
         assert isinstance(made.event, StageFinished)
-        assert made.decision.cause == Said(f"stage {names.relations(made.event.stage)} finished")
+        assert made.decision.cause == UntypedCause(f"stage {names.relations(made.event.stage)} finished")
 
 
 def test_labels_show_what_a_stage_adds(recorded: QueryRecord) -> None:
@@ -274,7 +274,7 @@ def _fields(of: Decision) -> dict[str, object]:
 
 def test_names_in_causes_are_not_capitalized(tmp_path: Path) -> None:
     for cause, said in (("app_17 arrived", "app_17 arrived: start with"), ("node lost", "Node lost: start with")):
-        begin = Note(Decision(**{**_fields(decision(None, 0, won_by="first").decision), "cause": Said(cause)}))
+        begin = Note(Decision(**{**_fields(decision(None, 0, won_by="first").decision), "cause": UntypedCause(cause)}))
         record = record_of(tmp_path, [(0.0, share(4), (begin,))])
         (entry,) = decision_list(record).entries
         assert entry.what == f"{said} plan 0"
