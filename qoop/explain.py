@@ -87,7 +87,7 @@ def _show(
         console.out.print(_tree(planned, number))
     columns = ("plan", "#stages", *(f"#{share:g} slot{'' if share == 1 else 's'}" for share in shares))
     rows = [
-        (number, len(planned.plans[number].stages()), *_marked(ends[number], [one == number for one in chosen]))
+        (number, len(planned.plans[number].stages()), *_marked(ends[number], [number == other for other in chosen]))
         for number in shown
     ]
     console.out.print("estimated seconds to completion (* chosen at this share)")

@@ -131,36 +131,36 @@ class SimulatedQuery:
         self._plans = planned.plans[: parameters.candidates]
         self._true = true_sizes(planned.estimator, self._plans, parameters.row_error, Random(f"{seed}/rows"))
         self._profile = _profile(parameters, Random(f"{seed}/share"))
-        self._place = 0
+        self._profile_index = 0
         rules = Rules(hysteresis=parameters.hysteresis if parameters.replanning else float("inf"))
         self._state = State(self._plans, planned.estimator, planned.estimator, rules)
         self._join_trees = planned.join_trees
         self._stages = Stages()
         self._timer: float | None = None
-        self._began_at = 0.0
+        self._started_at = 0.0
         self._share: ShareUpdated | None = None
         self._notified = self._started = self._ended = False
         self._cancelled: list[Event] = []
 
     @property
     def max_containers(self) -> int | None:
-        """The most containers that it can use: none where its share comes from a profile."""
+        """The most containers that it can use; 0 if its share comes from a profile."""
         return 0 if self._profile else self._parameters.max_containers
 
     def isolated_runtime(self, containers: int) -> float:
-        """Seconds that its best plan takes with so many containers, or with the most that its profile gives."""
+        """Seconds that its fastest plan takes with `containers` containers, or with its profile's largest share."""
         slots = max(slots for _, slots in self._profile) if self._profile else float(containers * self._slots_each)
-        return min(completion_time(self._true.tasks(one), max(slots, 1.0)) for one in self._plans)
+        return min(completion_time(self._true.tasks(each), max(slots, 1.0)) for each in self._plans)
 
     def handle(self, at: float, notification: Notification) -> Sequence[Request]:
-        """Learn what happened, and ask for what follows."""
+        """Handle a notification; returns the requests that follow from it."""
         if self._ended:
             return ()
         requests: list[Request] = []
         self._finish_stages(at, requests)
         match notification:
             case Started() if not self._started:
-                self._started, self._began_at = True, at
+                self._started, self._started_at = True, at
                 self._step(at, Planned(len(self._plans), self._join_trees), requests)
                 self._apply_share(at, requests)
             case ShareUpdated():
@@ -180,7 +180,7 @@ class SimulatedQuery:
     def _continue(self, at: float, requests: list[Request]) -> None:
         """Apply due changes of the profile and the planner's timer, and request to be woken at the next one."""
         while (changes_at := self._changes_at()) is not None and changes_at <= at + 1e-9:
-            self._place += 1
+            self._profile_index += 1
             self._apply_share(at, requests)
         if self._timer is not None and self._timer <= at + 1e-9:
             self._timer = None
@@ -193,14 +193,14 @@ class SimulatedQuery:
 
     def _changes_at(self) -> float | None:
         """When the profile changes the share next; None: never."""
-        following = self._place + 1
-        return self._began_at + self._profile[following][0] if following < len(self._profile) else None
+        following = self._profile_index + 1
+        return self._started_at + self._profile[following][0] if following < len(self._profile) else None
 
     def _apply_share(self, at: float, requests: list[Request]) -> None:
         """Adjust to a new share, and notify the planner if it is to know of it."""
         is_notified = self._parameters.feedback or not self._notified
         if self._profile:
-            slots = self._profile[self._place][1]
+            slots = self._profile[self._profile_index][1]
             self._stages.slots = slots
             if is_notified:
                 self._notified = True

@@ -185,10 +185,10 @@ def _defaults(flags: SparkFlags) -> dict[str, str]:
     """The Spark properties that a query needs, except those that the user has set."""
     from qoop.engine.executors import DECOMMISSION_CONF
 
-    wanted = {**QUIET, "spark.scheduler.mode": "FAIR"}
+    defaults = {**QUIET, "spark.scheduler.mode": "FAIR"}
     if flags.is_yarn:
-        wanted |= DECOMMISSION_CONF
-    return {name: value for name, value in wanted.items() if flags.conf(name) is None}
+        defaults |= DECOMMISSION_CONF
+    return {name: value for name, value in defaults.items() if flags.conf(name) is None}
 
 
 def _python(flags: SparkFlags) -> dict[str, str]:
