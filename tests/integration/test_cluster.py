@@ -62,6 +62,11 @@ class ResourceManager:
         running = (found.json()["containers"] or {}).get("container", [])
         return any(app_id.removeprefix("application_") in one["id"] and one["state"] == "RUNNING" for one in running)
 
+    def log_level(self, logger, level):
+        """Set what a class of the ResourceManager logs."""
+        address = self.url.removesuffix("/ws/v1/cluster")
+        self.session.get(f"{address}/logLevel", params={"log": logger, "level": level}).raise_for_status()
+
     def kill(self, app_id):
         self.session.put(f"{self.url}/apps/{app_id}/state", json={"state": "KILLED"}).raise_for_status()
 
@@ -193,12 +198,23 @@ def test_a_weight_written_before_the_queue_exists_is_waiting_for_it(cluster, rm)
     rm.write("root.sql.early", capacity="")
 
 
+PREEMPTION_MONITOR = (
+    "org.apache.hadoop.yarn.server.resourcemanager.monitor.capacity.ProportionalCapacityPreemptionPolicy"
+)
+ROUND_ENDS = "Total time used="
+"""What the preemption monitor logs every half second; it waits a second before it kills what it marked."""
+
+
 def test_masters_in_tiny_queues_are_not_preempted(cluster, rm):
     rm.write("root.sql.heavy", capacity="2w")
     apps = [rm.submit(f"root.sql.{name}") for name in ("heavy", "small1", "small2")]
     apps.append(rm.submit("root.sql.small3", memory_mb=896))
     eventually(lambda: all(rm.app(app_id)["runningContainers"] == 1 for app_id in apps))
-    time.sleep(4)  # Several rounds of the preemption monitor, and its wait before a kill.
+    rm.log_level(PREEMPTION_MONITOR, "DEBUG")
+    log = cluster.logs / "rm.log"
+    before = log.read_text().count(ROUND_ENDS)
+    eventually(lambda: log.read_text().count(ROUND_ENDS) >= before + 8)
+    rm.log_level(PREEMPTION_MONITOR, "INFO")
     assert [rm.app(app_id)["numAMContainerPreempted"] for app_id in apps] == [0, 0, 0, 0]
     for app_id in apps:
         rm.kill(app_id)

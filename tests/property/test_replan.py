@@ -3,7 +3,7 @@
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from qoop.estimate.cost import Work
@@ -73,11 +73,8 @@ def test_the_same_events_give_the_same_commands(text, rows, happened):
 def test_a_stage_that_fails_for_good_hands_the_query_to_the_engine_as_written(text, rows, happened, number):
     world = started(World(begin(planned(text, rows))))
     live(world, happened)
-    if world.ended:
-        return
     running = sorted(world.running - world.stopping)
-    if not running:
-        return
+    assume(running and not world.ended)
     world.fail(running[number % len(running)], retry=False)
     assert world.as_written
     assert world.state.phase == "as written"
@@ -110,8 +107,7 @@ def test_a_lost_output_that_is_needed_is_computed_again(text, rows, number):
         world.finish(min(world.running))
         if len(world.kept) > 1:
             break
-    if not world.kept or RESULT in world.running:
-        return
+    assume(world.kept and RESULT not in world.running)
     lost = sorted(world.kept)[number % len(world.kept)]
     world.lose(lost)
     plan = made.plans[world.state.current]
@@ -239,8 +235,7 @@ def test_every_candidate_is_judged_as_a_dumb_walk_would(text, rows, happened, sl
     world = started(World(begin(made)))
     live(world, happened)
     state = world.state
-    if world.ended or state.current is None:
-        return
+    assume(not world.ended and state.current is not None)
     running = {
         stage: StageProgress(one.plan, one.work, done, one.uncertainty)
         for stage, one in state.running.items()

@@ -284,7 +284,9 @@ def test_a_name_stays_one_part_of_the_path(serve):
 
 @pytest.mark.parametrize("status", ["404 Not Found", "410 Gone"])
 def test_deregistering_what_has_ended_is_no_error(serve, status):
-    client_of(serve(refusal(status))).deregister("app_1")
+    server = serve(refusal(status))
+    client_of(server).deregister("app_1")
+    assert [one[""].split()[0] for one in server.asked] == ["DELETE"]
 
 
 def test_a_proxy_that_does_not_let_us_deregister_is_told(serve):

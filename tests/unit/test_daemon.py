@@ -83,8 +83,9 @@ def test_while_the_disk_is_full_nothing_is_decided_and_when_there_is_room_all_go
         with pytest.raises(JournalUnavailableError):
             arbiter.take(register("refused"))
         size, seq = (tmp_path / "journal").stat().st_size, arbiter.history()[-1].seq
+        failures = arbiter.counters()["journal_failures"]
         other = manager.submit("root.sql.guest", "guest", "eve")
-        time.sleep(0.5)
+        eventually(lambda: arbiter.counters()["journal_failures"] > failures, "what is polled cannot be journaled")
         health = arbiter.health()
         assert (health.alive, health.ready) == (True, False)
         assert "File too large" in health.journal_error
@@ -125,7 +126,10 @@ def test_a_timer_that_comes_due_while_the_disk_is_full_fires_when_there_is_room(
     manager.use(manager.submit(b.queue, "b", "eve"), 1, pending=8)
     eventually(lambda: b.id in arbiter.state.yarn_apps, "both run")
     with room((tmp_path / "journal").stat().st_size):
-        time.sleep(1.0)
+        grace_ends = arbiter.state.members[a.id].share.effective_at
+        eventually(lambda: arbiter.now() > grace_ends, "the grace period has ended")
+        failures = arbiter.counters()["journal_failures"]
+        eventually(lambda: arbiter.counters()["journal_failures"] > failures, "the timer cannot be journaled")
         assert arbiter.state.enforcement.written[a.queue] > 50.0
     eventually(lambda: arbiter.state.enforcement.written.get(a.queue) == 50.0, "the grace is over")
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -163,31 +164,35 @@ def test_under_nohup_sighup_is_ignored(submit):
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
 def test_a_signal_during_registration_ends_it_too(submit, number):
-    silent = [b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", b""]
+    ended = threading.Event()
 
-    def slow():
-        yield silent[0]
-        time.sleep(1.5)
+    def never_answer():
+        yield b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"
+        ended.wait(60)
 
-    one = submit(slow(), answer("[]"))
+    one = submit(never_answer(), answer("[]"))
     wait_for(lambda: one.asked() == WHOLE[:1])
     one.process.send_signal(number)
     code, _, err = one.end()
+    ended.set()
     assert (code, err) == (128 + number, "qoop: stopped\n")
     assert not one.record.exists()
 
 
 def test_a_signal_does_not_interrupt_deregistration(submit):
-    def slow():
-        time.sleep(1.0)
+    signalled = threading.Event()
+
+    def answer_late():
+        signalled.wait(60)
         yield answer("", "204 No Content")
 
-    one = submit(answer(CLUSTER.model_dump_json()), answer(REGISTERED.model_dump_json()), slow())
+    one = submit(answer(CLUSTER.model_dump_json()), answer(REGISTERED.model_dump_json()), answer_late())
     one.started()
     one.process.send_signal(signal.SIGTERM)
     wait_for(lambda: one.asked() == WHOLE)
     one.process.send_signal(signal.SIGTERM)
     one.process.send_signal(signal.SIGHUP)
+    signalled.set()
     code, _, err = one.end()
     assert (code in (128 + signal.SIGTERM, 128 + signal.SIGHUP), "warning" in err) == (True, False)
     assert list((one.folder / "temp").iterdir()) == []
