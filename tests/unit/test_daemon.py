@@ -128,8 +128,7 @@ def test_a_timer_that_comes_due_while_the_disk_is_full_fires_when_there_is_room(
     with room((tmp_path / "journal").stat().st_size):
         grace_ends = arbiter.state.members[a.id].share.effective_at
         eventually(lambda: arbiter.now() > grace_ends, "the grace period has ended")
-        failures = arbiter.counters()["journal_failures"]
-        eventually(lambda: arbiter.counters()["journal_failures"] > failures, "the timer cannot be journaled")
+        eventually(lambda: arbiter.counters()["journal_failures"] > 0, "the journal cannot be written")
         assert arbiter.state.enforcement.written[a.queue] > 50.0
     eventually(lambda: arbiter.state.enforcement.written.get(a.queue) == 50.0, "the grace is over")
 
