@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from qoop.cli import cli
+from qoop.submit import job
 from yarn_plugin import console
 
 RECORDER = r"""#!{python}
@@ -193,6 +195,12 @@ def test_a_malformed_profile(spark_home, capsys, text, said):
     assert submit("--profile", str(profile), "-e", "SELECT 1") == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"qoop: --profile '{profile}'") and said in line
+
+
+def test_no_module_beside_the_driver_shadows_the_standard_library():
+    modules = {file.stem for file in Path(job.__file__).parent.glob("*.py")}
+    assert "driver" in modules
+    assert modules.isdisjoint(sys.stdlib_module_names)
 
 
 def test_help_explains_itself(capsys):
