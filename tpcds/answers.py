@@ -12,6 +12,8 @@ from decimal import Decimal
 from itertools import zip_longest
 from typing import Any, Protocol
 
+from yarn_plugin.quantities import count
+
 Row = tuple[Any, ...]
 
 
@@ -78,7 +80,7 @@ class Difference:
 def compare(left: Answer, right: Answer) -> list[Difference]:
     """All differences between two answers; empty if they are the same."""
     if len(left.columns) != len(right.columns):
-        return [Difference(0, None, f"{len(left.columns)} columns", f"{len(right.columns)} columns")]
+        return [Difference(0, None, count(len(left.columns), "column"), count(len(right.columns), "column"))]
     differences: list[Difference] = []
     for number, rows in enumerate(zip_longest(left.rows, right.rows), 1):
         differences += _row_differences(number, left.columns, *rows)

@@ -32,11 +32,11 @@ def size(value: float | None) -> str:
     return f"{number(value / 1000**power)} {units[power]}"
 
 
-def count(value: int, one: str, many: str | None = None) -> str:
+def count(value: float, one: str, many: str | None = None) -> str:
     """A count with its noun: "1 switch", "2 switches"; `many` is the plural where it is not `one` with an s."""
     return f"{number(value)} {plural(value, one, many)}"
 
 
-def plural(value: int, one: str, many: str | None = None) -> str:
+def plural(value: float, one: str, many: str | None = None) -> str:
     """The noun alone, in the number that `value` asks for."""
     return one if value == 1 else many or f"{one}s"

@@ -7,7 +7,7 @@ from qoop.plans.plan import StageId
 from qoop.report.names import Names
 from qoop.report.record import Attempt, QueryRecord
 from qoop.report.timeline import Axis, axis_of, moments
-from yarn_plugin.quantities import count, number, seconds, size
+from yarn_plugin.quantities import count, seconds, size
 from yarn_plugin.report import Bar, Column, Gantt, Key, Mark, Row, Table
 from yarn_plugin.report.figure import COLOURS
 from yarn_plugin.report.gantt import Tone
@@ -54,7 +54,7 @@ def _bar(attempt: Attempt, record: QueryRecord, names: Names, axis: Axis) -> Bar
     lines = [f"{names.short(attempt.stage)}: {names.relations(attempt.stage)}", f"{plan}, run {attempt.number}"]
     lines.append(f"{attempt.outcome} after {seconds(ended - attempt.started)}")
     if attempt.result is not None:
-        lines.append(f"{number(attempt.result.rows)} rows, {size(attempt.result.bytes)}")
+        lines.append(f"{count(attempt.result.rows, 'row')}, {size(attempt.result.bytes)}")
     if attempt.error:
         lines.append(attempt.error[:200])
     return Bar(

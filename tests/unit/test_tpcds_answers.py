@@ -72,7 +72,7 @@ def test_a_row_too_many_is_named_on_either_side() -> None:
 
 
 def test_another_number_of_columns() -> None:
-    assert compare(answer((1, 2)), answer((1,), columns=("a",))) == [Difference(0, None, "2 columns", "1 columns")]
+    assert compare(answer((1, 2)), answer((1,), columns=("a",))) == [Difference(0, None, "2 columns", "1 column")]
 
 
 def test_a_difference_as_a_line() -> None:

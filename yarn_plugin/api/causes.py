@@ -34,8 +34,8 @@ def text(why: Cause) -> str:
             return f"the controller of pool {pool} sent {what.replace('_', ' ')}"
         case cause.NoLongerKnown(app):
             return f"{app} is no longer known"
-        case cause.LegacyText(said):
-            return said
+        case cause.LegacyText(words):
+            return words
         case _:
             return _happening(why)
 
@@ -108,7 +108,7 @@ def as_json(why: Cause) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": why.kind}
     for name in _FIELDS[why.kind]:
         value = getattr(why, name)
-        found[name] = value if type(value) in _PLAIN else _written(value)
+        found[name] = value if type(value) in _PLAIN else _to_json(value)
     return found
 
 
@@ -116,7 +116,7 @@ _FIELDS = {kind: tuple(one.name for one in fields(one_of) if one.name != "kind")
 _PLAIN = (str, int, float)
 
 
-def _written(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, Resources):
         return value.as_dict()
     return [as_json(one) for one in value] if isinstance(value, tuple) else as_json(value)

@@ -15,6 +15,7 @@ from yarn_plugin.decide.state import State
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided
 from yarn_plugin.model.causes import NoLongerKnown
+from yarn_plugin.quantities import count
 
 KEEP_ALIVE = 5.0
 """Seconds between heartbeats on an idle stream, so that both ends notice when the other is gone."""
@@ -189,10 +190,10 @@ class Streams:
         """
         if self._max_open is not None and self._slots.total() >= self._max_open:
             raise StreamLimitError(
-                f"at most {self._max_open} event streams may be open at a time, over all users; try again later"
+                f"at most {count(self._max_open, 'event stream')} may be open at a time for all users; try again later"
             )
         if limit is not None and self._slots[owner] >= limit:
-            raise StreamLimitError(f"at most {limit} streams of one user are open at a time in this pool")
+            raise StreamLimitError(f"at most {count(limit, 'stream')} of one user may be open at a time in this pool")
         self._slots[owner] += 1
         return StreamSlot(self._slots, owner)
 
