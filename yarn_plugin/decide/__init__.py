@@ -1,1 +1,1 @@
-"""What decides: pure functions of what they are given; no input or output, no clock, no threads."""
+"""The decisions of the arbiter: pure functions, without I/O, clock or threads."""

@@ -1,4 +1,4 @@
-"""The arbiter's cycle: one event in, commands out. Pure: live, simulated and replayed by the same function."""
+"""The arbiter's cycle: one event in, commands out. The same pure function runs live, simulated and replayed."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -48,31 +48,31 @@ from yarn_plugin.model.causes import (
 from yarn_plugin.model.share import Pool
 
 BUILT_IN = Registry({share.KIND.name: share.KIND}, {"max_min": max_min})
-"""Drivers add what entry points name (see `yarn_plugin.drive.registry`)."""
+"""The built-in controllers and policies. Drivers add those of entry points (see `yarn_plugin.drive.registry`)."""
 
 
 def step(
     state: State, seq: int, at: float, event: Event, registry: Registry = BUILT_IN
 ) -> tuple[State, tuple[Command, ...]]:
-    """One cycle. `seq` and `at` (seconds) are the event's number and time in the journal; `registry`: the controllers
-    and policies that there are."""
-    # 1. Learn what the event says.
+    """Run one cycle. `seq` and `at` (seconds): the event's number and time in the journal. `registry`: the available
+    controllers and policies."""
+    # 1. Apply the event to what is known.
     before = state
     state, happened = learn(state, seq, at, event)
     commands: list[Command] = [Admit(state.registered[app]) for app in state.registered if app not in before.registered]
-    # 2. Let go of registrations that YARN never saw.
+    # 2. Unregister applications that were not submitted in time.
     state, expired = _expire(state, at)
-    happened = [*happened, *expired, *_settled(state, at)] or [_UNNAMED.get(type(event), DemandsChanged())]
+    happened = [*happened, *expired, *_idle(state, at)] or [_DEFAULT_HAPPENINGS.get(type(event), DemandsChanged())]
     causes = Causes.of(happened)
     commands += _dismissals(before, state)
-    # 3. Have each pool's controller decide on what concerns it.
+    # 3. Let each pool's controller decide.
     state, given = _advance_pools(before, state, registry, seq, at, event, causes)
     commands += given
-    # 4. Steer YARN: read what it has, write the weights that are wanted.
+    # 4. Enforce: read YARN's queue weights, write those that differ.
     state, read = read_leaves(state, at)
     state, written = write_weights(state, at, causes)
     commands += [*read, *written]
-    # 5. Wake up when the next thing is due.
+    # 5. Set the timer for the next deadline.
     state, timer = _set_timer(state, at)
     return state, (*commands, *timer)
 
@@ -80,12 +80,12 @@ def step(
 def _advance_pools(
     before: State, state: State, registry: Registry, seq: int, at: float, event: Event, causes: Causes
 ) -> tuple[State, list[Command]]:
-    """All pools after this event, and what their controllers want done: what applications are told comes first."""
+    """The pools after this event, and their controllers' commands; notifications of shares come first."""
     reads = {pool.name: registry.controller(pool).reads for pool in state.pools}
     if any("topology" in read for read in reads.values()):
         state = with_cells(before, state)
     elif state.cells is not None:
-        # Who keeps no eye on the nodes must not take it for theirs once somebody reads it again.
+        # No controller reads the cells now. They would be outdated when one reads them again.
         state = replace(state, cells=None)
     by_use = [pool for pool in state.pools if "use" in reads[pool.name]]
     state = learn_use(state, by_use, event)
@@ -93,7 +93,7 @@ def _advance_pools(
     kept, commands = {}, list[Command]()
     for pool in state.pools:
         inputs = tuple(_inputs(before, state, pool, event))
-        refusable = _pool_asked(state, event) == pool.name
+        refusable = _request_pool(state, event) == pool.name
         known = before.pool_states.get(pool.name)
         kept[pool.name], given = advance.advance(pool, registry, known, views[pool.name], at, inputs, refusable)
         commands += given
@@ -102,8 +102,8 @@ def _advance_pools(
     return replace(state, pool_states=kept), [*commands, *asked]
 
 
-def _pool_asked(state: State, event: Event) -> str | None:
-    """The pool that an application asks something of: only that one's controller may have it refused."""
+def _request_pool(state: State, event: Event) -> str | None:
+    """The pool that an application's request is for: only its controller may reject the request."""
     match event:
         case Registered():
             return event.pool
@@ -114,7 +114,7 @@ def _pool_asked(state: State, event: Event) -> str | None:
 
 
 def _inputs(before: State, state: State, pool: Pool, event: Event) -> Iterator[Input]:
-    """What an event is to the controller of a pool."""
+    """The inputs of a pool's controller that follow from an event."""
     match event:
         case Configured():
             if any(known.name == pool.name and known != pool for known in before.pools):
@@ -130,24 +130,24 @@ def _inputs(before: State, state: State, pool: Pool, event: Event) -> Iterator[I
 
 
 def _expire(state: State, now: float) -> tuple[State, list[Happening]]:
-    """A registered application that YARN does not see in time is no longer counted.
+    """Unregister applications that were not submitted in time, or whose pool is gone.
 
-    While YARN was not looked at, nothing is late: it may have been submitted meanwhile.
+    Nothing expires before YARN was polled: an application may have been submitted meanwhile.
     """
     pools = {pool.name: pool for pool in state.pools}
-    homeless: dict[str, PoolGone] = {}
+    without_pool: dict[str, PoolGone] = {}
     late: dict[str, NotSubmitted] = {}
     for app, registration in state.registered.items():
         pool = pools.get(registration.pool)
         if pool is None:
-            homeless[app] = PoolGone(app, registration.pool)
+            without_pool[app] = PoolGone(app, registration.pool)
         elif state.looked and app not in state.yarn_apps and now >= registration.registered_at + pool.submit_timeout:
             late[app] = NotSubmitted(app, pool.submit_timeout)
-    if homeless:
-        state = forget(state, homeless, now, final=True)
+    if without_pool:
+        state = forget(state, without_pool, now, final=True)
     if late:
         state = forget(state, late, now, final=False)
-    return state, [*homeless.values(), *late.values()]
+    return state, [*without_pool.values(), *late.values()]
 
 
 def _dismissals(before: State, state: State) -> list[Command]:
@@ -155,15 +155,15 @@ def _dismissals(before: State, state: State) -> list[Command]:
     return [Dismiss(app, state.dismissed[app].cause if app in state.dismissed else AppEnded(app)) for app in gone]
 
 
-def _settled(state: State, now: float) -> list[Happening]:
-    """The unregistered applications that have counted until now, and want nothing any more."""
+def _idle(state: State, now: float) -> list[Happening]:
+    """The unregistered applications whose idle timeout has passed."""
     members = state.members
     quiet = [(app, since) for app, since in state.quiet_since.items() if app in members]
     homes = {app: pool_of(state, state.cluster.apps[app].queue) for app, _ in quiet}
     return [AppQuiet(app) for app, since in quiet if (pool := homes[app]) and now >= since + pool.idle_timeout]
 
 
-_UNNAMED: dict[type, Happening] = {
+_DEFAULT_HAPPENINGS: dict[type, Happening] = {
     TimerFired: GraceOver(),
     ManagerReached: ManagerAnswers(),
     Looked: ManagerPolled(),
@@ -171,7 +171,7 @@ _UNNAMED: dict[type, Happening] = {
     WeightsWritten: WeightsApplied(),
     WeightsRefused: WeightsRejected(),
 }
-"""What happened where an event changes nothing that has a name of its own."""
+"""The happening of an event that reports no other."""
 
 
 def _set_timer(state: State, now: float) -> tuple[State, tuple[Command, ...]]:
@@ -188,7 +188,7 @@ def _set_timer(state: State, now: float) -> tuple[State, tuple[Command, ...]]:
 
 
 def _membership_deadlines(state: State) -> list[float]:
-    """When someone stops counting although nothing happens."""
+    """The times at which an application expires or becomes idle, without any event."""
     pools = {pool.name: pool for pool in state.pools}
     due = [
         registration.registered_at + pools[registration.pool].submit_timeout

@@ -1,4 +1,4 @@
-"""What the arbiter wants done. A command may fail or be lost: its outcome comes back as an event."""
+"""The arbiter's commands. A command may fail or be lost; its outcome comes back as an event."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,14 +10,14 @@ from yarn_plugin.model.share import Registration, Share
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """An application is registered: this is its identity and its queue."""
+    """Admit a registered application, with its id and its queue."""
 
     registration: Registration
 
 
 @dataclass(frozen=True, slots=True)
 class Dismiss:
-    """An application is no longer followed."""
+    """Unregister an application."""
 
     app: str
     cause: Ending
@@ -25,7 +25,7 @@ class Dismiss:
 
 @dataclass(frozen=True, slots=True)
 class TellShare:
-    """Tell an application its share."""
+    """Notify an application of its share."""
 
     app: str
     share: Share
@@ -33,7 +33,7 @@ class TellShare:
 
 @dataclass(frozen=True, slots=True)
 class WriteWeights:
-    """Give queues these weights, and take back the weights of queues that are no longer used."""
+    """Set queue weights, and remove those of queues that are no longer used."""
 
     weights: tuple[tuple[str, float], ...]
     forget: tuple[str, ...]
@@ -42,14 +42,14 @@ class WriteWeights:
 
 @dataclass(frozen=True, slots=True)
 class ReadLeaves:
-    """Read what the scheduler's configuration has for the queues directly below these (answer: LeavesSeen)."""
+    """Read the scheduler's configuration of the queues directly below these (outcome: LeavesSeen)."""
 
     parents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ListContainers:
-    """Ask for the containers of an application: it overstays its share, or its pool's controller reads its use."""
+    """List the containers of an application that is over its share, or whose use its pool's controller reads."""
 
     app: str
     yarn_app: str
@@ -58,7 +58,7 @@ class ListContainers:
 
 @dataclass(frozen=True, slots=True)
 class SignalContainers:
-    """End these containers."""
+    """Preempt these containers."""
 
     app: str
     containers: tuple[str, ...]
@@ -67,14 +67,14 @@ class SignalContainers:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Fire at this time (epoch seconds); replaces any earlier timer."""
+    """Set the timer to this time (epoch seconds); replaces an earlier one."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class SolveInWorker:
-    """Have a problem of a pool's controller solved (answer: Solved); the same `id` again is the same problem."""
+    """Solve a problem of a pool's controller in the worker (outcome: Solved). Idempotent by `id`."""
 
     pool: str
     id: str
@@ -83,7 +83,7 @@ class SolveInWorker:
 
 @dataclass(frozen=True, slots=True)
 class SendToApp:
-    """Tell an application, on its stream, what the controller of its pool has for it: one of `pools.commands.ToApp`."""
+    """Send an application a message of its pool's controller, on its stream: one of `pools.commands.ToApp`."""
 
     pool: str
     app: str
@@ -92,7 +92,7 @@ class SendToApp:
 
 @dataclass(frozen=True, slots=True)
 class PoolStopped:
-    """A pool's controller has raised, and is called again at `retry_at`; its pool stays as it was until then."""
+    """A pool's controller failed. Its pool stays unchanged until the retry at `retry_at`."""
 
     pool: str
     error: str
@@ -101,7 +101,7 @@ class PoolStopped:
 
 @dataclass(frozen=True, slots=True)
 class PoolResumed:
-    """A pool's controller decides again."""
+    """A pool's controller works again."""
 
     pool: str
 
@@ -135,4 +135,4 @@ TAGS: dict[str, type] = {
     "PoolStopped": PoolStopped,
     "PoolResumed": PoolResumed,
 }
-"""Their tags in journals, which stay what they are whatever a class is called."""
+"""Their tags in journals, which never change, even if a class is renamed."""

@@ -1,4 +1,4 @@
-"""What YARN has of the weights that are wanted: one request at a time, read back, tried again."""
+"""Enforcement of queue weights in YARN: one request at a time, read back, retried."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,16 +11,16 @@ from yarn_plugin.model.causes import Causes, ForeignWeights, Happening
 from yarn_plugin.model.cluster import is_own_leaf
 
 RETRY_DELAY = 5.0
-"""Seconds until weights that the ResourceManager refused are tried again."""
+"""Seconds until weights that the ResourceManager rejected are written again."""
 
 REFUSED_RETRY_DELAY = 60.0
-"""Seconds until the weight of one queue that was refused while others were taken is tried again."""
+"""Seconds until the weight of a single rejected queue is written again."""
 
 
 def write_weights(state: State, now: float, cause: Causes) -> tuple[State, list[Command]]:
-    """Ask for the weights that differ from what YARN is known to have; one request at a time.
+    """Request the weights that differ from YARN's known ones; one request at a time.
 
-    Only leaves that a submission made, or will make, are written: never a queue that the configuration defines.
+    Only leaf queues that a submission creates are written, never a queue that the configuration defines.
     """
     known = state.enforcement
     allowed = state.capabilities is not None and state.capabilities.writable and is_steering(state)
@@ -34,7 +34,7 @@ def write_weights(state: State, now: float, cause: Causes) -> tuple[State, list[
         for queue, weight in wanted.items()
         if queue not in left_alone and (known.unsure or known.written.get(queue) != weight)
     )
-    # Whose controller has not said yet what it wants keeps what it has.
+    # Queues of a pool whose controller has not set weights yet retain theirs.
     silent = {pool.queue for pool in state.pools if state.pool_states[pool.name].weights is None}
     forget = tuple(
         queue
@@ -48,7 +48,7 @@ def write_weights(state: State, now: float, cause: Causes) -> tuple[State, list[
 
 
 def read_leaves(state: State, now: float) -> tuple[State, list[Command]]:
-    """Ask what YARN has, when that is due: somebody else may have changed it, or an earlier arbiter left some."""
+    """Request YARN's weights when due: they may have been changed by others, or left by an earlier arbiter."""
     known = state.enforcement
     due = known.read_at is not None and known.read_at <= now
     if not due or known.asked or known.reading or state.manager_error is not None:
@@ -58,7 +58,7 @@ def read_leaves(state: State, now: float) -> tuple[State, list[Command]]:
 
 
 def weight_deadlines(state: State) -> Iterator[float]:
-    """The times at which weights are to be written or read although nothing happens."""
+    """The times at which weights must be written or read, without any event."""
     known = state.enforcement
     if known.retry_at is not None:
         yield known.retry_at
@@ -84,7 +84,7 @@ def learn_weights(
         case WeightsRefused(error):
             known = replace(known, asked=False, retry_at=at + RETRY_DELAY, error=error)
         case LeavesSeen(static, weights):
-            again = known.read_at  # the manager was reached anew since this was asked: it may have restarted
+            again = known.read_at  # the ResourceManager reconnected since this request: it may have restarted
             known, happened = _reconciled(known, static, dict(weights))
             known = replace(known, reading=False, unsure=known.unsure or again is not None,
                             read_at=at + state.reconcile if again is None else again)  # fmt: skip
@@ -100,8 +100,8 @@ def learn_weights(
 def _reconciled(
     known: Enforcement, static: tuple[str, ...], seen: dict[str, float]
 ) -> tuple[Enforcement, list[Happening]]:
-    """What YARN has, compared with what this arbiter has written; with that, what an earlier one left behind for queues
-    that it had named itself. Where YARN has something else, all is to be written again."""
+    """Compare YARN's weights with those that this arbiter wrote, and adopt those that an earlier arbiter left on its
+    own leaf queues. After a difference, all weights are written again."""
     written = {queue: weight for queue, weight in known.written.items() if queue not in set(static)}
     changed = sum(seen.get(queue) != weight for queue, weight in written.items())
     left_behind = {queue: weight for queue, weight in seen.items() if queue not in written and is_own_leaf(queue)}

@@ -1,4 +1,4 @@
-"""What the arbiter is told. Each is journaled, with its number and time, before it is decided on."""
+"""The arbiter's inputs. Each is journaled with its number and time before the decision on it."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -11,10 +11,10 @@ from yarn_plugin.model.topology import TopologyDescription
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """The arbiter started with these pools; what an earlier run had asked of YARN and not heard of is asked again.
+    """The arbiter started with these pools. Commands of an earlier run without an outcome are issued again.
 
-    `reconcile`: seconds between two comparisons of what YARN is known to have with what it has. `topology`: what the
-    configuration says of the cluster beyond racks and nodes.
+    `reconcile`: seconds between comparisons of the queue weights with those in YARN. `topology`: the configured
+    description of the cluster beyond racks and nodes.
     """
 
     pools: tuple[Pool, ...]
@@ -24,9 +24,9 @@ class Configured:
 
 @dataclass(frozen=True, slots=True)
 class ManagerReached:
-    """The ResourceManager answers (again), and this is what it allows.
+    """The ResourceManager responds (again), with these capabilities.
 
-    `looked`: its nodes and applications have been seen too. Today `Looked` says so; version 0 of the journal did not.
+    `looked`: nodes and applications were polled too. Only in upgraded journals of version 0; later ones have `Looked`.
     """
 
     url: str
@@ -36,21 +36,21 @@ class ManagerReached:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """Nodes and applications have been seen, for the first time since the arbiter started or lost the manager."""
+    """Nodes and applications were polled, for the first time since the start or since the ResourceManager was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerLost:
-    """No ResourceManager answers; what is known stays as it is."""
+    """No ResourceManager responds; what is known stays unchanged."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodesChanged:
-    """Nodes that came or changed, and the ids of those that went.
+    """New and changed nodes, and the ids of removed ones.
 
-    `broken`: those that are listed and take no containers now, as they came or changed; in `gone` too if they did.
+    `broken`: new and changed nodes that accept no containers; also in `gone` if they accepted containers before.
     """
 
     present: tuple[Node, ...]
@@ -60,7 +60,7 @@ class NodesChanged:
 
 @dataclass(frozen=True, slots=True)
 class AppsChanged:
-    """YARN applications that came or changed, and the ids of those that ended."""
+    """New and changed YARN applications, and the ids of those that ended."""
 
     present: tuple[YarnApp, ...]
     gone: tuple[str, ...]
@@ -68,7 +68,7 @@ class AppsChanged:
 
 @dataclass(frozen=True, slots=True)
 class QueuesChanged:
-    """Queues that came or changed, and the paths of those that went."""
+    """New and changed queues, and the paths of removed ones."""
 
     present: tuple[Queue, ...]
     gone: tuple[str, ...]
@@ -76,7 +76,7 @@ class QueuesChanged:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """An application wants to be told its share; `yarn_app` if YARN knows it already, else it gets a queue."""
+    """An application registers. `yarn_app`: its id, if it already runs in YARN; otherwise it is assigned a queue."""
 
     request_id: str
     name: str
@@ -91,7 +91,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Revised:
-    """A registered application changed what it weighs or can use."""
+    """A registered application changed its weight or its demand."""
 
     app: str
     weight: float
@@ -100,7 +100,7 @@ class Revised:
 
 @dataclass(frozen=True, slots=True)
 class Vacated:
-    """A registered application holds no more than what it was told with number `seq`."""
+    """A registered application confirmed that it is within the share number `seq`."""
 
     app: str
     seq: int
@@ -108,16 +108,16 @@ class Vacated:
 
 @dataclass(frozen=True, slots=True)
 class Deregistered:
-    """A registered application is done."""
+    """A registered application deregistered."""
 
     app: str
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsWritten:
-    """These weights of queues were written and read back; `forgotten` ones have no weight of their own any more.
+    """Queue weights were written and read back; those of `forgotten` queues were removed.
 
-    `refused`: queues of the same request that the ResourceManager would not take, each with what it said.
+    `refused`: queues of the same request that the ResourceManager rejected, with its errors.
     """
 
     weights: tuple[tuple[str, float], ...]
@@ -127,17 +127,17 @@ class WeightsWritten:
 
 @dataclass(frozen=True, slots=True)
 class WeightsRefused:
-    """The ResourceManager did not take the weights, or did not keep them."""
+    """The ResourceManager rejected the weights, or did not retain them."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class LeavesSeen:
-    """What the scheduler's configuration has for the queues directly below the pools'.
+    """The scheduler's configuration of the queues directly below those of the pools.
 
-    `static`: those that the configuration itself defines. `weights`: the others that have a weight of their own, such
-    as 33.3; one that has another kind of capacity is left out.
+    `static`: queues that the configuration defines. `weights`: the weights of the others, such as 33.3; queues with
+    another kind of capacity are omitted.
     """
 
     static: tuple[str, ...]
@@ -146,7 +146,7 @@ class LeavesSeen:
 
 @dataclass(frozen=True, slots=True)
 class LeavesUnread:
-    """The scheduler's configuration was not shown. `refused`: the manager says that it cannot be changed."""
+    """The scheduler's configuration could not be read. `refused`: the ResourceManager says that it is immutable."""
 
     error: str
     refused: bool
@@ -154,21 +154,21 @@ class LeavesUnread:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """Another arbiter owns the pools' queues now (its address): this one must write nothing more."""
+    """Another arbiter (its address) now owns the pools' queues; this one must write nothing more."""
 
     by: str
 
 
 @dataclass(frozen=True, slots=True)
 class EpochBegan:
-    """Part of the journal was given up: ids of applications carry this number from now on, so that none returns."""
+    """Part of the journal was lost. New application ids include this number from now on, so that none is reused."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class ContainersListed:
-    """The containers of an application that overstays its share."""
+    """The containers of an application (outcome of ListContainers)."""
 
     app: str
     containers: tuple[Container, ...]
@@ -176,7 +176,7 @@ class ContainersListed:
 
 @dataclass(frozen=True, slots=True)
 class ContainersSignalled:
-    """These containers were told to end; `failed` names those that could not be, and why."""
+    """These containers were signalled to stop; `failed`: those that could not be, with the reasons."""
 
     app: str
     containers: tuple[str, ...]
@@ -185,12 +185,12 @@ class ContainersSignalled:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The time asked for has come."""
+    """The timer fired."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppSaid:
-    """A registered application says something to the controller of its pool."""
+    """A registered application sent a message to the controller of its pool."""
 
     app: str
     message: Annotated[object, Tagged()]
@@ -198,7 +198,7 @@ class AppSaid:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """What became of a problem that a pool's controller wanted solved: see `pools.inputs.Outcome`."""
+    """The outcome of a problem of a pool's controller (see `pools.inputs.Outcome`)."""
 
     pool: str
     id: str
@@ -256,4 +256,4 @@ TAGS: dict[str, type] = {
     "AppSaid": AppSaid,
     "Solved": Solved,
 }
-"""Their tags in journals, which stay what they are whatever a class is called."""
+"""Their tags in journals, which never change, even if a class is renamed."""

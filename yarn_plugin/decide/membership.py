@@ -1,4 +1,4 @@
-"""Who counts in a pool, what each claims, and how much there is to divide."""
+"""The members of a pool, their claims, and the capacity to divide."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ from yarn_plugin.model.topology import Topology
 
 
 def home_of(state: State, app: str) -> Pool | None:
-    """The pool that an application belongs to, by the id that members go by: the arbiter's, or YARN's if unregistered.
+    """The pool of an application, given the arbiter's id, or YARN's if it is unregistered.
 
-    A registered one belongs to the pool that it registered in, wherever YARN runs it; another one to the deepest pool
-    whose subtree holds its queue. None once it is gone, or its pool, and where it lies outside every pool.
+    A registered application belongs to the pool that it registered in, wherever it runs; an unregistered one to the
+    deepest pool whose subtree contains its queue. None if the application or its pool is gone, or outside all pools.
     """
     registration = state.registered.get(app)
     if registration is not None:
@@ -28,7 +28,7 @@ def home_of(state: State, app: str) -> Pool | None:
 
 
 def pool_of(state: State, queue: str) -> Pool | None:
-    """The pool whose subtree holds this queue; the deepest one where several do."""
+    """The deepest pool whose subtree contains this queue."""
     found = None
     for pool in state.pools:
         if pool.contains(queue) and (found is None or len(pool.queue) > len(found.queue)):
@@ -37,14 +37,14 @@ def pool_of(state: State, queue: str) -> Pool | None:
 
 
 def snapshot(state: State, pool: Pool, now: float) -> Snapshot:
-    """The pool as its policy sees it: capacity and claims, counted for this pool alone."""
+    """The policy's view of a pool: its capacity and claims."""
     claims = sorted(_claims(state, pool, now), key=lambda arrived: arrived[0])
     capacity = _capacity(state, pool, {claim.app for _, claim in claims})
     return Snapshot(capacity, tuple(claim for _, claim in claims))
 
 
 def view_of(state: State, pool: Pool, now: float, seq: int, causes: Causes) -> View:
-    """The pool as its controller sees it, on input number `seq`; all parts, whichever it reads."""
+    """The controller's view of a pool at input number `seq`, with all parts."""
     seen = snapshot(state, pool, now)
     known = state.enforcement
     below = pool.queue + "."
@@ -63,13 +63,12 @@ def view_of(state: State, pool: Pool, now: float, seq: int, causes: Causes) -> V
 
 
 def is_steering(state: State) -> bool:
-    """Whether this arbiter may act on YARN: the manager answers, and no other arbiter owns the queues."""
+    """Whether this arbiter may act on YARN: the ResourceManager responds and no other arbiter owns the queues."""
     return state.manager_error is None and state.enforcement.superseded is None
 
 
 def _waiting(state: State, pool: Pool) -> tuple[str, ...]:
-    """Two of the YARN applications in a pool that wait for containers, if there are so many: whoever asks whether
-    another one waits needs no more."""
+    """Up to two YARN applications in a pool that wait for containers: enough to know whether another one waits."""
     found = (
         other.id
         for other in state.cluster.apps.values()
@@ -79,10 +78,9 @@ def _waiting(state: State, pool: Pool) -> tuple[str, ...]:
 
 
 def _expected(state: State, pool: Pool) -> list[list[Registration]]:
-    """The registered applications that YARN does not know yet, as they count.
+    """The registered applications that are not submitted yet, grouped as they count.
 
-    Those of one user count together, under the id of the first: who only says that it will submit takes no more from
-    its neighbours by saying it often.
+    Those of one user count as one, under the id of the first, so that many registrations gain nothing.
     """
     users: dict[str, list[Registration]] = defaultdict(list)
     for app, registration in state.registered.items():
@@ -92,7 +90,7 @@ def _expected(state: State, pool: Pool) -> list[list[Registration]]:
 
 
 def is_quiet(app: YarnApp) -> bool:
-    """Whether an application holds its master alone and asks for nothing."""
+    """Whether an application is idle: it holds only its master and requests nothing."""
     return not app.waiting and not app.pending and app.containers <= 1
 
 
@@ -143,7 +141,7 @@ def _registered_claim(known: Registration, running: YarnApp | None, pool: Pool, 
 
 def _unregistered_claim(running: YarnApp, pool: Pool, names: frozenset[str]) -> Claim:
     used = running.used.only(names)
-    # A waiting application's own size is not known yet: it is not limited to what it has asked so far.
+    # The demand of an application without a master is not known yet: it is not limited to its first request.
     demand = None if running.waiting else Demand(((running.used + running.pending).only(names),))
     return Claim(
         running.id,
@@ -159,12 +157,12 @@ def _unregistered_claim(running: YarnApp, pool: Pool, names: frozenset[str]) -> 
 
 
 def _leaf_of(running: YarnApp, pool: Pool) -> str | None:
-    """The leaf queue, directly under the pool's, that YARN runs an application in."""
+    """The application's leaf queue, if it is directly below the pool's."""
     return running.queue if running.queue.rpartition(".")[0] == pool.queue else None
 
 
 def _largest_demand(expected: Sequence[Registration]) -> Demand | None:
-    """The demand that covers each of these; None (no limit) where one of them has none."""
+    """The demand that covers all of these; None (unlimited) if one of them is unlimited."""
     first = expected[0].demand
     if len(expected) == 1 or first is None or any(one.demand is None for one in expected):
         return first if len(expected) == 1 else None
@@ -176,12 +174,12 @@ def _largest_demand(expected: Sequence[Registration]) -> Demand | None:
 
 
 def _counts(state: State, pool: Pool, app: YarnApp, now: float) -> bool:
-    """An unregistered application counts while it wants anything, and a little longer: it mostly asks again."""
+    """Whether an unregistered application counts: until its idle timeout, since it mostly requests more soon."""
     return not is_quiet(app) or now < state.quiet_since.get(app.id, now) + pool.idle_timeout
 
 
 def _capacity(state: State, pool: Pool, active: set[str]) -> Resources:
-    """R of the pool: the cluster, less what is used by those that do not count, within the queues' limits."""
+    """The capacity R of the pool: the cluster less the use of others, within the queue's limits."""
     names = frozenset(pool.resources)
     cluster = state.cluster.capacity().only(names)
     counted = active | {state.yarn_apps[app] for app in active if app in state.yarn_apps}
@@ -195,7 +193,7 @@ def _capacity(state: State, pool: Pool, active: set[str]) -> Resources:
 
 
 def _is_other(state: State, pool: Pool, app: YarnApp, counted: set[str]) -> bool:
-    """Whether what an application uses is to be subtracted: it lies outside every pool, or here without counting."""
+    """Whether an application's use is subtracted: it is outside all pools, or in this one without counting."""
     if not app.used:
         return False
     home = pool_of(state, app.queue)
@@ -203,7 +201,7 @@ def _is_other(state: State, pool: Pool, app: YarnApp, counted: set[str]) -> bool
 
 
 def _part_of(state: State, pool: Pool, resource: str) -> float:
-    """The part of a resource that is this pool's where several pools divide it: by their queues' guarantees."""
+    """The fraction of a resource that this pool gets, if several pools divide it: by their queues' guarantees."""
     sharing = [other for other in state.pools if resource in other.resources]
     if len(sharing) < 2:
         return 1.0

@@ -1,4 +1,4 @@
-"""What each event changes of what is known, and the causes to name when shares change."""
+"""Applies events to the state, and names what happened as the cause of changed shares."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,17 +38,17 @@ from yarn_plugin.model.resources import total_of
 from yarn_plugin.model.share import Pool, Registration
 
 DISMISSED_FOR = 3600.0
-"""Seconds for which a registration that was let go of is remembered, and how many are."""
+"""Retention of unregistered applications: seconds, and maximum number."""
 MAX_DISMISSED = 1000
 
 
 def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[Happening]]:
-    """The state after this event, and what happened that has a name ("node 127.0.1.2 lost")."""
+    """The state after this event, and what happened, such as `NodeLost`."""
     match event:
         case Configured(pools, reconcile, described):
             now_known = state.enforcement
             parents = {pool.queue for pool in pools}
-            # What lies elsewhere now is no longer this arbiter's to compare, write or take back.
+            # Queues outside the present pools are no longer this arbiter's.
             written = {queue: one for queue, one in now_known.written.items() if queue.rpartition(".")[0] in parents}
             kept = replace(now_known, written=written, asked=False, reading=False, retry_at=None, read_at=None,
                            superseded=None)  # fmt: skip
@@ -56,7 +56,7 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
                             topology=described)  # fmt: skip
             return state, [cause.ArbiterStarted()]
         case ManagerReached(url, capabilities, looked):
-            # It may have restarted without the weights: what it has is to be seen before anything is written.
+            # It may have restarted without the weights: read them before writing.
             kept = replace(state.enforcement, unsure=bool(state.enforcement.written), retry_at=None, read_at=at)
             reached = replace(state, manager_url=url, manager_error=None, capabilities=capabilities, looked=looked)
             return replace(reached, enforcement=kept), []
@@ -89,19 +89,19 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
         case WeightsWritten() | WeightsRefused() | LeavesSeen() | LeavesUnread() | Superseded():
             return learn_weights(state, event, at)
         case EpochBegan(epoch):
-            # Nobody is late before YARN has been looked at again.
+            # Nothing expires before YARN has been polled again.
             return replace(state, epoch=epoch, looked=False), []
         case ContainersListed() | ContainersSignalled() | AppSaid() | Solved():
             return state, []
         case TimerFired():
-            # It is set no more, also where a clock that was put back made it fire too early.
+            # It is no longer set, even if a clock that was set back made it fire too early.
             return replace(state, timer=None), []
 
 
 def forget(state: State, causes: Mapping[str, Ending], at: float, final: bool) -> State:
-    """The state without these registered applications; what they still use is no longer anybody's share.
+    """The state without these registered applications.
 
-    `causes`: for each, why. `final`: none of them is followed again, should YARN show it again.
+    `causes`: the reason for each. `final`: they stay unregistered even if YARN lists them again.
     """
     gone = {
         app: Dismissed(state.registered[app], state.yarn_apps.get(app), why, at, final)
@@ -164,12 +164,12 @@ def _quiet_since(state: State, event: AppsChanged, gone: set[str], at: float) ->
 
 
 def _return(state: State, present: tuple[YarnApp, ...]) -> State:
-    """Follow again what was let go of since YARN did not show it, and which YARN shows now."""
+    """Restore registrations that ended because YARN did not list the application, which it lists now."""
     waiting = {(one.registration.queue, one.yarn_app): app for app, one in state.dismissed.items() if not one.final}
     taken = set(state.yarn_apps.values())
     registered, ran = dict(state.registered), dict[str, str]()
     for running in present if waiting else ():
-        # What ran as this one; else what never ran.
+        # Prefer the registration that ran under this id to one that was never submitted.
         app = waiting.get((running.queue, running.id)) or waiting.get((running.queue, None))
         if app is None or app in ran or running.id in taken:
             continue
@@ -183,7 +183,7 @@ def _return(state: State, present: tuple[YarnApp, ...]) -> State:
 
 
 def _may_register(pools: tuple[Pool, ...], registered: dict[str, Registration], new: Registration | Registered) -> bool:
-    """Whether a user may have one more: has not sent this request before, nor as many as the pool allows."""
+    """Whether a user may register: the request is new, and the pool's limit is not reached."""
     owned = [known for known in registered.values() if known.user == new.user]
     if any(known.request_id == new.request_id for known in owned):
         return False
@@ -193,7 +193,7 @@ def _may_register(pools: tuple[Pool, ...], registered: dict[str, Registration], 
 
 
 def _match(state: State, present: tuple[YarnApp, ...]) -> tuple[State, list[Happening]]:
-    """A YARN application in the queue that a registered one was given is that one, if it runs as its owner's."""
+    """Match YARN applications to registered ones by their assigned queues, if they run as the owner's users."""
     waiting = {one.queue: app for app, one in state.registered.items() if app not in state.yarn_apps}
     taken = set(state.yarn_apps.values())
     matched = dict(state.yarn_apps)
@@ -203,7 +203,7 @@ def _match(state: State, present: tuple[YarnApp, ...]) -> tuple[State, list[Happ
         if app is None or running.id in taken:
             continue
         if not _is_owners(state.registered[app], running):
-            # Without names: every application of the pool is told.
+            # Without user names: every application of the pool is notified.
             refused.append(cause.OtherUser(app, running.id))
             continue
         matched[app] = running.id
@@ -222,7 +222,7 @@ def _register(state: State, event: Registered, seq: int, at: float) -> tuple[Sta
     running = state.cluster.apps.get(event.yarn_app or "")
     has_ended = event.yarn_users is not None and event.yarn_app and running is None
     if has_ended or (running is not None and running.id in state.yarn_apps.values()):
-        # Since the request was checked it has ended, or another request for it was decided on.
+        # It ended after the request was checked, or another request registered it.
         return state, []
     app = f"app_{seq}" if not state.epoch else f"app_e{state.epoch}_{seq}"
     registration = Registration(

@@ -1,4 +1,4 @@
-"""What the arbiter knows between two events. Immutable: every change makes a new value."""
+"""The arbiter's state between two events. Immutable: every change makes a new value."""
 
 from collections import ChainMap
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from yarn_plugin.model.topology import Topology, TopologyDescription
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A controller has raised: `error`, in a line; how often in a row, and when it is called again.
+    """A failed controller: its `error` in one line, the number of `tries` in a row, and when it is retried.
 
-    `tried`: how often it was given the first of the inputs that it is owed.
+    `tried`: how often the first pending input was tried.
     """
 
     error: str
@@ -31,10 +31,9 @@ class Failure:
 class PoolState:
     """A pool's controller (the name of its kind) and its state.
 
-    `timers`: when it is to be woken, by its keys. `weights`: of leaf queues, as wanted; None as long as it has not
-    said. `seen`: the parts of the view that it read at its last call. `failure`: why it is not called now. `owed`:
-    inputs that it is to be given once it is called again; views and timers are not among them. `report`: what may be
-    shown of a state that is changed in place.
+    `timers`: due times by key. `weights`: the wanted weights of leaf queues; None until it has set them. `seen`: the
+    parts of the view that it read at its last call. `failure`: why it is not called now. `owed`: the inputs that wait
+    until it is called again, without views and timers. `report`: the readable copy of a state that is changed in place.
     """
 
     controller: str
@@ -49,13 +48,13 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True)
 class Enforcement:
-    """The queue weights: what YARN is known to have, what was asked and not answered yet, when to try again.
+    """Queue weights in YARN: `written` as known; `asked`: a write is in flight; `retry_at`: the next write after a
+    failure.
 
-    `unsure`: it may have lost them, so they are to be written again. `static`: the queues directly below the pools'
-    that the configuration defines itself, which are never written; None until they have been seen, and until then
-    nothing is. `reading`: that was asked and not answered yet; `read_at`: when to ask next. `refused`: queues whose
-    weight was not taken, and when to try each again. `superseded`: the address of another arbiter that owns the pools'
-    queues, so this one writes nothing.
+    `unsure`: YARN may have lost the weights, so all are written again. `static`: the queues directly below the pools'
+    that the configuration defines, which are never written; None until they were read, and until then nothing is
+    written. `reading`: a read is in flight; `read_at`: the next read. `refused`: rejected queues, with the time of the
+    next try. `superseded`: the address of another arbiter that owns the pools' queues; this one then writes nothing.
     """
 
     written: dict[str, float] = field(default_factory=dict)
@@ -72,10 +71,10 @@ class Enforcement:
 
 @dataclass(frozen=True, slots=True)
 class Dismissed:
-    """A registration that is no longer followed, since `at`. `yarn_app`: what it ran as, if it ever ran.
+    """A registration that ended at `at`. `yarn_app`: its YARN id, if it was ever submitted.
 
-    `final`: the application itself, or the configuration, ended it. Otherwise YARN did not show it: should YARN show
-    it again, it is followed again.
+    `final`: ended by the application or the configuration. Otherwise YARN did not list it, and it is restored if YARN
+    lists it again.
     """
 
     registration: Registration
@@ -87,14 +86,13 @@ class Dismissed:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything. `registered` by the arbiter's id; `pool_states` by the pool's name.
+    """The whole state. `registered`: by the arbiter's id. `pool_states`: by the pool's name.
 
-    `quiet_since`: when each unregistered application last stopped wanting anything. `looked`: YARN's applications have
-    been seen since the arbiter started or lost the manager. `dismissed`: the registrations that were let go of last.
-    `epoch`: part of every new id, when it is not 0. `reconcile`: seconds between comparisons of the weights.
-    `topology`: what the configuration says of the cluster. `cells`: what it and YARN's nodes come to, where a
-    controller reads that. `listed`: for applications in pools that lease nodes, how many containers each had when they
-    were last asked for.
+    `quiet_since`: when each unregistered application became idle. `looked`: YARN's applications were polled since the
+    start, or since the ResourceManager was lost. `dismissed`: the registrations that ended recently. `epoch`: part of
+    every new id, unless it is 0. `reconcile`: seconds between comparisons of the weights. `topology`: the configured
+    description of the cluster. `cells`: the topology built from it and YARN's nodes, if a controller reads that.
+    `listed`: in pools that lease nodes, the number of containers of each application when they were last listed.
     """
 
     pools: tuple[Pool, ...] = ()
@@ -118,6 +116,6 @@ class State:
 
     @property
     def members(self) -> Mapping[str, Member]:
-        """Who counts in the pools that are divided by shares, by the arbiter's id, or YARN's where unregistered."""
+        """The members of all share pools, by the arbiter's id, or YARN's if unregistered."""
         shared = [kept.state.members for kept in self.pool_states.values() if isinstance(kept.state, ShareState)]
         return shared[0] if len(shared) == 1 else ChainMap(*shared)

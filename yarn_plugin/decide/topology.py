@@ -1,7 +1,7 @@
-"""The cells of a cluster: what the ResourceManager reports of racks and nodes, and what a description adds to that.
+"""The cells of a cluster: racks and nodes from the ResourceManager, refined by the configured description.
 
-Ids of cells. Above nodes: the name itself. A node: its host; where YARN shows several nodes on one host, their ids
-(`host:port`). So a node that comes back under another port is the same cell. In a node: `host/socket-0/gpu-1`.
+Cell ids. Above nodes: the name. Nodes: the host, or YARN's id (`host:port`) if several nodes share a host; so a node
+that returns under another port is the same cell. In a node: `host/socket-0/gpu-1`.
 """
 
 from collections import Counter
@@ -21,19 +21,18 @@ _UNDESCRIBED = NodeDescription(())
 
 _Input = tuple[Mapping[str, Node], Mapping[str, Node], TopologyDescription]
 _last: tuple[_Input, Topology] = (({}, {}, TopologyDescription()), Topology())
-"""What was built last, and of what: views are made at every step, and nodes change seldom. What is known of them is
-never changed in place, so the same mappings make the same topology."""
+"""Cache of the last topology and its inputs: views are made at every step, and nodes rarely change. The mappings are
+never changed in place, so the same mappings give the same topology."""
 
 
 def topology(nodes: Mapping[str, Node], broken: Mapping[str, Node], described: TopologyDescription) -> Topology:
-    """The cells of a cluster, in an order that does not depend on that of the nodes.
+    """The cells of a cluster, in an order independent of that of the nodes.
 
-    A node that is in `nodes` and in `broken` is broken. So is one that is described by its full name and that YARN does
-    not show. What is described and does not fit what YARN reports is kept as it is described: a node of which YARN
-    offers less than its parts would hold has the capacity that YARN says, and whoever hands out parts counts both. Of
-    two places that a cell above nodes would lie in, the first one holds.
+    A node in both `nodes` and `broken` is broken. So is a node that is described by its full name but not listed by
+    YARN. Where description and YARN disagree, a node has the capacity that YARN reports and its parts have theirs as
+    described; whoever allocates parts must check both. If a cell above nodes has two parents, the first one counts.
 
-    The same mappings as at the last call, which must not have been changed, are not gone through again.
+    The result is cached for the same mappings, which must not be changed in place.
     """
     global _last
     wanted, (last, built) = (nodes, broken, described), _last
@@ -59,7 +58,7 @@ def _built(nodes: Mapping[str, Node], broken: Mapping[str, Node], described: Top
 
 
 def with_cells(before: State, state: State) -> State:
-    """The state with the cells of its nodes, where these or what is said of them have changed."""
+    """The state with its cells updated, if the nodes or their description changed."""
     old, new = before.cluster, state.cluster
     same = new.nodes is old.nodes and new.broken is old.broken and state.topology == before.topology
     if same and state.cells is not None:
@@ -68,12 +67,12 @@ def with_cells(before: State, state: State) -> State:
 
 
 def cell_of_node(known: Topology, node: str) -> str | None:
-    """The cell of one of YARN's nodes, by its id (`host:port`); None where there is none."""
+    """The cell of a YARN node, given its id (`host:port`), or None."""
     return next((name for name in (node, _host(node)) if name in known.cells), None)
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name stands for several hosts."""
+    """Whether a host name is a shell pattern."""
     return any(letter in name for letter in "*?[")
 
 
@@ -102,7 +101,7 @@ def _described(described: TopologyDescription, host: str) -> NodeDescription:
 def _place(
     levels: tuple[str, ...], found: NodeDescription, rack: str, above: dict[str, Cell], inside: Mapping[str, Cell]
 ) -> str | None:
-    """The cell that a node lies in directly. It and those that it lies in are added to the cells `above` nodes."""
+    """The parent of a node. It and its ancestors are added to `above`."""
     within = dict(found.within)
     if rack:
         within.setdefault(RACK, rack)
@@ -112,7 +111,7 @@ def _place(
         if name is None:
             continue
         while name in inside or (name in above and above[name].level != level):
-            # YARN may call a rack what something else is called.
+            # A rack in YARN may have the name of another cell.
             name = f"{level}:{name}"
         above.setdefault(name, Cell(name, level, parent, Resources()))
         parent = name
@@ -122,7 +121,7 @@ def _place(
 def _node_cells(
     described: TopologyDescription, parts: tuple[CellDescription, ...], name: str, node: Node, is_broken: bool
 ) -> list[Cell]:
-    """A node and all in it. Of one whose capacity YARN does not say, it is what its parts hold."""
+    """A node and the cells in it. Without a capacity from YARN, it has the sum of its parts."""
     capacity = node.capacity or total_of(_capacity(part) for part in parts)
     below = described.levels[described.levels.index(NODE) + 1 :]
     return [Cell(name, NODE, None, capacity, is_broken), *_inside(parts, name, below)]
@@ -140,7 +139,7 @@ def _capacity(cell: CellDescription) -> Resources:
 
 
 def _added_up(cells: dict[str, Cell]) -> dict[str, Cell]:
-    """The cells, those above nodes with what the nodes in them hold, broken ones too."""
+    """The cells; those above nodes get the total capacity of their nodes, including broken ones."""
     held: dict[str, dict[str, int]] = {}
     for node in [cell for cell in cells.values() if cell.level == NODE]:
         above = node.parent

@@ -1,4 +1,4 @@
-"""What applications hold on each node, from the lists of their containers."""
+"""Use per node, from the container lists of applications."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from yarn_plugin.model.share import Claim, Pool
 
 
 def learn_use(state: State, pools: Collection[Pool], event: Event) -> State:
-    """The state after an event, as far as these pools' applications are concerned: what they hold on each node."""
+    """The state after an event, with the use per node of these pools' applications."""
     if not pools:
         return state if not state.cluster.use else replace(state, cluster=replace(state.cluster, use={}), listed={})
     known = state.cluster
@@ -22,14 +22,14 @@ def learn_use(state: State, pools: Collection[Pool], event: Event) -> State:
         known = with_use(known, event)
     here = {app for app in (*state.registered, *known.apps) if home_of(state, app) in pools}
     listed = {app: count for app, count in state.listed.items() if app in here}
-    # Somebody restarted, or time has passed: what was answered then, if it was, may not hold any more.
+    # After a restart, or periodically, list all again: earlier answers may be lost or outdated.
     if isinstance(event, Configured | ManagerReached | LeavesSeen):
         listed = {}
     return replace(state, cluster=without_use(known, here), listed=listed)
 
 
 def ask_for_use(state: State, claims: Iterable[Claim]) -> tuple[State, list[Command]]:
-    """Ask for the containers of those that have another number of them than when they were last asked for."""
+    """Request the containers of applications whose number of containers changed since the last list."""
     if not is_steering(state):
         return state, []
     listed, commands = dict(state.listed), list[Command]()
@@ -42,7 +42,7 @@ def ask_for_use(state: State, claims: Iterable[Claim]) -> tuple[State, list[Comm
 
 
 def use_of(app: str, containers: Iterable[Container]) -> tuple[Use, ...]:
-    """What an application's containers hold on each node, by the nodes' names; its master's counts too."""
+    """An application's use per node, sorted by node, including its master's container."""
     on: dict[str, list[Container]] = {}
     for container in sorted(containers, key=lambda one: one.id):
         on.setdefault(container.node, []).append(container)
@@ -53,12 +53,12 @@ def use_of(app: str, containers: Iterable[Container]) -> tuple[Use, ...]:
 
 
 def with_use(known: ClusterView, event: ContainersListed) -> ClusterView:
-    """What is known after the containers of an application were listed."""
+    """The cluster view updated with an application's containers."""
     return replace(known, use={**known.use, event.app: use_of(event.app, event.containers)})
 
 
 def without_use(known: ClusterView, kept: Collection[str]) -> ClusterView:
-    """What is known when only these applications still count; the same value where nothing is forgotten."""
+    """The cluster view with the use of these applications only; the same value if nothing changes."""
     if known.use.keys() <= set(kept):
         return known
     return replace(known, use={app: held for app, held in known.use.items() if app in kept})
