@@ -10,7 +10,7 @@ from qoop.estimate.statistics import TableStatistics
 from qoop.parsing.query import QueryText, describe_query
 from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import Statement
-from qoop.plans.candidates import CutPolicy, Rows, candidates
+from qoop.plans.candidates import CutPolicy, RowEstimates, candidates
 from qoop.plans.plan import Plan, Query
 from qoop.plans.trees import JoinCost, shape
 
@@ -70,5 +70,5 @@ def plan(
     return PlannedQuery(text, tuple(candidates(text.query, views, cut_policy)), estimator)
 
 
-def _estimates(estimator: Estimator) -> Callable[[str], tuple[JoinCost, Rows]]:
+def _estimates(estimator: Estimator) -> Callable[[str], tuple[JoinCost, RowEstimates]]:
     return lambda block: (estimator.join_cost(block), estimator.rows[block])

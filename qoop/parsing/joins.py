@@ -136,7 +136,7 @@ def _sort_conditions(
 ) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """The conditions of inner joins and WHERE that apply within the core, and those that apply outside it."""
     outside = aliases_defined_by(select) - aliases
-    inside: list[exp.Expr] = []
+    core_conditions: list[exp.Expr] = []
     outer_conditions: list[exp.Expr] = []
     where = select.args.get("where")
     for part in [*joins.conditions, *conjuncts(where.this if where else None)]:
@@ -144,12 +144,12 @@ def _sort_conditions(
             raise CannotSplitError("a filter is always false")
         read = {column.table for column in columns_of(part, aliases)}
         # A subquery is pushed to a leaf only if it reads a single relation of the block.
-        splits = len(read) == 1 or (read and not _has_subquery(part))
-        if splits and not _reads_any(part, outside) and not _has_unknown_function(part):
-            inside.append(part)
+        can_move = len(read) == 1 or (read and not _has_subquery(part))
+        if can_move and not _reads_any(part, outside) and not _has_unknown_function(part):
+            core_conditions.append(part)
         else:
             outer_conditions.append(part)
-    return [*inside, *_implied(inside, aliases)], outer_conditions
+    return [*core_conditions, *_implied(core_conditions, aliases)], outer_conditions
 
 
 def _has_subquery(node: exp.Expr) -> bool:

@@ -20,17 +20,17 @@ class CutPolicy:
     everywhere: bool = False
 
 
-class Rows(Protocol):
+class RowEstimates(Protocol):
     """Estimated rows of sets of relations."""
 
     def rows(self, relations: RelationSet) -> float:
-        """Rows of the join of a set."""
+        """Rows of the join of a set of relations."""
         ...
 
 
 def candidates(
     query: Query,
-    views: Iterable[Callable[[str], tuple[JoinCost, Rows]]],
+    views: Iterable[Callable[[str], tuple[JoinCost, RowEstimates]]],
     cut_policy: CutPolicy,
     max_plans: int = MAX_CANDIDATES,
 ) -> list[Plan]:
@@ -48,7 +48,9 @@ def candidates(
     return _combined(query, parts, max_plans)
 
 
-def _parts(graph: JoinGraph | None, views: list[tuple[JoinCost, Rows]], cut_policy: CutPolicy) -> list[BlockPlan]:
+def _parts(
+    graph: JoinGraph | None, views: list[tuple[JoinCost, RowEstimates]], cut_policy: CutPolicy
+) -> list[BlockPlan]:
     """Ways to compute one block, best first, alternating between the views."""
     assert graph is not None
     beam = 32 if len(graph.relations) <= 12 else 12
@@ -63,7 +65,7 @@ def _parts(graph: JoinGraph | None, views: list[tuple[JoinCost, Rows]], cut_poli
     return list(found.values())
 
 
-def _cuts(tree: Tree, rows: Rows, cut_policy: CutPolicy) -> frozenset[RelationSet]:
+def _cuts(tree: Tree, rows: RowEstimates, cut_policy: CutPolicy) -> frozenset[RelationSet]:
     """Cut where two large inputs meet; small dimensions stay in one stage with the relation they are joined to."""
     if cut_policy.everywhere:
         return cuts_where(tree, lambda part, other: True)
@@ -74,7 +76,7 @@ def _cuts(tree: Tree, rows: Rows, cut_policy: CutPolicy) -> frozenset[RelationSe
     return cuts_where(tree, lambda part, other: is_large(other) and _reads_large(part, rows, cut_policy))
 
 
-def _reads_large(part: Join, rows: Rows, cut_policy: CutPolicy) -> bool:
+def _reads_large(part: Join, rows: RowEstimates, cut_policy: CutPolicy) -> bool:
     """Whether a subtree reads a large relation: a join of small dimensions is not worth a stage."""
     return any(rows.rows(leaf) > cut_policy.large_rows for leaf in _leaves(part))
 

@@ -147,8 +147,8 @@ def forced_choice(
     plans: Sequence[Plan], candidates: Sequence[Candidate], current: int, ready: frozenset[StageId], stopping: bool
 ) -> int:
     """For `Rules.force`: a plan whose unfinished part differs, picked in rotation."""
-    todo = plans[current].stages(ready).keys()
-    others = [one for one in candidates if plans[one.plan].stages(ready).keys() != todo]
+    unfinished = plans[current].stages(ready).keys()
+    others = [one for one in candidates if plans[one.plan].stages(ready).keys() != unfinished]
     if not others:
         return current
     if stopping:
@@ -209,8 +209,8 @@ def _evaluate(
     together = finish_times([*tasks, *(_remaining(stage, running[stage]) for stage in unneeded)], slots)[RESULT]
     # A stage that delays nothing may finish: its output allows backtracking. Not so a block's result that this plan
     # computes differently.
-    may_go_on = rules.let_finish and not any(stage in plan.stages(progress.ready) for stage in unneeded)
-    if may_go_on and together <= alone + rules.cancel_seconds:
+    may_finish = rules.let_finish and not any(stage in plan.stages(progress.ready) for stage in unneeded)
+    if may_finish and together <= alone + rules.cancel_seconds:
         return Candidate(number, together, let_finish=unneeded)
     return Candidate(number, alone + rules.cancel_seconds, cancel=unneeded)
 

@@ -1,4 +1,4 @@
-"""QOOP, section 2.3.2, Pseudocode 1, lines 8 to 13: on every change of jobs or resources each job gets R / |J|."""
+"""QOOP section 2.3.2, Pseudocode 1, lines 8 to 13: on every change of jobs or resources each job gets R / |J|."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""QOOP, section 2.3.4: progress propagation, completion time, greedy choice, hysteresis; 2.3.3: backtracking."""
+"""QOOP section 2.3.4: progress propagation, completion time, greedy choice, hysteresis; 2.3.3: backtracking."""
 
 from collections import Counter
 

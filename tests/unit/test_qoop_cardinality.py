@@ -88,8 +88,8 @@ def test_a_count_corrects_all_that_shares_what_was_wrong():
         assert factor == pytest.approx(10 if relations & LINES else 1, rel=0.02)
 
 
-def test_a_count_of_a_join_blames_what_is_doubtful_not_what_is_sure():
-    # lines has a doubtful filter; its joins to whole keys are sure.
+def test_a_join_count_corrects_the_uncertain_sources():
+    # lines has an uncertain filter; its joins to unfiltered keys are certain.
     before, after = rows(), rows({LINES | ITEMS: 10 * rows().rows(LINES | ITEMS)})
     assert after.rows(LINES) / before.rows(LINES) > 9
     assert after.rows(ORDERS | LINES) / before.rows(ORDERS | LINES) > 9
@@ -110,7 +110,7 @@ def test_an_empty_result_makes_no_estimate_zero():
     assert all(known.rows(relations) >= 1.0 for relations in range(1, 16))
 
 
-def test_pessimism_raises_what_is_doubtful_and_leaves_what_was_counted():
+def test_pessimism_raises_uncertain_estimates_only():
     with_pessimism = rows({ITEMS: 500.0}, pessimism=1.0)
     assert with_pessimism.rows(LINES) > rows().rows(LINES) > rows(pessimism=-1.0).rows(LINES)
     assert with_pessimism.rows(ITEMS) == 500.0
@@ -136,7 +136,7 @@ def test_conditions_between_relations_make_fewer_rows():
     assert Prior(graph((), (condition,)), TABLES).rows(15) < Prior(graph(), TABLES).rows(15)
 
 
-def test_corrections_share_an_error_by_doubt():
+def test_corrections_share_an_error_by_uncertainty():
     assert corrections([1.0, 1.0], [Measurement((0, 1), 2.0)]) == pytest.approx([1.0, 1.0], rel=1e-3)
     assert corrections([2.0, 1.0], [Measurement((0, 1), 5.0)]) == pytest.approx([4.0, 1.0], rel=1e-3)
     assert corrections([0.0, 1.0], [Measurement((0, 1), 2.0)]) == pytest.approx([0.0, 2.0], rel=1e-3)

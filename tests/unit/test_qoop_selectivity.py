@@ -79,7 +79,7 @@ def test_text_is_compared_with_numbers_as_numbers():
     assert kept(Compare(Column("t", "n"), "<", 3), table(n=["1", "2", "30", "x"] * 25)) == 0.5
 
 
-def test_what_the_sample_rarely_shows_is_doubtful_but_never_nothing():
+def test_rare_rows_have_an_uncertain_selectivity_above_zero():
     few = filter_selectivity([Predicate("?", frozenset(), Compare(X, "=", -1))], HUNDRED)
     many = filter_selectivity([Predicate("?", frozenset(), Compare(X, "<", 50))], HUNDRED)
     assert 0 < few.fraction <= 0.01
