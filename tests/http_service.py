@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import httpx
 
+from tests.arbiter_world import ALLOWED, cores, node
 from tests.clock import HandClock
-from tests.world import ALLOWED, cores, node
 from yarn_plugin.api import wire
 from yarn_plugin.api.refusals import Limits, Refusals
 from yarn_plugin.api.service import create

@@ -16,7 +16,7 @@ from typing import Any
 from tests.adversary import api, commands, files, manager  # noqa: F401 - their checks
 from tests.adversary.checks import CHECKS, carry_out
 from tests.adversary.fuzz import fuzz
-from tests.adversary.ground import Ground, on_a_cluster
+from tests.adversary.lab import Lab, on_a_cluster
 
 HERE = Path(__file__).resolve().parents[2]
 
@@ -41,10 +41,10 @@ def main() -> int:
     # Ended from outside, it ends its cluster too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     names = list(CHECKS) if options.rows is None else options.rows
-    with on_a_cluster(options.checkout.resolve()) as ground:
-        found = {"checkout": str(options.checkout), "rows": _check_all(ground, names)}
+    with on_a_cluster(options.checkout.resolve()) as lab:
+        found = {"checkout": str(options.checkout), "rows": _check_all(lab, names)}
         if options.operations:
-            found["fuzz"] = _fuzz(ground, options.operations, options.seed)
+            found["fuzz"] = _fuzz(lab, options.operations, options.seed)
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
     failed = [row["name"] for row in found["rows"] if not row["holds"]]
@@ -54,20 +54,20 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _check_all(ground: Ground, names: list[str]) -> list[dict[str, Any]]:
+def _check_all(lab: Lab, names: list[str]) -> list[dict[str, Any]]:
     rows = []
     for name in names:
         began = time.monotonic()
-        holds, seen = carry_out(CHECKS[name], ground)
+        holds, seen = carry_out(CHECKS[name], lab)
         took = time.monotonic() - began
         print(f"{'ok    ' if holds else 'FAILED'} {name} ({took:.0f} s)\n         {seen}", flush=True)
         rows.append({"name": name, "holds": holds, "seen": seen, "seconds": round(took, 1)})
     return rows
 
 
-def _fuzz(ground: Ground, operations: int, seed: int) -> dict[str, Any]:
-    with ground.clean():
-        report = fuzz(ground, operations, seed)
+def _fuzz(lab: Lab, operations: int, seed: int) -> dict[str, Any]:
+    with lab.clean():
+        report = fuzz(lab, operations, seed)
     print(f"\nfuzz: {operations} operations, seed {seed}")
     for line in report.lines():
         print(f"  {line}")

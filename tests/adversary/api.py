@@ -12,15 +12,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.adversary.checks import Seen, check
-from tests.adversary.ground import Arbiter, Ground, Stream, happens
+from tests.adversary.lab import Arbiter, Lab, Stream, happens
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "version0" / "arbiter"
 
 
 @check
-def huge_demand(ground: Ground) -> Seen:
+def huge_demand(lab: Lab) -> Seen:
     """A demand of 401 digits fails the decision, and every start after it. Must be refused (422), and all goes on."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     first = arbiter.register("alice", "honest")
     refused = arbiter.try_register("mallory", "huge", demand=[{"vcores": int("9" * 401)}])
     after = arbiter.try_register("alice", "after")
@@ -35,10 +35,10 @@ def huge_demand(ground: Ground) -> Seen:
 
 
 @check
-def a_journal_that_holds_the_huge_demand(ground: Ground) -> Seen:
+def a_journal_that_holds_the_huge_demand(lab: Lab) -> Seen:
     """An input on which an earlier version failed stops every start. Must be set aside; the honest one is known."""
-    folder = _fixture(ground, "poisoned")
-    arbiter = ground.arbiter(folder, pools={"submit_timeout_s": 3600}).start()
+    folder = _fixture(lab, "poisoned")
+    arbiter = lab.arbiter(folder, pools={"submit_timeout_s": 3600}).start()
     known = [app["app"] for app in arbiter.apps()]
     token = arbiter.ask("GET", "/v1/health").status
     made = arbiter.try_register("alice", "after")
@@ -49,9 +49,9 @@ def a_journal_that_holds_the_huge_demand(ground: Ground) -> Seen:
 
 
 @check
-def large_names_and_counts(ground: Ground) -> Seen:
+def large_names_and_counts(lab: Lab) -> Seen:
     """Resource names of 100,000 letters, 5,000 alternatives, 5,000 resources. Must be refused (422)."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     tried: dict[str, Any] = {
         "a long resource name": [{"x" * 100_000: 1}],
         "5,000 alternatives": [{"vcores": 1}] * 5_000,
@@ -64,9 +64,9 @@ def large_names_and_counts(ground: Ground) -> Seen:
 
 
 @check
-def not_a_number(ground: Ground) -> Seen:
+def not_a_number(lab: Lab) -> Seen:
     """NaN, Infinity and half a surrogate pair in a body: 500 while the refusal is written. Must be 4xx."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     token = arbiter.user("mallory")
     bodies = {
         "NaN": b'{"name": "n", "request_id": "request-nan", "weight": NaN}',
@@ -81,9 +81,9 @@ def not_a_number(ground: Ground) -> Seen:
 
 
 @check
-def request_id_of_another_user(ground: Ground) -> Seen:
+def request_id_of_another_user(lab: Lab) -> Seen:
     """Bob posts Alice's request_id and gets her application's token. Idempotency keys are per user."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     body = {"name": "nightly", "request_id": "nightly-2026-11-21"}
     hers = arbiter.ask("POST", "/v1/apps", arbiter.user("alice"), body).json
     again = arbiter.ask("POST", "/v1/apps", arbiter.user("alice"), body).json
@@ -97,22 +97,22 @@ def request_id_of_another_user(ground: Ground) -> Seen:
 
 
 @check
-def a_weight_of_1000(ground: Ground) -> Seen:
+def a_weight_of_1000(lab: Lab) -> Seen:
     """Bob's weight of 1000 leaves a neighbour 0.1%. The pool's max_weight (10) bounds it: refused, or 10 of 11."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     alice = arbiter.run("alice", "neighbour")
     answer = arbiter.try_register("bob", "heavy", weight=1000)
     if answer.status == 201:
-        ground.yarn.submit(answer.json["queue"], "bob")
+        lab.yarn.submit(answer.json["queue"], "bob")
         time.sleep(2)
     part = arbiter.guarantee(alice["app"])
     return part >= 1 / 11 - 0.001, f"registering answers {answer.status}; the neighbour is guaranteed {part:.1%}"
 
 
 @check
-def a_weight_revised_to_1000(ground: Ground) -> Seen:
+def a_weight_revised_to_1000(lab: Lab) -> Seen:
     """The same by PATCH."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     alice, bob = arbiter.run("alice", "neighbour"), arbiter.run("bob", "heavy")
     answer = arbiter.ask("PATCH", f"/v1/apps/{bob['app']}", bob["token"], {"weight": 1000})
     time.sleep(1)
@@ -121,18 +121,18 @@ def a_weight_revised_to_1000(ground: Ground) -> Seen:
 
 
 @check
-def a_grace_of_an_hour(ground: Ground) -> Seen:
+def a_grace_of_an_hour(lab: Lab) -> Seen:
     """`grace_s` 3600 keeps everything for an hour. The pool's max_grace_s (300) bounds it: refused, or at most that."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     answer = arbiter.try_register("bob", "slow to leave", grace_s=3600)
     grace = (answer.json or {}).get("grace_s", 0)
     return answer.status == 422 or grace <= 300, f"{answer.status}, grace_s {grace}"
 
 
 @check
-def many_registrations_never_submitted(ground: Ground) -> Seen:
+def many_registrations_never_submitted(lab: Lab) -> Seen:
     """200 registrations of Bob's that YARN never sees leave Alice 0.5%. Together they are one claim; 100 at most."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     alice = arbiter.run("alice", "honest")
     token, answers, told = arbiter.user("bob"), [], 0.0
     for number in range(200):
@@ -148,9 +148,9 @@ def many_registrations_never_submitted(ground: Ground) -> Seen:
 
 
 @check
-def why_asked_120_times_at_once(ground: Ground) -> Seen:
+def why_asked_120_times_at_once(lab: Lab) -> Seen:
     """120 questions `why` hold every thread behind one lock of 2 s; health waits minutes. Health answers in 3 s."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     made = arbiter.run("alice", "too large", memory_mb=4096)
     waiting = arbiter.run("alice", "waits", memory_mb=4096)
     path = f"/v1/apps/{waiting['app']}/why"
@@ -170,25 +170,25 @@ def why_asked_120_times_at_once(ground: Ground) -> Seen:
 
 
 @check
-def a_large_body_without_a_token(ground: Ground) -> Seen:
+def a_large_body_without_a_token(lab: Lab) -> Seen:
     """30 MB are read whole and then refused with 401. Must be refused before the body is read."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     sent, status = _large_body(arbiter, None)
     return status in (401, 413) and sent < 4, f"answered {status or 'nothing'} after {sent:.1f} of 30 MB"
 
 
 @check
-def a_large_body_with_a_token(ground: Ground) -> Seen:
+def a_large_body_with_a_token(lab: Lab) -> Seen:
     """30 MB with a user's token are read whole. Must be refused with 413 before that."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     sent, status = _large_body(arbiter, arbiter.user("mallory"))
     return status == 413 and sent < 4, f"answered {status or 'nothing'} after {sent:.1f} of 30 MB"
 
 
 @check
-def a_large_body_in_chunks(ground: Ground) -> Seen:
+def a_large_body_in_chunks(lab: Lab) -> Seen:
     """The same without a Content-Length, in chunks. Must be refused with 413 or 411 before 4 MB were taken."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     sent, status = _large_body(arbiter, arbiter.user("mallory"), chunked=True)
     return status in (411, 413) and sent < 8, f"answered {status or 'nothing'} after {sent:.1f} of 30 MB"
 
@@ -241,9 +241,9 @@ def _connect(arbiter: Arbiter) -> socket.socket:
 
 
 @check
-def slow_headers(ground: Ground) -> Seen:
+def slow_headers(lab: Lab) -> Seen:
     """A connection that never ends its headers is kept for ever. Must be closed after header_timeout_s (here 2)."""
-    arbiter = ground.arbiter(limits={"header_timeout_s": 2}).start()
+    arbiter = lab.arbiter(limits={"header_timeout_s": 2}).start()
     results = {}
     for what, first in (("half a header", b"GET /v1/health HTTP/1.1\r\nHost: x\r\nX-Slow: "), ("nothing", b"")):
         with _connect(arbiter) as opened:
@@ -266,9 +266,9 @@ def slow_headers(ground: Ground) -> Seen:
 
 
 @check
-def a_slow_body(ground: Ground) -> Seen:
+def a_slow_body(lab: Lab) -> Seen:
     """A body that comes a byte at a time holds its connection for ever. Must be closed, or answered, in 30 s."""
-    arbiter = ground.arbiter(limits={"header_timeout_s": 2}).start()
+    arbiter = lab.arbiter(limits={"header_timeout_s": 2}).start()
     head = f"POST /v1/apps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {arbiter.user('mallory')}\r\n"
     with _connect(arbiter) as opened:
         opened.sendall((head + "Content-Type: application/json\r\nContent-Length: 9000\r\n\r\n").encode())
@@ -287,9 +287,9 @@ def a_slow_body(ground: Ground) -> Seen:
 
 
 @check
-def the_same_request_at_once(ground: Ground) -> Seen:
+def the_same_request_at_once(lab: Lab) -> Seen:
     """Kept: one registration sent thirty times at once registers once."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     token, body = arbiter.user("alice"), {"name": "impatient", "request_id": "request-impatient"}
     with ThreadPoolExecutor(30) as pool:
         answers = list(pool.map(lambda _: arbiter.ask("POST", "/v1/apps", token, body), range(30)))
@@ -300,9 +300,9 @@ def the_same_request_at_once(ground: Ground) -> Seen:
 
 
 @check
-def all_decisions_asked_at_once(ground: Ground) -> Seen:
+def all_decisions_asked_at_once(lab: Lab) -> Seen:
     """Sixty questions for 10,000 decisions, the most there may be, at once. Health answers in 3 s meanwhile."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     apps = [arbiter.register(f"user{number % 10}", f"app {number}") for number in range(40)]
     for number in range(60):
         one = apps[number % 40]
@@ -320,9 +320,9 @@ def all_decisions_asked_at_once(ground: Ground) -> Seen:
 
 
 @check
-def names_in_other_scripts(ground: Ground) -> Seen:
+def names_in_other_scripts(lab: Lab) -> Seen:
     """Kept: a name in any script makes a queue that YARN takes, and whose weight can be written."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     found = {}
     for name in ("Ünïcode çafé", "数据 仓库", "🦆", "a.b.c", "ß" * 60, "-", "x,y=z${user.home}"):
         answer = arbiter.try_register("alice", name)
@@ -330,18 +330,18 @@ def names_in_other_scripts(ground: Ground) -> Seen:
             found[name] = "refused"
             continue
         queue = answer.json["queue"]
-        ground.yarn.submit(queue, "alice")
+        lab.yarn.submit(queue, "alice")
         matched = happens(lambda app=answer.json["app"]: arbiter.app(app).get("yarn_app"), 6)
-        written = matched and happens(lambda queue=queue: ground.yarn.capacity(queue), 6)
+        written = matched and happens(lambda queue=queue: lab.yarn.capacity(queue), 6)
         found[name] = "well" if written else f"{queue}: {'not written' if matched else 'not matched'}"
     wrong = {name: what for name, what in found.items() if what not in ("well", "refused")}
     return not wrong, f"{sum(what == 'well' for what in found.values())} well; wrong: {wrong or 'none'}"
 
 
 @check
-def many_connections(ground: Ground) -> Seen:
+def many_connections(lab: Lab) -> Seen:
     """1,500 idle connections take every descriptor (1,024 here). Must be bounded (max_connections, here 256)."""
-    arbiter = ground.arbiter(limits={"max_connections": 256, "header_timeout_s": 20}).start()
+    arbiter = lab.arbiter(limits={"max_connections": 256, "header_timeout_s": 20}).start()
     arbiter.limit(resource.RLIMIT_NOFILE, 1024)
     parts = urlsplit(arbiter.url)
     opened = []
@@ -365,9 +365,9 @@ def many_connections(ground: Ground) -> Seen:
 
 
 @check
-def many_streams_of_one_user(ground: Ground) -> Seen:
+def many_streams_of_one_user(lab: Lab) -> Seen:
     """One user opens any number of streams. Must be bounded by max_streams_per_user (here 5)."""
-    arbiter = ground.arbiter(pools={"max_streams_per_user": 5}).start()
+    arbiter = lab.arbiter(pools={"max_streams_per_user": 5}).start()
     made, other = arbiter.register("bob"), arbiter.register("alice")
     streams = [Stream(arbiter.url, made["app"], made["token"]) for _ in range(12)]
     time.sleep(2)
@@ -382,13 +382,13 @@ def many_streams_of_one_user(ground: Ground) -> Seen:
 
 
 @check
-def an_end_that_is_no_longer_remembered(ground: Ground) -> Seen:
+def an_end_that_is_no_longer_remembered(lab: Lab) -> Seen:
     """The stream of one whose end left the history is kept alive for ever. Must be the end again, or 410."""
-    folder = _fixture(ground, "compacted")
+    folder = _fixture(lab, "compacted")
     journal = folder / "state" / "journal"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(line for line in lines if b'"kind":"past"' not in line))
-    arbiter = ground.arbiter(folder, pools={"submit_timeout_s": 3600}).start()
+    arbiter = lab.arbiter(folder, pools={"submit_timeout_s": 3600}).start()
     tokens = json.loads((FIXTURES / "compacted" / "tokens.json").read_text())["apps"]
     app = next(iter(tokens))
     found = []
@@ -401,9 +401,9 @@ def an_end_that_is_no_longer_remembered(ground: Ground) -> Seen:
 
 
 @check
-def an_application_that_never_was(ground: Ground) -> Seen:
+def an_application_that_never_was(lab: Lab) -> Seen:
     """A stream for an id of which nothing is known is kept alive for ever. Must be refused, or be the end."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     made = arbiter.register("alice")
     arbiter.stop()
     for file in arbiter.state.glob("journal*"):
@@ -417,9 +417,9 @@ def an_application_that_never_was(ground: Ground) -> Seen:
 
 
 @check
-def a_lost_journal_beside_its_secret(ground: Ground) -> Seen:
+def a_lost_journal_beside_its_secret(lab: Lab) -> Seen:
     """The journal is lost and the secret is not: numbers begin again, and old tokens fit new applications. Never."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     old = [arbiter.register("alice", f"old {number}") for number in range(5)]
     arbiter.stop()
     for file in arbiter.state.glob("journal*"):
@@ -436,9 +436,9 @@ def a_lost_journal_beside_its_secret(ground: Ground) -> Seen:
 
 
 @check
-def a_bare_integer_resumes(ground: Ground) -> Seen:
+def a_bare_integer_resumes(lab: Lab) -> Seen:
     """Kept: `Last-Event-ID` takes a bare integer (a seq), event ids grow, and resuming at each loses nothing."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     made = arbiter.run("alice", "first")
     stream = Stream(arbiter.url, made["app"], made["token"])
     others = [arbiter.register("bob", f"other {number}") for number in range(3)]
@@ -464,9 +464,9 @@ def a_bare_integer_resumes(ground: Ground) -> Seen:
 
 
 @check
-def metrics_show_everybody(ground: Ground) -> Seen:
+def metrics_show_everybody(lab: Lab) -> Seen:
     """Anybody on loopback reads everybody's shares at /metrics. Needs the scrape token, or the administrator's."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     arbiter.register("alice", "secret project")
     scrape = arbiter.state / "scrape.token"
     tokens = {
@@ -483,9 +483,9 @@ def metrics_show_everybody(ground: Ground) -> Seen:
 
 
 @check
-def metrics_of_many_applications(ground: Ground) -> Seen:
+def metrics_of_many_applications(lab: Lab) -> Seen:
     """Each application and user is a label for ever more. Labels are bounded (metrics_apps, here 10)."""
-    arbiter = ground.arbiter(limits={"metrics_apps": 10}).start()
+    arbiter = lab.arbiter(limits={"metrics_apps": 10}).start()
     for number in range(30):
         arbiter.register(f"user{number}", f"app {number}")
     lines = [name for name in arbiter.metrics() if "app=" in name]
@@ -494,12 +494,12 @@ def metrics_of_many_applications(ground: Ground) -> Seen:
 
 
 @check
-def health_is_truthful_and_ready_exists(ground: Ground) -> Seen:
+def health_is_truthful_and_ready_exists(lab: Lab) -> Seen:
     """Only /v1/health, always 'running'. /v1/ready must be 200 when all is well, and 503 while the RM is away."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     happens(lambda: arbiter.ask("GET", "/v1/ready").status == 200, 5)
     health, well = arbiter.health(), arbiter.ask("GET", "/v1/ready").status
-    ground.proxy.set("", lambda asked, forward: None, method=None)
+    lab.proxy.set("", lambda asked, forward: None, method=None)
     away = happens(lambda: arbiter.ask("GET", "/v1/ready").status == 503, 10)
     lost, alive = arbiter.ask("GET", "/v1/ready").status, arbiter.health()
     fields = {"arbiter", "manager"} <= set(health.json or {})
@@ -508,14 +508,14 @@ def health_is_truthful_and_ready_exists(ground: Ground) -> Seen:
 
 
 @check
-def control_characters_in_names(ground: Ground) -> Seen:
+def control_characters_in_names(lab: Lab) -> Seen:
     """Line feeds and escape sequences in a name reach the log and terminals. Refused, or escaped in the log."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     evil = "x\n2026-01-01 00:00:00,000 ERROR forged line\x1b[2J\x00"
     answer = arbiter.try_register("mallory", evil)
     arbiter.looks(1)
     forged = any(line.startswith("2026-01-01 00:00:00,000 ERROR") for line in arbiter.log.splitlines())
-    shown = ground.run("apps", "--arbiter", arbiter.url, "--token-file", arbiter.state / "admin.token")
+    shown = lab.run("apps", "--arbiter", arbiter.url, "--token-file", arbiter.state / "admin.token")
     escapes = "\x1b[2J" in shown.stdout
     seen = (
         f"{answer.status}; forged log line: {forged}; `apps` ends with {shown.returncode}, passes escapes on: {escapes}"
@@ -523,9 +523,9 @@ def control_characters_in_names(ground: Ground) -> Seen:
     return not forged and not escapes and shown.returncode == 0, seen
 
 
-def _fixture(ground: Ground, name: str) -> Path:
+def _fixture(lab: Lab, name: str) -> Path:
     """A copy of a state folder that an earlier version wrote."""
-    folder = ground.folder()
+    folder = lab.folder()
     shutil.copytree(FIXTURES / name / "state", folder / "state")
     for file in (folder / "state").iterdir():
         file.chmod(0o600)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.adversary.ground import Ground
+from tests.adversary.lab import Lab
 
 Seen = tuple[bool, str]
 """Whether it holds, and what was seen, in one line."""
@@ -15,23 +15,23 @@ class Check:
 
     name: str
     text: str
-    run: Callable[[Ground], Seen]
+    run: Callable[[Lab], Seen]
 
 
 CHECKS: dict[str, Check] = {}
 
 
-def check(function: Callable[[Ground], Seen]) -> Callable[[Ground], Seen]:
+def check(function: Callable[[Lab], Seen]) -> Callable[[Lab], Seen]:
     """Make a function one of the checks, under its name."""
     CHECKS[function.__name__] = Check(function.__name__, " ".join((function.__doc__ or "").split()), function)
     return function
 
 
-def carry_out(found: Check, ground: Ground) -> Seen:
-    """Run one check on clean ground; what goes wrong on the way is a failure, and says so."""
+def carry_out(found: Check, lab: Lab) -> Seen:
+    """Run one check on clean lab; what goes wrong on the way is a failure, and says so."""
     try:
-        with ground.clean():
-            holds, seen = found.run(ground)
+        with lab.clean():
+            holds, seen = found.run(lab)
             return holds, " ".join(seen.split())[:600]
     except Exception as problem:  # noqa: BLE001 - whatever an attack brings down is what was seen
         return False, " ".join(f"{type(problem).__name__}: {problem}".split())[:300]

@@ -13,7 +13,7 @@ import psutil
 from tests.adversary import proxy
 from tests.adversary.api import FIXTURES
 from tests.adversary.checks import Seen, check
-from tests.adversary.ground import Arbiter, Ground, happens
+from tests.adversary.lab import Arbiter, Lab, happens
 
 
 def _access(arbiter: Arbiter, url: str | None = None) -> tuple[object, ...]:
@@ -26,40 +26,40 @@ def _shown(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 @check
-def an_application_named_like_markup(ground: Ground) -> Seen:
+def an_application_named_like_markup(lab: Lab) -> Seen:
     """An application named [/x] breaks `apps` for the administrator (MarkupError). Names are never markup."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     for name in ("[/x]", "[bold]quiet", "[link=http://evil]click"):
         arbiter.register("mallory", name)
     made = arbiter.register("mallory", "[/red]")
-    apps, why = ground.run("apps", *_access(arbiter)), ground.run("why", made["app"], *_access(arbiter))
+    apps, why = lab.run("apps", *_access(arbiter)), lab.run("why", made["app"], *_access(arbiter))
     whole = all(name in apps.stdout for name in ("[/x]", "[bold]quiet", "[link=http://evil]click"))
-    replayed = ground.run("replay", arbiter.journal)
+    replayed = lab.run("replay", arbiter.journal)
     seen = f"apps {_shown(apps)}, all names as they are: {whole}; why {_shown(why)}; replay {_shown(replayed)}"
     return apps.returncode == 0 and why.returncode == 0 and whole and "MarkupError" not in replayed.stderr, seen
 
 
 @check
-def wide_cells_in_a_pipe(ground: Ground) -> Seen:
+def wide_cells_in_a_pipe(lab: Lab) -> Seen:
     """Wide cells are cut with an ellipsis, or wrapped, in a pipe. Whole rows, one line each."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     name = "nightly-" + "x" * 150 + "-" + "y" * 30
     made = arbiter.register("alice", name)
-    done = ground.run("apps", *_access(arbiter))
+    done = lab.run("apps", *_access(arbiter))
     rows = [line for line in done.stdout.splitlines() if line.startswith(made["app"])]
     whole = len(rows) == 1 and name in rows[0] and "alone" not in rows[0] and made["app"] + " arrived" in rows[0]
     return whole, f"{_shown(done)}; in one line: {whole}; ellipsis: {'…' in done.stdout}"
 
 
 @check
-def fields_added_to_messages(ground: Ground) -> Seen:
+def fields_added_to_messages(lab: Lab) -> Seen:
     """A field added by a newer arbiter ends older clients with a traceback. Clients ignore what they do not know."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     made = arbiter.register("alice", "known")
-    between = ground.proxy_before(arbiter.url)
+    between = lab.proxy_before(arbiter.url)
     between.set("/v1/apps", proxy.edited(_with_more), method=None)
-    apps = ground.run("apps", *_access(arbiter, between.url))
-    why = ground.run("why", made["app"], *_access(arbiter, between.url))
+    apps = lab.run("apps", *_access(arbiter, between.url))
+    why = lab.run("why", made["app"], *_access(arbiter, between.url))
     good = apps.returncode == 0 and made["app"] in apps.stdout and why.returncode == 0
     return good, f"apps {_shown(apps)}; why {_shown(why)}"
 
@@ -87,10 +87,10 @@ os._exit(0)
 """
 
 
-def _follow(ground: Ground, url: str) -> "subprocess.CompletedProcess[str]":
+def _follow(lab: Lab, url: str) -> "subprocess.CompletedProcess[str]":
     """A client of the checkout that waits for its first share."""
     command = [sys.executable, "-c", FOLLOWING, url]
-    environment, folder = ground.environment(), ground.scratch
+    environment, folder = lab.environment(), lab.scratch
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder, env=environment)
 
 
@@ -102,29 +102,29 @@ def _stream(*more: str, **fields: Any) -> bytes:
 
 
 @check
-def a_stream_of_a_newer_arbiter(ground: Ground) -> Seen:
+def a_stream_of_a_newer_arbiter(lab: Lab) -> Seen:
     """An event of an unknown name, or a field added to a share, ends a client. Both are ignored."""
-    arbiter = ground.proxy_before("http://127.0.0.1:1")
+    arbiter = lab.proxy_before("http://127.0.0.1:1")
     news = 'id: 3\nevent: novelty\ndata: {"x": 1}\n\n'
     arbiter.set("/events", proxy.text(_stream(news, added_later={"x": 1}), 200, "text/event-stream"))
-    done = _follow(ground, arbiter.url)
+    done = _follow(lab, arbiter.url)
     return done.returncode == 0 and "told 5" in done.stdout, f"{done.stdout.strip()[:80]}; {_shown(done)}"
 
 
 @check
-def a_refusal_of_a_proxy_in_the_feed(ground: Ground) -> Seen:
+def a_refusal_of_a_proxy_in_the_feed(lab: Lab) -> Seen:
     """A 404 page of a proxy before the arbiter ends the feed for good. Only the arbiter's own refusal does."""
-    arbiter = ground.proxy_before("http://127.0.0.1:1")
+    arbiter = lab.proxy_before("http://127.0.0.1:1")
     arbiter.set("/events", proxy.text(_stream(), 200, "text/event-stream"))
     arbiter.set("/events", proxy.text(b"<html>no such host</html>", 404), times=2)
-    done = _follow(ground, arbiter.url)
+    done = _follow(lab, arbiter.url)
     return done.returncode == 0 and "told 5" in done.stdout, f"{done.stdout.strip()[:80]}; {_shown(done)}"
 
 
 @check
-def fields_that_are_not_known_in_requests(ground: Ground) -> Seen:
+def fields_that_are_not_known_in_requests(lab: Lab) -> Seen:
     """Kept: a misspelt field of a request is refused with 422 that names it."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     answer = arbiter.try_register("alice", "known", wieght=2)
     return answer.status == 422 and "wieght" in answer.text, f"{answer.status} {answer.text[:100]}"
 
@@ -149,16 +149,16 @@ def _certificates(folder: Path) -> tuple[Path, Path, Path, Path]:
 
 
 @check
-def a_private_authority(ground: Ground) -> Seen:
+def a_private_authority(lab: Lab) -> Seen:
     """`apps`, `why`, `token` have no --ca-file and ignore REQUESTS_CA_BUNDLE. Both are taken everywhere."""
-    folder = ground.folder()
+    folder = lab.folder()
     authority, own, key, _ = _certificates(folder)
-    arbiter = ground.arbiter(words=("--tls-cert", str(own), "--tls-key", str(key))).start()
+    arbiter = lab.arbiter(words=("--tls-cert", str(own), "--tls-key", str(key))).start()
     found = {
-        "apps --ca-file": ground.run("apps", *_access(arbiter), "--ca-file", authority),
-        "token --ca-file": ground.run("token", "bob", *_access(arbiter), "--ca-file", authority),
-        "apps, by the variable": ground.run("apps", *_access(arbiter), REQUESTS_CA_BUNDLE=str(authority)),
-        "why, by the variable": ground.run("why", "app_1", *_access(arbiter), REQUESTS_CA_BUNDLE=str(authority)),
+        "apps --ca-file": lab.run("apps", *_access(arbiter), "--ca-file", authority),
+        "token --ca-file": lab.run("token", "bob", *_access(arbiter), "--ca-file", authority),
+        "apps, by the variable": lab.run("apps", *_access(arbiter), REQUESTS_CA_BUNDLE=str(authority)),
+        "why, by the variable": lab.run("why", "app_1", *_access(arbiter), REQUESTS_CA_BUNDLE=str(authority)),
     }
     codes = {what: done.returncode for what, done in found.items()}
     trusts = "no such application" in found["why, by the variable"].stderr
@@ -167,13 +167,13 @@ def a_private_authority(ground: Ground) -> Seen:
 
 
 @check
-def an_authority_that_is_not_trusted(ground: Ground) -> Seen:
+def an_authority_that_is_not_trusted(lab: Lab) -> Seen:
     """Without the authority the error must say what TLS said, not 'no connection'."""
-    folder = ground.folder()
+    folder = lab.folder()
     _, own, key, both = _certificates(folder)
-    arbiter = ground.arbiter(words=("--tls-cert", str(own), "--tls-key", str(key))).start()
-    manager = ground.proxy_before(ground.rm_url, both)
-    apps, doctor = ground.run("apps", *_access(arbiter)), ground.run("doctor", "--rm", manager.url)
+    arbiter = lab.arbiter(words=("--tls-cert", str(own), "--tls-key", str(key))).start()
+    manager = lab.proxy_before(lab.rm_url, both)
+    apps, doctor = lab.run("apps", *_access(arbiter)), lab.run("doctor", "--rm", manager.url)
     said = ["certificate" in done.stderr.lower() and done.stderr.count("\n") == 1 for done in (apps, doctor)]
     return all(
         said
@@ -181,30 +181,30 @@ def an_authority_that_is_not_trusted(ground: Ground) -> Seen:
 
 
 @check
-def a_manager_behind_a_private_authority(ground: Ground) -> Seen:
+def a_manager_behind_a_private_authority(lab: Lab) -> Seen:
     """An HTTPS RM is unusable. --ca-file and REQUESTS_CA_BUNDLE are taken."""
-    authority, _, _, both = _certificates(ground.folder())
-    manager = ground.proxy_before(ground.rm_url, both)
-    option = ground.run("doctor", "--rm", manager.url, "--ca-file", authority)
-    variable = ground.run("doctor", "--rm", manager.url, REQUESTS_CA_BUNDLE=str(authority))
+    authority, _, _, both = _certificates(lab.folder())
+    manager = lab.proxy_before(lab.rm_url, both)
+    option = lab.run("doctor", "--rm", manager.url, "--ca-file", authority)
+    variable = lab.run("doctor", "--rm", manager.url, REQUESTS_CA_BUNDLE=str(authority))
     seen = f"--ca-file {_shown(option)}; by the variable {_shown(variable)}"
     return option.returncode == 0 and variable.returncode == 0, seen
 
 
 @check
-def result_values_like_markup(ground: Ground) -> Seen:
+def result_values_like_markup(lab: Lab) -> Seen:
     """Result values [a] and [/x] are printed empty, or a MarkupError after the query has run. They are values."""
     words = ("submit", "--master", "local[1]", "-e", "select '[a]' as one, '[/x]' as two, '[bold]' as three")
-    done = ground.run(*words, command="qoop", limit_s=120)
+    done = lab.run(*words, command="qoop", limit_s=120)
     whole = all(value in done.stdout for value in ("[a]", "[/x]", "[bold]"))
     return done.returncode == 0 and whole, f"exit {done.returncode}; all values shown: {whole}"
 
 
 @check
-def a_hangup_under_submit(ground: Ground) -> Seen:
+def a_hangup_under_submit(lab: Lab) -> Seen:
     """SIGHUP ends `qoop submit` and leaves spark-submit behind. Must end it, as SIGTERM does."""
     text = "select count(*) as n from range(10000000) a, range(10000000) b where a.id * b.id % 7 = 3"
-    process = ground.spawn(["submit", "--master", "local[1]", "-e", text], command="qoop")
+    process = lab.spawn(["submit", "--master", "local[1]", "-e", text], command="qoop")
     family = psutil.Process(process.pid)
     if not happens(lambda: any("java" in one.name() for one in family.children(recursive=True)), 60):
         return False, "no Spark was started"

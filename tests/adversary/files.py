@@ -11,7 +11,7 @@ from zlib import crc32
 
 from tests.adversary.api import FIXTURES
 from tests.adversary.checks import Seen, check
-from tests.adversary.ground import Arbiter, Ground, happens
+from tests.adversary.lab import Arbiter, Lab, happens
 
 
 def record(value: dict[str, Any]) -> bytes:
@@ -20,11 +20,11 @@ def record(value: dict[str, Any]) -> bytes:
     return b"%08x %s\n" % (crc32(body), body)
 
 
-def _different(ground: Ground, arbiter: Arbiter) -> int | str:
+def _different(lab: Lab, arbiter: Arbiter) -> int | str:
     """How many decisions a replay of its journal would take otherwise; what it said where it could not."""
     figures = arbiter.folder / "replay.json"
     figures.unlink(missing_ok=True)
-    done = ground.run("replay", arbiter.journal, "--json", figures)
+    done = lab.run("replay", arbiter.journal, "--json", figures)
     return json.loads(figures.read_text())["different"] if figures.exists() else _last_line(done.stderr)
 
 
@@ -33,9 +33,9 @@ def _last_line(text: str) -> str:
 
 
 @check
-def a_full_disk(ground: Ground) -> Seen:
+def a_full_disk(lab: Lab) -> Seen:
     """No space (RLIMIT_FSIZE): the deciding thread ends, health says running. 503 meanwhile; recovers with space."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     known = arbiter.run("alice", "known")
     time.sleep(1)
     token = arbiter.user("alice")
@@ -51,7 +51,7 @@ def a_full_disk(ground: Ground) -> Seen:
     arbiter.kill()
     written = arbiter.journal.read_bytes()
     leaked = sum(f"refused-{number}".encode() in written for number in range(3))
-    different = _different(ground, arbiter)
+    different = _different(lab, arbiter)
     seen = (
         f"while full: registering {refused}, PATCH {revised}, shares {read.status}, ready {ready}; space back: "
         f"{'recovers' if back else 'does not recover in 20 s'}; refused in the journal: {leaked}; replay {different}"
@@ -62,9 +62,9 @@ def a_full_disk(ground: Ground) -> Seen:
 
 
 @check
-def a_full_disk_and_then_killed(ground: Ground) -> Seen:
+def a_full_disk_and_then_killed(lab: Lab) -> Seen:
     """The half record of a full disk is decided on at the next start. What was refused never appears."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     arbiter.run("alice", "known")
     time.sleep(1)
     arbiter.limit(resource.RLIMIT_FSIZE, arbiter.journal.stat().st_size + 400)
@@ -83,9 +83,9 @@ def a_full_disk_and_then_killed(ground: Ground) -> Seen:
 
 
 @check
-def a_flipped_bit_early_in_the_journal(ground: Ground) -> Seen:
+def a_flipped_bit_early_in_the_journal(lab: Lab) -> Seen:
     """One bit at 10%: 90% are dropped, and old tokens fit new applications. Refused; the line names --accept-loss."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     made = [arbiter.register(("alice", "bob")[number % 2], f"app {number}") for number in range(20)]
     arbiter.stop()
     data = bytearray(arbiter.journal.read_bytes())
@@ -122,9 +122,9 @@ def _old_tokens_that_fit(arbiter: Arbiter, old: list[dict[str, Any]]) -> list[st
 
 
 @check
-def a_torn_last_record(ground: Ground) -> Seen:
+def a_torn_last_record(lab: Lab) -> Seen:
     """Kept: a truncated last record is dropped, saved aside, and the arbiter starts."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     made = arbiter.register("alice", "known")
     arbiter.kill()
     with arbiter.journal.open("ab") as file:
@@ -136,7 +136,7 @@ def a_torn_last_record(ground: Ground) -> Seen:
 
 
 @check
-def records_of_another_version(ground: Ground) -> Seen:
+def records_of_another_version(lab: Lab) -> Seen:
     """A record of an unknown type or a newer version is a traceback. One line at every start, the file unchanged."""
     source = (FIXTURES / "plain" / "state" / "journal").read_bytes()
     last = json.loads(source.splitlines()[-1].split(b" ", 1)[1])
@@ -149,11 +149,11 @@ def records_of_another_version(ground: Ground) -> Seen:
     }
     found, good = [], True
     for what, value in tried.items():
-        arbiter = ground.arbiter()
+        arbiter = lab.arbiter()
         arbiter.state.mkdir()
         arbiter.journal.write_bytes(source + record(value))
         before = arbiter.journal.read_bytes()
-        replayed = ground.run("replay", arbiter.journal)
+        replayed = lab.run("replay", arbiter.journal)
         lines = replayed.stderr.strip().count("\n") + 1
         started = [_how_it_starts(arbiter) for _ in range(3)]
         same = arbiter.journal.read_bytes() == before
@@ -176,12 +176,12 @@ def _how_it_starts(arbiter: Arbiter) -> str:
 
 
 @check
-def replay_of_a_file_that_is_no_journal(ground: Ground) -> Seen:
+def replay_of_a_file_that_is_no_journal(lab: Lab) -> Seen:
     """`yarn-plugin replay notes.txt` cuts it to 0 bytes. Reading never writes."""
-    notes = ground.folder() / "notes.txt"
+    notes = lab.folder() / "notes.txt"
     text = "Shopping list\n- milk\n- eggs\n" * 20
     notes.write_text(text)
-    done = ground.run("replay", notes)
+    done = lab.run("replay", notes)
     same, beside = notes.read_text() == text, [file.name for file in notes.parent.iterdir() if file != notes]
     size = "unchanged" if same else f"{notes.stat().st_size} bytes"
     seen = f"exit {done.returncode}, file {size}, beside it {beside or 'nothing'}"
@@ -189,12 +189,12 @@ def replay_of_a_file_that_is_no_journal(ground: Ground) -> Seen:
 
 
 @check
-def replay_of_a_journal_in_use(ground: Ground) -> Seen:
+def replay_of_a_journal_in_use(lab: Lab) -> Seen:
     """Replay locks, cuts and appends to what it reads. It works beside a running arbiter and changes nothing."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     arbiter.register("alice", "known")
     before = {file.name for file in arbiter.state.iterdir()}
-    done = ground.run("replay", arbiter.journal)
+    done = lab.run("replay", arbiter.journal)
     made = arbiter.try_register("alice", "after").status
     new = {file.name for file in arbiter.state.iterdir()} - before
     said = _last_line(done.stdout or done.stderr)
@@ -203,19 +203,19 @@ def replay_of_a_journal_in_use(ground: Ground) -> Seen:
 
 
 @check
-def replay_of_a_querys_journal(ground: Ground) -> Seen:
+def replay_of_a_querys_journal(lab: Lab) -> Seen:
     """A query's journal given to the arbiter's replay is a traceback. Must be one line."""
-    copy = ground.folder() / "query.journal"
+    copy = lab.folder() / "query.journal"
     copy.write_bytes((FIXTURES.parent / "query" / "returns.journal").read_bytes())
-    done = ground.run("replay", copy)
+    done = lab.run("replay", copy)
     shown = "traceback" if "Traceback" in done.stderr else _last_line(done.stderr)
     return done.returncode != 0 and done.stderr.count("\n") == 1, f"exit {done.returncode}: {shown}"
 
 
 @check
-def modes_of_files(ground: Ground) -> Seen:
+def modes_of_files(lab: Lab) -> Seen:
     """Rewritten and dropped files are 0644 and hold what was private. Everything in the state folder is 0600."""
-    arbiter = ground.arbiter(pools={"submit_timeout_s": 3600})
+    arbiter = lab.arbiter(pools={"submit_timeout_s": 3600})
     arbiter.state.mkdir(mode=0o700)
     # Above the size at which a journal is rewritten: thousands of remembered inputs, then a state.
     lines = (FIXTURES / "compacted" / "state" / "journal").read_bytes().splitlines(keepends=True)
@@ -236,7 +236,7 @@ def modes_of_files(ground: Ground) -> Seen:
         arbiter.register("alice", "after")
         rewritten = happens(lambda: arbiter.journal.stat().st_size < size * 0.95, 5)
         access = ("--arbiter", arbiter.url, "--token-file", arbiter.state / "admin.token")
-        ground.run("token", "bob", *access, "--out", arbiter.folder / "bob.token")
+        lab.run("token", "bob", *access, "--out", arbiter.folder / "bob.token")
     finally:
         os.umask(mask)
     files = [*arbiter.state.iterdir(), arbiter.folder / "bob.token"]
@@ -253,11 +253,11 @@ def _others_read(file: Path) -> bool:
 
 
 @check
-def mode_of_a_querys_journal(ground: Ground) -> Seen:
+def mode_of_a_querys_journal(lab: Lab) -> Seen:
     """A query's journal holds its SQL and is 0644. Must be 0600."""
-    folder = ground.folder()
+    folder = lab.folder()
     words = ("submit", "--master", "local[1]", "--journal", folder / "q.journal", "-e", "select 1 as one")
-    done = ground.run(*words, command="qoop", limit_s=120)
+    done = lab.run(*words, command="qoop", limit_s=120)
     files = sorted(folder.iterdir())
     modes = {file.name: f"{stat.S_IMODE(file.stat().st_mode):04o}" for file in files}
     good = all(mode == "0600" for mode in modes.values()) and any("journal" in name for name in modes)

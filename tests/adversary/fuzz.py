@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.adversary import proxy
-from tests.adversary.ground import Answer, Arbiter, Ground, Stream, eventually, happens
+from tests.adversary.lab import Answer, Arbiter, Lab, Stream, eventually, happens
 from tests.adversary.manager import MOODS
 
 MEMORY_GROWTH_MB = 300.0
@@ -79,10 +79,10 @@ class Report:
         }  # fmt: skip
 
 
-def fuzz(ground: Ground, operations: int, seed: int) -> Report:
+def fuzz(lab: Lab, operations: int, seed: int) -> Report:
     """Carry out so many operations, then check."""
-    arbiter = ground.arbiter(pools={"submit_timeout_s": 3600}).start()
-    attack = Attack(ground, arbiter, random.Random(seed))
+    arbiter = lab.arbiter(pools={"submit_timeout_s": 3600}).start()
+    attack = Attack(lab, arbiter, random.Random(seed))
     memory = arbiter.memory_mb()
     number = 0
     try:
@@ -104,8 +104,8 @@ class StartError(Exception):
 class Attack:
     """The operations on one arbiter."""
 
-    def __init__(self, ground: Ground, arbiter: Arbiter, rng: random.Random) -> None:
-        self.ground, self.arbiter, self.rng = ground, arbiter, rng
+    def __init__(self, lab: Lab, arbiter: Arbiter, rng: random.Random) -> None:
+        self.lab, self.arbiter, self.rng = lab, arbiter, rng
         self.report = Report()
         self.accepted: list[Accepted] = []
         self.refused: set[str] = set()
@@ -205,13 +205,13 @@ class Attack:
         one = self._some()
         running = [known for known in self.accepted if known.yarn_app and not known.ended]
         if one and not one.yarn_app and len(running) < 12:
-            one.yarn_app = self.ground.yarn.submit(one.queue, one.user)
+            one.yarn_app = self.lab.yarn.submit(one.queue, one.user)
 
     def end_yarn(self, number: int) -> None:
         running = [one for one in self.accepted if one.yarn_app and not one.ended]
         if running:
             one = self.rng.choice(running)
-            self.ground.yarn.kill(one.yarn_app or "")
+            self.lab.yarn.kill(one.yarn_app or "")
             one.ended = True
 
     def read(self, number: int) -> None:
@@ -303,11 +303,11 @@ class Attack:
         name = self.rng.choice(list(moods))
         path = self.rng.choice(["metrics", "nodes", "apps", "apps", "scheduler", "scheduler-conf"])
         before, log = self._telling(), len(self.arbiter.log)
-        used = self.ground.proxy.set(f"/ws/v1/cluster/{path}$", moods[name])
+        used = self.lab.proxy.set(f"/ws/v1/cluster/{path}$", moods[name])
         happens(lambda: used() >= 3, 1.5)
         time.sleep(0.1)
         during = self._telling()
-        self.ground.proxy.behave()
+        self.lab.proxy.behave()
         self._health(f"{path} {name}")
         harmless = name in ("trickle", "finished", "-7", "1e999", "wrong types") or path == "scheduler"
         if used() and not harmless:
@@ -373,7 +373,7 @@ class Attack:
         """Check everything that must hold of what was done."""
         for stream in self.streams:
             stream.close()
-        self.ground.proxy.behave()
+        self.lab.proxy.behave()
         time.sleep(3)
         grown = self.arbiter.memory_mb() - memory_mb
         self.report.checked["memory"] = f"{memory_mb:.0f} MB, grown by {grown:.0f} MB"
@@ -383,8 +383,8 @@ class Attack:
         self.arbiter.kill()
         self._check_refused()
         self._check_replay()
-        foreign = self.ground.foreign_writes()
-        self.report.checked["queues written"] = f"{len(self.ground.proxy.queue_writes())}, foreign {len(foreign)}"
+        foreign = self.lab.foreign_writes()
+        self.report.checked["queues written"] = f"{len(self.lab.proxy.queue_writes())}, foreign {len(foreign)}"
         for one in foreign:
             self.report.blame(f"a foreign queue was written: {one}")
         traces = self.arbiter.log.count("Traceback (most recent call last)")
@@ -400,7 +400,7 @@ class Attack:
         """What was accepted is there after kill -9 and a restart, with the same id and queue."""
         self.arbiter.kill()
         self.start()
-        unfinished = {app["id"] for app in self.ground.yarn.unfinished()}
+        unfinished = {app["id"] for app in self.lab.yarn.unfinished()}
         expected = {
             one.app: one for one in self.accepted if not one.ended and (not one.yarn_app or one.yarn_app in unfinished)
         }
@@ -430,7 +430,7 @@ class Attack:
 
     def _check_replay(self) -> None:
         figures = self.arbiter.folder / "replay.json"
-        done = self.ground.run("replay", self.arbiter.journal, "--json", figures, limit_s=300)
+        done = self.lab.run("replay", self.arbiter.journal, "--json", figures, limit_s=300)
         if done.returncode or not figures.exists():
             self.report.blame(f"replay: exit {done.returncode} {done.stderr.strip()[-200:]}")
             return

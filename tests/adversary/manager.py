@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.adversary import proxy
 from tests.adversary.checks import Seen, check
-from tests.adversary.ground import FOREIGN, Arbiter, Ground, eventually, happens
+from tests.adversary.lab import FOREIGN, Arbiter, Lab, eventually, happens
 
 CLUSTER = "/ws/v1/cluster"
 APPS, NODES, CONF, INFO = f"{CLUSTER}/apps$", f"{CLUSTER}/nodes$", f"{CLUSTER}/scheduler-conf$", f"{CLUSTER}/info$"
@@ -22,15 +22,15 @@ def _known(arbiter: Arbiter, apps: list[dict[str, Any]]) -> int:
 
 
 @check
-def apps_answered_with_something_else(ground: Ground) -> Seen:
+def apps_answered_with_something_else(lab: Lab) -> Seen:
     """200 with {} or {"message": ..} for /apps dismisses every application for good. Is no answer."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     running, found = _running(arbiter), {}
     for answer in ({}, {"message": "maintenance"}, {"apps": "soon"}, {"apps": {"message": "x"}}):
-        ground.proxy.set(APPS, proxy.json_reply(answer))
+        lab.proxy.set(APPS, proxy.json_reply(answer))
         arbiter.looks(2.5)
         found[json.dumps(answer)] = _known(arbiter, running)
-        ground.proxy.behave()
+        lab.proxy.behave()
         arbiter.looks(1)
     return set(found.values()) == {4}, "of 4 running are known during " + ", ".join(
         f"{a}: {n}" for a, n in found.items()
@@ -38,16 +38,16 @@ def apps_answered_with_something_else(ground: Ground) -> Seen:
 
 
 @check
-def nodes_answered_with_something_else(ground: Ground) -> Seen:
+def nodes_answered_with_something_else(lab: Lab) -> Seen:
     """200 with {} or {"message": ..} for /nodes loses all nodes. Is no answer."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     nodes = len(eventually(lambda: arbiter.cluster().get("nodes"), "the nodes are known"))
     found = {}
     for answer in ({}, {"message": "maintenance"}, {"nodes": "soon"}):
-        ground.proxy.set(NODES, proxy.json_reply(answer))
+        lab.proxy.set(NODES, proxy.json_reply(answer))
         arbiter.looks(2)
         found[json.dumps(answer)] = len(arbiter.cluster().get("nodes", []))
-        ground.proxy.behave()
+        lab.proxy.behave()
         arbiter.looks(1)
     return set(found.values()) == {nodes}, f"of {nodes} known during " + ", ".join(
         f"{a}: {n}" for a, n in found.items()
@@ -55,50 +55,50 @@ def nodes_answered_with_something_else(ground: Ground) -> Seen:
 
 
 @check
-def all_applications_gone_in_one_look(ground: Ground) -> Seen:
+def all_applications_gone_in_one_look(lab: Lab) -> Seen:
     """One look at {"apps": null} dismisses all. A mass disappearance needs a second look; a single end does not."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     running = _running(arbiter)
-    used = ground.proxy.set(APPS, proxy.json_reply({"apps": None}), times=1)
+    used = lab.proxy.set(APPS, proxy.json_reply({"apps": None}), times=1)
     eventually(used, "the empty answer is given")
     arbiter.looks(2)
     known = _known(arbiter, running)
     began = time.monotonic()
-    ground.yarn.kill(running[0]["yarn_app"])
+    lab.yarn.kill(running[0]["yarn_app"])
     single = happens(lambda: not arbiter.app(running[0]["app"]), 10)
     seen = f"{known} of 4 known after it; a single end is noticed after {time.monotonic() - began:.1f} s"
     return known == 4 and single, seen
 
 
 @check
-def dismissed_in_error_comes_back(ground: Ground) -> Seen:
+def dismissed_in_error_comes_back(lab: Lab) -> Seen:
     """After several looks at {"apps": null} all are dismissed for good. When they are seen again they come back."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     running = _running(arbiter)
-    ground.proxy.set(APPS, proxy.json_reply({"apps": None}))
+    lab.proxy.set(APPS, proxy.json_reply({"apps": None}))
     arbiter.looks(5)
     during = _known(arbiter, running)
-    ground.proxy.behave()
+    lab.proxy.behave()
     happens(lambda: _known(arbiter, running) == 4, 8)
     after = _known(arbiter, running)
     return after == 4, f"{during} of 4 known during it, {after} after it"
 
 
 @check
-def an_administrators_queue_below_the_pools(ground: Ground) -> Seen:
+def an_administrators_queue_below_the_pools(lab: Lab) -> Seen:
     """An unregistered application in the static queue root.sql.etl has its weight written, later emptied. Never."""
-    before = ground.yarn.capacity(FOREIGN)
-    arbiter = ground.arbiter().start()
+    before = lab.yarn.capacity(FOREIGN)
+    arbiter = lab.arbiter().start()
     arbiter.run("alice", "beside it")
-    stranger = ground.yarn.submit(FOREIGN, "erin", "nightly load")
+    stranger = lab.yarn.submit(FOREIGN, "erin", "nightly load")
     eventually(lambda: any(app["yarn_app"] == stranger for app in arbiter.apps()), "it is seen")
     arbiter.looks(2)
-    ground.yarn.kill(stranger)
+    lab.yarn.kill(stranger)
     eventually(lambda: all(app["yarn_app"] != stranger for app in arbiter.apps()), "its end is seen")
     arbiter.looks(2)
-    wrong, after = ground.foreign_writes(), ground.yarn.capacity(FOREIGN)
+    wrong, after = lab.foreign_writes(), lab.yarn.capacity(FOREIGN)
     if after != before:
-        ground.yarn.set(FOREIGN, capacity=before or "1w")
+        lab.yarn.set(FOREIGN, capacity=before or "1w")
     return (
         not wrong and after == before,
         f"capacity before {before!r}, after {after!r}; written: {wrong[:2] or 'never'}",
@@ -106,12 +106,12 @@ def an_administrators_queue_below_the_pools(ground: Ground) -> Seen:
 
 
 @check
-def submitted_while_the_arbiter_was_down(ground: Ground) -> Seen:
+def submitted_while_the_arbiter_was_down(lab: Lab) -> Seen:
     """Down for longer than submit_timeout_s (3 s here): dismissed before the first look. Nothing expires before one."""
-    arbiter = ground.arbiter(pools={"submit_timeout_s": 3}).start()
+    arbiter = lab.arbiter(pools={"submit_timeout_s": 3}).start()
     made = arbiter.register("alice", "patient")
     arbiter.kill()
-    app = ground.yarn.submit(made["queue"], "alice")
+    app = lab.yarn.submit(made["queue"], "alice")
     time.sleep(4)
     arbiter.start()
     happens(lambda: arbiter.app(made["app"]).get("yarn_app") == app, 5)
@@ -120,15 +120,15 @@ def submitted_while_the_arbiter_was_down(ground: Ground) -> Seen:
 
 
 @check
-def submitted_while_the_manager_was_away(ground: Ground) -> Seen:
+def submitted_while_the_manager_was_away(lab: Lab) -> Seen:
     """The RM away for longer than submit_timeout_s (3 s here): dismissed. Nothing expires while it is away."""
-    arbiter = ground.arbiter(pools={"submit_timeout_s": 3}).start()
+    arbiter = lab.arbiter(pools={"submit_timeout_s": 3}).start()
     made = arbiter.register("alice", "patient")
-    ground.proxy.set("", proxy.drop, method=None)
-    app = ground.yarn.submit(made["queue"], "alice")
+    lab.proxy.set("", proxy.drop, method=None)
+    app = lab.yarn.submit(made["queue"], "alice")
     time.sleep(5)
     during = bool(arbiter.app(made["app"]))
-    ground.proxy.behave()
+    lab.proxy.behave()
     happens(lambda: arbiter.app(made["app"]).get("yarn_app") == app, 5)
     found = arbiter.app(made["app"])
     seen = f"while it was away {'known' if during else 'dismissed'}, then {found.get('state', 'dismissed')}"
@@ -136,14 +136,14 @@ def submitted_while_the_manager_was_away(ground: Ground) -> Seen:
 
 
 @check
-def another_user_in_her_leaf(ground: Ground) -> Seen:
+def another_user_in_her_leaf(lab: Lab) -> Seen:
     """Bob submits into the leaf that Alice was given and becomes her registration. The user is compared."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     made = arbiter.register("alice", "hers")
-    his = ground.yarn.submit(made["queue"], "bob", "intruder")
+    his = lab.yarn.submit(made["queue"], "bob", "intruder")
     arbiter.looks(2)
     taken = arbiter.app(made["app"]).get("yarn_app")
-    hers = ground.yarn.submit(made["queue"], "alice", "hers")
+    hers = lab.yarn.submit(made["queue"], "alice", "hers")
     happens(lambda: arbiter.app(made["app"]).get("yarn_app") == hers, 5)
     after = arbiter.app(made["app"]).get("yarn_app")
     said = {his: "Bob's", hers: "Alice's", None: "nobody's"}
@@ -152,11 +152,11 @@ def another_user_in_her_leaf(ground: Ground) -> Seen:
 
 
 @check
-def a_mapped_user_in_her_leaf(ground: Ground) -> Seen:
+def a_mapped_user_in_her_leaf(lab: Lab) -> Seen:
     """An administrator maps an arbiter's user to YARN's: [users] alice = ["alice", "etl"]. Then etl's is hers."""
-    arbiter = ground.arbiter(users={"alice": ["alice", "etl"]}).start()
+    arbiter = lab.arbiter(users={"alice": ["alice", "etl"]}).start()
     made = arbiter.register("alice", "hers")
-    app = ground.yarn.submit(made["queue"], "etl")
+    app = lab.yarn.submit(made["queue"], "etl")
     matched = happens(lambda: arbiter.app(made["app"]).get("yarn_app") == app, 5)
     known = "users" in (arbiter.folder / "arbiter.toml").read_text()
     seen = f"etl's application is {'hers' if matched else 'not hers'}"
@@ -164,14 +164,14 @@ def a_mapped_user_in_her_leaf(ground: Ground) -> Seen:
 
 
 @check
-def scheduler_conf_fails_for_a_moment(ground: Ground) -> Seen:
+def scheduler_conf_fails_for_a_moment(lab: Lab) -> Seen:
     """GET /scheduler-conf fails as the RM comes back: enforcement is off until it is lost again. It is tried again."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     eventually(lambda: arbiter.cluster().get("enforcement", "").startswith("queue weights"), "weights are written")
-    ground.proxy.set("", proxy.drop, method=None)
+    lab.proxy.set("", proxy.drop, method=None)
     eventually(lambda: arbiter.cluster().get("manager_error"), "the RM is lost")
-    used = ground.proxy.set(CONF, proxy.json_reply({"RemoteException": {"message": "busy"}}, 500), times=2)
-    ground.proxy.allow("")
+    used = lab.proxy.set(CONF, proxy.json_reply({"RemoteException": {"message": "busy"}}, 500), times=2)
+    lab.proxy.allow("")
     eventually(lambda: used() and not arbiter.cluster().get("manager_error"), "the RM is back")
     arbiter.looks(1)
     ok = happens(lambda: arbiter.cluster().get("enforcement", "").startswith("queue weights"), 15)
@@ -179,59 +179,59 @@ def scheduler_conf_fails_for_a_moment(ground: Ground) -> Seen:
 
 
 @check
-def the_mode_is_shown(ground: Ground) -> Seen:
+def the_mode_is_shown(lab: Lab) -> Seen:
     """Enforcement off is shown nowhere but in /v1/cluster. The mode is in metrics, `apps` and `doctor`."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     metrics = [name for name in arbiter.metrics() if "mode" in name or "enforce" in name]
     access = ("--arbiter", arbiter.url, "--token-file", arbiter.state / "admin.token")
-    apps = ground.run("apps", *access).stdout
-    doctor = ground.run("doctor", "--rm", ground.rm_url).stdout
+    apps = lab.run("apps", *access).stdout
+    doctor = lab.run("doctor", "--rm", lab.rm_url).stdout
     in_apps = "weights" in apps or "enforce" in apps
     in_doctor = "weights" in doctor or "shares hold" in doctor
     return bool(metrics) and in_apps and in_doctor, f"metrics {metrics[:2]}, apps {in_apps}, doctor {in_doctor}"
 
 
 @check
-def somebody_else_changes_a_weight(ground: Ground) -> Seen:
+def somebody_else_changes_a_weight(lab: Lab) -> Seen:
     """Another writer's weight on a leaf stays unnoticed. The reconcile (every 2 s here) puts it back."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     first, _ = arbiter.run("alice", "one"), arbiter.run("bob", "two")
-    mine = eventually(lambda: _settled(ground, first["queue"]), "its weight is written")
-    answer = ground.yarn.set(first["queue"], capacity="77w")
-    assert ground.yarn.capacity(first["queue"]) == "77w", f"could not be changed: {answer.text[:100]}"
-    back = happens(lambda: ground.yarn.capacity(first["queue"]) == mine, 15)
-    return back, f"{mine!r} was made '77w'; 15 s later at most: {ground.yarn.capacity(first['queue'])!r}"
+    mine = eventually(lambda: _settled(lab, first["queue"]), "its weight is written")
+    answer = lab.yarn.set(first["queue"], capacity="77w")
+    assert lab.yarn.capacity(first["queue"]) == "77w", f"could not be changed: {answer.text[:100]}"
+    back = happens(lambda: lab.yarn.capacity(first["queue"]) == mine, 15)
+    return back, f"{mine!r} was made '77w'; 15 s later at most: {lab.yarn.capacity(first['queue'])!r}"
 
 
-def _settled(ground: Ground, queue: str) -> str | None:
+def _settled(lab: Lab, queue: str) -> str | None:
     """The weight that a leaf has had for two seconds."""
-    before = ground.yarn.capacity(queue)
+    before = lab.yarn.capacity(queue)
     time.sleep(2)
-    after = ground.yarn.capacity(queue)
+    after = lab.yarn.capacity(queue)
     return after if before == after else None
 
 
 @check
-def an_orphaned_leaf_after_a_lost_state(ground: Ground) -> Seen:
+def an_orphaned_leaf_after_a_lost_state(lab: Lab) -> Seen:
     """The state folder is lost: its leaves' properties stay for ever. A new arbiter sweeps them (20 s here)."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     made = arbiter.run("alice", "orphan")
-    eventually(lambda: ground.yarn.capacity(made["queue"]), "its weight is written")
+    eventually(lambda: lab.yarn.capacity(made["queue"]), "its weight is written")
     arbiter.kill()
-    ground.yarn.kill_all()
-    ground.arbiter().start()
-    swept = happens(lambda: ground.yarn.capacity(made["queue"]) is None, 25)
-    left = ground.yarn.capacity(made["queue"])
+    lab.yarn.kill_all()
+    lab.arbiter().start()
+    swept = happens(lambda: lab.yarn.capacity(made["queue"]) is None, 25)
+    left = lab.yarn.capacity(made["queue"])
     if left:
-        ground.yarn.set(made["queue"], capacity="")
-    wrong = ground.foreign_writes()
+        lab.yarn.set(made["queue"], capacity="")
+    wrong = lab.foreign_writes()
     return swept and not wrong, f"{made['queue']}: capacity {left!r}; foreign writes: {wrong[:2] or 'none'}"
 
 
 @check
-def one_leaf_is_refused(ground: Ground) -> Seen:
+def one_leaf_is_refused(lab: Lab) -> Seen:
     """The RM refuses one leaf's weight and the whole batch fails. The refused leaf is isolated."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     bad, good = arbiter.register("alice", "bad"), arbiter.register("bob", "good")
 
     def refuse(asked: proxy.Asked, forward: proxy.Forward) -> proxy.Reply:
@@ -239,35 +239,35 @@ def one_leaf_is_refused(ground: Ground) -> Seen:
             return proxy.Reply(400, json.dumps({"RemoteException": {"message": "leaf refused"}}).encode())
         return forward()
 
-    ground.proxy.set(CONF, refuse, method="PUT")
+    lab.proxy.set(CONF, refuse, method="PUT")
     for made, user in ((bad, "alice"), (good, "bob")):
-        ground.yarn.submit(made["queue"], user)
-    written = happens(lambda: ground.yarn.capacity(good["queue"]), 20)
-    return written, f"20 s later at most the other leaf has {ground.yarn.capacity(good['queue'])!r}"
+        lab.yarn.submit(made["queue"], user)
+    written = happens(lambda: lab.yarn.capacity(good["queue"]), 20)
+    return written, f"20 s later at most the other leaf has {lab.yarn.capacity(good['queue'])!r}"
 
 
 @check
-def a_number_too_large_in_an_answer(ground: Ground) -> Seen:
+def a_number_too_large_in_an_answer(lab: Lab) -> Seen:
     """1e999 in /nodes: OverflowError ends the watch thread, silently. It goes on, and sees what comes next."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     found = {}
     for spelt in ("1e999", "-7", "NaN", "9" * 400):
-        ground.proxy.set(f"{NODES}|{APPS}", proxy.numbers(spelt))
+        lab.proxy.set(f"{NODES}|{APPS}", proxy.numbers(spelt))
         arbiter.looks(2)
-        ground.proxy.behave()
-        app = ground.yarn.submit(f"root.sql.probe-{len(spelt)}-{time.time_ns()}", "erin")
+        lab.proxy.behave()
+        app = lab.yarn.submit(f"root.sql.probe-{len(spelt)}-{time.time_ns()}", "erin")
         found[spelt[:8]] = happens(lambda app=app: any(one["yarn_app"] == app for one in arbiter.apps()), 10)
     blind = [spelt for spelt, sees in found.items() if not sees]
     return not blind, f"sees new applications after it: {found}; health {arbiter.health().text[:80]}"
 
 
 @check
-def ten_thousand_finished_applications(ground: Ground) -> Seen:
+def ten_thousand_finished_applications(lab: Lab) -> Seen:
     """A gateway drops the query: 10,000 finished applications count as waiting ones. They are not taken."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     made = arbiter.run("alice", "alone")
     before, size = arbiter.guarantee(made["app"]), arbiter.journal.stat().st_size
-    ground.proxy.set(APPS, proxy.finished_apps(10_000))
+    lab.proxy.set(APPS, proxy.finished_apps(10_000))
     arbiter.looks(6)
     listed, after = len(arbiter.apps()), arbiter.guarantee(made["app"])
     grown = (arbiter.journal.stat().st_size - size) // 1024
@@ -276,15 +276,15 @@ def ten_thousand_finished_applications(ground: Ground) -> Seen:
 
 
 @check
-def a_slow_trickle(ground: Ground) -> Seen:
+def a_slow_trickle(lab: Lab) -> Seen:
     """Kept: while answers trickle, shares are still answered; what comes after it is seen."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     made = arbiter.run("alice", "alone")
-    ground.proxy.set("", proxy.trickle)
+    lab.proxy.set("", proxy.trickle)
     time.sleep(4)
     answer = arbiter.ask("GET", f"/v1/apps/{made['app']}", made["token"], timeout=5)
-    ground.proxy.behave()
-    app = ground.yarn.submit(f"root.sql.later-{time.time_ns()}", "erin")
+    lab.proxy.behave()
+    app = lab.yarn.submit(f"root.sql.later-{time.time_ns()}", "erin")
     sees = happens(lambda: any(one["yarn_app"] == app for one in arbiter.apps()), 20)
     return (
         answer.status == 200 and sees,
@@ -293,15 +293,15 @@ def a_slow_trickle(ground: Ground) -> Seen:
 
 
 @check
-def nodes_that_report_late_after_a_restart(ground: Ground) -> Seen:
+def nodes_that_report_late_after_a_restart(lab: Lab) -> Seen:
     """After an RM restart Hadoop's nodes report within 30 s, and are lost after 20. Configurable, above Hadoop's."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     eventually(lambda: arbiter.cluster().get("nodes"), "the node is known")
-    ground.proxy.set("", proxy.drop, method=None)
+    lab.proxy.set("", proxy.drop, method=None)
     eventually(lambda: arbiter.cluster().get("manager_error"), "the RM is lost")
-    ground.proxy.behave()
-    ground.proxy.set(INFO, proxy.edited(_started_later))
-    ground.proxy.set(NODES, proxy.json_reply({"nodes": {}}))
+    lab.proxy.behave()
+    lab.proxy.set(INFO, proxy.edited(_started_later))
+    lab.proxy.set(NODES, proxy.json_reply({"nodes": {}}))
     eventually(lambda: not arbiter.cluster().get("manager_error"), "the RM is back")
     lost = happens(lambda: not arbiter.cluster().get("nodes"), 26)
     return not lost, "its node was lost within 26 s" if lost else "its node is kept for 26 s"
@@ -313,14 +313,14 @@ def _started_later(info: Any) -> Any:
 
 
 @check
-def an_ha_pair_in_the_other_order(ground: Ground) -> Seen:
+def an_ha_pair_in_the_other_order(lab: Lab) -> Seen:
     """`--rm A,B` and `--rm B,A` have different state folders and secrets. The folder is found under either."""
-    other = ground.proxy_before(ground.rm_url)
-    home = ground.folder()
+    other = lab.proxy_before(lab.rm_url)
+    home = lab.folder()
     folders = []
-    for rm in (f"{ground.proxy.url},{other.url}", f"{other.url},{ground.proxy.url}"):
+    for rm in (f"{lab.proxy.url},{other.url}", f"{other.url},{lab.proxy.url}"):
         before = set(home.rglob("secret"))
-        process = ground.spawn(["arbiter", "--rm", rm, "--listen", "127.0.0.1:0"], XDG_STATE_HOME=str(home))
+        process = lab.spawn(["arbiter", "--rm", rm, "--listen", "127.0.0.1:0"], XDG_STATE_HOME=str(home))
         started = happens(lambda process=process: list(home.rglob("arbiter.json")) or process.poll() is not None, 20)
         time.sleep(1)
         process.terminate()
@@ -334,12 +334,12 @@ def an_ha_pair_in_the_other_order(ground: Ground) -> Seen:
 
 
 @check
-def a_second_arbiter_elsewhere(ground: Ground) -> Seen:
+def a_second_arbiter_elsewhere(lab: Lab) -> Seen:
     """A second arbiter with another state folder writes the same queues. Refused while the first one lives."""
-    first = ground.arbiter().start()
+    first = lab.arbiter().start()
     made = first.run("alice", "first's")
-    eventually(lambda: ground.yarn.capacity(made["queue"]), "the first writes")
-    second = ground.arbiter()
+    eventually(lambda: lab.yarn.capacity(made["queue"]), "the first writes")
+    second = lab.arbiter()
     try:
         second.start(20)
     except AssertionError:
@@ -351,40 +351,40 @@ def a_second_arbiter_elsewhere(ground: Ground) -> Seen:
 
 
 @check
-def the_first_arbiter_died(ground: Ground) -> Seen:
+def the_first_arbiter_died(lab: Lab) -> Seen:
     """Kept: once the first one is dead, one with another state folder takes over and writes."""
-    first = ground.arbiter().start()
+    first = lab.arbiter().start()
     first.run("alice", "first's")
     first.kill()
-    second = ground.arbiter().start()
+    second = lab.arbiter().start()
     made = second.run("bob", "second's")
-    written = happens(lambda: ground.yarn.capacity(made["queue"]), 15)
-    return written, f"its leaf has {ground.yarn.capacity(made['queue'])!r}"
+    written = happens(lambda: lab.yarn.capacity(made["queue"]), 15)
+    return written, f"its leaf has {lab.yarn.capacity(made['queue'])!r}"
 
 
 @check
-def every_route_of_the_manager_in_every_mood(ground: Ground) -> Seen:
+def every_route_of_the_manager_in_every_mood(lab: Lab) -> Seen:
     """Each RM answer broken in each way, a second each: no traceback, all still known, and seen again afterwards."""
-    arbiter = ground.arbiter().start()
+    arbiter = lab.arbiter().start()
     running = _running(arbiter, 3)
     arbiter.looks(1)
     bad = []
     for path in ("metrics", "nodes", "apps", "scheduler", "scheduler-conf", "info"):
         for name, mood in MOODS.items():
-            ground.proxy.set(f"{CLUSTER}/{path}$", mood)
+            lab.proxy.set(f"{CLUSTER}/{path}$", mood)
             time.sleep(0.7)
-            ground.proxy.behave()
+            lab.proxy.behave()
             if not arbiter.lives:
                 return False, f"it ended at {path} {name}: {arbiter.log[-200:]}"
     happens(lambda: _known(arbiter, running) == 3, 10)
     known = _known(arbiter, running)
-    app = ground.yarn.submit(f"root.sql.later-{time.time_ns()}", "erin")
+    app = lab.yarn.submit(f"root.sql.later-{time.time_ns()}", "erin")
     sees = happens(lambda: any(one["yarn_app"] == app for one in arbiter.apps()), 15)
     traces = arbiter.log.count("Traceback")
     if traces:
         bad.append(f"{traces} tracebacks")
     seen = f"{known} of 3 known, sees new ones: {sees}, tracebacks in the log: {traces}"
-    return known == 3 and sees and not traces and not ground.foreign_writes(), seen
+    return known == 3 and sees and not traces and not lab.foreign_writes(), seen
 
 
 MOODS: dict[str, proxy.Mood] = {

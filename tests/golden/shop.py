@@ -1,7 +1,7 @@
 """A small shop in the manner of TPC-DS: tables to execute queries on, and the statistics that plans are made with."""
 
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
-from tests.staged import Tables
+from tests.duckdb_plans import Tables
 
 MADE = (
     "CREATE TABLE sales AS SELECT (i * 9) % 40 AS sold_date, (i * 7) % 30 AS item, (i * 11) % 25 AS customer,"

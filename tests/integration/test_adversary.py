@@ -6,18 +6,18 @@ from tests.adversary import api, commands, files, manager  # noqa: F401 - their 
 from tests.adversary.__main__ import HERE
 from tests.adversary.checks import CHECKS, carry_out
 from tests.adversary.fuzz import fuzz
-from tests.adversary.ground import Ground
+from tests.adversary.lab import Lab
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def ground(shared_cluster, tmp_path_factory):
+def lab(shared_cluster, tmp_path_factory):
     for name in shared_cluster.spec.daemon_names:
         if name not in shared_cluster.daemons:
             shared_cluster.start(name)
     shared_cluster.wait()
-    made = Ground(shared_cluster.rm_url, HERE, tmp_path_factory.mktemp("adversary"))
+    made = Lab(shared_cluster.rm_url, HERE, tmp_path_factory.mktemp("adversary"))
     yield made
     made.close()
 
@@ -39,8 +39,8 @@ SLOW = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.matrix] if name in SLOW else []) for name in CHECKS]
 )
-def test_attack(ground, name):
-    holds, seen = carry_out(CHECKS[name], ground)
+def test_attack(lab, name):
+    holds, seen = carry_out(CHECKS[name], lab)
     assert holds, f"{CHECKS[name].text} Seen: {seen}"
 
 
@@ -49,8 +49,8 @@ def test_attack(ground, name):
     ("operations", "seed"),
     [(100, 1), pytest.param(10_000, 2, marks=[pytest.mark.matrix, pytest.mark.timeout(3600)])],
 )
-def test_random_operations(ground, operations, seed):
-    with ground.clean():
-        report = fuzz(ground, operations, seed)
+def test_random_operations(lab, operations, seed):
+    with lab.clean():
+        report = fuzz(lab, operations, seed)
     assert not report.wrong, "\n".join(report.lines())
     assert report.statuses[201] and report.statuses[422], "both accepted and refused"

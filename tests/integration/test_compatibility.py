@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adversary.ground import Stream, eventually, happens
+from tests.adversary.lab import Stream, eventually, happens
 from tests.fixtures.renamed import with_present_names
 from tests.fixtures.scripted_manager import ScriptedManager
 from tests.integration.arbiter_process import ArbiterProcess

@@ -11,7 +11,7 @@ from qoop.plans.plan import RESULT, BlockPlan, Plan, StageId
 from qoop.plans.trees import Leaf, joined
 from qoop.replan import commands
 from qoop.replan.decision import Progress, Rules, StageProgress, choose, evaluate
-from tests.property.lives import TEXTS, World, begin, planned, share, started
+from tests.property.query_world import TEXTS, QueryWorld, begin, planned, share, started
 
 A, B, C, D = (Leaf(1 << place) for place in range(4))
 ROWS = [1_000_000] * 6
@@ -84,7 +84,7 @@ def test_the_plan_with_the_earliest_completion_under_the_share_is_taken():
     flips = planned(TEXTS[2], [50_000, 1_000, 10, 30_000_000, 1_000_000, 1_000_000])
     taken = set()
     for slots in (1, 64):
-        world = started(World(begin(flips)), slots)
+        world = started(QueryWorld(begin(flips)), slots)
         seconds = [one.seconds for one in evaluate(world.state.plans, flips.estimator, NOTHING, slots, Rules())]
         assert seconds[world.state.current] == min(seconds)
         taken.add(world.state.current)
@@ -94,7 +94,7 @@ def test_the_plan_with_the_earliest_completion_under_the_share_is_taken():
 def test_a_change_of_the_share_triggers_a_switch_and_hysteresis_prevents_one():
     sizes = [30_000_000, 30_000_000, 1_000, 1_000_000, 30_000_000, 10]
     for hysteresis, switches in ((0.1, 1), (0.95, 0)):
-        world = started(World(begin(planned(TEXTS[4], sizes), Rules(hysteresis=hysteresis))), 64)
+        world = started(QueryWorld(begin(planned(TEXTS[4], sizes), Rules(hysteresis=hysteresis))), 64)
         world.take(share(1))
         assert world.state.counts.switches == switches
         note = next(one.decision for one in world.took[-1][2] if isinstance(one, commands.Note))
@@ -117,7 +117,7 @@ def test_hysteresis_is_a_threshold_on_the_relative_improvement(made):
 
 @given(st.sampled_from(TEXTS), st.lists(st.sampled_from((1, 2, 64)), min_size=1, max_size=6))
 def test_checkpoints_of_every_plan_are_kept_so_that_going_back_computes_nothing_twice(text, shares):
-    world = started(World(begin(planned(text, ROWS), Rules(force=True))))
+    world = started(QueryWorld(begin(planned(text, ROWS), Rules(force=True))))
     starts = Counter()
     while not world.ended:
         stage = min(world.running)
@@ -134,7 +134,7 @@ def test_checkpoints_of_every_plan_are_kept_so_that_going_back_computes_nothing_
 def test_going_back_to_a_plan_takes_up_what_it_had_finished():
     """Plan, other plan, first plan again (backtracking): its first stage is reused, not run again."""
     made = planned(TEXTS[4], [30_000_000, 1_000_000, 1_000, 1_000_000, 1_000_000, 1_000_000])
-    world = started(World(begin(made, Rules(hysteresis=0.1, min_gain=0.05))), 1)
+    world = started(QueryWorld(begin(made, Rules(hysteresis=0.1, min_gain=0.05))), 1)
     first = world.state.current
     world.take(share(64))
     other = world.state.current

@@ -5,14 +5,14 @@ import pytest
 from qoop.plans.plan import RESULT
 from qoop.replan import commands
 from qoop.replan.decision import Rules
-from tests.property.lives import TEXTS, World, begin, planned, share, started
+from tests.property.query_world import TEXTS, QueryWorld, begin, planned, share, started
 
 
 @pytest.fixture
 def switching():
     """A query that was told to stop a stage, because its share fell from 64 slots to 1."""
     sizes = [30_000_000, 30_000_000, 1_000, 1_000_000, 30_000_000, 10]
-    world = started(World(begin(planned(TEXTS[4], sizes), Rules(hysteresis=0.1))), 64)
+    world = started(QueryWorld(begin(planned(TEXTS[4], sizes), Rules(hysteresis=0.1))), 64)
     world.take(share(1))
     assert world.stopping
     return world

@@ -5,8 +5,7 @@ from collections import Counter
 
 from hypothesis import given
 
-from tests.property.histories import histories
-from tests.world import SQL, STATIC, World
+from tests.arbiter_world import SQL, STATIC, World, histories
 from yarn_plugin.api.causes import text
 from yarn_plugin.decide import commands, events
 from yarn_plugin.decide.arbiter import BUILT_IN

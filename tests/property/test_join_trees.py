@@ -7,8 +7,8 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 from qoop.errors import CannotSplitError
+from tests.duckdb_plans import Tables
 from tests.property import queries
-from tests.staged import Tables
 
 
 @given(queries.tables(), queries.queries(), st.integers(0, 999))

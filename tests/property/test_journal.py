@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.arbiter_world import World, histories
 from tests.clock import HandClock
-from tests.property.histories import histories
-from tests.world import World
 from yarn_plugin.decide.events import TimerFired
 from yarn_plugin.decide.state import State
 from yarn_plugin.drive.journaling import open_intake

@@ -12,7 +12,7 @@ from qoop.plans.plan import RESULT
 from qoop.replan import commands, events
 from qoop.replan.decision import Progress, Rules, StageProgress, choose, evaluate
 from qoop.replan.machine import step
-from tests.property.lives import TEXTS, World, begin, planned, share, sizes, started
+from tests.property.query_world import TEXTS, QueryWorld, begin, planned, share, sizes, started
 
 happenings = st.lists(
     st.tuples(
@@ -51,7 +51,7 @@ def live(world, happened):
 
 @given(st.sampled_from(TEXTS), sizes, happenings, st.booleans())
 def test_whatever_happens_the_query_ends_once(text, rows, happened, force):
-    world = started(World(begin(planned(text, rows), Rules(hysteresis=0.05, min_gain=0.01, force=force))))
+    world = started(QueryWorld(begin(planned(text, rows), Rules(hysteresis=0.05, min_gain=0.01, force=force))))
     live(world, happened)
     world.end()
     assert world.ended == [commands.Finish()]
@@ -60,7 +60,7 @@ def test_whatever_happens_the_query_ends_once(text, rows, happened, force):
 
 @given(st.sampled_from(TEXTS), sizes, happenings)
 def test_the_same_events_give_the_same_commands(text, rows, happened):
-    world = started(World(begin(planned(text, rows))))
+    world = started(QueryWorld(begin(planned(text, rows))))
     live(world, happened)
     state = begin(planned(text, rows))
     for at, event, told in world.took:
@@ -71,7 +71,7 @@ def test_the_same_events_give_the_same_commands(text, rows, happened):
 
 @given(st.sampled_from(TEXTS), sizes, happenings, st.integers(0, 99))
 def test_a_stage_that_fails_for_good_hands_the_query_to_the_engine_as_written(text, rows, happened, number):
-    world = started(World(begin(planned(text, rows))))
+    world = started(QueryWorld(begin(planned(text, rows))))
     live(world, happened)
     running = sorted(world.running - world.stopping)
     assume(running and not world.ended)
@@ -88,7 +88,7 @@ def test_a_stage_that_fails_for_good_hands_the_query_to_the_engine_as_written(te
 
 @given(st.sampled_from(TEXTS), sizes)
 def test_a_stage_is_tried_four_times(text, rows):
-    world = started(World(begin(planned(text, rows))))
+    world = started(QueryWorld(begin(planned(text, rows))))
     stage = min(world.running)
     for _ in range(3):
         world.fail(stage)
@@ -102,7 +102,7 @@ def test_a_stage_is_tried_four_times(text, rows):
 @given(st.sampled_from(TEXTS), sizes, st.integers(0, 99))
 def test_a_lost_output_that_is_needed_is_computed_again(text, rows, number):
     made = planned(text, rows)
-    world = started(World(begin(made, Rules(hysteresis=inf))))
+    world = started(QueryWorld(begin(made, Rules(hysteresis=inf))))
     while len(world.running) == 1 and RESULT not in world.running:
         world.finish(min(world.running))
         if len(world.kept) > 1:
@@ -232,7 +232,7 @@ def rest_of(stage, progress):
 @given(st.sampled_from(TEXTS), sizes, happenings, st.sampled_from((1.0, 3.0, 40.0)), st.sampled_from((0.0, 0.3, 0.5)))
 def test_every_candidate_is_judged_as_a_dumb_walk_would(text, rows, happened, slots, done):
     made = planned(text, rows)
-    world = started(World(begin(made)))
+    world = started(QueryWorld(begin(made)))
     live(world, happened)
     state = world.state
     assume(not world.ended and state.current is not None)

@@ -3,9 +3,8 @@
 import pytest
 from hypothesis import given
 
+from tests.arbiter_world import World, histories
 from tests.clock import HandClock
-from tests.property.histories import histories
-from tests.world import World
 from yarn_plugin.decide.events import TimerFired
 from yarn_plugin.drive.journaling import open_intake
 from yarn_plugin.drive.replay import rerun, rerun_records

@@ -4,7 +4,7 @@ import queue
 
 import pytest
 
-from tests.web import WebServer, reply
+from tests.http_servers import WebServer, reply
 from yarn_plugin.act.actor import Actor
 from yarn_plugin.act.ownership import Owner, Ownership
 from yarn_plugin.act.weights import leaves_in

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.raw_server import CERTIFICATE, RawServer, answer, stream
+from tests.http_servers import CERTIFICATE, RawServer, answer, stream
 from yarn_plugin.api import client as client_module
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import (

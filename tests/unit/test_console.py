@@ -11,7 +11,7 @@ import click
 import pytest
 from rich.text import Text
 
-from tests.raw_server import CERTIFICATE, RawServer, answer
+from tests.http_servers import CERTIFICATE, RawServer, answer
 from yarn_plugin import console
 from yarn_plugin.api import wire
 from yarn_plugin.cli import cli

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from tests.queue_store import QueueStore
-from tests.web import WebServer, reply
+from tests.fake_scheduler import FakeScheduler
+from tests.http_servers import WebServer, reply
 from yarn_plugin import console
 from yarn_plugin.cli import cli
 from yarn_plugin.cli import doctor as doctor_command
@@ -39,7 +39,7 @@ LEAF = "root.sql.auto-queue-creation-v2.leaf-template"
 
 def tree(**changed):
     settings = {f"{LEAF}.user-limit-factor": "1000", **changed}
-    return queue_tree(QueueStore(**settings).get("/scheduler"))
+    return queue_tree(FakeScheduler(**settings).get("/scheduler"))
 
 
 def limits(facts=BEST, queues=None, pools=(SQL,)):
@@ -138,7 +138,7 @@ def test_what_a_pools_queue_lacks_is_reported(settings, verdict, text):
 
 
 def test_a_stopped_queue_is_a_limit_and_a_missing_one_stops():
-    store = QueueStore(**{f"{LEAF}.user-limit-factor": "1000"})
+    store = FakeScheduler(**{f"{LEAF}.user-limit-factor": "1000"})
     store.states["root.sql"] = "STOPPED"
     assert "no applications" in limits(queues=queue_tree(store.get("/scheduler")))["pool sql"][1]
     missing = dataclasses.replace(SQL, queue="root.nope")
@@ -160,7 +160,7 @@ class Manager:
     """A ResourceManager as a web server: `conf` is its /conf page, `store` its queues."""
 
     def __init__(self, conf=(), **settings):
-        self.conf, self.store = dict(conf), QueueStore(**settings)
+        self.conf, self.store = dict(conf), FakeScheduler(**settings)
 
     def __call__(self, asked):
         path = asked.path.removeprefix("/ws/v1/cluster")

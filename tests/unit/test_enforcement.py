@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.world import World
+from tests.arbiter_world import World
 from yarn_plugin.decide.commands import SignalContainers, WriteWeights
 from yarn_plugin.decide.events import Configured, LeavesSeen, Superseded, WeightsWritten
 
@@ -74,7 +74,7 @@ def test_a_write_that_is_under_way_is_not_overtaken_when_the_manager_is_reached_
 
 
 def test_two_applications_in_one_queue_have_both_their_parts(world):
-    start(world, ("stranger", 1), ("stranger", 1), ("stranger", 2))
+    start(world, ("unregistered", 1), ("unregistered", 1), ("unregistered", 2))
     shared, _, own = world.running.values()
     assert (world.weights[shared.queue], world.weights[own.queue]) == (66.67, 33.33)
 
@@ -96,7 +96,7 @@ def is_write(command):
 
 
 def test_a_queue_that_the_configuration_defines_is_never_written_nor_taken_back(world):
-    start(world, NEW, ("stranger", 3), ("use", 1, 3, 8), ("wait", 200.0))
+    start(world, NEW, ("unregistered", 3), ("use", 1, 3, 8), ("wait", 200.0))
     assert "root.sql.fixed" not in world.written
     world.written["root.sql.fixed"] = 7.0
     start(world, ("end", 1), ("wait", 200.0))
@@ -175,7 +175,7 @@ def test_nobody_is_signalled_by_an_arbiter_whose_place_another_has_taken(world):
 
 def test_queues_that_may_be_an_administrators_are_left_alone_until_that_is_known():
     world = World(shows_leaves=False)
-    world.do(("stranger", 3))
+    world.do(("unregistered", 3))
     world.do(("use", 0, 16, 0))
     world.do(("start", 1, 0, 10))
     world.do(("wait", 200.0))

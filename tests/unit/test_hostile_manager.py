@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tests.raw_server import CERTIFICATE, RawServer, answer
+from tests.http_servers import CERTIFICATE, RawServer, answer
 from yarn_plugin.observe import bounded
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, NotAManagerError, ResourceManager
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.world import ALLOWED, SQL, node
+from tests.arbiter_world import ALLOWED, SQL, node
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.events import Configured, ManagerReached, NodesChanged, Registered
 from yarn_plugin.decide.policies import max_min

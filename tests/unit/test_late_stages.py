@@ -12,7 +12,7 @@ from qoop.replan import commands, events
 from qoop.replan.decision import Rules, Straggler
 from qoop.replan.machine import step
 from qoop.replan.state import State
-from tests.property.lives import Known
+from tests.property.query_world import Known
 
 STAR = "SELECT a.x FROM a, b, c WHERE a.k = b.k AND a.m = c.m AND b.x = 1 AND c.x = 2"
 CHAIN = "SELECT a.x FROM a, b, c, d, e WHERE a.k = b.k AND b.m = c.m AND c.x = d.x AND d.z = e.z"

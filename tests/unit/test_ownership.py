@@ -4,8 +4,8 @@ import stat
 
 import pytest
 
-from tests.queue_store import PREFIX, QueueStore
-from tests.web import WebServer, reply
+from tests.fake_scheduler import PREFIX, FakeScheduler
+from tests.http_servers import WebServer, reply
 from yarn_plugin.act.ownership import OwnedError, Owner, Ownership, claim, identity, is_arbiter_at, owner_of
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerRefusedError
 from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration
@@ -16,7 +16,7 @@ POOLS = ("root.sql", "root.default")
 
 @pytest.fixture
 def store():
-    return QueueStore()
+    return FakeScheduler()
 
 
 def take(store, name, is_live=lambda url, identity: False):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.web import WebServer, reply
+from tests.http_servers import WebServer, reply
 from yarn_plugin.decide.arbiter import step
 from yarn_plugin.decide.events import AppsChanged, Looked, ManagerLost, ManagerReached, NodesChanged, QueuesChanged
 from yarn_plugin.decide.state import State

@@ -11,8 +11,8 @@ from qoop.plans.graph import JoinGraph, Relation, members, size
 from qoop.plans.plan import RESULT, BlockPlan, Plan, StageId, cuts_where
 from qoop.plans.predicate import Column
 from qoop.plans.trees import Join, Leaf, best_trees, joined, joins, left_deep, nodes, shape, tree_as_written
-from tests.property.lives import TEXTS, planned
-from tests.staged import Tables
+from tests.duckdb_plans import Tables
+from tests.property.query_world import TEXTS, planned
 
 
 def graph(count, edges):

@@ -11,7 +11,7 @@ from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.plans.graph import JoinGraph, Relation
 from qoop.plans.predicate import Column
 from qoop.plans.trees import Leaf, joined
-from tests.property.lives import TEXTS, planned
+from tests.property.query_world import TEXTS, planned
 
 MODEL = CostModel()
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from qoop.feedback import arbiter as feedback
 from qoop.feedback.arbiter import ArbiterFeed, Confirmer, ExecutorSize
 from qoop.feedback.profile import ProfileFeed, SharePoint
-from tests.raw_server import RawServer, answer
+from tests.http_servers import RawServer, answer
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterRefusedError, ArbiterUnavailableError
 from yarn_plugin.model import causes

@@ -9,7 +9,7 @@ from qoop import api, explain
 from qoop.replan.events import StageFinished
 from qoop.submit import driver
 from qoop.submit.job import Job, Output
-from tests.property.lives import Known
+from tests.property.query_world import Known
 
 QUERY = "SELECT a.x FROM a, b, c WHERE a.k = b.k AND b.m = c.m"
 UNPARSED = "SELECT FROM WHERE"

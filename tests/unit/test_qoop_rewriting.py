@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qoop.errors import CannotSplitError
-from tests.staged import Tables
+from tests.duckdb_plans import Tables
 
 
 @dataclass

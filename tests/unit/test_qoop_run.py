@@ -17,7 +17,7 @@ from qoop.run.journal import QueryJournal
 from qoop.run.progress import ProgressLines
 from qoop.run.query_run import QueryRun
 from tests.clock import HandClock
-from tests.property.lives import TEXTS, planned
+from tests.property.query_world import TEXTS, planned
 from yarn_plugin import console
 from yarn_plugin.journal.clock import JournalClock
 

@@ -4,7 +4,7 @@ import pytest
 
 from qoop.errors import QuerySyntaxError, UnknownNameError
 from qoop.parsing.statement import parse_statement
-from tests.staged import Tables
+from tests.duckdb_plans import Tables
 
 
 @pytest.fixture(scope="module")

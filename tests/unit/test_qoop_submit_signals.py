@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.raw_server import CERTIFICATE, RawServer, answer
+from tests.http_servers import CERTIFICATE, RawServer, answer
 from yarn_plugin.api import wire
 
 SPARK_SUBMIT = r"""#!{python}

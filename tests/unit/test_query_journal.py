@@ -16,7 +16,7 @@ from qoop.replan.events import CannotPlan, StageFinished
 from qoop.report import record
 from qoop.run import journal
 from qoop.run.journal import VERSION, JournalFormatError, QueryJournal
-from tests.query_notes import took
+from tests.query_journal import record_input
 from yarn_plugin.journal.records import JournalError, RecordFile, decode, encode
 
 RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
@@ -26,8 +26,10 @@ def wrote(path, warn=lambda line: None):
     """A journal of a query in one piece."""
     made = QueryJournal(path, warn)
     made.query(1.0, "q", "SELECT secret", (), "it has one table")
-    took(made, 2.0, CannotPlan("it has one table"), (RunAsWritten(NotPlanned("it has one table")),), "as written")
-    took(made, 3.0, StageFinished(RESULT, 1.0, 1.0, 1.0, None), (Finish(),), "done")
+    record_input(
+        made, 2.0, CannotPlan("it has one table"), (RunAsWritten(NotPlanned("it has one table")),), "as written"
+    )
+    record_input(made, 3.0, StageFinished(RESULT, 1.0, 1.0, 1.0, None), (Finish(),), "done")
     made.close()
     return path
 
@@ -80,7 +82,7 @@ def test_the_journal_of_a_running_query_can_be_read(tmp_path):
     assert [one["kind"] for one in journal.read(tmp_path / "journal")] == ["query"]
     with pytest.raises(QoopError, match="another query"):
         QueryJournal(tmp_path / "journal")
-    took(running, 2.0, CannotPlan("x"), (), "as written")
+    record_input(running, 2.0, CannotPlan("x"), (), "as written")
     running.close()
     assert len(journal.read(tmp_path / "journal")) == 3
 
@@ -150,10 +152,10 @@ made = QueryJournal(path, warned.append)
 made.query(1.0, "q", "x" * 1000, (), None)
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
 for number in range(30):
-    took(made, 2.0, CannotPlan("y" * 300), (), "as written")
+    record_input(made, 2.0, CannotPlan("y" * 300), (), "as written")
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 for number in range(30):
-    took(made, 2.0, CannotPlan("z" * 300), (), "as written")
+    record_input(made, 2.0, CannotPlan("z" * 300), (), "as written")
 made.close()
 print(warned)
 """

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.queue_store import PREFIX, QueueStore
+from tests.fake_scheduler import PREFIX, FakeScheduler
 from yarn_plugin import console
 from yarn_plugin.cli import cli
 from yarn_plugin.cli import queues as command
@@ -17,7 +17,7 @@ from yarn_plugin.queues.specification import QueueFileError, QueuesIgnoredError,
 
 @pytest.fixture
 def store():
-    return QueueStore()
+    return FakeScheduler()
 
 
 @pytest.fixture

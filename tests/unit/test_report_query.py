@@ -36,7 +36,7 @@ from qoop.report.plans import tree_of
 from qoop.report.timeline import axis_of, moments, share_chart
 from qoop.run.journal import QueryJournal
 from tests.html_checks import Parsed, checked
-from tests.query_notes import took
+from tests.query_journal import record_input
 from yarn_plugin.report import Gantt, Page, render
 from yarn_plugin.report.tree import format_tree
 
@@ -57,7 +57,7 @@ def record_of(tmp_path: Path, steps: Steps, reason: str | None = None) -> QueryR
     journal = QueryJournal(path)
     journal.query(100.0, "made", "SELECT '<b>' AS x", (), reason)
     for at, event, commands in steps:
-        took(journal, 100.0 + at, event, commands, "running")
+        record_input(journal, 100.0 + at, event, commands, "running")
     journal.close()
     return read_journal(path)
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.web import WebServer, reply
+from tests.http_servers import WebServer, reply
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.observe import resource_manager
 from yarn_plugin.observe.capabilities import probe

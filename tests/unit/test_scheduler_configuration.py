@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.queue_store import PREFIX, QueueStore
+from tests.fake_scheduler import PREFIX, FakeScheduler
 from yarn_plugin.observe import scheduler_configuration
 from yarn_plugin.observe.resource_manager import NotAManagerError
 from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration, is_equivalent, parse, weight_of
@@ -93,7 +93,7 @@ def test_a_weight_is_told_from_other_capacities():
 
 
 def test_a_change_is_one_bare_request():
-    store = QueueStore()
+    store = FakeScheduler()
     scheduler_configuration.write(
         store, {"root.sql": {"capacity": "7w", "state": "RUNNING"}}, {"root.b": {"capacity": "1w"}}, ["root.default"]
     )
@@ -111,6 +111,6 @@ def test_a_change_is_one_bare_request():
 
 
 def test_a_request_says_nothing_of_what_it_does_not_change():
-    store = QueueStore()
+    store = FakeScheduler()
     scheduler_configuration.write(store, {"root.sql": {"capacity": ""}})
     assert list(store.written[0]) == ["update-queue"]

@@ -56,7 +56,7 @@ def begin(made, rules=None):
 
 
 @dataclass
-class World:
+class QueryWorld:
     """What runs and what is kept, as an engine that obeys every command would have it; checks each command."""
 
     state: State

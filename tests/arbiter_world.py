@@ -1,7 +1,10 @@
 """A world around the arbiter in virtual time: applications that come and go, a YARN that obeys or does not.
 
-An action is a tuple of a word and small numbers (see `World.do`); any list of actions is a history that can happen.
+An action is a tuple of a word and small numbers (see `World.do`); any list of actions is a possible
+history, and `histories` draws them.
 """
+
+from hypothesis import strategies as st
 
 from yarn_plugin.decide.commands import ListContainers, ReadLeaves, SignalContainers, WriteWeights
 from yarn_plugin.decide.events import (
@@ -148,7 +151,7 @@ class World:
         self.running[name] = YarnApp(name, name, "ann", queue, True, self.now, Resources(), cores(1), 0)
         self.feed(AppsChanged((self.running[name],), ()))
 
-    def _stranger(self, number):
+    def _unregistered(self, number):
         self._arrive(("root.default", "root.sql.shared", f"root.sql.own_{self.count}", *STATIC)[number % 4])
 
     def _use(self, number, held, pending):
@@ -266,3 +269,38 @@ def promises(state, now):
             begun = [one.fraction for one in member.schedule if one.at <= now] or [member.schedule[0].fraction]
             found[running.queue] = found.get(running.queue, 0.0) + begun[-1]
     return found
+
+
+# Random histories, for Hypothesis.
+
+small = st.integers(0, 7)
+actions = st.one_of(
+    st.tuples(st.just("wait"), st.sampled_from([0.5, 1.0, 3.0, 7.0, 20.0])),
+    st.tuples(st.just("register"), st.sampled_from([1, 1, 1, 2, 4]), st.sampled_from([0, 0, 0, 2, 8]),
+              st.sampled_from([0, 5, 10])),
+    st.tuples(st.just("start"), st.sampled_from([1, 1, 2]), st.sampled_from([0, 0, 0, 4]), st.sampled_from([5, 10])),
+    st.tuples(st.just("start"), st.just(1), st.just(0), st.just(10)),
+    st.tuples(st.just("submit"), small),
+    st.tuples(st.just("use"), small, st.integers(0, 16), st.sampled_from([0, 0, 2, 8])),
+    st.tuples(st.just("unregistered"), small),
+    st.tuples(st.just("end"), small),
+    st.tuples(st.just("deregister"), small),
+    st.tuples(st.just("vacate"), small),
+    st.tuples(st.just("revise"), small, st.sampled_from([1, 2, 4]), st.sampled_from([0, 2, 8])),
+    st.tuples(st.just("lose_node"), small),
+    st.tuples(st.just("return_node"), small),
+    st.tuples(st.just("lose_manager")),
+    st.tuples(st.just("reach_manager")),
+    st.tuples(st.just("restart")),
+    st.tuples(st.just("write")),
+    st.tuples(st.just("write")),
+    st.tuples(st.just("refuse")),
+    st.tuples(st.just("read")),
+    st.tuples(st.just("read")),
+    st.tuples(st.just("read_nothing")),
+    st.tuples(st.just("meddle"), small, st.sampled_from([1, 7, 300])),
+    st.tuples(st.just("look")),
+    st.tuples(st.just("list")),
+    st.tuples(st.just("early_timer")),
+)  # fmt: skip
+histories = st.lists(actions, max_size=45)

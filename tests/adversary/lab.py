@@ -1,4 +1,4 @@
-"""Where the attacks take place: a real ResourceManager behind a hostile proxy, and arbiters of any checkout."""
+"""Where attacks run: a real ResourceManager behind a hostile proxy, and arbiters of any checkout."""
 
 import contextlib
 import http.client
@@ -230,8 +230,8 @@ def _me() -> str:
 class Arbiter:
     """`yarn-plugin arbiter` of one checkout, as a process. Its log is read from a pipe: a full disk does not cut it."""
 
-    def __init__(self, ground: "Ground", rm: str, folder: Path, settings: Settings, words: list[str]) -> None:
-        self._ground, self.rm, self.folder, self.words = ground, rm, folder, words
+    def __init__(self, lab: "Lab", rm: str, folder: Path, settings: Settings, words: list[str]) -> None:
+        self._ground, self.rm, self.folder, self.words = lab, rm, folder, words
         self.state, self.url, self.log = folder / "state", "", ""
         self.settings = settings
         self.process: subprocess.Popen[bytes] | None = None
@@ -392,7 +392,7 @@ class Arbiter:
         return int(psutil.Process(self.pid).num_fds())
 
 
-class Ground:
+class Lab:
     """The cluster's ResourceManager, the proxy before it, and everything that one check starts; ended with it."""
 
     def __init__(self, rm_url: str, checkout: Path, scratch: Path) -> None:
@@ -571,8 +571,8 @@ def _value(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def on_a_cluster(checkout: Path) -> Iterator[Ground]:
-    """A ground on an embedded cluster of one node, brought up for it and ended with it."""
+def on_a_cluster(checkout: Path) -> Iterator[Lab]:
+    """A lab on an embedded cluster of one node, brought up for it and ended with it."""
     from yarn_plugin.embedded import cluster as embedded
     from yarn_plugin.embedded.ports import free_base
     from yarn_plugin.embedded.spec import ClusterSpec
@@ -582,9 +582,9 @@ def on_a_cluster(checkout: Path) -> Iterator[Ground]:
     spec = ClusterSpec(folder / "cluster", nodes=1, racks=1, gpus_per_node=0, memory_mb=4096, vcores=32, port_base=base)
     cluster = embedded.up(spec)
     try:
-        ground = Ground(cluster.rm_url, checkout, folder / "arbiters")
-        yield ground
-        ground.close()
+        lab = Lab(cluster.rm_url, checkout, folder / "arbiters")
+        yield lab
+        lab.close()
     finally:
         cluster.down()
         shutil.rmtree(folder, ignore_errors=True)

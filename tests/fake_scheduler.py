@@ -1,4 +1,4 @@
-"""A ResourceManager with queues, as far as the queue commands see one: no processes, the same answers."""
+"""A CapacityScheduler without processes: it answers and changes queues as the ResourceManager does."""
 
 from yarn_plugin.observe.resource_manager import ManagerRefusedError
 from yarn_plugin.observe.scheduler_configuration import PREFIX, SchedulerConfiguration
@@ -14,8 +14,8 @@ START = {
 }
 
 
-class QueueStore:
-    """Answers /scheduler and /scheduler-conf and takes changes, as carelessly as the real one does."""
+class FakeScheduler:
+    """Answers /scheduler and /scheduler-conf and applies changes with as few checks as the real one."""
 
     url = "http://rm:8088"
 

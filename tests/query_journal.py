@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 
-def took(journal, at, event, commands, phase):
-    """Note an event and what was commanded on it, as a run would."""
+def record_input(journal, at, event, commands, phase):
+    """Append an input and its decision, as a run does."""
     journal.seq += 1
     journal.input(journal.seq, at, event)
     journal.decision(journal.seq, at, commands, SimpleNamespace(phase=phase))
