@@ -1,1 +1,1 @@
-"""Pools: each a queue's subtree, the resources that are divided in it, and the controller that decides in it."""
+"""Pools: a queue subtree, the resources divided in it, and the controller that divides them."""

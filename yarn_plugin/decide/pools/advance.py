@@ -1,4 +1,4 @@
-"""Calls the controller of a pool with what there is for it, and takes in what it wants."""
+"""Runs one step of a pool: calls its controller with the pending inputs, and executes its commands."""
 
 import math
 from collections import Counter
@@ -17,25 +17,25 @@ from yarn_plugin.model.journaled import roll_back, savepoints_of
 from yarn_plugin.model.share import Pool
 
 RETRY_AFTER, MAX_RETRY_DELAY = 5.0, 300.0
-"""Seconds until a controller that has raised is called again; doubled each time, up to the second."""
+"""Initial and maximum delay in seconds before a failed controller is retried; doubled each time."""
 
 MAX_ATTEMPTS = 3
-"""How often an input is tried that a controller raises on, before it is passed over; an outcome is lost then."""
+"""Attempts to process an input on which a controller fails, before the input is dropped; an outcome is then `lost`."""
 
 MIN_TIMER_DELAY = 0.1
-"""Seconds until a timer is due that is set for a time which is not to come."""
+"""Minimum delay in seconds of a timer that is set to a time which is not in the future."""
 
 MAX_PENDING_MESSAGES = 1000
-"""Messages of applications that wait for a controller that is not called now; of more, the oldest of the application
-with the most of them is dropped, so that one that says much pushes out its own alone. Outcomes of commands and what the
-arbiter itself says all wait: there is one at most for each command, or application whose containers were listed."""
+"""Maximum number of application messages that wait for a failed controller. Beyond it, the oldest message of the
+application with the most is dropped, so that an application that sends many only loses its own. Outcomes and the
+arbiter's own inputs are not limited: there is at most one per command or listed application."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """A pool on its way through one step. `problem`: what the controller raised last.
+    """The state of one step of a pool. `problem`: the controller's last exception.
 
-    `shows_each`: a report is made after every input, to find the one after which none can be made.
+    `shows_each`: make a report after every input, to find the input after which reporting fails.
     """
 
     pool: Pool
@@ -60,25 +60,25 @@ def advance(
     inputs: Sequence[Input],
     refusable: bool,
 ) -> tuple[PoolState, list[arbiter.Command]]:
-    """One step of a pool: `inputs` that are addressed to it, then what follows from the view and from its timers.
+    """Run one step of a pool: the `inputs` for it, then a changed view, then its due timers.
 
-    `kept` None: the pool is new. `refusable`: the input is a request of one of its applications, so that what the
-    controller raises is raised here too, and the request refused; whatever else it raises on is tried again later.
+    `kept`: the pool's stored state; None for a new pool. `refusable`: the input is an application's request, which is
+    rejected if the controller raises: the exception is passed on. Other inputs are retried later.
     """
     controller = registry.controller(pool)
     if kept is None or kept.controller != pool.controller:
-        # What a controller of another kind wanted, this one may never speak of: it is taken back.
+        # The weights of a controller of another kind are removed: this one may never set them.
         weights = None if kept is None else ()
         kept, inputs = PoolState(pool.controller, controller.initial_state(), weights=weights), (Started(),)
     if kept.failure is not None and at < kept.failure.retry_at:
-        return _owe(kept, inputs), []
+        return _add_pending(kept, inputs), []
     waiting, savepoints = [*kept.owed, *inputs], savepoints_of(kept.state)
     call = _Call(pool, registry, controller, replace(kept, owed=()), view.only(controller.reads), at, [])
     _take_all(call, waiting, refusable)
     try:
         report = controller.report(call.kept.state) if call.took else call.kept.report
     except Exception:
-        # What cannot be shown is not decided: it is as if the controller had raised on the input that led to it.
+        # A state that cannot be reported counts as a failure of the input that led to it.
         roll_back(savepoints)
         if refusable:
             raise
@@ -92,7 +92,7 @@ def advance(
 
 
 def deadline(kept: PoolState) -> float:
-    """When a pool is to be called though nothing happens."""
+    """When a pool must be called next, without any event; infinity if never."""
     due = min(kept.timers.values(), default=math.inf)
     return due if kept.failure is None else kept.failure.retry_at
 
@@ -102,18 +102,18 @@ def _take_all(call: _Call, waiting: list[Input], refusable: bool) -> None:
         if _take(call, what, refusable):
             continue
         if isinstance(what, FromApp):
-            # It came while the controller was not called, so it cannot be refused any more. Nor does it stop the pool:
-            # whoever sends many such messages would keep it from being decided on.
+            # The message was accepted while the controller was stopped, so it can no longer be rejected. It is dropped
+            # without stopping the pool: otherwise an application could block the pool with bad messages.
             continue
         _stop(call, again=place == 0, owed=True)
-        call.kept = _owe(call.kept, waiting[place:])
-        call.kept = _give_up(call.kept)
+        call.kept = _add_pending(call.kept, waiting[place:])
+        call.kept = _drop_first(call.kept)
         return
     if _differs(call.kept.seen, call.view) and not _take(call, ViewChanged(), refusable):
         _stop(call, again=not waiting)
         return
     for key in _due(call.kept, call.at):
-        # One that was set anew meanwhile is not due any more.
+        # A timer that was set again meanwhile is no longer due.
         if call.kept.timers.get(key, math.inf) <= call.at and not _take(call, TimerDue(key), refusable):
             _stop(call)
             return
@@ -128,14 +128,14 @@ def _differs(seen: View | None, view: View) -> bool:
 
 
 def _take(call: _Call, what: Input, refusable: bool) -> bool:
-    """Call the controller once; whether it took the input."""
+    """Call the controller once. Returns whether it succeeded."""
     kept = call.kept
     if isinstance(what, TimerDue):
         kept = replace(kept, timers={key: due for key, due in kept.timers.items() if key != what.key})
     savepoints = savepoints_of(kept.state)
     try:
         state, commands = call.controller.advance(kept.state, call.view, call.at, what)
-        kept, given = _carry_out(replace(kept, state=state), call, commands)
+        kept, given = _execute(replace(kept, state=state), call, commands)
         call.registry.check_state(state)
         if call.shows_each:
             kept = replace(kept, report=call.controller.report(state))
@@ -151,35 +151,35 @@ def _take(call: _Call, what: Input, refusable: bool) -> bool:
 
 
 def _stop(call: _Call, again: bool = True, owed: bool = False) -> None:
-    """Call the controller no more for a while. `again`: it is still what it raised on the last time, if it did; `owed`:
-    it is an input that is kept and tried again."""
+    """Stop calling the controller until the retry. `again`: it failed on the same input as the last time, if any.
+    `owed`: the input is retained and retried."""
     before = call.kept.failure if again else None
     tries = 1 if before is None else before.tries + 1
     tried = 1 + (0 if before is None else before.tried) if owed else 0
     wait = min(RETRY_AFTER * 2.0 ** min(tries - 1, 10), MAX_RETRY_DELAY)
-    assert call.problem is not None, "it raised"
+    assert call.problem is not None, "the controller failed"
     failure = Failure(describe(call.problem), tries, call.at + wait, tried)
     call.kept, call.stopped = replace(call.kept, failure=failure), True
     call.given.append(arbiter.PoolStopped(call.pool.name, failure.error, failure.retry_at))
 
 
-def _give_up(kept: PoolState) -> PoolState:
-    """Pass the first input that is owed over, if it was tried often enough; of an outcome, say that it is lost.
+def _drop_first(kept: PoolState) -> PoolState:
+    """Drop the first pending input after MAX_ATTEMPTS; an outcome is replaced by `lost`.
 
-    `Started` is not passed over: nothing else may come first.
+    `Started` is never dropped: no other input may come first.
     """
     failure, (first, *rest) = kept.failure, kept.owed
     if failure is None or failure.tried < MAX_ATTEMPTS or isinstance(first, Started):
         return kept
     if isinstance(first, Outcome) and first.kind != "lost":
-        # Who waits for it may ask again, instead of waiting for ever.
+        # The controller can issue the command again instead of waiting forever.
         rest = [Outcome(first.id, "lost", error=failure.error), *rest]
-    # What comes first now is another matter, and tried as often.
+    # The next input gets its own attempts.
     return replace(kept, owed=tuple(rest), failure=replace(failure, tries=0, tried=0))
 
 
-def _owe(kept: PoolState, inputs: Sequence[Input]) -> PoolState:
-    owed = list(_without_old_lists((*kept.owed, *inputs)))
+def _add_pending(kept: PoolState, inputs: Sequence[Input]) -> PoolState:
+    owed = list(_latest_lists((*kept.owed, *inputs)))
     waiting = Counter(one.app for one in owed if isinstance(one, FromApp))
     for _ in range(waiting.total() - MAX_PENDING_MESSAGES):
         ((app, _),) = waiting.most_common(1)
@@ -188,9 +188,9 @@ def _owe(kept: PoolState, inputs: Sequence[Input]) -> PoolState:
     return replace(kept, owed=tuple(owed))
 
 
-def _without_old_lists(owed: Sequence[Input]) -> Iterator[Input]:
-    """What is owed, with the last list of each application's containers alone: an earlier one does not hold any more,
-    and there may be one for every time that it was asked for."""
+def _latest_lists(owed: Sequence[Input]) -> Iterator[Input]:
+    """The pending inputs with only the latest container list of each application: earlier ones are outdated, and could
+    be many."""
     lists = [one if isinstance(one, Outcome) and isinstance(one.result, ContainersListed) else None for one in owed]
     last = {one.id: place for place, one in enumerate(lists) if one is not None}
     for place, (one, listed) in enumerate(zip(owed, lists, strict=True)):
@@ -198,8 +198,8 @@ def _without_old_lists(owed: Sequence[Input]) -> Iterator[Input]:
             yield one
 
 
-def _carry_out(kept: PoolState, call: _Call, commands: Sequence[Command]) -> tuple[PoolState, list[arbiter.Command]]:
-    """What the arbiter does at once, and what it passes on."""
+def _execute(kept: PoolState, call: _Call, commands: Sequence[Command]) -> tuple[PoolState, list[arbiter.Command]]:
+    """Apply timers and weights, and translate the other commands to the arbiter's."""
     given: list[arbiter.Command] = []
     timers, weights = dict(kept.timers), kept.weights
     for command in commands:
@@ -227,18 +227,18 @@ def _carry_out(kept: PoolState, call: _Call, commands: Sequence[Command]) -> tup
 
 
 def _due_after(now: float, key: str, due: float) -> float:
-    """When a timer is due. One for a time that has passed, or for now, is due soon: a controller that sets it anew
-    whenever it is woken would otherwise keep the arbiter from everything else."""
+    """When a timer is due: never before MIN_TIMER_DELAY, so that a controller that always sets it to now does not block
+    the arbiter."""
     if not math.isfinite(due):
-        raise ValueError(f"timer {key!r} at {due!r}; give a time, or None to have none")
+        raise ValueError(f"timer {key!r} at {due!r}; give a finite time, or None to remove it")
     return float(due) if due > now else now + MIN_TIMER_DELAY
 
 
 def _check_weights(pool: Pool, wanted: tuple[tuple[str, float], ...]) -> None:
-    """Refuse what YARN would not take, and what is another pool's.
+    """Check that YARN would accept the weights, and that the queues are the pool's.
 
     Raises:
-        ValueError: it is such a weight.
+        ValueError: a weight or a queue is invalid.
     """
     for queue, weight in wanted:
         if queue.rpartition(".")[0] != pool.queue:
@@ -247,13 +247,13 @@ def _check_weights(pool: Pool, wanted: tuple[tuple[str, float], ...]) -> None:
             raise ValueError(f"weight {weight!r} for queue {queue!r}; give a number above 0")
 
 
-def _check_share(told: arbiter.TellShare) -> None:
-    """Refuse a share with a number that is none: no journal can hold it. Shares are many, so this alone is looked at.
+def _check_share(command: arbiter.TellShare) -> None:
+    """Check that a share's numbers are finite, so that it can be journaled. Nothing else: shares are many.
 
     Raises:
-        ValueError: it has such a number.
+        ValueError: a number is not finite.
     """
-    share, grant = told.share, told.share.grant
+    share, grant = command.share, command.share.grant
     numbers = (grant.current, grant.guarantee_fraction, grant.entitlement_fraction, share.told_at, share.effective_at)
     if not all(map(math.isfinite, numbers)):
-        raise ValueError(f"the share of {told.app} holds {numbers}; give numbers")
+        raise ValueError(f"the share of {command.app} contains {numbers}; give finite numbers")

@@ -1,8 +1,8 @@
-"""What a controller wants done. Beside these it may give the arbiter's `TellShare`, `ListContainers` and
-`SignalContainers`; one that hosts others, also `PoolStopped` and `PoolResumed` of those.
+"""Commands of controllers. A controller may also issue the arbiter's `TellShare`, `ListContainers` and
+`SignalContainers`; a host also issues `PoolStopped` and `PoolResumed` for the controllers in it.
 
 The `id` of a command is unique in its pool: the pool's path and a counter in the controller's state, such as
-`gpu/prod-a#17`. A command that is given again under the same id is the same command.
+`gpu/prod-a#17`. Commands are idempotent by id.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from yarn_plugin.model.share import Lease, LeaseClass
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Wake this controller at a time (in the arbiter's); None: not at all. One timer for each key."""
+    """Call this controller at a time (the arbiter's); None removes the timer. One timer per key."""
 
     key: str
     at: float | None
@@ -23,14 +23,14 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class WantWeights:
-    """These weights are wanted for the pool's leaf queues, and no others; the arbiter sees to it."""
+    """Set the weights of the pool's leaf queues to these, and no others. The arbiter enforces them."""
 
     weights: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Solve:
-    """Have a problem solved in the worker process; what comes of it is an `Outcome` with this id."""
+    """Solve a problem in the worker process; the result is an `Outcome` with this id."""
 
     id: str
     problem: Message
@@ -38,7 +38,7 @@ class Solve:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask an application something; what it answers by then is a `FromApp`."""
+    """Ask an application a question; its answer, until `answer_by`, is a `FromApp`."""
 
     id: str
     app: str
@@ -48,7 +48,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Offer an application something to bid on until then."""
+    """Make an application an offer that it can bid on until `bid_by`."""
 
     id: str
     app: str
@@ -58,7 +58,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """An application has these leases."""
+    """Grant an application these leases."""
 
     id: str
     app: str
@@ -67,7 +67,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """A lease goes on until a later time; None: until it is revoked."""
+    """Extend a lease; `until` None: until it is revoked."""
 
     id: str
     app: str
@@ -77,7 +77,7 @@ class Renew:
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """A lease ends at a time: what it holds is to be vacated by then."""
+    """Revoke a lease: its cells must be vacated by a time."""
 
     id: str
     app: str
@@ -88,7 +88,7 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class CancelRevoke:
-    """A lease that was to end goes on after all."""
+    """Cancel the revocation of a lease."""
 
     id: str
     app: str
@@ -97,8 +97,8 @@ class CancelRevoke:
 
 @dataclass(frozen=True, slots=True)
 class LeaseEnded:
-    """A lease is over: what it held is not its application's any more. A controller says so of each of its leases, so
-    that others (a host, the application) need not know how long it takes."""
+    """A lease ended, and its cells are released. Issued for every lease, so that hosts and applications need not track
+    times."""
 
     id: str
     app: str
@@ -107,7 +107,7 @@ class LeaseEnded:
 
 @dataclass(frozen=True, slots=True)
 class Downgrade:
-    """A lease is of another class from now on."""
+    """Change the class of a lease."""
 
     id: str
     app: str
@@ -117,7 +117,7 @@ class Downgrade:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """An application takes part."""
+    """Accept an application."""
 
     id: str
     app: str
@@ -125,7 +125,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """An application takes part later."""
+    """Make an application wait."""
 
     id: str
     app: str
@@ -134,7 +134,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """An application does not take part."""
+    """Reject an application."""
 
     id: str
     app: str
@@ -142,7 +142,7 @@ class Reject:
 
 
 ToApp = Ask | Offer | Grant | Renew | Revoke | CancelRevoke | LeaseEnded | Downgrade | Accept | Hold | Reject
-"""What an application is told on its stream."""
+"""Messages to an application, sent on its stream."""
 
 Command = (
     SetTimer | WantWeights | Solve | ToApp | TellShare | ListContainers | SignalContainers | PoolStopped | PoolResumed
@@ -164,4 +164,4 @@ TO_APP: dict[str, type] = {
 """Their tags, in journals and as the events of a stream."""
 
 TAGS: dict[str, type] = {**TO_APP, "set_timer": SetTimer, "want_weights": WantWeights, "solve": Solve}
-"""The tags of all: a controller may keep what it has given, to give it again, and a host what it holds back."""
+"""The tags of all commands: controllers store commands to reissue them, and hosts to delay them."""

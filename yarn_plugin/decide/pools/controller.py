@@ -1,19 +1,20 @@
-"""The contract of a pool's controller, and where controllers are found.
+"""The contract of a pool's controller, and the registry of controllers.
 
-A controller decides for one pool. It is pure: whatever happens to its pool is an input, whatever it wants done is a
-command, and the same state, view, time and input give the same state and commands. It is called with
+A controller decides for one pool. It is pure: everything that happens to its pool is an input, all its actions are
+commands, and the same state, view, time and input give the same state and commands. It is called with
 
-- `Started`, once; `Restarted` when the arbiter was; `Reconfigured` when the pool's settings changed;
-- `TimerDue`, when a time that it set has come: before any input that came at or after that time;
-- `FromApp` and `Outcome`, when they are addressed to it: late, twice or never, so a message names the round it is for,
-  and the controller passes over what is stale;
+- `Started`, once; `Restarted` after a restart of the arbiter; `Reconfigured` when the pool's settings changed;
+- `TimerDue`, when a timer that it set is due: before any input that arrived at or after that time;
+- `FromApp` and `Outcome`, when they are addressed to it. They may be late, duplicated or lost, so a message names its
+  round, and the controller ignores stale ones;
 - `ViewChanged`, when the parts of the view that it declares in `reads` differ from those of its last call. Any input
-  may be the first to come with a new view; then no `ViewChanged` follows. So it looks at the view at every call.
+may
+  be the first with a new view; then no `ViewChanged` follows. So it must read the view at every call.
 
-What it raises stops its own pool only: its state stays as it was before the call, an alert is raised, and it is called
-again after a while. So it is where it gives something that no journal can hold: a state or a message of a type that is
-not declared in `Kind.tags`, a number that is none. Where the input is an application's own request, the request is
-refused instead; a message that came while the controller was not called, and on which it raises, is dropped.
+An exception stops its own pool only: the state stays as before the call, an alert is raised, and the controller is
+retried later. Output that cannot be journaled counts as an exception: a state or a message of a type that `Kind.tags`
+does not declare, or a number that is not finite. If the input is an application's request, the request is rejected
+instead. A message that arrived while the controller was stopped, and on which it fails, is dropped.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,13 +32,13 @@ Advance = tuple[Any, tuple[Command, ...]]
 
 
 class NoControllerError(ReportedError):
-    """A pool has no controller: its kind or its policy is not installed, or does not take its settings."""
+    """A pool has no controller: its kind or policy is not installed, or rejects the pool's settings."""
 
 
 class Controller(Protocol):
-    """Decides for one pool; made anew for every step from the pool's settings, which it must not change.
+    """Decides for one pool. Created for every step from the pool's settings, which it must not change.
 
-    `reads`: the parts of the view (see `view.PARTS`) that it declares to read; others are empty.
+    `reads`: the parts of the view (see `view.PARTS`) that it reads; the others are empty.
     """
 
     @property
@@ -46,15 +47,15 @@ class Controller(Protocol):
         ...
 
     def initial_state(self) -> Any:
-        """The state of a new pool: frozen, or a `Mutable`, or frozen with `Mutable` parts (see `Composed`)."""
+        """The state of a new pool: frozen, `Mutable`, or frozen with `Mutable` parts (see `Composed`)."""
         ...
 
     def advance(self, state: Any, view: View, at: float, what: Input) -> Advance:
-        """Take in one input at a time (in the arbiter's): the state after it, and what is to be done."""
+        """Process one input at a time `at` (the arbiter's): the state after it, and the commands."""
         ...
 
     def report(self, state: Any) -> Any:
-        """What may be shown of a state: immutable, for other threads to read; None: the state itself."""
+        """An immutable view of a state for other threads; None if the state itself is immutable."""
         ...
 
 
@@ -62,10 +63,10 @@ class Controller(Protocol):
 class Kind:
     """A kind of controller.
 
-    `parameters`: the type of its own settings, a frozen dataclass; None where it has none beside the pool's. `tags`:
-    for each type that it keeps in a journal or sends over the wire (its parameters, state, report, messages, problems,
-    results), a name that stays for ever; that of a state ends in its version, such as `auction/1`. `messages`: the tags
-    of what applications may say to it. `solvers`: by the tag of a problem, what solves it; pure, and may take long.
+    `parameters`: the type of its own settings, a frozen dataclass, or None. `tags`: a permanent name for each type that
+    it journals or sends (parameters, state, report, messages, problems, results); that of a state ends in its version,
+    such as `auction/1`. `messages`: the tags of messages that it accepts from applications. `solvers`: a pure function
+    for each problem, by the problem's tag; it may run long.
     """
 
     name: str
@@ -78,9 +79,9 @@ class Kind:
 
 @dataclass(frozen=True)
 class Registry:
-    """The kinds of controllers and the policies of shares that there are, by name; read once, when a program starts.
+    """The available kinds of controllers and share policies, by name; read once at start.
 
-    `check`: raises ValueError where a journal cannot hold a command; whoever keeps one, sets it.
+    `check`: raises ValueError if a command cannot be journaled; set by users of a journal.
     """
 
     kinds: Mapping[str, Kind]
@@ -91,16 +92,16 @@ class Registry:
         """The controller of a pool.
 
         Raises:
-            NoControllerError: it cannot be made.
+            NoControllerError: it cannot be created.
         """
         try:
             return self.kind(pool.controller).make(pool, self)
         except Exception as problem:
-            said = str(problem) if isinstance(problem, ReportedError) else describe(problem)
-            raise NoControllerError(f"pool {pool.name}: {said}") from problem
+            reason = str(problem) if isinstance(problem, ReportedError) else describe(problem)
+            raise NoControllerError(f"pool {pool.name}: {reason}") from problem
 
     def kind(self, name: str) -> Kind:
-        """The kind of this name.
+        """The kind of controller with this name.
 
         Raises:
             BadInputError: there is none.
@@ -110,7 +111,7 @@ class Registry:
         return self.kinds[name]
 
     def policy(self, name: str) -> Any:
-        """The policy of shares of this name.
+        """The share policy with this name.
 
         Raises:
             BadInputError: there is none.
@@ -120,22 +121,22 @@ class Registry:
         return self.policies[name]
 
     def check_state(self, state: object) -> None:
-        """Refuse a state of a type that no kind declares.
+        """Check that a state's type is declared by a kind.
 
         Raises:
-            TypeError: it is such a state.
+            TypeError: it is not.
         """
         if type(state) not in self._types:
-            raise TypeError(f"a state is a {type(state).__name__}, which no controller declares in its tags")
+            raise TypeError(f"the state is a {type(state).__name__}, which no controller declares in its tags")
 
     @cached_property
     def _types(self) -> frozenset[type]:
         return frozenset(self.tags().values())
 
     def tags(self) -> dict[str, type]:
-        """Every tag of every kind."""
+        """The tags of all kinds."""
         return {tag: one for kind in self.kinds.values() for tag, one in kind.tags.items()}
 
     def solvers(self) -> dict[str, Callable[[Any], object]]:
-        """What solves problems, by their tags."""
+        """The solvers of all kinds, by the tags of their problems."""
         return {tag: one for kind in self.kinds.values() for tag, one in kind.solvers.items()}

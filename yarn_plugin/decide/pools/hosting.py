@@ -1,17 +1,18 @@
 """Controllers inside a controller: a host gives each of its children a small cluster of virtual cells.
 
-A child is a pool of its own whose name is a path, such as `gpu/prod-a`; its state lies in the host's. It sees virtual
-cells only: its `Part` says which cells of the host's view these are. A host
+A child is a pool whose name is a path, such as `gpu/prod-a`; its state is part of the host's. It sees virtual cells
+only: its `Part` maps them to cells of the host's view. A host
 
-- calls a child with `advance_child`, on inputs that `child_of` says are its, and whenever the host's own view differs;
-- keeps what it gets back, and sets the one timer that `child_timer` says, under the child's path;
-- takes the commands that come back through `outward`, which makes the host's cells of virtual ones and raises where a
-  child names others; or it delays them, or refuses them: `Outcome(id, "failed", ...)`;
-- passes `Restarted` on to all of them, and `Reconfigured` to those whose parameters it changed. A child that goes is
-  left out, with its timer: `SetTimer(path, None)`.
+- calls a child with `advance_child`: on the inputs that `child_of` assigns to it, and when the host's own view changes;
+- stores the returned state, and sets the timer that `child_timer` returns, under the child's path;
+- translates the returned commands with `outward`, which maps virtual cells to the host's and raises for unknown ones;
+or
+  it delays or rejects them: `Outcome(id, "failed", ...)`;
+- passes `Restarted` on to all children, and `Reconfigured` to those whose parameters it changed. To remove a child, it
+  drops its state and its timer: `SetTimer(path, None)`.
 
-What an application says is for the child that its claim went to; so is the list of its containers, an `Outcome` whose
-id is the application's. A child that raises stops alone, as a pool does. Pure.
+A message of an application goes to the child that has its claim; so does its container list, an `Outcome` whose id is
+the application's. A child that fails stops alone, as a pool does. Pure.
 """
 
 import math
@@ -33,32 +34,32 @@ from yarn_plugin.model.topology import Cell, Topology
 
 
 class NotItsCellError(ValueError):
-    """A child names a cell that is not in its part."""
+    """A child named a cell outside its part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a child has of a cluster: for the id of each virtual cell, the host's cell that it is."""
+    """A child's part of a cluster: the host's cell for each virtual cell."""
 
     cells: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a part in which a cell of the host's is two virtual ones."""
+        """Check that no cell of the host is mapped twice."""
         if len(set(self.cells.values())) < len(self.cells):
-            raise ValueError("a part has the same cell twice; name each cell once")
+            raise ValueError("a part contains the same cell twice; name each cell once")
 
     def real(self, virtual: str) -> str:
         """The host's cell.
 
         Raises:
-            NotItsCellError: there is none of this id in the part.
+            NotItsCellError: the part has no such cell.
         """
         if virtual not in self.cells:
             raise NotItsCellError(f"no cell {virtual!r}; its cells are {', '.join(self.cells)}")
         return self.cells[virtual]
 
     def names(self) -> dict[str, str]:
-        """The virtual cell of each of the host's that is in the part."""
+        """The virtual cell of each of the host's cells in the part."""
         return {real: virtual for virtual, real in self.cells.items()}
 
 
@@ -66,21 +67,21 @@ class Part:
 
 
 def child_pool(host: Pool, name: str, controller: str, parameters: object = None) -> Pool:
-    """A child as a pool: its name is its path, whatever else is settled is the host's."""
+    """A child as a pool: its name is its path, its other settings are the host's."""
     return replace(host, name=f"{host.name}/{name}", controller=controller, parameters=parameters)
 
 
 def child_of(host: str, path: str) -> str | None:
-    """The name of the child of a host that a path, the key of a timer or the id of a command leads to.
+    """The name of the child that a path, a timer key or a command id belongs to; None for the host's own.
 
-    `gpu`, `gpu/prod-a#17` -> `prod-a`; so does `gpu/prod-a/inner#3`, of a child's child. None where it is the host's.
+    For the host `gpu`, `gpu/prod-a#17` and `gpu/prod-a/inner#3` (of a child's child) belong to `prod-a`.
     """
     before, slash, rest = path.partition("#")[0].partition(f"{host}/")
     return rest.partition("/")[0] if slash and not before else None
 
 
 def child_timer(child: Pool, kept: PoolState) -> SetTimer:
-    """The host's timer for a child: when it is to be called though nothing happens."""
+    """The host's timer for a child: when it must be called next."""
     due = deadline(kept)
     return SetTimer(child.name, due if math.isfinite(due) else None)
 
@@ -89,10 +90,10 @@ def child_timer(child: Pool, kept: PoolState) -> SetTimer:
 
 
 def part_of_view(view: View, part: Part, is_its: Callable[[Claim], bool]) -> View:
-    """What a child sees of the host's view: its cells, its claims, and what those hold in its cells.
+    """A child's view: its cells, its claims, and their use of its cells.
 
-    Of the cells that a cell of the part lies in, it sees those that the part holds too. Nodes that a claim would rather
-    have, and the cell that it is pinned to, are left out where they are not in the part.
+    Ancestors of a cell are visible if the part contains them. Suggested nodes and pinned cells outside the part are
+    omitted.
     """
     topology, names = part_of_topology(view.topology, part), part.names()
     claims = tuple(_inward(claim, names) for claim in view.claims if is_its(claim))
@@ -103,7 +104,7 @@ def part_of_view(view: View, part: Part, is_its: Callable[[Claim], bool]) -> Vie
 
 
 def _uses_inward(view: View, names: Mapping[str, str], members: Container[str | None]) -> Iterator[Use]:
-    """What members hold on nodes that are cells of the part, each node under its virtual name."""
+    """The members' use of the nodes in the part, under their virtual names."""
     for one in view.use:
         cell = cell_of_node(view.topology, one.node)
         if one.app in members and cell is not None and cell in names:
@@ -111,8 +112,8 @@ def _uses_inward(view: View, names: Mapping[str, str], members: Container[str | 
 
 
 def part_of_topology(known: Topology, part: Part) -> Topology:
-    """The virtual cells of a part, in the host's order. A cell is broken where one is that it lies in; and where the
-    host does not see it any more."""
+    """The virtual cells of a part, in the host's order. A cell is broken if one of its ancestors is, or if the host no
+    longer sees it."""
     names = part.names()
     cells = [_virtual_cell(known, names, cell) for cell in known.cells.values() if cell.id in names]
     lowest = known.levels[-1] if known.levels else "cell"
@@ -143,11 +144,11 @@ def _inward(claim: Claim, names: Mapping[str, str]) -> Claim:
 def advance_child(
     child: Pool, registry: Registry, kept: PoolState | None, view: View, at: float, inputs: Sequence[Input] = ()
 ) -> tuple[PoolState, list[Command]]:
-    """One step of a child, as of any pool: `inputs`, then what follows from its view and its timers.
+    """Run one step of a child, as of any pool: `inputs`, then a changed view, then its due timers.
 
-    `kept` None: it is new. A message of an application on which it raises is refused, by raising here; whatever else it
-    raises on stops it for a while. The commands are the child's own, its cells virtual; the weights that it wants are
-    in `PoolState.weights`, the timers in `child_timer`.
+    `kept` None: a new child. If it fails on an application's message, the exception is raised here and the message
+    rejected; any other failure stops the child until its retry. The commands name virtual cells. Wanted weights are in
+    `PoolState.weights`; for timers see `child_timer`.
     """
     refusable = any(isinstance(one, FromApp) for one in inputs)
     kept, given = advance(child, registry, kept, view, at, inputs, refusable)
@@ -155,7 +156,7 @@ def advance_child(
 
 
 def _as_given(command: arbiter.Command) -> Command:
-    """The command of a controller that the arbiter made one of its own of."""
+    """The controller's command that an arbiter's command was made from."""
     match command:
         case arbiter.SolveInWorker(_, name, problem):
             return Solve(name, problem)
@@ -166,11 +167,11 @@ def _as_given(command: arbiter.Command) -> Command:
 
 
 def outward(command: Command, part: Part) -> Command:
-    """A child's command with the host's cells. What a controller's own messages (questions, offers, problems) say of
-    cells is the controller's: it stays as it is.
+    """A child's command with the host's cells. Cells inside its own messages (questions, offers, problems) are not
+    translated.
 
     Raises:
-        NotItsCellError: it names a cell that is not in its part.
+        NotItsCellError: it names a cell outside its part.
     """
     if not isinstance(command, Grant):
         return command
@@ -181,7 +182,7 @@ def lease_outward(lease: Lease, part: Part) -> Lease:
     """A child's lease with the host's cells.
 
     Raises:
-        NotItsCellError: it names a cell that is not in its part.
+        NotItsCellError: it names a cell outside its part.
     """
 
     def real(holding: Holding) -> Holding:
@@ -191,6 +192,6 @@ def lease_outward(lease: Lease, part: Part) -> Lease:
 
 
 def wanted_weights(children: Iterable[PoolState]) -> tuple[tuple[str, float], ...]:
-    """The weights that all children want, as one wish of the host's; of a queue that two name, the last one's."""
+    """The weights that all children want; if two name a queue, the last one counts."""
     weights: Mapping[str, float] = {queue: weight for kept in children for queue, weight in kept.weights or ()}
     return tuple(sorted(weights.items()))

@@ -1,4 +1,4 @@
-"""What a controller is told."""
+"""Inputs of controllers."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from yarn_plugin.model.journaled import Tagged
 
 Message = Annotated[object, Tagged()]
-"""What a controller and its applications, or its solver, say to each other: a type that the controller declares."""
+"""A message between a controller and its applications or solver, of a type that the controller declares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,19 +16,19 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class ViewChanged:
-    """The parts of the view that the controller reads differ from those of its last call."""
+    """The parts of the view that the controller reads changed since its last call."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimerDue:
-    """The time has come that was set under this key."""
+    """The timer with this key is due."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class FromApp:
-    """An application of the pool says something; it may be anything that the controller declares, at any time."""
+    """A message of an application in the pool: any type that the controller declares, at any time."""
 
     app: str
     message: Message
@@ -36,9 +36,9 @@ class FromApp:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a command. `lost`: nobody will ever know; it may be asked again.
+    """The outcome of a command. `lost`: unknown for good; the command may be issued again.
 
-    `result`: of one that is done. `error`: of one that failed, in one line.
+    `result`: if it is done. `error`: one line, if it failed.
     """
 
     id: str
@@ -49,12 +49,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """The pool's settings have changed; those of the controller that is asked are the new ones."""
+    """The pool's settings changed; the controller that is called has the new ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The arbiter was restarted: what was asked and not answered is to be asked again, under the same ids."""
+    """The arbiter restarted: commands without an outcome must be issued again under the same ids."""
 
 
 Input = Started | ViewChanged | TimerDue | FromApp | Outcome | Reconfigured | Restarted

@@ -1,8 +1,8 @@
-"""The controller that divides a pool by shares: it tells applications what is theirs, and wants queue weights for it.
+"""The share controller: divides a pool by a share policy, notifies applications and sets queue weights.
 
-A share is told at once and enforced after the grace of those that shrink; who holds more than is enforced while others
-wait loses its newest containers. What YARN has of the weights that are wanted, and how they get there, is the
-arbiter's.
+Applications are notified of a changed share at once. A smaller share is enforced after the application's grace period;
+an application that is then over its share while others wait has its newest containers preempted. The arbiter writes the
+weights to YARN.
 """
 
 from collections import defaultdict
@@ -24,15 +24,15 @@ from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Claim, Grant, Pool, Share
 
 MIN_WEIGHT = 0.01
-"""YARN treats weight 0 as "no queue"; the least weight keeps an application alive that is entitled to nothing now."""
+"""YARN treats weight 0 as "no queue"; the minimum keeps an application alive that is entitled to nothing now."""
 
 DEADLINE = "deadline"
-"""The key of the one timer: the next time at which enforcement has something to do although nothing happens."""
+"""The key of the only timer: the next deadline of enforcement."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledShare:
-    """One step of an application's enforced share: this dominant fraction of its pool binds from `at` on."""
+    """An entry of an application's schedule: this dominant fraction of the pool is enforced from `at` on."""
 
     at: float
     fraction: float
@@ -40,10 +40,10 @@ class ScheduledShare:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An application of a pool that counts.
+    """An application that counts in a pool.
 
-    `schedule`: the steps of what is enforced; the last one is its present share, earlier ones are kept while an
-    application has time to vacate. `over_since`: since when it holds more than is enforced while others wait.
+    `schedule`: the enforced shares over time; the last is the current share, earlier ones apply during the grace
+    period. `over_since`: since when it has been over its enforced share while others wait.
     """
 
     app: str
@@ -54,14 +54,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """The members of a pool by id (the arbiter's, or YARN's where unregistered), and what its policy remembers."""
+    """The members of a pool by id (the arbiter's, or YARN's if unregistered), and the state of its policy."""
 
     members: dict[str, Member] = field(default_factory=dict)
     policy_state: Annotated[object, Tagged()] = None
 
 
 def binding_fraction(member: Member, now: float) -> float:
-    """The dominant fraction that binds an application now: the latest step of its schedule that has begun."""
+    """The dominant fraction that is enforced now: the latest started entry of the schedule."""
     bound = member.schedule[0].fraction
     for step in member.schedule:
         if step.at <= now:
@@ -70,7 +70,7 @@ def binding_fraction(member: Member, now: float) -> float:
 
 
 class ShareController:
-    """Divides by a policy of shares (see `yarn_plugin.decide.policies`)."""
+    """Divides a pool by a share policy (see `yarn_plugin.decide.policies`)."""
 
     reads = frozenset({"capacity", "claims", "waiting", "weights", "static", "steering"})
 
@@ -79,27 +79,27 @@ class ShareController:
         self._names = frozenset(pool.resources)
 
     def initial_state(self) -> ShareState:
-        """Nobody counts."""
+        """A pool without members."""
         return ShareState()
 
     def report(self, state: ShareState) -> None:
-        """The state is immutable: it may be shown as it is."""
+        """None: the state itself is immutable."""
 
     def advance(self, state: ShareState, view: View, at: float, what: Input) -> tuple[ShareState, tuple[Command, ...]]:
-        """Divide anew, tell whose share changed, find who overstays, and say which weights are wanted."""
+        """Divide again, notify of changed shares, preempt what stays over its share, and set the weights."""
         if isinstance(what, FromApp) and isinstance(what.message, Vacated):
-            state = _vacate(state, what.message, at)
-        state, told = self._divide(state, view, at)
+            state = _confirm(state, what.message, at)
+        state, notified = self._divide(state, view, at)
         claims = {claim.app: claim for claim in view.claims}
-        state, listed = self._find_overstays(state, view, claims, at)
+        state, listed = self._find_over_share(state, view, claims, at)
         ended: list[Command] = []
         if isinstance(what, Outcome) and isinstance(what.result, ContainersListed):
             ended = self._choose_victims(state, view, what.result, at)
         wanted = WantWeights(tuple(weights(state, view, at).items()))
         due = min((time for time in self._deadlines(state, claims) if time > at), default=None)
-        return state, (*told, *listed, *ended, wanted, SetTimer(DEADLINE, due))
+        return state, (*notified, *listed, *ended, wanted, SetTimer(DEADLINE, due))
 
-    # Dividing and telling.
+    # Dividing and notifying.
 
     def _divide(self, state: ShareState, view: View, now: float) -> tuple[ShareState, list[Command]]:
         decision = self._policy.decide(Snapshot(view.capacity, view.claims), state.policy_state)
@@ -120,14 +120,15 @@ class ShareController:
             commands.append(TellShare(app, share))
         return replace(state, members=members, policy_state=decision.policy_state), commands
 
-    # Taking back what is held beyond a share.
+    # Preemption.
 
-    def _find_overstays(
+    def _find_over_share(
         self, state: ShareState, view: View, claims: Mapping[str, Claim], now: float
     ) -> tuple[ShareState, list[Command]]:
-        """Note who holds more than binds it while another waits; ask for its containers when that has lasted.
+        """Record which applications are over their enforced share while others wait; list their containers when
+        `preempt_after` has passed.
 
-        Applications in queues that the configuration defines are left alone: no weight says there what they may hold.
+        Applications in queues that the configuration defines are exempt: their weights are not the arbiter's.
         """
         if not view.steering:
             return state, []
@@ -151,7 +152,7 @@ class ShareController:
         return replace(state, members=members), commands
 
     def _choose_victims(self, state: ShareState, view: View, found: ContainersListed, now: float) -> list[Command]:
-        """The newest containers beyond the share, never a master; empty once the application has obeyed."""
+        """Choose the newest containers beyond the share, never a master's; none if the application complied."""
         member = state.members.get(found.app)
         if member is None or not view.steering:
             return []
@@ -176,9 +177,9 @@ class ShareController:
 def weights(state: ShareState, view: View, now: float) -> dict[str, float]:
     """The weight of each queue of the pool, out of 100.
 
-    First everybody keeps what it has in YARN, as far as it is still promised that much; what is left goes to those
-    that are promised more. So nobody's part sinks before its grace is over, although YARN's weights are relative: who
-    arrives or grows waits for those that vacate, also for one that arrived shortly before and has nothing yet.
+    Each application first retains its current fraction in YARN, up to its enforced share; the rest goes to those with
+    larger shares. So no fraction shrinks before its grace period ends, although YARN's weights are relative: an
+    application that arrives or grows waits for those that vacate.
     """
     queues = {claim.app: claim.queue for claim in view.claims}
     promised: dict[str, float] = defaultdict(float)
@@ -186,7 +187,7 @@ def weights(state: ShareState, view: View, now: float) -> dict[str, float]:
         queue = queues.get(app)
         if queue:
             promised[queue] += binding_fraction(member, now)
-    has = _present_parts(view.weights, promised)
+    has = _current_fractions(view.weights, promised)
     kept = {queue: min(fraction, has[queue]) for queue, fraction in promised.items()}
     left = max(1.0 - sum(kept.values()), 0.0)
     more = sum(promised.values()) - sum(kept.values())
@@ -195,19 +196,19 @@ def weights(state: ShareState, view: View, now: float) -> dict[str, float]:
     return {queue: max(round(100 * fraction, 2), MIN_WEIGHT) for queue, fraction in fractions.items()}
 
 
-def _present_parts(known: Mapping[str, float], queues: Collection[str]) -> dict[str, float]:
-    """The part of their pool that these queues have in YARN now."""
+def _current_fractions(known: Mapping[str, float], queues: Collection[str]) -> dict[str, float]:
+    """The fractions of the pool that these queues have in YARN now."""
     written = {queue: known.get(queue, 0.0) for queue in queues}
-    # A queue without a weight of its own weighs next to nothing, but not where all are such.
+    # A queue without a weight has nearly nothing, unless all queues are without.
     if not any(written.values()):
         return dict.fromkeys(queues, 1.0 / len(queues)) if queues else {}
-    # The least weights on top of a whole are no reason to write the others again.
+    # Minimum weights beyond a total of 100 are no reason to rewrite the others.
     total = min(sum(written.values()), 100.0)
     return {queue: weight / total for queue, weight in written.items()}
 
 
 def _granted(decision: Decision, claims: tuple[Claim, ...]) -> Iterator[tuple[str, tuple[float, Grant, Explanation]]]:
-    """The grace of each application and what it is granted; those that count together, the same."""
+    """The grace period and the grant of each application; applications that count together have the same grant."""
     by_app = {claim.app: claim for claim in claims}
     for app, grant in decision.grants.items():
         claim = by_app[app]
@@ -216,7 +217,8 @@ def _granted(decision: Decision, claims: tuple[Claim, ...]) -> Iterator[tuple[st
 
 
 def _schedule(member: Member | None, grant: Grant, grace: float, now: float) -> tuple[ScheduledShare, ...]:
-    """The steps of what is enforced from now on: more at once, less after its grace (nobody to tell: at once)."""
+    """The schedule from now on: a larger share at once, a smaller one after the grace period; a new member's at
+    once."""
     target = grant.entitlement_fraction
     if member is None:
         return (ScheduledShare(now, target),)
@@ -224,29 +226,29 @@ def _schedule(member: Member | None, grant: Grant, grace: float, now: float) -> 
     if target >= held:
         return (ScheduledShare(now, target),)
     to_come = [step for step in member.schedule if step.at > now]
-    # Told earlier to be as small by then: being told again does not lengthen the grace.
+    # If an earlier notification required the same or less by then, this one does not extend the grace period.
     by = min([now + grace, *(step.at for step in to_come if step.fraction <= target)])
-    # Those that would begin then, or later, never bind: many that arrive at once would leave one each.
+    # Entries that would start later never apply. Without this, a burst of arrivals would leave one entry each.
     above = [step for step in to_come if step.fraction > target and step.at < by]
     return (ScheduledShare(now, held), *above, ScheduledShare(by, target))
 
 
-def _vacate(state: ShareState, said: Vacated, at: float) -> ShareState:
-    """An application holds no more than share `seq`: it binds at once, if it is still the last one told."""
-    member = state.members.get(said.app)
-    if member is None or member.share.seq != said.seq:
+def _confirm(state: ShareState, vacated: Vacated, at: float) -> ShareState:
+    """Enforce share `seq` at once, since the application is within it; ignored unless it is the latest share."""
+    member = state.members.get(vacated.app)
+    if member is None or member.share.seq != vacated.seq:
         return state
-    settled = replace(member, schedule=(ScheduledShare(at, member.schedule[-1].fraction),))
-    return replace(state, members={**state.members, said.app: settled})
+    confirmed = replace(member, schedule=(ScheduledShare(at, member.schedule[-1].fraction),))
+    return replace(state, members={**state.members, vacated.app: confirmed})
 
 
 def _fits(used: Resources, capacity: Resources, fraction: float) -> bool:
-    """Whether no more than a fraction of the capacity is used, of any resource."""
+    """Whether the use of every resource is within a fraction of the capacity."""
     return all(amount <= int(capacity[name] * fraction + 1e-6) for name, amount in used.amounts)
 
 
 def _age_key(container: Container) -> str:
-    """Container ids end in a number that grows as an application gets containers."""
+    """Sorts by age: container ids end in a number that increases within an application."""
     return container.id
 
 

@@ -1,4 +1,4 @@
-"""What a controller sees of its pool: a plain value, that a test or a hosting controller can make as well."""
+"""A controller's view of its pool: a plain value, which tests and hosts can create too."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -17,12 +17,12 @@ NOTHING_HAPPENED = Causes(())
 class View:
     """A pool at one moment.
 
-    `seq` and `causes`: the number of the input that is being decided on, and what happened with it; neither makes a
-    view differ. `at` is `advance`'s. `capacity`: what is divided. `topology`: where it lies, and what of it is broken.
-    `claims`: who counts, in the order of arrival. `use`: what each application holds on each node, for pools that lease
-    cells. `waiting`: two of the YARN applications in the pool that wait for containers, if so many do. `weights`: what
-    YARN is known to have for the leaf queues of the pool. `static`: the queues that YARN's configuration defines, which
-    are never written; None until they have been seen. `steering`: this arbiter may act on YARN now.
+    `seq` and `causes`: the number of the current input, and what happened; ignored when views are compared.
+    `capacity`: the resources to divide. `topology`: the cells, including broken ones. `claims`: in order of arrival.
+    `use`: the use per node of each application, for pools that lease cells. `waiting`: up to two YARN applications in
+    the pool that wait for containers. `weights`: the known weights of the pool's leaf queues in YARN. `static`: the
+    queues that YARN's configuration defines, which are never written; None until they were read. `steering`: this
+    arbiter may act on YARN now.
     """
 
     seq: int = 0
@@ -37,16 +37,16 @@ class View:
     steering: bool = False
 
     def only(self, parts: frozenset[str]) -> "View":
-        """The view with these parts alone."""
+        """The view restricted to these parts."""
         return replace(self, **{name: _EMPTY[name] for name in _left_out(parts)})
 
     def timeless(self) -> "View":
-        """The view without its input: what is compared with another."""
+        """The view without `seq` and `causes`, for comparison."""
         return replace(self, seq=0, causes=NOTHING_HAPPENED)
 
 
 PARTS = frozenset(one.name for one in fields(View)) - {"seq", "causes"}
-"""What a controller can declare to read."""
+"""The parts that a controller can declare in `reads`."""
 
 _EMPTY = {one.name: getattr(View(), one.name) for one in fields(View)}
 
