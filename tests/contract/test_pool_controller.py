@@ -189,7 +189,7 @@ def test_open_commands_are_given_again_after_a_restart_with_the_same_ids():
     assert sorted(again(), key=lambda one: one.id) == revokes, "revoking"
 
 
-def test_with_a_solve_open_another_pool_tells_its_shares(live, tmp_path):
+def test_other_pools_send_shares_while_a_solve_runs(live, tmp_path):
     stage = live(auctioned(ask_s=30.0, solve_s=1.5))
     stage.register("ann", wants=1)
     stage.until(lambda: stage.state().phase == "solving", "the worker solves")
@@ -424,7 +424,7 @@ def touchy(monkeypatch):
     return fails
 
 
-def test_where_the_whole_step_fails_afterwards_nothing_has_changed_in_place(touchy):
+def test_a_step_that_fails_later_leaves_mutable_state_unchanged(touchy):
     stage = Simulated(gpu("toy-cells", name="cells"))
     stage.register("ann", "cells")
     before, seen = stage.state("cells").dump(), stage.intake.state

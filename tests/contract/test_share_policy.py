@@ -54,7 +54,7 @@ def test_1_guarantees_and_entitlements_never_exceed_the_capacity(decide, seen):
 
 
 @given(seen=snapshots)
-def test_2_nobody_is_entitled_to_more_than_it_can_use(decide, seen):
+def test_2_no_application_is_entitled_to_more_than_it_can_use(decide, seen):
     grants = decide(seen).grants
     for one in seen.claims:
         if one.demand is not None:

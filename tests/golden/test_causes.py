@@ -64,7 +64,7 @@ EXAMPLES = (
 )
 
 
-def test_each_is_said_as_before(request):
+def test_every_cause_has_its_golden_sentence(request):
     found = [json.dumps({"text": text(one), "cause": as_json(one)}) for one in EXAMPLES]
     if request.config.getoption("--rewrite-golden"):
         GOLDEN.write_text("[\n" + ",\n".join(found) + "\n]\n")

@@ -59,7 +59,7 @@ def test_each_kind_has_an_example():
     assert {type(one) for one in CAUSES} == set(get_args(causes.Cause))
 
 
-def test_kinds_are_told_apart():
+def test_every_kind_is_distinct():
     kinds = [kind.__dataclass_fields__["kind"].default for kind in get_args(causes.Cause)]
     assert len(kinds) == len(set(kinds))
     with pytest.raises(ValidationError):
@@ -81,6 +81,6 @@ def test_words(request):
     assert found == WORDS.read_text()
 
 
-def test_a_query_without_an_answer_ends_with_the_words_of_who_said_so():
+def test_a_failed_query_reports_the_original_error():
     assert wording.error_message(causes.FailedStage(RESULT, (), "division by zero")) == "division by zero"
     assert wording.error_message(causes.Stopped("stopped by the user")) == "stopped by the user"

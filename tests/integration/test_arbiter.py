@@ -63,7 +63,7 @@ def guaranteed(fraction):
     return lambda share: abs(share.guarantee.fraction - fraction) < 0.001
 
 
-def test_shares_are_told_on_arrival_and_end_and_weights_follow_after_the_grace(arbiter, yarn, register):
+def test_shares_are_sent_on_arrival_and_end_and_weights_follow_after_the_grace_period(arbiter, yarn, register):
     a = register("first")
     told = a.share(guaranteed(1.0), "is told the whole pool")
     assert told.guarantee.resources["vcores"] == told.capacity["vcores"] == 32
@@ -215,7 +215,7 @@ def test_a_killed_resource_manager_loses_nothing_and_no_node_is_taken_for_lost(c
     assert {share.apps for share in a.shares} == {1, 2, 3}
 
 
-def test_who_holds_more_than_its_share_while_another_waits_is_looked_into(arbiter, yarn, register):
+def test_an_application_over_its_share_is_listed_while_another_waits(arbiter, yarn, register):
     """Its only container is its master, which is never taken away."""
     small, large = register("small", weight=0.01), register("large", weight=10.0)
     held = yarn.submit(small.queue, memory_mb=1024)
@@ -246,7 +246,7 @@ def test_all_of_this_comes_out_the_same_in_virtual_time(arbiter):
     assert rerun_records(records).first_difference() is not None
 
 
-def test_why_tells_the_decisions_and_what_the_manager_says_of_a_waiting_one(arbiter, yarn, register, tmp_path):
+def test_why_shows_decisions_and_diagnostics_of_a_waiting_application(arbiter, yarn, register, tmp_path):
     a = register("too large")
     fill = [yarn.submit(f"root.sql.fill_{n}_{int(time.time()):x}", memory_mb=4096) for n in range(4)]
     eventually(lambda: all(map(yarn.runs, fill)), "the nodes are full")

@@ -205,7 +205,7 @@ ROUND_ENDS = "Total time used="
 """What the preemption monitor logs every half second; it waits a second before it kills what it marked."""
 
 
-def test_masters_in_tiny_queues_are_not_preempted(cluster, rm):
+def test_application_masters_in_tiny_queues_are_not_preempted(cluster, rm):
     rm.write("root.sql.heavy", capacity="2w")
     apps = [rm.submit(f"root.sql.{name}") for name in ("heavy", "small1", "small2")]
     apps.append(rm.submit("root.sql.small3", memory_mb=896))
@@ -279,7 +279,7 @@ def test_a_second_cluster_with_hdfs_and_quotas_leaves_nothing_behind(cluster, sm
     assert run("down", "--dir", small.dir).returncode == 0
 
 
-def test_a_node_that_does_not_come_ends_the_rest_and_says_why(small, monkeypatch):
+def test_a_node_that_fails_to_start_stops_the_cluster_with_the_reason(small, monkeypatch):
     monkeypatch.setattr(ports, "require_free", lambda *arguments: None)
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -220,7 +220,7 @@ def test_closing_stops_what_runs(spark, slow, watched):
     wait_until(lambda: not active_jobs(spark))
 
 
-def test_what_a_stage_says_when_it_fails(spark, watched):
+def test_a_failed_stage_reports_its_error(spark, watched):
     watched.engine.start(ONE, "SELECT 1 / (i_item_sk - i_item_sk) AS x FROM item", "one", 0)
     watched.wait(StageFailed)
     (failed,) = watched.events
@@ -271,7 +271,7 @@ def test_blocks_that_are_gone_are_computed_again(spark, sales, tmp_path):
     check_query_journal(journal.read(tmp_path / "journal"))
 
 
-def test_what_is_lost_is_told_once_and_kept_anew(spark, watched):
+def test_a_lost_output_is_reported_once_and_stored_again(spark, watched):
     text = "SELECT /*+ REPARTITION(6) */ ss_item_sk, count(*) AS n FROM store_sales GROUP BY ss_item_sk"
     watched.engine.start(ONE, text, "one", 0)
     watched.wait(StageFinished)

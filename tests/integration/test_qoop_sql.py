@@ -296,7 +296,7 @@ def test_other_statements_run_once_as_written(spark):
     assert qoop.collect(spark, "VALUES (1), (2)").rows == [(1,), (2,)]
 
 
-def test_write_hands_over_the_whole_result(spark, tmp_path):
+def test_write_returns_the_complete_result(spark, tmp_path):
     place = str(tmp_path / "rows")
     with nothing_left(spark):
         qoop.write(spark, SALES, STAGED, lambda frame: frame.write.parquet(place))

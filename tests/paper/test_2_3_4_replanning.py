@@ -116,7 +116,7 @@ def test_hysteresis_is_a_threshold_on_the_relative_improvement(made):
 
 
 @given(st.sampled_from(TEXTS), st.lists(st.sampled_from((1, 2, 64)), min_size=1, max_size=6))
-def test_checkpoints_of_every_plan_are_kept_so_that_going_back_computes_nothing_twice(text, shares):
+def test_checkpoints_of_all_plans_are_retained_so_backtracking_recomputes_nothing(text, shares):
     world = started(QueryWorld(begin(planned(text, ROWS), Rules(force=True))))
     starts = Counter()
     while not world.ended:

@@ -125,7 +125,7 @@ def test_example_2_1_switching_and_backtracking_finish_in_three_steps_with_one_u
     assert online(bags[:1], [2] * 49) is None, "or does 100 units of work"
 
 
-def test_example_2_2_nobody_finishes_who_is_starved_after_one_choice():
+def test_example_2_2_no_algorithm_finishes_if_its_choice_is_starved():
     bags = [Bag(1, 100.0), Bag(2, 4.0)]
     assert online(bags, [2] + [1] * 98) is None
     assert in_hindsight(bags, [2] + [1] * 99, 1) == 99

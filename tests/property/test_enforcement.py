@@ -89,7 +89,7 @@ def nobody_sinks(world, before, promised):
 
 
 @given(histories)
-def test_no_write_takes_from_anybody_before_its_grace_is_over(history):
+def test_no_write_takes_from_an_application_before_its_grace_period_ends(history):
     play(history, applied=nobody_sinks)
 
 
@@ -156,7 +156,7 @@ def test_the_state_survives_being_written_and_read_back(history):
 
 
 @given(histories)
-def test_shares_are_told_when_they_change_and_not_otherwise(history):
+def test_shares_are_sent_only_when_they_change(history):
     told, seen = {}, {}
 
     def remember(world):

@@ -146,7 +146,7 @@ def test_a_disturbed_answer_breaks_nothing_and_loses_nothing_else(one):
 
 
 @given(disturbed(WATCHED))
-def test_an_arbiter_that_starts_on_a_disturbed_answer_says_so_or_goes_on(one):
+def test_an_arbiter_started_on_a_disturbed_answer_reports_it_or_continues(one):
     asked, answer, _ = one
     manager, sink = Manager(), EventSink()
     manager.instead = {asked: answer}
@@ -207,7 +207,7 @@ def test_of_recorded_applications_in_all_states_the_unfinished_are_found():
     assert (found.unreadable, found.without_id) == ({}, [])
 
 
-def test_every_recorded_answer_is_read_whole():
+def test_every_recorded_answer_is_read_completely():
     nodes, queues = parse_nodes(RECORDED["/nodes"]), translate.queues(RECORDED["/scheduler"])
     assert {node.capacity["yarn.io/gpu"] for node in nodes.values()} == {4}
     assert {"root", "root.default", "root.sql", "root.sql.one_1", "root.sql.two_2"} == set(queues)

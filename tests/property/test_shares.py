@@ -47,7 +47,7 @@ def levels(given_fillers, shares):
 
 
 @given(some_fillers)
-def test_no_resource_is_exceeded_and_nobody_gets_more_than_it_wants(case):
+def test_no_resource_is_exceeded_and_no_claim_gets_more_than_it_wants(case):
     resources, wanted = case
     shares = fill(wanted, resources)
     assert all(used(wanted, shares, resource) <= 1 + CLOSE for resource in range(resources))

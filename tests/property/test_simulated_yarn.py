@@ -80,7 +80,7 @@ def test_no_node_ever_holds_more_than_it_has(history):
 
 
 @given(actions)
-def test_what_somebody_wants_is_given_while_a_node_has_room(history):
+def test_requests_are_allocated_while_a_node_has_room(history):
     yarn = SimulatedYarn(NODES)
     for count, action in enumerate(history):
         do(yarn, count, *action)

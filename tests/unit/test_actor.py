@@ -108,7 +108,7 @@ def test_weights_are_written_and_taken_back_and_read_back(carry_out, manager):
     assert manager.conf == {CAPACITY.format("root.sql.a"): "33.33w"}
 
 
-def test_weights_that_are_not_kept_are_refused_weights(carry_out, manager):
+def test_weights_that_yarn_does_not_store_count_as_refused(carry_out, manager):
     manager.mood = "ignores"
     outcome = carry_out(WEIGHTS)
     assert isinstance(outcome, WeightsRefused)
@@ -178,7 +178,7 @@ def test_a_manager_that_fails_is_asked_once(carry_out, manager):
     assert carry_out(many(40)) == WeightsRefused("the ResourceManager refused (500): oh no")
 
 
-def test_a_weight_that_is_not_kept_is_refused_and_the_others_are_written(carry_out, manager):
+def test_one_weight_that_yarn_does_not_store_is_refused_and_the_others_are_written(carry_out, manager):
     keep = manager._keep
 
     def lose_one(body):
@@ -232,7 +232,7 @@ def test_leaves_are_read_as_configured(carry_out, manager):
 
 
 @pytest.mark.parametrize(("mood", "refused"), [("refuses", True), ("fails", False), ("nonsense", False)])
-def test_leaves_that_are_not_shown_are_told_with_whether_they_ever_will_be(carry_out, manager, mood, refused):
+def test_unreadable_leaf_queues_are_reported_as_temporary_or_permanent(carry_out, manager, mood, refused):
     manager.mood = mood
     outcome = carry_out(ReadLeaves(("root.sql",)))
     assert (type(outcome), outcome.refused) == (LeavesUnread, refused)
@@ -242,7 +242,7 @@ def owned(epoch=3):
     return Ownership(Owner("me", "http://me:1", epoch), ("root.sql",))
 
 
-def test_who_finds_another_owner_says_so_once_and_writes_no_more(acting, manager):
+def test_an_arbiter_that_finds_another_owner_reports_it_once_and_stops_writing(acting, manager):
     manager.conf[OWNER] = "you|http://you:2|4"
     carry_out = acting(ownership=owned(), parents=("root.sql",))
     assert carry_out(WEIGHTS) == Superseded("http://you:2")
@@ -275,7 +275,7 @@ def test_another_owner_is_found_when_leaves_are_read(acting, manager):
 
 
 @pytest.mark.parametrize("there", [None, "you|http://you:2|2", "rubbish"])
-def test_a_record_that_somebody_took_away_is_put_back(acting, manager, there):
+def test_an_ownership_record_that_was_removed_is_written_again(acting, manager, there):
     if there:
         manager.conf[OWNER] = there
     assert isinstance(acting(ownership=owned(), parents=("root.sql",))(WEIGHTS), WeightsWritten)

@@ -147,7 +147,7 @@ def test_one_that_runs_already_is_registered_where_it_runs(service):
     assert (taken.status_code, problems(taken)[0][:2]) == (409, ("yarn_app", "application_1_0001"))
 
 
-def test_one_that_was_submitted_a_moment_ago_is_looked_for(service):
+def test_an_application_submitted_just_now_is_polled_for(service):
     service.arbiter.appears = [AppsChanged((running("application_1_0007", "root.sql.etl"),), ())]
     assert service.register(yarn_app="application_1_0007").queue == "root.sql.etl"
     assert service.arbiter.polls == 1
@@ -189,7 +189,7 @@ def test_a_wrong_registration_is_named_field_by_field_and_changes_nothing(
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"\xff\xfe", b"null", b'"x"', b""])
-def test_a_body_that_is_none_is_said_to_be_none(service, body):
+def test_an_invalid_body_is_reported(service, body):
     headers = {"Authorization": f"Bearer {service.user('ann')}", "Content-Type": "application/json"}
     answer = service.http.request("POST", "/v1/apps", content=body, headers=headers)
     assert answer.status_code in (400, 422)
@@ -229,7 +229,7 @@ def test_an_unregistered_application_can_be_seen_and_not_changed(service):
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
-def test_what_is_not_there_is_404_with_where_to_look(service, method):
+def test_an_unknown_path_is_404_with_a_hint(service, method):
     answer = service.as_admin(method, "/v1/apps/app_99", {} if method == "PATCH" else None)
     assert (answer.status_code, problems(answer)[0][:2]) == (404, ("app", "app_99"))
 
@@ -240,7 +240,7 @@ def test_a_path_or_method_that_is_not_there_is_named_too(service):
         assert (answer.status_code, problems(answer)[0][:2]) == (status, ("path", path))
 
 
-def test_who_has_vacated_says_so(service):
+def test_an_application_reports_that_it_has_vacated(service):
     first = service.register("first")
     service.register("second", "bob")
     member = service.arbiter.state.members[first.app]
@@ -250,7 +250,7 @@ def test_who_has_vacated_says_so(service):
     assert service.arbiter.state.members[first.app].schedule[0].fraction == 0.5
 
 
-def test_the_cluster_is_told_with_how_shares_are_enforced(service):
+def test_the_cluster_answer_says_how_shares_are_enforced(service):
     service.register()
     seen = wire.Cluster.model_validate(service.ask(service.user("ann"), "GET", "/v1/cluster").json())
     assert (seen.manager, seen.manager_version, seen.manager_error) == ("http://rm:8088", "3.5.0", None)
@@ -269,7 +269,7 @@ def test_health_needs_no_token(service):
 # Why.
 
 
-def test_why_tells_the_decisions_about_an_application_and_what_the_manager_says_of_a_waiting_one(service):
+def test_why_returns_decisions_and_diagnostics_of_a_waiting_application(service):
     made = service.register()
     service.arbiter.take(AppsChanged((running("application_1_0001", made.queue, waiting=True),), ()))
     service.register("second", "eve")
@@ -355,7 +355,7 @@ def references(value):
             yield from references(inner)
 
 
-def test_a_failure_inside_is_told_without_its_traceback(service):
+def test_an_internal_error_is_answered_without_its_traceback(service):
     service.arbiter.fails = RuntimeError("the secret of the house")
     answer = service.ask(service.user("ann"), "POST", "/v1/apps", {"name": "x", "request_id": "12345678"})
     assert answer.status_code == 500
@@ -378,7 +378,7 @@ def read_stream(service, token, app, last_seen=None):
     return parse(answer.text)
 
 
-def test_a_new_stream_begins_with_the_present_share(service):
+def test_a_new_stream_starts_with_the_current_share(service):
     made = service.register("mine")
     service.register("another", "bob")
     ((seq, name, data),) = read_stream(service, made.token, made.app)
@@ -423,7 +423,7 @@ def test_a_wrong_last_event_id_is_named(service):
         assert (answer.status_code, problems(answer)[0][0]) == (422, "last-event-id")
 
 
-def test_what_is_decided_is_pushed_to_who_listens_and_to_nobody_else(service):
+def test_decisions_are_pushed_to_their_application_only(service):
     """Two listeners, two applications; a silent stream says now and then that it is there."""
     first, second = service.register("first"), service.register("second", "bob")
 
@@ -450,7 +450,7 @@ def test_what_is_decided_is_pushed_to_who_listens_and_to_nobody_else(service):
     assert pushed[second.app][0][1] == "end"
 
 
-def test_a_silent_stream_says_that_it_is_there(service, monkeypatch):
+def test_a_silent_stream_sends_keep_alives(service, monkeypatch):
     from yarn_plugin.api import streams
 
     monkeypatch.setattr(streams, "KEEP_ALIVE", 0.01)

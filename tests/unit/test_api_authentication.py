@@ -91,7 +91,7 @@ def test_of_a_refused_body_only_so_much_is_thrown_away(service, monkeypatch):
     assert (sender.status, sender.read) == (401, 4)
 
 
-def test_a_body_that_says_it_is_too_long_is_not_read(make):
+def test_a_body_declared_too_long_is_not_read(make):
     service = make(limits=Limits(max_body=1000))
     for length in (b"1001", b"9" * 17, b"9" * 5000, b"-1", b"\xb2"):
         headers = [(b"content-length", length)]
@@ -184,7 +184,7 @@ CHANGES = [
         (SkippedInputError(17, "OverflowError: too large"), 422, "body", "recorded as input 17 and changed nothing"),
     ],
 )
-def test_a_change_that_is_not_decided_on_says_why(service, method, path, body, failure, status, field, expected):
+def test_a_change_that_cannot_be_decided_reports_why(service, method, path, body, failure, status, field, expected):
     made = service.register()
     service.arbiter.fails = failure
     answer = service.ask(service.user("ann"), method, path.format(made.app), body)
@@ -227,7 +227,7 @@ def test_who_asks_and_goes_takes_nothing_back(service):
     waiting[0].set_result(None)
 
 
-def test_who_changes_much_waits_for_himself_and_nobody_else_does(service):
+def test_many_changes_of_one_user_delay_that_user_only(service):
     """The arbiter has few changes of one user before it, however many are sent; the next user's come behind those."""
     made = {user: service.register("nightly", user) for user in ("ann", "eve")}
     posted = []

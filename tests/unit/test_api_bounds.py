@@ -153,7 +153,7 @@ def test_no_user_has_the_administrators_name(service):
 @pytest.mark.parametrize(
     "path", ["/v1/apps/%00", "/v1/apps/..%2f..%2fsecret", "/v1/apps/%ff", "/%0d%0aX: y", "/v1/apps/"]
 )
-def test_odd_paths_are_only_unknown(service, path):
+def test_malformed_paths_are_404(service, path):
     answer = service.as_admin("GET", path)
     assert answer.status_code == 404
     assert problems(answer)
@@ -181,7 +181,7 @@ def test_weight_and_grace_are_limited_by_the_pool_and_not_for_the_administrator(
     assert service.as_admin("POST", "/v1/apps", body).status_code == 201
 
 
-def test_a_user_may_register_so_many_and_a_repeated_request_is_none_more(make):
+def test_registrations_per_user_are_limited_and_a_repeated_request_counts_once(make):
     service = make(LIMITED)
     first, _ = service.register("first"), service.register("second")
     refused = service.ask(service.user("ann"), "POST", "/v1/apps", {"name": "x", "request_id": "12345678"})

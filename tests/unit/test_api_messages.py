@@ -205,7 +205,7 @@ def test_a_message_on_which_the_controller_fails_is_refused_and_its_pool_goes_on
     assert bids(service) == ((app.app, 4),)
 
 
-def test_why_tells_what_the_controller_said(service):
+def test_why_returns_the_controllers_messages(service):
     app = service.register(pool="gpu")
     said(service, app, {"type": "auction/bid", "amount": 4})
     answer = service.as_admin("GET", f"/v1/decisions?app={app.app}").json()

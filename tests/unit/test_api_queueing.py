@@ -61,7 +61,7 @@ def in_one_loop(app, scenario):
     return asyncio.run(run())
 
 
-def test_one_users_long_reads_are_made_one_at_a_time_and_hold_up_nobody_else(service):
+def test_long_reads_of_one_user_run_one_at_a_time_and_delay_nobody_else(service):
     """The user's applications read in the user's queue: a user may have many of them."""
     made = service.register()
     held = service.arbiter.history = Held(service.arbiter.history)

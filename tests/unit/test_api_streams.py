@@ -92,7 +92,7 @@ def test_a_bare_number_is_a_share_that_was_seen_and_nothing_else():
     assert read(told, "app_1", "6.3") == [(7, "share")]
 
 
-def test_a_number_that_this_journal_never_had_says_nothing():
+def test_an_unknown_event_number_resumes_nothing():
     """With a lost journal the numbers begin again: the present share is sent, not nothing until they are reached."""
     streams = Streams(Past(decision(7, tell(7)), members=member(7)))
     assert read(streams, "app_1", "999999") == [(7, "share")]
@@ -108,7 +108,7 @@ def test_what_is_known_already_is_not_published_twice():
 
 
 @pytest.mark.parametrize("wrong", ["x", "-1", "1.", ".1", "1.2.3", "9" * 16, "1.1234567", "1 2", "٣", "1e3", "0x1"])
-def test_a_last_event_id_that_is_none_is_named(service, wrong):
+def test_an_invalid_last_event_id_is_named(service, wrong):
     made = service.register()
     path = f"/v1/apps/{made.app}/events"
     headers = {"Authorization": f"Bearer {made.token}", "Last-Event-ID": wrong.encode()}
@@ -119,7 +119,7 @@ def test_a_last_event_id_that_is_none_is_named(service, wrong):
 # Ends.
 
 
-def test_an_end_that_left_the_history_is_told_again_from_what_is_remembered(service):
+def test_an_end_older_than_the_history_is_sent_from_the_remembered_ends(service):
     made = service.register()
     service.ask(made.token, "DELETE", f"/v1/apps/{made.app}")
     later = Streams(Past(dismissed=service.arbiter.state.dismissed))
@@ -127,7 +127,7 @@ def test_an_end_that_left_the_history_is_told_again_from_what_is_remembered(serv
     assert [name for _, name in read(later, made.app, "3")] == ["end"]
 
 
-def test_an_end_that_nobody_remembers_is_gone(service):
+def test_a_forgotten_end_is_410_gone(service):
     made = service.register()
     service.ask(made.token, "DELETE", f"/v1/apps/{made.app}")
     service.streams._recent.clear()
@@ -143,7 +143,7 @@ def test_an_application_that_is_back_was_not_ended():
     assert read(streams, "app_1", "4") == [(7, "share")]
 
 
-def test_a_stream_of_what_has_vanished_ends_and_is_not_kept_alive(monkeypatch):
+def test_the_stream_of_a_vanished_application_ends(monkeypatch):
     """An application that was never registered has no end of its own."""
     monkeypatch.setattr(module, "KEEP_ALIVE", 0.01)
     past = Past(decision(7, tell(7, "application_1_0001")), members=member(7, "application_1_0001"))
@@ -183,7 +183,7 @@ def test_a_reader_that_does_not_read_is_cut_off_and_misses_nothing_when_it_retur
     assert read(streams, "app_1", "1") == [(seq, "share") for seq in range(2, last + 1)]
 
 
-def test_what_is_kept_for_those_who_return_is_bounded(monkeypatch):
+def test_history_for_returning_clients_is_bounded(monkeypatch):
     monkeypatch.setattr(module, "MAX_DECISIONS", 10)
     streams = Streams(Past(*(decision(seq, tell(seq)) for seq in range(1, 100)), members=member(99)))
     assert read(streams, "app_1", "1") == [(seq, "share") for seq in range(90, 100)]

@@ -77,7 +77,7 @@ def arbiter():
     return Arbiter()
 
 
-def test_one_application_is_told_the_whole_pool_with_the_reason(arbiter):
+def test_a_single_application_gets_the_whole_pool_with_the_reason(arbiter):
     arbiter(1, register("a"))
     (share,) = arbiter.told().values()
     assert share.grant.guarantee == amount(16)
@@ -120,7 +120,7 @@ def test_who_has_vacated_is_not_waited_for(arbiter):
     assert arbiter.written() == {a: 50.0}
 
 
-def test_being_told_again_does_not_lengthen_the_grace(arbiter):
+def test_a_further_notification_does_not_extend_the_grace_period(arbiter):
     arbiter(1, register("a"))
     arbiter(5, register("b"))
     arbiter(9, NodesChanged((), ("127.0.1.4:8041",)))
@@ -220,7 +220,7 @@ def test_weights_of_ended_applications_are_taken_back(arbiter):
     assert command.forget == (a,)
 
 
-def test_containers_are_signalled_only_when_the_overstay_has_lasted_and_others_wait(arbiter):
+def test_containers_are_signalled_only_after_preempt_after_and_while_others_wait(arbiter):
     arbiter(1, register("a", grace=0))
     a = arbiter.queue("app_4")
     arbiter(2, AppsChanged((running("application_1", a, 16, containers=16),), ()))

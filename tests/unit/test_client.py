@@ -254,7 +254,7 @@ def test_a_share_that_cannot_be_used_does_not_end_the_listener(listen, monkeypat
         (b"", "no connection"),
     ],
 )
-def test_what_is_no_answer_of_an_arbiter_is_said_in_one_line(serve, said, words):
+def test_an_answer_that_is_not_an_arbiters_is_a_one_line_error(serve, said, words):
     server = serve(said)
     with pytest.raises(ArbiterUnavailableError) as caught:
         client_of(server).list_apps()
@@ -289,13 +289,13 @@ def test_deregistering_what_has_ended_is_no_error(serve, status):
     assert [one[""].split()[0] for one in server.asked] == ["DELETE"]
 
 
-def test_a_proxy_that_does_not_let_us_deregister_is_told(serve):
+def test_a_proxy_that_refuses_deregistration_is_an_error(serve):
     with pytest.raises(ArbiterUnavailableError):
         client_of(serve(answer("<html>", "404 Not Found"))).deregister("app_1")
 
 
 @pytest.mark.parametrize("url", ["no-scheme", "127.0.0.1:8780", "ftp://x", "http://", "http://x:0", "http://[x", ""])
-def test_an_address_that_is_none(url):
+def test_an_invalid_address(url):
     with pytest.raises(ArbiterError) as caught:
         ArbiterClient(url, "x")
     assert str(caught.value).startswith(f"arbiter {url!r}: ")
@@ -305,7 +305,7 @@ def test_an_address_that_is_none(url):
     ("url", "said"),
     [("http://no-such-host.invalid:1", ""), ("http://a..b", "no connection")],
 )
-def test_a_host_that_nobody_knows_is_one_line(url, said):
+def test_an_unknown_host_is_a_one_line_error(url, said):
     with pytest.raises(ArbiterUnavailableError) as caught:
         ArbiterClient(url, "x").list_apps()
     assert str(caught.value).startswith(f"arbiter {url}: {said}")
@@ -314,7 +314,7 @@ def test_a_host_that_nobody_knows_is_one_line(url, said):
 # TLS.
 
 
-def test_a_certificate_that_nobody_vouches_for_is_said_as_tls_says_it(serve):
+def test_an_untrusted_certificate_is_reported_with_the_tls_error(serve):
     server = serve(answer("[]"), tls=True)
     with pytest.raises(ArbiterUnavailableError) as caught:
         client_of(server).list_apps()
@@ -337,7 +337,7 @@ def test_the_bundle_of_the_environment_is_the_commands_to_read(serve, monkeypatc
         client_of(server).list_apps()
 
 
-def test_https_where_there_is_none_and_a_bundle_that_is_none(serve, tmp_path):
+def test_https_to_a_plain_server_and_an_invalid_bundle(serve, tmp_path):
     server = serve(answer("[]"))
     with pytest.raises(ArbiterUnavailableError, match=r"TLS: "):
         ArbiterClient(server.url.replace("http:", "https:"), "x").list_apps()
@@ -376,7 +376,7 @@ def test_a_token_may_end_with_a_newline(tmp_path, monkeypatch):
         ArbiterClient("http://127.0.0.1:9", "user.ann\n00")
 
 
-def test_a_share_is_what_the_wire_says():
+def test_a_share_matches_the_wire_format():
     """The events above are those of the wire, so that none is passed over by mistake."""
     data = share_event(1).partition("data: ")[2]
     assert wire.Share.model_validate_json(data).seq == 1

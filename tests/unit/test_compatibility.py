@@ -78,7 +78,7 @@ def reworded(reason):
     return reason
 
 
-def test_shares_are_those_that_were_told_last(then):
+def test_shares_are_those_sent_last(then):
     folder, expected = then
     intake = opened(folder)
     shares = {app: member.share for app, member in intake.state.members.items()}
@@ -91,7 +91,7 @@ def test_shares_are_those_that_were_told_last(then):
     intake.close()
 
 
-def test_nobody_is_dismissed_and_nothing_is_written_beyond_what_it_decided_itself(then):
+def test_replay_dismisses_and_writes_only_what_was_decided_then(then):
     folder, expected = then
     past = replay(folder / "journal")
     dismissed = {command.app for one in past.history for command in one.commands if isinstance(command, Dismiss)}

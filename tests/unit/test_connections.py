@@ -105,7 +105,7 @@ def answer(connection):
     return said
 
 
-def test_a_connection_beyond_the_limit_is_told_so_and_closed_at_once(serve):
+def test_a_connection_over_the_limit_is_answered_503_and_closed(serve):
     server = serve(max_connections=2)
     held = [server.connect(), server.connect()]
     eventually(lambda: server.connections.open == 2)
@@ -166,7 +166,7 @@ def test_the_head_of_a_second_request_is_not_waited_for_either(serve):
     assert server.refusals.counts() == {"slow_head": 1}
 
 
-def test_a_body_that_nobody_reads_is_not_waited_for_after_the_answer(serve):
+def test_an_unread_body_is_not_awaited_after_the_answer(serve):
     server = serve(header_timeout=0.3)
     with server.connect() as slow:
         slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")

@@ -193,7 +193,7 @@ def test_an_application_with_a_strange_name_is_listed(ask):
     assert enforced == f"enforcement: {expected}"
 
 
-def test_why_shows_what_the_manager_says_as_it_is(ask):
+def test_why_quotes_the_managers_diagnostics(ask):
     decision = {"seq": 1, "at": 1.0, "cause": "c", "kind": "TellShare", "app": "app_1", "reason": "[/r]", "detail": {}}
     said = {"app": app("[/x]"), "decisions": [decision], "manager_says": ["[/y] has no room\x1b[2J"]}
     code, out, _ = ask(said, "why", "app_1")

@@ -270,7 +270,7 @@ def test_health_names_a_pool_that_is_stopped_and_keeps_the_error_for_those_who_m
 # A loop that ends, or stands still.
 
 
-def test_a_loop_that_dies_is_told_of_and_ends_the_process(arbiter):
+def test_a_loop_that_dies_is_reported_and_ends_the_process(arbiter):
     ended = []
     watchdog = Watchdog(arbiter.is_alive, lambda: arbiter.heartbeat.count, 1.0, ended.append)
     watchdog.start()
@@ -289,7 +289,7 @@ def test_a_loop_that_dies_is_told_of_and_ends_the_process(arbiter):
         arbiter.take(register("b"))
 
 
-def test_a_loop_that_stands_still_ends_the_process(start):
+def test_a_hung_loop_ends_the_process(start):
     arbiter = start(patience=1.5)
     ended, go_on = [], threading.Event()
     watchdog = Watchdog(arbiter.is_alive, lambda: arbiter.heartbeat.count, 2.0, ended.append)
@@ -304,7 +304,7 @@ def test_a_loop_that_stands_still_ends_the_process(start):
     go_on.set()
 
 
-def test_time_that_the_whole_process_did_not_get_is_no_reason_to_end_it():
+def test_a_suspended_process_is_not_ended_by_its_watchdog():
     """Only the watchdog's own looks count: stopped together with the loop, it has not looked."""
     ended, heart = [], Heartbeat()
     watchdog = Watchdog(lambda: True, lambda: heart.count, 3600.0, ended.append)
@@ -325,7 +325,7 @@ def test_an_arbiter_that_ends_refuses_what_is_still_asked(start):
 # Ids, owners.
 
 
-def test_a_loss_that_is_accepted_begins_a_new_series_of_ids(start, tmp_path):
+def test_an_accepted_loss_starts_a_new_series_of_ids(start, tmp_path):
     arbiter = start()
     for number in range(20):
         a = admitted(arbiter.take(register(f"a{number}")))
@@ -346,7 +346,7 @@ def test_a_loss_that_is_accepted_begins_a_new_series_of_ids(start, tmp_path):
     assert admitted(third.take(register("c", "zoe"))).id.startswith("app_e1_")
 
 
-def test_a_journal_that_is_lost_beside_its_secret_begins_a_new_series_of_ids(start, tmp_path):
+def test_a_lost_journal_with_an_intact_secret_starts_a_new_series_of_ids(start, tmp_path):
     (tmp_path / "secret").write_text("x" * 64)
     a = admitted(start().take(register("a")))
     assert a.id.startswith("app_e1_")

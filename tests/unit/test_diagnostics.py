@@ -54,7 +54,7 @@ def test_many_who_ask_about_one_application_are_one_question():
     assert len(manager.asked) == 2
 
 
-def test_an_answer_is_kept_for_a_moment_and_then_asked_for_again():
+def test_diagnostics_are_cached_for_a_short_time():
     manager, clock = Manager(), HandClock()
     asks = diagnostics(manager, clock)
     for _ in range(3):
@@ -80,20 +80,20 @@ def test_the_manager_is_asked_by_few_threads_about_few_applications_at_a_time():
 
 
 @pytest.mark.parametrize("answer", [[], 7, {"appActivities": []}, {"appActivities": {"allocations": [1]}}])
-def test_whatever_answers_is_no_reason(answer):
+def test_a_malformed_answer_gives_no_reason(answer):
     asks = diagnostics(Manager(answer))
     for app in ("application_1_0001", "application_1_0002", "application_1_0003"):
         said = asks.why_waiting(app).result(15)
         assert len(said) <= 1
 
 
-def test_a_thread_that_meets_an_error_goes_on():
+def test_a_thread_continues_after_an_error():
     asks = diagnostics(Manager(RuntimeError("no manager's error")))
     for app in ("application_1_0001", "application_1_0002", "application_1_0003"):
         assert len(asks.why_waiting(app).result(15)) == 1
 
 
-def test_what_the_manager_refuses_is_said():
+def test_a_refusal_of_the_manager_is_reported():
     asks = diagnostics(Manager(ManagerRefusedError(404, "not found")))
     (said,) = asks.why_waiting("application_1_0001").result(15)
     assert said.endswith("refused (404): not found")

@@ -226,9 +226,7 @@ def test_facts_of_a_manager_that_is_set_up_for_shares(serve):
         (200, "{}", "zk", True, "enforced"),
     ],
 )
-def test_a_configuration_that_is_refused_is_told_from_one_that_could_not_be_read(
-    serve, status, said, store, writable, mode
-):
+def test_a_refused_configuration_differs_from_an_unreadable_one(serve, status, said, store, writable, mode):
     manager = Manager({"yarn.scheduler.configuration.store.class": store} if store else {})
     usual = manager.__call__
 

@@ -91,7 +91,7 @@ def test_removing_groups_that_are_gone_is_no_error(tmp_path):
     assert not (tmp_path / "one").exists()
 
 
-def test_a_real_quota_is_kept_where_groups_may_be_made():
+def test_a_real_cpu_quota_is_enforced_where_cgroups_can_be_created():
     parent = cgroups.find_parent()
     if parent is None:  # Then there is nothing to hold to: `up` says so and goes on.
         return

@@ -105,7 +105,7 @@ def test_down_may_be_repeated_and_called_where_nothing_ever_was(run, ended, tmp_
         assert "no process" in out
 
 
-def test_down_removes_what_yarn_kept_and_leaves_logs_and_hdfs(run, ended):
+def test_down_removes_yarns_local_files_and_leaves_logs_and_hdfs(run, ended):
     layout = Layout(ended.spec.dir)
     for directory in (layout.rm_state, layout.logs, layout.hdfs_blocks):
         directory.mkdir(parents=True)
@@ -115,14 +115,14 @@ def test_down_removes_what_yarn_kept_and_leaves_logs_and_hdfs(run, ended):
     assert layout.hdfs_blocks.exists()
 
 
-def test_status_of_an_ended_cluster_says_so(run, ended):
+def test_status_reports_an_ended_cluster(run, ended):
     code, out, err = run("status", "--dir", ended.spec.dir)
     assert code == 1
     assert "not running" in out
     assert "no daemon" in err
 
 
-def test_status_where_nothing_ever_was_says_how_to_begin(run, tmp_path):
+def test_status_without_a_cluster_says_how_to_start_one(run, tmp_path):
     code, _, err = run("status", "--dir", tmp_path)
     assert code == 1
     assert "yarn-plugin cluster up" in err

@@ -47,7 +47,7 @@ def test_a_java_home_without_java_is_refused(home):
         java.find_java()
 
 
-def test_a_java_that_says_something_else_is_refused_with_what_it_says(home):
+def test_an_unknown_java_version_is_refused_and_quoted(home):
     install(home, "echo 'no version for you' >&2; exit 3")
     with pytest.raises(JavaError, match="no version for you"):
         java.find_java()
@@ -81,7 +81,7 @@ def obtain(cache, repository):
     return java.obtain((ARTIFACT,), cache, repository.fetch, lambda line: None)
 
 
-def test_a_jar_is_fetched_once_and_kept(tmp_path):
+def test_a_jar_is_fetched_once_and_cached(tmp_path):
     repository = Repository()
     assert obtain(tmp_path / "cache", repository) == (tmp_path / "cache" / "thing-1.0.jar",)
     obtain(tmp_path / "cache", repository)
@@ -95,7 +95,7 @@ def test_a_damaged_jar_is_fetched_again(tmp_path):
     assert (tmp_path / "thing-1.0.jar").read_bytes() == CONTENT
 
 
-def test_other_bytes_than_the_pinned_ones_are_not_kept(tmp_path):
+def test_a_download_with_a_wrong_checksum_is_not_stored(tmp_path):
     with pytest.raises(FetchError, match=f"SHA-256 .*, not {ARTIFACT.sha256}"):
         obtain(tmp_path, Repository(b"something else"))
     assert not list(tmp_path.glob("*.jar"))

@@ -31,5 +31,5 @@ TAKEN = "Problem binding to [127.0.2.1:18005] java.net.BindException: Address al
         ("/bin/sh: 1: cannot create /sys/x: Permission denied", "/bin/sh: 1: cannot create /sys/x: Permission denied"),
     ],
 )
-def test_the_last_error_is_told_in_its_own_words(log, complaint):
+def test_the_last_error_is_quoted(log, complaint):
     assert last_error_of(log.splitlines()) == complaint

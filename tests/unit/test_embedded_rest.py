@@ -70,7 +70,7 @@ def test_an_empty_list_comes_in_many_forms(url, answers, empty):
     assert rest.nodes(url) == []
 
 
-def test_nodes_tell_what_they_offer_and_what_is_used(url, answers):
+def test_nodes_have_their_capacity_and_use(url, answers):
     answers["/ws/v1/cluster/nodes"] = json.dumps({"nodes": {"node": [NODE]}})
     (node,) = rest.nodes(url)
     assert (node.host, node.rack, node.state, node.containers) == ("127.0.1.1", "/rack1", "RUNNING", 2)
@@ -92,7 +92,7 @@ def test_another_answer_than_json_is_no_answer(url, answers, body):
         rest.nodes(url)
 
 
-def test_nobody_there_is_no_answer():
+def test_no_listener_is_no_answer():
     with pytest.raises(rest.UnansweredError, match="does not answer"):
         rest.get("http://127.0.0.1:1/ws/v1/cluster/info")
 
@@ -106,6 +106,6 @@ def test_nobody_there_is_no_answer():
         ({}, False),
     ],
 )
-def test_a_manager_is_ready_when_it_says_that_it_is_active(url, answers, info, active):
+def test_a_manager_is_ready_once_it_is_active(url, answers, info, active):
     answers["/ws/v1/cluster/info"] = json.dumps(info)
     assert rest.is_active(url) is active

@@ -53,7 +53,7 @@ def test_who_has_vacated_early_keeps_its_part_while_another_still_vacates(world)
     assert weights(world) == [33.33, 33.33, 33.33]
 
 
-def test_after_the_manager_was_away_all_weights_are_written_again_and_nobody_sinks(world):
+def test_after_an_outage_of_the_manager_all_weights_are_written_again_and_none_sinks(world):
     start(world, NEW, NEW, ("lose_manager",))
     for queue in world.weights:
         world.weights[queue] = 0.01
@@ -79,7 +79,7 @@ def test_two_applications_in_one_queue_have_both_their_parts(world):
     assert (world.weights[shared.queue], world.weights[own.queue]) == (66.67, 33.33)
 
 
-def test_what_somebody_else_writes_is_put_back_at_the_next_comparison(world):
+def test_foreign_changes_are_reverted_at_the_next_comparison(world):
     start(world, NEW, NEW, ("wait", 11.0))
     start(world, ("meddle", 0, 300))
     assert weights(world) == [300.0, 50.0]
@@ -157,14 +157,14 @@ def overstaying(world):
     settle(world)
 
 
-def test_nobody_is_signalled_while_the_manager_is_away(world):
+def test_no_container_is_signalled_while_the_manager_is_away(world):
     overstaying(world)
     world.do(("lose_manager",))
     world.do(("wait", 300.0))
     assert not world.asked_containers
 
 
-def test_nobody_is_signalled_by_an_arbiter_whose_place_another_has_taken(world):
+def test_a_superseded_arbiter_signals_no_container(world):
     overstaying(world)
     world.do(("wait", 20.0))
     assert world.asked_containers

@@ -101,7 +101,7 @@ def test_a_file_system_that_cannot_sync_a_folder_has_the_file_all_the_same(tmp_p
     assert (tmp_path / "a.json").read_bytes() == b"x"
 
 
-def test_two_that_write_the_same_file_each_write_a_whole_one(tmp_path):
+def test_two_writers_of_one_file_each_write_it_completely(tmp_path):
     file = tmp_path / "a.json"
     with files.draft(file) as slow:
         slow.write(b"of the slow ")

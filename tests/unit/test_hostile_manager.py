@@ -66,7 +66,7 @@ def test_an_answer_that_trickles_without_end_is_given_up(serve, monkeypatch, tri
         ended.set()
 
 
-def test_a_connection_that_is_used_again_has_its_whole_time_again(serve, monkeypatch):
+def test_a_reused_connection_gets_the_full_timeout_again(serve, monkeypatch):
     monkeypatch.setattr(bounded, "MAX_SECONDS", 0.5)
     body = b'{"clusterMetrics": {"appsRunning": 1}}'
     whole = HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
@@ -111,7 +111,7 @@ class RawServerOfMany:
     ],
     ids=["chunks", "until it closes", "gzip"],
 )
-def test_an_answer_without_end_is_not_kept(serve, monkeypatch, script):
+def test_an_endless_answer_is_not_stored(serve, monkeypatch, script):
     monkeypatch.setattr(bounded, "MAX_BYTES", 2**20)
     with pytest.raises(ManagerAwayError, match="1 MB"):
         ask(serve(script()))
@@ -127,7 +127,7 @@ def test_an_answer_without_end_is_not_kept(serve, monkeypatch, script):
     ],
     ids=["length", "chunk", "no chunk", "no gzip"],
 )
-def test_an_answer_that_is_cut_short_is_none(serve, script):
+def test_a_truncated_answer_is_rejected(serve, script):
     with pytest.raises(ManagerAwayError, match="truncated"):
         ask(serve(script))
 
@@ -152,7 +152,7 @@ def test_json_that_is_no_object_is_not_a_managers(serve, text):
         ask(serve(answer(text)))
 
 
-def test_an_application_may_be_named_like_what_a_standby_says(serve):
+def test_an_application_name_may_equal_the_message_of_a_standby(serve):
     said = '{"apps": {"app": [{"id": "application_1_1", "name": "This is standby RM"}]}}'
     assert ask(serve(answer(said)))["apps"]["app"][0]["name"] == "This is standby RM"
 
@@ -173,7 +173,7 @@ def test_a_manager_with_a_certificate_of_an_authority_of_its_own(serve):
     assert ask(server, verify=str(CERTIFICATE))["clusterMetrics"] == {"appsRunning": 3}
 
 
-def test_tls_that_fails_is_said_in_its_own_words(serve, tmp_path):
+def test_a_tls_failure_is_reported_with_its_cause(serve, tmp_path):
     server = serve(answer("{}"), tls=True)
     with pytest.raises(ManagerAwayError, match=r"certificate verify failed: self-signed certificate.*--ca-file"):
         ask(server)

@@ -114,7 +114,7 @@ def test_each_timer_is_taken_when_the_one_before_it_was_carried_out():
     assert (next(firing).at, intake.state.woken) == (3.0, 2)
 
 
-def test_an_input_that_says_the_process_began_again_precedes_what_came_due_while_it_was_down():
+def test_the_restart_input_precedes_timers_that_came_due_while_down():
     intake = opened()
     taken, _ = feed(intake, (1.0, Wait(4.0)), (50.0, Began()), (51.0, Wait(1.0)))
     assert taken == [(1.0, Wait(4.0)), (50.0, Began()), (51.0, Wait(1.0))]
@@ -217,7 +217,7 @@ def test_a_journal_in_memory_is_opened_again_like_a_file():
 # Where inputs arrive.
 
 
-def test_what_arrives_is_stamped_then_and_says_until_when_nothing_else_will():
+def test_inputs_are_stamped_on_arrival_and_bound_later_stamps():
     clock = HandClock(1.0)
     intake = Intake(machine(), Durable(TAGS, MemoryRecords()), clock, begins)
     inbox = Inbox(intake.stamp)
@@ -349,7 +349,7 @@ def test_what_was_decided_is_settled(grid):
     assert (row.settled, row.savepoint()) == (2, 0)
 
 
-def test_the_delays_are_what_the_documentation_says():
+def test_the_delays_match_the_documentation():
     assert (execution.TIMER_RETRY, execution.MAX_TIMER_RETRY) == (5.0, 300.0)
 
 

@@ -86,7 +86,7 @@ def test_a_reopened_journal_gives_the_same_state_and_history(path, fill, open_in
     assert [decided.commands for decided in intake.history][-1] == (Say(15),)
 
 
-def test_cut_at_every_byte_it_starts_with_what_is_whole_and_loses_no_more_than_the_last_record(path, fill, open_intake):
+def test_a_journal_truncated_at_any_byte_loses_only_the_last_record(path, fill, open_intake):
     fill(path)
     whole = path.read_bytes()
     for cut in range(len(whole)):
@@ -110,7 +110,7 @@ def damage(path, part):
     path.write_bytes(data)
 
 
-def test_a_damaged_last_record_is_said_and_kept_aside(path, fill, open_intake):
+def test_a_damaged_last_record_is_reported_and_saved_separately(path, fill, open_intake):
     fill(path)
     damage(path, 0.999)
     records = RecordFile(path)
@@ -120,7 +120,7 @@ def test_a_damaged_last_record_is_said_and_kept_aside(path, fill, open_intake):
     assert aside.stat().st_mode & 0o777 == 0o600
 
 
-def test_damage_that_whole_records_follow_refuses_to_start_and_says_how_to_go_on(path, fill):
+def test_damage_before_intact_records_refuses_to_start_and_names_the_option(path, fill):
     fill(path, 50)
     damage(path, 0.1)
     before = path.read_bytes()
@@ -362,7 +362,7 @@ def test_records_without_a_version_are_those_of_version_0():
     assert upgrade({**old, "v": 1}) == {**old, "v": VERSION}
 
 
-def test_reasons_of_version_1_are_kept_as_what_was_said():
+def test_reasons_of_version_1_are_kept_as_text():
     said = {"kind": "said", "text": "app_4 ended"}
     commands = [
         {"type": "Dismiss", "app": "app_4", "reason": "app_4 ended"},

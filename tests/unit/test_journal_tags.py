@@ -111,7 +111,7 @@ def with_kind(**fields):
         (Registry({}, {"odd": SimpleNamespace(TAGS={"ask": Bid})}), "policy 'odd': .*'ask'"),
     ],
 )
-def test_what_cannot_be_told_apart_in_a_journal_is_refused_at_the_start(registry, said):
+def test_ambiguous_tags_are_refused_at_startup(registry, said):
     with pytest.raises(PluginError, match=said):
         journal_tags(registry)
 

@@ -110,7 +110,7 @@ def test_a_manager_that_is_away_is_an_error(store):
     ["", "a|b", "a|http://x|", "a|http://x|-1", "a|ftp://x|1", "a|http://x|1|2", "a b|http://x|1",
      "a|http://x|" + "9" * 40, "|http://x|1", "a|http://x y|1", "a|http://x|1\n", "a|file:///etc/passwd|1"],
 )  # fmt: skip
-def test_a_record_that_is_none_is_nobodys(store, record):
+def test_an_invalid_ownership_record_means_no_owner(store, record):
     store.conf[KEY] = record
     assert owner_of(store.configuration, "root.sql") is None
     assert take(store, "first", is_live=lambda url, identity: True).owner.epoch == 1

@@ -132,7 +132,7 @@ def test_the_first_poll_delivers_everything_once(start_poller):
     assert sink.kinds() == []
 
 
-def test_changes_are_told(start_poller):
+def test_changes_are_reported(start_poller):
     manager = Manager()
     poller, sink = start_poller(manager)
     sink.kinds()
@@ -144,7 +144,7 @@ def test_changes_are_told(start_poller):
     assert sink.events == [NodesChanged((), ("127.0.1.2:1",))]
 
 
-def test_a_node_that_breaks_is_told_as_gone_and_as_broken_at_once_and_when_it_is_well_again(start_poller):
+def test_a_node_that_breaks_is_reported_lost_and_broken_and_later_healthy(start_poller):
     manager = Manager()
     poller, sink = start_poller(manager)
     sink.kinds()
@@ -207,7 +207,7 @@ def test_a_broken_node_that_cannot_be_decided_on_does_not_hold_up_the_others(sta
     assert sink.events == []
 
 
-def test_a_manager_that_goes_and_comes_is_told_once_each(start_poller):
+def test_losing_and_reaching_the_manager_are_reported_once_each(start_poller):
     manager = Manager()
     poller, sink = start_poller(manager)
     sink.kinds()
@@ -444,7 +444,7 @@ def test_the_second_poll_comes_by_itself_and_what_is_missing_again_is_gone(start
     assert poller.counters["mass_disappearances"] == 2
 
 
-def test_single_ends_are_told_at_once(start_poller):
+def test_a_single_end_is_reported_at_once(start_poller):
     manager = Manager()
     manager.apps = [*THREE, "application_1_4", "application_1_5"]
     poller, sink = start_poller(manager, confirm_delay=1000.0)
@@ -453,7 +453,7 @@ def test_single_ends_are_told_at_once(start_poller):
     assert sorted(apps_gone(sink)) == ["application_1_4", "application_1_5"]
 
 
-def test_that_all_has_been_seen_is_told_once_after_each_time_the_manager_is_reached(start_poller):
+def test_a_complete_poll_is_reported_once_after_each_reconnection(start_poller):
     manager = Manager()
     manager.apps = THREE
     poller, sink = start_poller(manager, confirm_delay=1000.0)
@@ -586,7 +586,7 @@ def test_an_observation_that_is_set_aside_is_narrowed_to_what_is_at_fault(start_
     assert {app.containers for app in sink.known().apps.values()} == {2}
 
 
-def test_while_the_journal_takes_nothing_the_same_differences_are_told_again(start_poller):
+def test_differences_are_delivered_again_until_the_journal_takes_them(start_poller):
     manager, sink = Manager(), EventSink()
     poller, _ = start_poller(manager, sink=sink, metrics=0.02)
 

@@ -306,7 +306,7 @@ def test_a_state_of_a_type_that_is_not_declared_is_a_failure(controller, call):
     assert call.kept.state == Seen((Started(),))
 
 
-def test_a_report_that_fails_is_a_failure_of_the_whole_step(controller, call):
+def test_a_failing_report_fails_the_step(controller, call):
     call(at=0.0)
     owed = call.kept
 
@@ -340,7 +340,7 @@ def test_a_report_is_made_after_calls_alone(controller, call):
         ("root.gpu.a.b", 5.0, "a weight for queue 'root.gpu.a.b'"),
     ],
 )
-def test_a_weight_that_is_none_or_anothers_is_a_failure(controller, call, queue, weight, said):
+def test_an_invalid_weight_or_a_foreign_queue_is_a_failure(controller, call, queue, weight, said):
     controller.does = lambda what: [WantWeights((("root.gpu.a", 1.0),))]
     call(at=0.0)
     controller.does = lambda what: [WantWeights(((queue, weight),))]
@@ -349,7 +349,7 @@ def test_a_weight_that_is_none_or_anothers_is_a_failure(controller, call, queue,
     assert call.kept.weights == (("root.gpu.a", 1.0),)
 
 
-def test_a_share_with_a_number_that_is_none_is_a_failure(controller, call):
+def test_a_share_with_nan_is_a_failure(controller, call):
     call(at=0.0)
     grant = Grant(0.0, 0.5, Resources(), math.nan, Resources())
     controller.does = lambda what: [arbiter.TellShare("a", Share(1, 1.0, 1.0, grant, 1, Resources(), LegacyText("so")))]

@@ -96,7 +96,7 @@ def test_a_join_count_corrects_the_uncertain_sources():
     assert after.rows(ITEMS | PARTS) == pytest.approx(before.rows(ITEMS | PARTS), rel=0.1)
 
 
-def test_two_counts_are_told_apart():
+def test_two_counts_are_distinguished():
     """The leaf was right and its join ten times too small: the join is to blame, and what holds both with it."""
     before = rows()
     after = rows({LINES: before.rows(LINES), LINES | ITEMS: 10 * before.rows(LINES | ITEMS)})

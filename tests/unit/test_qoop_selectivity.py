@@ -100,7 +100,7 @@ def test_what_only_the_engine_understands_is_guessed_once_a_filter():
     assert both.uncertainty > 1.0
 
 
-def test_without_filters_everything_is_kept_for_sure():
+def test_without_filters_selectivity_is_one():
     assert (filter_selectivity([], HUNDRED).fraction, filter_selectivity([], HUNDRED).uncertainty) == (1.0, 0.0)
 
 

@@ -46,7 +46,7 @@ def test_statements_that_store_rows_keep_all_but_their_query(text, around):
     assert str(statement.tree.sql("spark")).endswith(str(statement.query.sql("spark"))), "it is not changed itself"
 
 
-def test_a_query_is_replaced_whole():
+def test_a_query_is_replaced_completely():
     assert parse_statement("SELECT a FROM b ORDER BY c LIMIT 3").reading_from("v") == "SELECT * FROM v"
 
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_written_again_or_has_no_query_is_the_engines(text):
         ("SELECT (1", "line 1"),
     ],
 )
-def test_what_is_no_sql_says_where(text, line):
+def test_a_syntax_error_names_its_position(text, line):
     with pytest.raises(QuerySyntaxError) as caught:
         parse_statement(text)
     said = str(caught.value)

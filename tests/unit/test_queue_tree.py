@@ -52,7 +52,7 @@ def test_queues_lie_in_one_another_only_so_deep():
 
 
 @pytest.mark.parametrize("kind", [None, 3, ["capacityScheduler"]])
-def test_a_scheduler_that_does_not_say_what_it_is_is_none(kind):
+def test_a_scheduler_without_a_type_is_rejected(kind):
     for read in (queue_tree, translate.queues):
         with pytest.raises(NotAManagerError):
             read(scheduler(LEAF, type=kind))

@@ -158,7 +158,7 @@ def test_dynamic_queues_are_neither_named_as_left_alone_nor_to_be_set(store, spe
         compare(store, specs('[[queue]]\npath = "root.sql.app_1"\nremove = true\n'))
 
 
-def test_a_manager_that_says_yes_and_does_nothing_is_an_error(store, specs):
+def test_a_manager_that_accepts_but_ignores_changes_is_an_error(store, specs):
     store.deaf = True
     with pytest.raises(QueuesIgnoredError, match=r"root\.team does not exist; .*'6w'.*'8w'"):
         apply(store, specs(TEAM))
@@ -171,13 +171,13 @@ def test_a_removal_that_is_ignored_is_an_error(store, specs):
         apply(store, specs('[[queue]]\npath = "root.default"\nremove = true\n'))
 
 
-def test_a_read_only_store_says_what_to_set(store, specs):
+def test_a_read_only_store_names_the_setting_to_change(store, specs):
     store.writable = False
     with pytest.raises(ReadOnlyStoreError, match=r"set yarn\.scheduler\.configuration\.store\.class=fs"):
         compare(store, specs(TEAM))
 
 
-def test_another_scheduler_is_said(store, specs):
+def test_another_scheduler_is_reported(store, specs):
     store.capacity_scheduler = False
     with pytest.raises(ManagerError, match="not the CapacityScheduler"):
         compare(store, specs(TEAM))
@@ -255,14 +255,14 @@ def test_a_queue_with_others_in_it_is_not_removed_alone(store, specs):
         )
 
 
-def test_without_the_legacy_mode_ways_may_be_mixed_and_sums_stay_below_a_whole(store, specs):
+def test_without_legacy_mode_units_may_be_mixed_and_sums_stay_below_100_percent(store, specs):
     store.conf[f"{PREFIX}.legacy-queue-mode.enabled"] = "false"
     compare(store, specs('[[queue]]\npath = "root.sql"\ncapacity = 80'))
     with pytest.raises(QueueFileError, match="100 percent"):
         compare(store, specs('[[queue]]\npath = "root.x"\ncapacity = 40\n[[queue]]\npath = "root.sql"\ncapacity = 80'))
 
 
-def test_thirds_make_a_whole(store, specs):
+def test_three_thirds_add_up_to_100_percent(store, specs):
     text = '[[queue]]\npath = "root.t"\nweight = 1\n'
     text += "".join(f'[[queue]]\npath = "root.t.{name}"\ncapacity = 33.33\n' for name in "abc")
     assert len(compare(store, specs(text)).changes) == 4
@@ -272,7 +272,7 @@ def test_thirds_make_a_whole(store, specs):
     ("text", "shown"),
     [("queue = 3", "valid list"), ("a = ", "not TOML"), ("", "required"), ("queue = [3]", "valid dictionary")],
 )
-def test_a_file_that_is_none_is_said_to_be_none(specs, text, shown):
+def test_an_invalid_file_is_reported(specs, text, shown):
     with pytest.raises(QueueFileError, match=shown):
         specs(text)
 

@@ -158,7 +158,7 @@ def test_no_text_becomes_markup(block: Block) -> None:
     assert '<b onclick="x">&\'�</b>' in page.text
 
 
-def test_the_figures_behind_a_chart_are_told_in_words_too() -> None:
+def test_every_chart_has_a_text_description() -> None:
     page = shown(TimeChart("Use", "cores", (Series("A", ((0.0, 1.0), (5.0, 3.0), (6.0, None))),)))
     assert "From 0.0 to 6.0 s (cores); A 1 to 3, at the end –." in page.text
     cells = [cell for cell in page.all("td") if cell.get("data-key")]

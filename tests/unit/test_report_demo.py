@@ -109,7 +109,7 @@ def test_the_page_describes_the_demo(folder: Path) -> None:
     assert len(parsed.all("figure")) > 8
 
 
-def test_it_says_so_when_switching_was_slower_or_answers_are_wrong(folder: Path) -> None:
+def test_the_report_says_when_switching_was_slower_or_answers_differ(folder: Path) -> None:
     change(folder, "fixed", "runs", 0, "seconds", value=6.0)
     change(folder, "switching", "runs", 0, "equal_to_duckdb", value=False)
     change(folder, "switching", "runs", 0, "differences", value=["row 1, <x>: 1 / 2"])
@@ -120,7 +120,7 @@ def test_it_says_so_when_switching_was_slower_or_answers_are_wrong(folder: Path)
     assert "4 of 5" in text
 
 
-def test_it_says_so_when_nothing_was_recorded_or_nothing_switched(folder: Path) -> None:
+def test_the_report_says_when_nothing_was_recorded_or_no_plan_switched(folder: Path) -> None:
     change(folder, "switching", "runs", 0, "journal", value=None)
     change(folder, "switching", "samples", value=None)
     text = report(folder).text

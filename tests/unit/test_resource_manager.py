@@ -91,7 +91,7 @@ def test_what_is_written_is_written_as_the_user(serve):
     ]
 
 
-def test_of_a_pair_the_active_one_is_found_and_kept(serve):
+def test_the_active_manager_of_a_pair_is_found_and_reused(serve):
     waiting, working = serve(standby), serve(active)
     manager = client(waiting, working)
     for _ in range(3):
@@ -127,7 +127,7 @@ def test_a_dead_one_of_a_pair_is_passed_over(serve, dead):
     assert manager.url == working.url
 
 
-def test_a_pair_of_which_nobody_is_active_says_both_reasons(serve, dead):
+def test_a_pair_without_an_active_manager_reports_both_reasons(serve, dead):
     waiting = serve(nobody_active)
     with pytest.raises(ManagerAwayError, match=rf"{waiting.url}: it is standby; .*{dead.url}: no connection"):
         client(waiting, dead).get("/metrics")
@@ -181,7 +181,7 @@ def test_one_that_is_not_ready_is_away(serve, status):
         lambda asked: (302, {"Location": "https://127.0.0.1:1/login"}, ""),
     ],
 )
-def test_what_is_no_resource_manager_is_said_to_be_none(serve, answer):
+def test_a_server_that_is_not_a_resource_manager_is_refused(serve, answer):
     with pytest.raises(NotAManagerError, match="http://host:8088"):
         probe(client(serve(answer)))
 

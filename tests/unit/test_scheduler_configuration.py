@@ -52,7 +52,7 @@ def test_capacities_directly_below_a_queue_and_no_deeper():
     assert list(found.capacities_below("root.sql")) == [("root.sql.a", "3w")]
 
 
-def test_a_property_of_the_scheduler_as_a_whole_is_no_queues():
+def test_a_property_of_the_scheduler_belongs_to_no_queue():
     found = configured(**{"resource-calculator": "X"})
     assert (found.global_property("resource-calculator"), found.global_property("other")) == ("X", None)
 
@@ -86,7 +86,7 @@ def test_values_mean_the_same():
     assert is_equivalent(None, None)
 
 
-def test_a_weight_is_told_from_other_capacities():
+def test_a_weight_is_distinguished_from_other_capacities():
     assert [weight_of(one) for one in ("33.3w", " 1w ", "0w", "50", "[memory=1024]", "", "w", "-1w", "infw")] == [
         33.3, 1.0, 0.0, None, None, None, None, None, None,
     ]  # fmt: skip
@@ -110,7 +110,7 @@ def test_a_change_is_one_bare_request():
     assert found.children("root") == ("root.sql", "root.b")
 
 
-def test_a_request_says_nothing_of_what_it_does_not_change():
+def test_a_request_omits_unchanged_fields():
     store = FakeScheduler()
     scheduler_configuration.write(store, {"root.sql": {"capacity": ""}})
     assert list(store.written[0]) == ["update-queue"]

@@ -27,11 +27,11 @@ def test_events_do_not_depend_on_the_pieces_in_which_they_arrive(size):
 
 
 @pytest.mark.parametrize("wrong", ["", " 17", "1\t7", "caf\u00e9", "1\x007"])
-def test_an_id_that_cannot_go_back_in_a_header_is_none(wrong):
+def test_an_event_id_unfit_for_a_header_is_dropped(wrong):
     assert list(EventParser().feed(f"id: {wrong}\ndata: x\n\n".encode())) == [ServerSent("message", "x", None)]
 
 
-def test_half_an_event_is_none():
+def test_an_incomplete_event_is_dropped():
     assert list(EventParser().feed(b"id: 17\nevent: share\ndata: {}\n")) == []
 
 

@@ -69,7 +69,7 @@ def test_weights_are_taken_back_in_a_pool_that_lies_in_one_that_wants_none(arbit
     assert written.forget == (running.queue,)
 
 
-def test_cells_that_nobody_read_for_a_while_are_those_of_the_nodes_that_are_there(arbiter):
+def test_cells_read_lazily_match_the_present_nodes(arbiter):
     arbiter.take(Configured((GPU,)))
     arbiter.take(NodesChanged((node(1),), ()))
     arbiter.take(Configured((SQL,)))

@@ -56,7 +56,7 @@ def test_an_application_alone_ends_when_its_work_is_done(tmp_path):
     assert one.alone_s == 400 / 16
 
 
-def test_two_applications_share_once_the_second_is_told(tmp_path):
+def test_two_applications_share_once_the_second_is_notified(tmp_path):
     outcome, _ = run(tmp_path, {}, {"arrival_s": 5})
     first, second = outcome.apps
     assert first.completion_s > 400 / 16 + 3
@@ -90,7 +90,7 @@ def test_a_manager_that_loses_its_weights_is_given_them_again(tmp_path):
     assert len(outcome.finished) == 2
 
 
-def test_one_that_does_not_register_is_told_nothing_and_still_ends(tmp_path):
+def test_an_unregistered_application_gets_no_notification_and_still_ends(tmp_path):
     outcome, _ = run(tmp_path, {"registers": False})
     (one,) = outcome.apps
     assert one.completion_s == pytest.approx(28.0), "it holds all that it can use, whatever its share is"
@@ -190,7 +190,7 @@ def test_the_command_writes_figures_a_page_and_a_journal(tmp_path, capsys):
         ({}, ["--workload", "nowhere.toml"], "No such file"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(tmp_path, capsys, files, options, said):
+def test_wrong_input_is_a_one_line_error(tmp_path, capsys, files, options, said):
     assert command(tmp_path, *options, **files) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line

@@ -42,7 +42,7 @@ def test_ids_of_a_later_epoch_have_tokens_of_their_own(tokens):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"short", b" " * 100])
-def test_a_secret_that_is_none_is_refused_in_one_line(tmp_path, content):
+def test_an_invalid_secret_is_refused_in_one_line(tmp_path, content):
     (tmp_path / "secret").write_bytes(content)
     with pytest.raises(SecretError, match=r"secret.*delete it") as refused:
         Tokens(tmp_path)

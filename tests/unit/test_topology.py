@@ -161,7 +161,7 @@ def test_a_rack_that_yarn_reports_under_two_switches_lies_in_the_first(tmp_path)
     assert known.capacity() == Resources.of({VCORES: 16})
 
 
-def test_a_node_that_offers_less_than_its_parts_has_what_yarn_says(tmp_path):
+def test_a_node_has_the_capacity_that_yarn_reports_even_if_below_the_sum_of_its_cells(tmp_path):
     known = built(node("gpu-1", gpus=2), described=described(tmp_path))
     assert known.cells["gpu-1"].capacity[GPU] == 2
 

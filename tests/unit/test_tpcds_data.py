@@ -45,7 +45,7 @@ def test_scales(text: str, scale: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["-1", "0", "abc", "nan", "inf", "", "0.0001", "200000"])
-def test_scales_that_are_none_are_refused(text: str) -> None:
+def test_invalid_scales_are_refused(text: str) -> None:
     with pytest.raises(BadInputError, match=r"--scale .*100,000"):
         data.parse_scale(text)
 
@@ -150,7 +150,7 @@ def test_killed_in_the_middle_nothing_is_there_and_the_next_one_succeeds(tmp_pat
     assert not list(tmp_path.glob(".out*"))
 
 
-def test_progress_is_told_table_by_table(tmp_path: Path) -> None:
+def test_progress_is_reported_per_table(tmp_path: Path) -> None:
     told: list[Progress] = []
     data.generate(SCALE, tmp_path / "out", on_progress=told.append)
     assert [progress.finished for progress in told] == sorted(progress.finished for progress in told)

@@ -37,7 +37,7 @@ def test_numbers_as_a_person_writes_them(text: str, numbers: list[int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["100", "0", "5-1", "", "1,,2", "a", "1-", "-3", "1-2-3", "1.5", "90-100", "٣x"])
-def test_numbers_that_are_none_are_refused_in_one_line(text: str) -> None:
+def test_invalid_numbers_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(BadInputError, match=r"--queries .*99") as refused:
         queries.parse_numbers(text)
     assert "\n" not in str(refused.value)

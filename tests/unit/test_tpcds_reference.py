@@ -49,6 +49,6 @@ def test_a_broken_file_is_replaced(tmp_path: Path) -> None:
     assert len(engine.asked) == 2
 
 
-def test_where_nothing_can_be_kept_the_answer_is_given_all_the_same(tmp_path: Path) -> None:
+def test_an_answer_is_computed_even_if_it_cannot_be_cached(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert CachingEngine(Counting(), tmp_path / "file" / "below", "v1").run("SELECT 1").rows == ROWS

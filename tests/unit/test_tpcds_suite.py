@@ -83,7 +83,7 @@ def test_an_answer_that_differs_from_one_reference() -> None:
     assert row.is_wrong
 
 
-def test_of_many_differences_the_first_are_kept_and_all_counted() -> None:
+def test_only_the_first_differences_are_kept_but_all_are_counted() -> None:
     many = [(number,) for number in range(50)]
     (row,) = run([1], named_engine("qoop", {1: many}), named_engine("spark", {1: []}))
     assert len(row.differences) == 6
@@ -103,7 +103,7 @@ def test_a_query_that_fails_does_not_end_the_run() -> None:
     assert totals(rows).failed == (1,)
 
 
-def test_a_reference_that_fails_is_said_and_not_taken_for_equal() -> None:
+def test_a_failed_reference_engine_is_reported_and_not_counted_as_equal() -> None:
     (row,) = run([1], named_engine("spark", {1: [(1,)]}), named_engine("duckdb", {}))
     assert row.equal_to_duckdb is False
     assert row.differences == ("no reference answer: cannot duckdb 1",)

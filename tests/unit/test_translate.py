@@ -120,7 +120,7 @@ def test_the_scheduler_must_be_the_capacity_scheduler():
     assert translate.queues({"scheduler": {"schedulerInfo": {"type": "fairScheduler"}}}) == {}
 
 
-def test_why_one_waits_is_told_once_with_the_hosts():
+def test_each_reason_to_wait_is_listed_once_with_its_hosts():
     refused = {"diagnostic": "Node does not have sufficient resource", "nodeIds": ["a:1", "b:1"]}
     allocations = [{"children": [refused]}, {"nodeId": "c:1", "children": [{**refused, "nodeIds": ["c:1"]}]}]
     found = translate.why_waiting({"appActivities": {"allocations": allocations}})
@@ -128,7 +128,7 @@ def test_why_one_waits_is_told_once_with_the_hosts():
     assert translate.why_waiting({"appActivities": {"diagnostic": "waiting for display"}}) == []
 
 
-def test_what_an_application_says_of_itself_is_one_line():
+def test_an_applications_diagnostics_are_one_line():
     said = {"app": {"diagnostics": "[Sat] Application is Activated,\n waiting for resources  for AM. "}}
     assert translate.diagnostics(said) == ["[Sat] Application is Activated, waiting for resources for AM."]
     assert translate.diagnostics({"app": {"diagnostics": None}}) == translate.diagnostics({}) == []

@@ -116,7 +116,7 @@ def test_tasks_are_solved_in_order_and_by_one_process(start):
         (Untagged(), "Untagged has no tag"),
     ],
 )
-def test_a_task_that_fails_says_why_in_a_line_and_the_next_one_is_solved(start, problem, error):
+def test_a_failed_task_reports_one_line_and_the_next_is_solved(start, problem, error):
     worker, told = start()
     worker.submit("gpu", "1", problem)
     outcome = told.next()
@@ -248,7 +248,7 @@ def test_a_task_that_was_lost_can_be_given_again(start, tmp_path):
     assert summed(told) == ("1", 1.0)
 
 
-def test_closing_ends_it_at_once_and_tells_nothing(start, tmp_path):
+def test_closing_ends_the_worker_at_once_without_an_outcome(start, tmp_path):
     worker, told = start()
     worker.submit("gpu", "1", Trouble("holds the interpreter", str(tmp_path / "mark")))
     worker.submit("gpu", "2", Sum(()))
