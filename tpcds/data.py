@@ -103,8 +103,8 @@ def generate(scale: float, out: Path, parts: int | None = None, on_progress: OnP
     """Generate a data set in `out`, or reuse a complete one.
 
     Raises:
-        BadInputError: `out` holds a data set with another scale, number of parts or generator.
-        GenerationError: `out` holds other files, there is too little disk space, or the generator failed.
+        BadInputError: `out` contains a data set with another scale, number of parts or generator.
+        GenerationError: `out` contains other files, there is too little disk space, or the generator failed.
     """
     started = time.monotonic()
     out = out.absolute()
@@ -152,7 +152,7 @@ def _write(scale: float, parts: int, out: Path, on_progress: OnProgress) -> None
         shutil.rmtree(out, ignore_errors=True)
         draft.rename(out)
     except OSError as wrong:
-        raise GenerationError(f"--out {str(out)!r}: cannot write there: {wrong.strerror or wrong}") from wrong
+        raise GenerationError(f"--out {str(out)!r}: cannot be written: {wrong.strerror or wrong}") from wrong
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -178,7 +178,7 @@ def _check_same_settings(manifest: DataManifest, scale: float, parts: int | None
         raise BadInputError(
             "--out",
             str(out),
-            f"holds scale {manifest.scale:g} in {count(manifest.parts, 'part')} by {manifest.generator};"
+            f"contains scale {manifest.scale:g} in {count(manifest.parts, 'part')} by {manifest.generator};"
             " choose another directory or remove this one",
         )
 
@@ -189,7 +189,7 @@ def _check_no_other_files(out: Path) -> None:
         raise GenerationError(f"--out {str(out)!r}: is a file; name a directory")
     others = sorted({path.name for path in out.glob("*")} - {*TABLES, MANIFEST, ANSWERS})
     if others:
-        raise GenerationError(f"--out {str(out)!r}: holds other files ({others[0]!r}); name a new directory")
+        raise GenerationError(f"--out {str(out)!r}: contains other files ({others[0]!r}); name a new directory")
 
 
 def _check_disk_space(scale: float, folder: Path) -> None:

@@ -102,7 +102,7 @@ def check_engine(name: str, switch_every_stage: bool) -> None:
     if name not in KINDS:
         raise BadInputError("--engine", name, f"must be one of {', '.join(KINDS)}")
     if switch_every_stage and not KINDS[name].switches:
-        raise BadInputError("--switch-every-stage", name, "this engine does not switch plans; leave the option out")
+        raise BadInputError("--switch-every-stage", name, "this engine does not switch plans; omit the option")
 
 
 def parse_references(text: str | None, engine: str) -> tuple[str, ...]:
@@ -117,5 +117,5 @@ def parse_references(text: str | None, engine: str) -> tuple[str, ...]:
     chosen = tuple(dict.fromkeys(piece.strip() for piece in text.split(",") if piece.strip()))
     for name in chosen:
         if name not in possible:
-            raise BadInputError("--compare", text, f"with --engine {engine} must be of {', '.join(possible)}")
+            raise BadInputError("--compare", text, f"with --engine {engine} choose from {', '.join(possible)}")
     return chosen

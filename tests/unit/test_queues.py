@@ -228,7 +228,7 @@ def test_a_wrong_value_is_named_with_its_queue_and_what_is_right(specs, text, fi
         (
             'path = "root.sql"\ncapacity = 80\nmaximum_capacity = 70\n[[queue]]\npath = "root.default"\ncapacity = 20',
             "root.sql maximum_capacity",
-            "at least its capacity, 80",
+            "less than its capacity, 80",
         ),
         ('path = "root.x"\nweight = 1\n[[queue]]\npath = "root.x.y"\ncapacity = 30', "capacities in root.x", "100"),
         (

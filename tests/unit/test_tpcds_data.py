@@ -110,7 +110,7 @@ def test_another_scale_in_the_same_place_is_refused(copy: Path) -> None:
 def test_other_files_are_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").write_text("mine")
-    with pytest.raises(GenerationError, match=r"holds other files \('thesis.tex'\)"):
+    with pytest.raises(GenerationError, match=r"contains other files \('thesis.tex'\)"):
         data.generate(SCALE, tmp_path / "home")
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):

@@ -41,8 +41,8 @@ def simulate(
 ) -> None:
     """Simulate a workload on a cluster: what the arbiter would do in a day, within seconds.
 
-    The decisions are made by the arbiter's own code; YARN, the nodes and the applications are simulated, and time is
-    virtual. Needs no cluster and contacts nothing. The same files and seed give the same result.
+    The decisions are made by the arbiter's own code; YARN, the nodes and the applications are simulated in virtual
+    time. Needs neither a cluster nor the network. The same files and seed give the same result.
 
     \b
     CLUSTER                           WORKLOAD

@@ -66,7 +66,7 @@ def _problems_of_present(spec: QueueSpec, by_path: dict[str, QueueSpec], live: L
         yield Problem(f"{spec.path} leaf_template", None, "set dynamic_leaves = true, or it has no effect")
     capacity, maximum = _new_value(spec, CAPACITY, live), _new_value(spec, MAXIMUM_CAPACITY, live)
     if _mode(capacity) == "percent" and _is_number(maximum) and float(maximum or 0) < float(capacity or 0):
-        yield Problem(f"{spec.path} maximum_capacity", float(maximum or 0), f"at least its capacity, {capacity}")
+        yield Problem(f"{spec.path} maximum_capacity", float(maximum or 0), f"less than its capacity, {capacity}")
 
 
 def _problems_of_new(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:

@@ -134,7 +134,7 @@ def summaries(outcome: Outcome) -> Iterator[tuple[str, Summary | None, tuple[App
 def columns(outcome: Outcome) -> tuple[str, ...]:
     """The columns of the table."""
     own = mean_figures(outcome.finished)
-    return ("applications", "#ended", "#mean s", "#p50 s", "#p95 s", "#mean slowdown", "#p95 slowdown", "#fairness",
+    return ("group", "#ended", "#mean s", "#p50 s", "#p95 s", "#mean slowdown", "#p95 slowdown", "#fairness",
             *(f"#{name.replace('_', ' ')}" for name in own))  # fmt: skip
 
 

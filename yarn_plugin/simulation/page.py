@@ -48,7 +48,10 @@ def page(outcome: Outcome, about: str, wall_s: float) -> Page:
     return Page(
         title="Cluster simulation",
         subtitle=about,
-        top=(_key_figures(outcome, wall_s), *(Text(line, "muted") for line in totals(outcome, wall_s))),
+        top=(
+            _key_figures(outcome, wall_s),
+            *(Text(_sentence(line), "muted") for line in totals(outcome, wall_s)),
+        ),
         sections=(
             Section("Applications", (_table(outcome),)),
             Section("Cluster use over time", (_usage(outcome),)),
@@ -56,6 +59,10 @@ def page(outcome: Outcome, about: str, wall_s: float) -> Page:
             Section("Largest slowdowns", (_slowest(outcome),)),
         ),
     )
+
+
+def _sentence(line: str) -> str:
+    return f"{line[0].upper()}{line[1:]}."
 
 
 def _key_figures(outcome: Outcome, wall_s: float) -> KeyFigures:
