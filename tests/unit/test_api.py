@@ -32,7 +32,7 @@ from yarn_plugin.model.resources import Resources
     ],
 )
 @pytest.mark.parametrize("token", [None, "", "nonsense", "admin.admin.0000", "user.ann.", "app..x", "user.ann.ü"])
-def test_without_a_good_token_nothing_is_answered(service, method, path, token):
+def test_requests_without_a_valid_token_are_refused(service, method, path, token):
     headers = {} if token is None else {"Authorization": f"Bearer {token}".encode()}
     answer = service.http.request(method, path, headers=headers, json={"name": "x", "request_id": "12345678"})
     assert answer.status_code == 401
@@ -40,7 +40,7 @@ def test_without_a_good_token_nothing_is_answered(service, method, path, token):
     assert (field, "Authorization: Bearer TOKEN" in expected) == ("Authorization", True)
 
 
-def test_tokens_are_issued_by_the_administrator_alone(service):
+def test_only_the_administrator_issues_tokens(service):
     answer = service.as_admin("POST", "/v1/tokens", {"user": "ann"})
     assert answer.status_code == 201
     issued = wire.Token.model_validate(answer.json())
@@ -49,13 +49,13 @@ def test_tokens_are_issued_by_the_administrator_alone(service):
     assert (refused.status_code, problems(refused)[0][0]) == (403, "Authorization")
 
 
-def test_files_with_secrets_are_their_owners_alone(service):
+def test_files_with_secrets_are_private(service):
     folder = service.tokens.admin_file.parent
     assert {path.stat().st_mode & 0o777 for path in (folder / "secret", folder / "admin.token")} == {0o600}
     assert (folder / "journal").stat().st_mode & 0o077 == 0
 
 
-def test_tokens_stay_good_over_a_restart_and_end_with_the_secret(service, tmp_path):
+def test_tokens_stay_valid_over_a_restart_until_the_secret_changes(service, tmp_path):
     token = service.user("ann")
     folder = service.tokens.admin_file.parent
     assert Tokens(folder).check(token) == Principal("user", "ann")
@@ -63,7 +63,7 @@ def test_tokens_stay_good_over_a_restart_and_end_with_the_secret(service, tmp_pa
     assert Tokens(folder).check(token) is None
 
 
-def test_an_application_is_its_users_and_its_own(service):
+def test_a_user_and_the_application_itself_have_access(service):
     mine, hers = service.register("mine", "ann"), service.register("hers", "eve")
     paths = [f"/v1/apps/{mine.app}", f"/v1/apps/{mine.app}/why"]
     for path in paths:
@@ -88,7 +88,7 @@ def test_another_application_cannot_be_changed_or_followed(service, method, suff
     assert service.arbiter.state.registered == before
 
 
-def test_a_user_sees_its_own_and_an_application_itself(service):
+def test_a_user_lists_its_applications_and_an_application_itself(service):
     mine, other = service.register("mine", "ann"), service.register("other", "ann")
     service.register("hers", "eve")
 
@@ -132,7 +132,7 @@ def test_a_request_that_has_ended_is_not_registered_again(service):
     assert (gone.status_code, problems(gone)[0][0]) == (404, "app")
 
 
-def test_one_that_runs_already_is_registered_where_it_runs(service):
+def test_a_running_application_is_registered_in_its_queue(service):
     service.arbiter.take(AppsChanged((running("application_1_0001", "root.sql.etl"),), ()))
     made = service.register(yarn_app="application_1_0001")
     assert made.queue == "root.sql.etl"
@@ -174,9 +174,7 @@ def test_an_application_submitted_just_now_is_polled_for(service):
         ({"prio": 3}, 422, "prio", 3, "not permitted"),
     ],
 )
-def test_a_wrong_registration_is_named_field_by_field_and_changes_nothing(
-    service, body, status, field, value, expected
-):
+def test_an_invalid_registration_is_refused_by_field(service, body, status, field, value, expected):
     service.arbiter.take(AppsChanged((running("application_1_0002", "root.default"),), ()))
     service.arbiter.take(AppsChanged((running("application_1_0003", "root.sql.x", "eve"),), ()))
     whole = body if "request_id" in body else {"name": "x", "request_id": "12345678", **body}
@@ -206,7 +204,7 @@ def test_with_two_pools_the_pool_must_be_named(make):
 # Reading and changing.
 
 
-def test_a_weight_and_a_demand_are_revised_and_what_is_left_out_stays(service):
+def test_omitted_fields_of_a_revision_do_not_change(service):
     made = service.register(demand=[{"vcores": 4, "memory-mb": 4096}])
     changed = service.ask(made.token, "PATCH", f"/v1/apps/{made.app}", {"weight": 3})
     assert (changed.status_code, changed.json()["weight"]) == (200, 3.0)
@@ -219,7 +217,7 @@ def test_a_weight_and_a_demand_are_revised_and_what_is_left_out_stays(service):
     assert service.arbiter.state.registered[made.app].demand is None
 
 
-def test_an_unregistered_application_can_be_seen_and_not_changed(service):
+def test_an_unregistered_application_can_be_read_but_not_changed(service):
     service.arbiter.take(AppsChanged((running("application_1_0001", "root.sql.etl"),), ()))
     token = service.user("ann")
     seen = service.ask(token, "GET", "/v1/apps/application_1_0001")
@@ -234,7 +232,7 @@ def test_an_unknown_path_is_404_with_a_hint(service, method):
     assert (answer.status_code, problems(answer)[0][:2]) == (404, ("app", "app_99"))
 
 
-def test_a_path_or_method_that_is_not_there_is_named_too(service):
+def test_an_unknown_path_or_method_is_refused_with_problems(service):
     for method, path, status in (("GET", "/v2/apps", 404), ("PUT", "/v1/apps", 405), ("GET", "/", 404)):
         answer = service.as_admin(method, path)
         assert (answer.status_code, problems(answer)[0][:2]) == (status, ("path", path))
@@ -295,13 +293,13 @@ def test_why_still_answers_when_the_application_has_ended(service):
     assert service.ask(service.user("eve"), "GET", f"/v1/apps/{made.app}/why").status_code == 404
 
 
-def test_a_wrong_limit_is_named(service):
+def test_an_invalid_limit_is_refused(service):
     for path in ("/v1/decisions?limit=0", "/v1/decisions?limit=many", "/v1/apps/app_1/why?limit=5000"):
         answer = service.as_admin("GET", path)
         assert (answer.status_code, problems(answer)[0][0]) == (422, "limit")
 
 
-def test_decisions_of_others_are_the_administrators_to_see(service):
+def test_only_the_administrator_sees_decisions_about_others(service):
     mine = service.register("mine", "ann")
     service.register("hers", "eve")
     service.arbiter.take(AppsChanged((running("application_1_0001", mine.queue),), ()))
@@ -326,7 +324,7 @@ def test_metrics_are_prometheus_text(service):
     assert "yarn_arbiter_manager_up 1.0" in answer.text
 
 
-def test_the_routes_are_described(service):
+def test_openapi_describes_every_route(service):
     described = service.ask(None, "GET", "/openapi.json").json()
     assert described["openapi"].startswith("3.")
     assert {"/v1/apps", "/v1/apps/{app}", "/v1/apps/{app}/events", "/v1/cluster", "/v1/decisions", "/metrics"} <= set(
@@ -387,7 +385,7 @@ def test_a_new_stream_starts_with_the_current_share(service):
     assert share.guarantee.fraction == 0.5
 
 
-def test_a_resumed_stream_has_all_that_was_missed_in_order_and_once(service):
+def test_a_resumed_stream_has_the_missed_events_in_order_and_once(service):
     made = service.register("mine")
     for name in ("second", "third", "fourth"):
         service.register(name, f"user-{name}")
@@ -416,7 +414,7 @@ def test_a_stream_can_be_followed_by_yarns_id(service):
     assert parse(answer.text)[0][2]["app"] == made.app
 
 
-def test_a_wrong_last_event_id_is_named(service):
+def test_an_invalid_last_event_id_is_refused(service):
     made = service.register()
     for wrong in ("x", "-1"):
         answer = service.ask(made.token, "GET", f"/v1/apps/{made.app}/events", **{"Last-Event-ID": wrong})
@@ -466,7 +464,7 @@ def test_a_silent_stream_sends_keep_alives(service, monkeypatch):
     assert asyncio.run(listen()).startswith(b":")
 
 
-def test_what_is_decided_while_a_listener_catches_up_comes_once(service):
+def test_a_decision_during_catch_up_is_sent_once(service):
     """Between reading the past and listening nothing is lost and nothing doubled."""
     made = service.register("mine")
 

@@ -77,7 +77,7 @@ def measured(*pieces):
 
 
 @pytest.mark.parametrize("body", [chunked, measured])
-def test_without_a_token_nothing_of_a_body_is_read_before_the_answer(service, body):
+def test_without_a_token_no_body_is_read_before_the_answer(service, body):
     sender = Sender(service, None, **body(*[b"x" * 65_536] * 100)).run()
     assert (sender.status, sender.read_before_answer) == (401, 0)
     assert sender.headers[b"connection"] == b"close"
@@ -85,7 +85,7 @@ def test_without_a_token_nothing_of_a_body_is_read_before_the_answer(service, bo
     assert service.refusals.counts() == {"unauthenticated": 1}
 
 
-def test_of_a_refused_body_only_so_much_is_thrown_away(service, monkeypatch):
+def test_a_refused_body_is_discarded_up_to_a_limit(service, monkeypatch):
     monkeypatch.setattr("yarn_plugin.api.authentication.MAX_DISCARDED_BYTES", 200_000)
     sender = Sender(service, None, **chunked(*[b"x" * 65_536] * 1000)).run()
     assert (sender.status, sender.read) == (401, 4)
@@ -100,20 +100,20 @@ def test_a_body_declared_too_long_is_not_read(make):
         assert "at most 1000 bytes" in sender.problems[0].expected
 
 
-def test_a_body_in_pieces_is_read_no_further_than_the_limit(make):
+def test_a_chunked_body_is_read_no_further_than_the_limit(make):
     service = make(limits=Limits(max_body=1000))
     sender = Sender(service, service.user("ann"), **chunked(*[b" " * 300] * 100)).run()
     assert (sender.status, sender.read_before_answer) == (413, 4)
     assert not service.arbiter.state.registered
 
 
-def test_a_body_within_the_limit_is_taken_in_pieces_too(make):
+def test_a_chunked_body_within_the_limit_is_accepted(make):
     service = make(limits=Limits(max_body=1000))
     assert Sender(service, service.user("ann"), **chunked(BODY[:7], BODY[7:], b"")).run().status == 201
     assert len(service.arbiter.state.registered) == 1
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(make):
+def test_a_body_that_does_not_arrive_times_out(make):
     service = make(limits=Limits(header_timeout=0.05))
     headers = [(b"content-length", b"100")]
     sender = Sender(service, service.user("ann"), [b"{"], headers, stalls=True).run()
@@ -121,7 +121,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(make):
     assert sender.headers[b"connection"] == b"close"
 
 
-def test_who_goes_amid_a_body_is_not_answered(service):
+def test_a_client_that_disconnects_during_its_body_is_not_answered(service):
     sender = Sender(service, service.user("ann"), [b"{"], [(b"content-length", b"100")])
     sender._stalls = False
     sender._pieces = []
@@ -129,7 +129,7 @@ def test_who_goes_amid_a_body_is_not_answered(service):
     assert not service.arbiter.state.registered
 
 
-def test_what_needs_no_token_takes_no_body(service):
+def test_paths_without_a_token_accept_no_body(service):
     for path in ("/v1/health", "/v1/ready", "/openapi.json"):
         sender = Sender(service, None, **measured(b"x"), method="GET", path=path).run()
         assert (sender.status, sender.read_before_answer) == (413, 0)
@@ -138,11 +138,11 @@ def test_what_needs_no_token_takes_no_body(service):
 
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "OPTIONS", "TRACE", "PUT", "BREW"])
 @pytest.mark.parametrize("path", ["/", "/docs", "/v1/apps", "/v1/health/", "/metrics", "/v1/tokens", "//v1/health"])
-def test_whatever_is_asked_needs_a_token(service, method, path):
+def test_every_other_path_needs_a_token(service, method, path):
     assert service.http.request(method, path).status_code == 401
 
 
-def test_one_token_is_shown_and_a_short_one(service):
+def test_exactly_one_token_of_limited_length_is_accepted(service):
     token = service.user("ann").encode()
     twice = [(b"authorization", b"Bearer " + token)]
     assert Sender(service, service.user("ann"), [], twice, "GET").run().status == 401
@@ -150,14 +150,14 @@ def test_one_token_is_shown_and_a_short_one(service):
     assert Sender(service, service.user("ann"), [], (), "GET").run().status == 200
 
 
-def test_no_redirect_is_made_of_the_callers_own_host(service):
+def test_nothing_redirects_to_the_callers_host_header(service):
     answer = service.http.request("GET", "/v1/apps/", headers={"Authorization": f"Bearer {service.user('ann')}"})
     assert answer.status_code == 404
     assert "location" not in answer.headers
 
 
 @pytest.mark.parametrize("host", [b"[", b"[::1", b"a]b", b"", b"\xff", b"a/../b", b"x" * 5000, b"a b"])
-def test_no_host_that_a_caller_names_makes_an_answer_fail(service, host):
+def test_no_host_header_makes_an_answer_fail(service, host):
     for path, status in (("/nowhere", 404), ("/v1/apps", 405), ("/v1/cluster", 200)):
         method = "PUT" if status == 405 else "GET"
         sender = Sender(service, service.user("ann"), [], [(b"host", host)], method, path).run()
@@ -194,14 +194,14 @@ def test_a_change_that_cannot_be_decided_reports_why(service, method, path, body
     assert ("retry-after" in answer.headers) == (status == 503)
 
 
-def test_while_nothing_is_decided_the_last_shares_are_still_answered(service):
+def test_the_last_shares_are_served_while_nothing_is_decided(service):
     made = service.register()
     service.arbiter.fails = JournalUnavailableError("full")
     assert service.ask(made.token, "GET", f"/v1/apps/{made.app}").json()["share"]["seq"] == made.share.seq
     assert service.as_admin("GET", "/v1/decisions").status_code == 200
 
 
-def test_who_asks_and_goes_takes_nothing_back(service):
+def test_a_change_is_decided_on_although_its_client_disconnects(service):
     """A decision that is waited for is made, also when nobody waits for it any more."""
     made = service.register()
     waiting = []
@@ -263,7 +263,7 @@ def test_many_changes_of_one_user_delay_that_user_only(service):
     assert answered == {204}
 
 
-def test_health_and_readiness_say_what_is_wrong(service):
+def test_health_and_readiness_list_the_problems(service):
     well = service.ask(None, "GET", "/v1/health")
     assert (well.status_code, wire.Health.model_validate(well.json()).journal) == (200, "writable")
     assert well.json()["last_look_age_s"] == 0.2
@@ -281,7 +281,7 @@ def test_health_and_readiness_say_what_is_wrong(service):
 # Times.
 
 
-def test_times_on_the_wire_are_the_walls_and_decisions_keep_the_wall_of_then(service):
+def test_times_on_the_wire_are_wall_clock_times(service):
     service.arbiter.offset = 500.0
     made = service.register()
     assert (made.share.told_at, made.share.effective_at) == (1500.0, 1500.0)
@@ -299,7 +299,7 @@ def scrape(service):
     return service.ask(token, "GET", "/metrics").text
 
 
-def test_metrics_are_for_the_scrape_token_and_the_administrator_alone(service):
+def test_only_the_scrape_token_and_the_administrator_read_metrics(service):
     made = service.register()
     token = service.tokens.scrape_file.read_text().strip()
     assert service.tokens.scrape_file.stat().st_mode & 0o777 == 0o600
@@ -312,7 +312,7 @@ def test_metrics_are_for_the_scrape_token_and_the_administrator_alone(service):
         assert service.ask(token, method, path, {"user": "eve"} if method == "POST" else None).status_code == 403
 
 
-def test_metrics_name_so_many_applications_and_add_up_the_rest(make):
+def test_metrics_sum_the_applications_beyond_the_limit(make):
     service = make(limits=Limits(metrics_apps=1))
     large = service.register("large", "ann", weight=2)
     service.register("small", "bob", weight=1)

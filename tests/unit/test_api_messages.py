@@ -121,7 +121,7 @@ def bids(service):
     return service.arbiter.state.pool_states["gpu"].state.bids
 
 
-def test_a_question_waits_for_who_connects_and_an_answer_reaches_the_controller(service):
+def test_messages_to_and_from_a_controller(service):
     app = service.register(pool="gpu")
     service.arbiter.offset = 1000.0
     ((_, name, question),) = told(service, app)
@@ -152,7 +152,7 @@ def test_a_question_waits_for_who_connects_and_an_answer_reaches_the_controller(
         ([], "body"),
     ],
 )
-def test_what_the_controller_did_not_declare_is_refused_and_not_journaled(service, body, field):
+def test_undeclared_messages_are_refused_and_not_journaled(service, body, field):
     app = service.register(pool="gpu")
     before = service.arbiter.history()[-1].seq
     answer = said(service, app, body)
@@ -180,14 +180,14 @@ def test_a_number_that_no_journal_can_hold_is_refused_and_not_journaled(service,
     assert service.arbiter.history()[-1].seq == before
 
 
-def test_a_pool_of_shares_takes_no_messages(service):
+def test_a_share_pool_accepts_no_messages(service):
     app = service.register(pool="sql")
     answer = said(service, app, {"type": "auction/bid", "amount": 4})
     assert answer.status_code == 422
     assert problems(answer)[0][:2] == ("type", "auction/bid")
 
 
-def test_who_may_speak_for_an_application(service):
+def test_who_may_send_messages_for_an_application(service):
     app = service.register(pool="gpu")
     path, bid = f"/v1/apps/{app.app}/messages", {"type": "auction/bid", "amount": 4}
     assert service.ask(None, "POST", path, bid).status_code == 401
@@ -298,7 +298,7 @@ def nested(levels, innermost="1"):
         (f'"anything": {nested(200)}', "anything"),
     ],
 )
-def test_what_a_journal_would_not_read_again_is_refused(listener, fields, field):
+def test_a_message_that_the_journal_could_not_read_is_refused(listener, fields, field):
     app = listener.register(pool="gpu")
     before = listener.arbiter.history()[-1].seq
     answer = listener.http.request(
@@ -312,7 +312,7 @@ def test_what_a_journal_would_not_read_again_is_refused(listener, fields, field)
     assert listener.arbiter.history()[-1].seq == before
 
 
-def test_a_message_of_a_type_that_another_kind_declares_is_taken_where_it_is_allowed(tmp_path):
+def test_a_message_type_of_another_controller_is_accepted_where_it_is_declared(tmp_path):
     service = Service(tmp_path, replace(GPU, controller="toy-cells"), registry=TOYS)
     app = service.register(pool="gpu")
     answer = said(service, app, {"type": "toy-auction.provoke", "when": ""})
@@ -320,7 +320,7 @@ def test_a_message_of_a_type_that_another_kind_declares_is_taken_where_it_is_all
     assert answer.status_code == 204
 
 
-def test_a_message_within_a_message_is_journaled_and_replayed(listener, tmp_path):
+def test_a_nested_message_is_journaled_and_replayed(listener, tmp_path):
     app = listener.register(pool="gpu")
     inner = {"type": "listener/bid", "value": 2.5, "item": {"cell": "a"}, "anything": [{"a": [1]}]}
     assert said(listener, app, {"type": "listener/bid", "inner": inner}).status_code == 204
@@ -332,7 +332,7 @@ def test_a_message_within_a_message_is_journaled_and_replayed(listener, tmp_path
     assert again.state.pool_states["gpu"].state.asked == (app.app,)
 
 
-def test_no_event_is_journaled_that_would_not_be_read_again():
+def test_no_unreadable_event_is_journaled():
     codec = Codec(journal_tags(HOSTILE))
     for broken in (Complex(value=math.inf), Complex(inner=[1])):
         with pytest.raises(ValueError):

@@ -84,7 +84,7 @@ def test_long_reads_of_one_user_run_one_at_a_time_and_delay_nobody_else(service)
 
 
 @pytest.mark.parametrize("path", ["/v1/decisions", "/v1/apps", "/v1/cluster", "/metrics"])
-def test_reads_beyond_those_that_may_wait_are_refused(service, path):
+def test_reads_beyond_the_queue_limit_are_refused(service, path):
     """However short the read is."""
     held = service.arbiter.history = Held(service.arbiter.history)
     token = service.tokens.admin_file.read_text().strip()
@@ -114,7 +114,7 @@ def test_reads_beyond_those_that_may_wait_are_refused(service, path):
         ("/v1/cluster", operations, "_CLUSTER"),
     ],
 )
-def test_a_long_answer_is_written_out_beside_the_event_loop(service, monkeypatch, path, module, adapter):
+def test_a_long_answer_is_rendered_outside_the_event_loop(service, monkeypatch, path, module, adapter):
     service.register()
     wrote, made_by = getattr(module, adapter), []
 
@@ -160,7 +160,7 @@ def why_of(get, service, user, *numbers):
     return [get(service.user(user), f"/v1/apps/application_1_{number:04}/why") for number in numbers]
 
 
-def test_one_users_questions_leave_the_manager_to_others(waits):
+def test_questions_of_one_user_do_not_block_those_of_others(waits):
     manager = Manager()
     app = create(waits.arbiter, waits.tokens, waits.streams, manager)
 
@@ -180,7 +180,7 @@ def test_one_users_questions_leave_the_manager_to_others(waits):
     assert said == [["no node has room"]] * 10
 
 
-def test_a_question_that_is_no_longer_waited_for_keeps_its_turn_and_one_not_asked_yet_is_not_asked(waits, monkeypatch):
+def test_a_question_that_timed_out_holds_its_slot_and_a_queued_one_is_dropped(waits, monkeypatch):
     monkeypatch.setattr(backend, "MANAGER_TIMEOUT", 0.05)
     manager = Manager()
     app = create(waits.arbiter, waits.tokens, waits.streams, manager)

@@ -76,13 +76,13 @@ def test_two_messages_of_one_decision_have_ids_of_their_own():
     assert read(streams, "app_1", "7.1")[-1][1] == "end"
 
 
-def test_two_shares_of_one_decision_are_both_sent_to_whoever_has_the_first():
+def test_the_second_share_of_a_decision_is_sent_after_the_first():
     streams = Streams(Past(decision(7, tell(7), tell(7)), members=member(7)))
     assert read(streams, "app_1", "7.0") == [("7.1", "share")]
     assert read(streams, "app_1", "7.1") == []
 
 
-def test_a_bare_number_is_a_share_that_was_seen_and_nothing_else():
+def test_a_bare_number_stands_for_a_share_only():
     """A client of the first version sends the number of its last share."""
     ended = Streams(Past(decision(7, Dismiss("app_1", LegacyText("gone")), tell(7))))
     assert read(ended, "app_1", "7")[-1] == ("7.0", "end")
@@ -98,7 +98,7 @@ def test_an_unknown_event_number_resumes_nothing():
     assert read(streams, "app_1", "999999") == [(7, "share")]
 
 
-def test_what_is_known_already_is_not_published_twice():
+def test_a_decision_is_published_once():
     past = Past(decision(7, tell(7)), members=member(7))
     streams = Streams(past)
     past.decided = (*past.decided, decision(8, tell(8)))
@@ -137,7 +137,7 @@ def test_a_forgotten_end_is_410_gone(service):
     assert service.as_admin("GET", f"/v1/apps/{made.app}/events").status_code == 404
 
 
-def test_an_application_that_is_back_was_not_ended():
+def test_the_end_of_an_application_that_is_back_is_not_sent():
     gone = decision(5, Dismiss("app_1", LegacyText("gone")))
     streams = Streams(Past(gone, decision(7, tell(7)), members=member(7), cluster=ClusterView()))
     assert read(streams, "app_1", "4") == [(7, "share")]
@@ -163,7 +163,7 @@ def test_the_stream_of_a_vanished_application_ends(monkeypatch):
 # Slow readers, and many.
 
 
-def test_a_reader_that_does_not_read_is_cut_off_and_misses_nothing_when_it_returns():
+def test_a_slow_reader_is_cut_off_and_misses_nothing_when_it_reconnects():
     past = Past(decision(1, tell(1)), members=member(1))
     streams = Streams(past)
     last = MAX_QUEUED + 10
@@ -230,7 +230,7 @@ class Watching:
         return answered[0]["status"], close
 
 
-def test_streams_of_a_user_are_limited_and_a_closed_one_makes_room(make):
+def test_the_streams_of_a_user_are_limited(make):
     service = make(STREAMING)
     mine, hers = service.register("mine", "ann"), service.register("hers", "eve")
 
@@ -252,7 +252,7 @@ def test_streams_of_a_user_are_limited_and_a_closed_one_makes_room(make):
     assert not service.streams._slots
 
 
-def test_streams_are_limited_whoevers_they_are(make):
+def test_the_streams_of_all_users_are_limited(make):
     service = make(limits=Limits(max_streams=1))
     mine, hers = service.register("mine", "ann"), service.register("hers", "eve")
 

@@ -86,7 +86,7 @@ def followed(server, count, **options):
 # Streams.
 
 
-def test_the_id_of_the_last_event_goes_back_as_it_came(serve):
+def test_the_last_event_id_is_sent_back_unchanged(serve):
     server = serve(
         stream(share_event(17, "17.0"), share_event(17, "17.1")), stream(share_event(18, "18.0"), end_event("18.1"))
     )
@@ -94,20 +94,20 @@ def test_the_id_of_the_last_event_goes_back_as_it_came(serve):
     assert [one.get("last-event-id") for one in server.asked] == [None, "17.1"]
 
 
-def test_a_number_is_a_last_event_id_too_and_no_share_comes_twice(serve):
+def test_a_number_is_a_last_event_id_and_no_share_is_repeated(serve):
     server = serve(stream(share_event(17), share_event(18)), stream(share_event(18), share_event(19)))
     assert followed(server, 2, last_seen=17)[0] == [18, 19]
     assert [one.get("last-event-id") for one in server.asked] == ["17", "18"]
 
 
-def test_an_event_that_is_unknown_or_unreadable_is_passed_over(serve):
+def test_unknown_and_unreadable_events_are_skipped(serve):
     strange = "id: 2\nevent: weather\ndata: rain\n\n"
     unreadable = "id: 3\nevent: share\ndata: {\n\nid: 4\nevent: share\ndata: {}\n\nevent: share\n\n"
     server = serve(stream(share_event(1), strange, unreadable, share_event(5)))
     assert followed(server, 2) == ([1, 5], [])
 
 
-def test_a_name_that_holds_other_ends_of_lines_cuts_no_event(serve):
+def test_other_line_separators_do_not_split_an_event(serve):
     reason = "'a\u2028b\u2029c\x85d' arrived: caf\u00e9"
     server = serve(stream(share_event(1, reason=reason)))
     assert next(client_of(server).follow("app_1")).reason == reason
@@ -148,7 +148,7 @@ PROXY = [
 
 
 @pytest.mark.parametrize("said", PROXY)
-def test_what_a_proxy_or_a_busy_arbiter_answers_ends_no_stream(serve, said):
+def test_answers_of_a_proxy_or_an_overloaded_arbiter_do_not_end_a_stream(serve, said):
     server = serve(said, said, stream(share_event(1)))
     found, problems = followed(server, 1)
     assert (found, len(problems)) == ([1], 1)
@@ -203,21 +203,21 @@ def listen(serve):
 @pytest.mark.parametrize(
     "gone", [stream(end_event(2)), refusal("410 Gone", "app_1 ended"), refusal("404 Not Found", "app_1 ended")]
 )
-def test_an_application_that_was_dismissed_in_error_hears_of_its_shares_again(listen, gone):
+def test_an_application_that_was_removed_in_error_is_followed_again(listen, gone):
     server, heard = listen(stream(share_event(1)), gone, gone, gone, stream(share_event(9), ": here\n\n"))
     heard.wait(lambda heard: [share.seq for share in heard.shares][:2] == [1, 9])
     assert sum("app_1 ended" in said for said in heard.said) == 1
     assert "last-event-id" not in server.asked[4]
 
 
-def test_a_token_that_is_refused_ends_the_listener_with_a_word(listen):
+def test_a_refused_token_ends_the_listener_with_a_reason(listen):
     _, heard = listen(refusal("401 Unauthorized", "send a token"))
     heard.wait(lambda heard: heard.said == ["the arbiter refused (401): send a token"])
     heard.listener._thread.join(20)
     assert not heard.listener._thread.is_alive()
 
 
-def test_a_share_that_cannot_be_used_does_not_end_the_listener(listen, monkeypatch):
+def test_an_exception_in_on_share_does_not_end_the_listener(listen, monkeypatch):
     tried = []
     take = Heard._take
 
@@ -264,7 +264,7 @@ def test_an_answer_that_is_not_an_arbiters_is_a_one_line_error(serve, said, word
     assert "\n" not in message
 
 
-def test_an_answer_without_an_end_is_given_up(serve, monkeypatch):
+def test_an_endless_answer_is_given_up(serve, monkeypatch):
     monkeypatch.setattr(client_module, "MAX_ANSWER_BYTES", 1000)
     server = serve([b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n", *[b" " * 4096] * 200])
     with pytest.raises(ArbiterUnavailableError, match="arbiter"):
@@ -275,7 +275,7 @@ def test_an_answer_without_an_end_is_given_up(serve, monkeypatch):
         client_of(server).list_apps()
 
 
-def test_a_name_stays_one_part_of_the_path(serve):
+def test_a_name_is_one_segment_of_the_path(serve):
     server = serve(refusal("404 Not Found"))
     with pytest.raises(ArbiterRefusedError):
         client_of(server).explain("../x?y=1#z", 3)
@@ -283,7 +283,7 @@ def test_a_name_stays_one_part_of_the_path(serve):
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "410 Gone"])
-def test_deregistering_what_has_ended_is_no_error(serve, status):
+def test_deregistering_an_ended_application_is_no_error(serve, status):
     server = serve(refusal(status))
     client_of(server).deregister("app_1")
     assert [one[""].split()[0] for one in server.asked] == ["DELETE"]
@@ -323,12 +323,12 @@ def test_an_untrusted_certificate_is_reported_with_the_tls_error(serve):
     assert "--ca-file" in message
 
 
-def test_a_certificate_that_is_trusted_by_its_file(serve):
+def test_a_certificate_in_the_ca_file_is_trusted(serve):
     server = serve(answer("[]"), tls=True)
     assert client_of(server, verify=str(CERTIFICATE)).list_apps() == []
 
 
-def test_the_bundle_of_the_environment_is_the_commands_to_read(serve, monkeypatch):
+def test_only_the_commands_read_the_bundle_of_the_environment(serve, monkeypatch):
     """A client takes what it is given: neither certificates nor proxies nor passwords of the environment."""
     server = serve(answer("[]"), tls=True)
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(CERTIFICATE))
@@ -353,7 +353,7 @@ def test_https_to_a_plain_server_and_an_invalid_bundle(serve, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"one\ntwo\n", b"a b", b"\xff\xfe", "t\u00f6ken".encode(), b"a\x00b"])
-def test_a_file_that_holds_no_token_is_one_line_that_does_not_show_it(tmp_path, monkeypatch, content):
+def test_a_malformed_token_file_is_one_line_without_its_content(tmp_path, monkeypatch, content):
     file = tmp_path / "token"
     file.write_bytes(content)
     with pytest.raises(ArbiterError) as caught:

@@ -124,7 +124,7 @@ def test_a_connection_over_the_limit_is_answered_503_and_closed(serve):
     assert server.refusals.counts() == {"connections": 1}
 
 
-def test_a_thousand_connections_leave_those_that_are_in_alone(serve):
+def test_a_thousand_refused_connections_do_not_affect_open_ones(serve):
     server = serve(max_connections=5)
     with server.connect() as held:
         assert ask(held).startswith(b"HTTP/1.1 200")
@@ -138,7 +138,7 @@ def test_a_thousand_connections_leave_those_that_are_in_alone(serve):
 
 
 @pytest.mark.parametrize("said", [b"", b"G", b"GET / HTTP/1.1\r\nHost: x\r\n", b"GET / HTTP/1.1\r\nX: " + b"a" * 1000])
-def test_a_head_that_does_not_come_is_not_waited_for(serve, said):
+def test_a_head_that_does_not_arrive_times_out(serve, said):
     server = serve(header_timeout=0.2)
     with server.connect() as slow:
         slow.sendall(said)
@@ -146,7 +146,7 @@ def test_a_head_that_does_not_come_is_not_waited_for(serve, said):
     assert server.refusals.counts() == {"slow_head": 1}
 
 
-def test_bytes_that_trickle_in_do_not_put_it_off(serve):
+def test_single_bytes_do_not_extend_the_deadline_of_a_head(serve):
     server = serve(header_timeout=0.5)
     with server.connect() as slow:
         with contextlib.suppress(OSError):
@@ -157,7 +157,7 @@ def test_bytes_that_trickle_in_do_not_put_it_off(serve):
     assert server.refusals.counts() == {"slow_head": 1}
 
 
-def test_the_head_of_a_second_request_is_not_waited_for_either(serve):
+def test_the_head_of_a_second_request_times_out(serve):
     server = serve(header_timeout=0.3)
     with server.connect() as slow:
         assert ask(slow).startswith(b"HTTP/1.1 200")
@@ -264,7 +264,7 @@ def test_while_changes_wait_for_a_slow_disk_all_else_is_answered(serve, tmp_path
     service.arbiter.close()
 
 
-def test_tls_that_is_never_agreed_on_counts(serve, certificate):
+def test_connections_in_a_tls_handshake_are_counted(serve, certificate):
     server = serve(secure=certificate, max_connections=1)
     with server.connect() as silent:
         eventually(lambda: server.connections.open == 1)
@@ -278,7 +278,7 @@ def test_tls_that_is_never_agreed_on_counts(serve, certificate):
         assert ask(agreed).startswith(b"HTTP/1.1 200")
 
 
-def test_tls_that_is_never_agreed_on_is_not_waited_for(serve, certificate):
+def test_a_tls_handshake_times_out(serve, certificate):
     server = serve(secure=certificate, max_connections=3, header_timeout=0.3)
     with contextlib.ExitStack() as held:
         for _ in range(3):
@@ -301,7 +301,7 @@ def certificate(tmp_path_factory):
     return str(file)
 
 
-def test_a_socket_is_counted_out_once():
+def test_a_closed_socket_is_released_once():
     connections = Connections(1, Refusals())
     opened = socket.create_server(("127.0.0.1", 0))
     listener = CountingListener(opened, connections, secure=False)

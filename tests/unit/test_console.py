@@ -33,7 +33,7 @@ def test_cells_names_and_titles_are_never_markup():
     assert [line.split() for line in lines] == [[value, value] for value in STRANGE]
 
 
-def test_lines_are_never_markup_either(capsys):
+def test_lines_are_never_markup(capsys):
     for value in STRANGE:
         console.out.print(value)
     assert capsys.readouterr().out.splitlines() == STRANGE
@@ -45,7 +45,7 @@ def test_a_cell_with_a_style_keeps_it():
     assert styled.count("\x1b[32mgood") == 1
 
 
-def test_no_row_is_cut_however_wide():
+def test_no_row_is_truncated():
     row = ["x" * 5000, "word " * 3000, *map(str, range(300))]
     text = shown(console.table(None, [f"c{number}" for number in range(len(row))], [row]))
     _, line = text.splitlines()
@@ -53,13 +53,13 @@ def test_no_row_is_cut_however_wide():
     assert line.split() == " ".join(row).split()
 
 
-def test_on_a_narrow_terminal_a_long_word_takes_several_lines():
+def test_long_words_are_wrapped_on_a_narrow_terminal():
     text = shown(console.table(None, ["a", "b"], [["x" * 90, 1]]), width=40)
     assert text.count("x") == 90
     assert "…" not in text
 
 
-def test_what_ends_a_line_or_steers_a_terminal_is_an_escape():
+def test_control_characters_are_escaped():
     row = ["a\nb", "\x1b[31mred", "\x9b2J", "\u2028", "\u202eabc", "\ud800", "\t", "\x00", "caf\u00e9 \u4e2d\U0001f600"]
     _, line = shown(console.table(None, ["c"] * len(row), [row])).splitlines()
     expected = ["a\\nb", "\\x1b[31mred", "\\x9b2J", "\\u2028", "\\u202eabc", "\\ud800", "\\t", "\\x00", "café", "中😀"]
@@ -96,7 +96,7 @@ def process(code, **more):
 
 
 @pytest.mark.parametrize("code", ["sys.exit(run_talk())", "sys.exit(console.run(cli, 'yarn-plugin', ['-h']))"])
-def test_a_reader_that_has_gone_is_no_error(code):
+def test_a_closed_pipe_is_no_error(code):
     reader, writer = os.pipe()
     os.close(reader)
     assert process(code, stdout=writer) == (0, None, "")
@@ -213,7 +213,7 @@ def test_certificates_come_from_the_option_or_the_environment(ask, monkeypatch, 
     assert ask(said[words[0]], *words, "--ca-file", str(tmp_path / "none"), tls=True)[0] == 2
 
 
-def test_a_bundle_of_the_environment_that_is_not_there_matters_to_https_alone(ask, monkeypatch, tmp_path):
+def test_a_missing_bundle_of_the_environment_matters_only_for_https(ask, monkeypatch, tmp_path):
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none"))
     assert ask([], "apps")[0] == 0
     code, _, err = ask([], "apps", tls=True)

@@ -29,14 +29,14 @@ def mode(path):
 @pytest.mark.parametrize(
     ("content", "expected"), [("caf\u00e9\n", b"caf\xc3\xa9\n"), (b"\xff\0", b"\xff\0"), ("", b"")]
 )
-def test_a_file_holds_what_was_written_and_nothing_lies_beside_it(tmp_path, content, expected):
+def test_a_written_file_leaves_no_draft(tmp_path, content, expected):
     file = tmp_path / "a.json"
     file.write_text("what was there before, which is longer")
     files.write(file, content)
     assert (file.read_bytes(), names(tmp_path)) == (expected, ["a.json"])
 
 
-def test_the_mode_is_that_of_any_new_file_or_the_one_that_is_asked_for(tmp_path):
+def test_the_mode_is_the_default_or_the_given_one(tmp_path):
     files.write(tmp_path / "usual", "x")
     files.write(tmp_path / "private", "x", files.PRIVATE_MODE)
     files.write_private(tmp_path / "made" / "secret", "x")
@@ -45,7 +45,7 @@ def test_the_mode_is_that_of_any_new_file_or_the_one_that_is_asked_for(tmp_path)
     ]  # fmt: skip
 
 
-def test_a_private_file_is_private_while_it_is_written_and_replaces_one_that_was_not(tmp_path):
+def test_a_private_file_is_private_from_the_start(tmp_path):
     file = tmp_path / "secret"
     file.write_text("old")
     with files.draft(file, files.PRIVATE_MODE):
@@ -56,7 +56,7 @@ def test_a_private_file_is_private_while_it_is_written_and_replaces_one_that_was
 
 @pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueError("x")])
 @pytest.mark.parametrize("sole_writer", [False, True])
-def test_a_failure_leaves_the_file_as_it_was_and_no_draft(tmp_path, problem, sole_writer):
+def test_a_failure_leaves_the_file_unchanged_and_no_draft(tmp_path, problem, sole_writer):
     file = tmp_path / "a.json"
     file.write_text("old")
     with pytest.raises(type(problem)), files.draft(file, sole_writer=sole_writer) as new:
@@ -76,7 +76,7 @@ def test_a_file_that_cannot_be_finished_leaves_no_draft(tmp_path, monkeypatch, s
     assert names(tmp_path) == []
 
 
-def test_a_durable_file_is_on_the_disk_before_it_has_its_name_and_its_name_before_it_is_done(tmp_path, monkeypatch):
+def test_a_durable_file_is_synced_before_its_folder(tmp_path, monkeypatch):
     file, seen = tmp_path / "a.json", []
 
     def note(descriptor):
@@ -91,7 +91,7 @@ def test_a_durable_file_is_on_the_disk_before_it_has_its_name_and_its_name_befor
     assert (draft.endswith(".part"), named, folder) == (True, False, (tmp_path.name, True))
 
 
-def test_a_file_system_that_cannot_sync_a_folder_has_the_file_all_the_same(tmp_path, monkeypatch):
+def test_a_file_system_that_cannot_sync_folders_is_supported(tmp_path, monkeypatch):
     def fail(folder, flags):
         raise OSError(22, "Invalid argument")
 
@@ -121,7 +121,7 @@ with files.draft(pathlib.Path("journal"), sole_writer=True) as file:
 """
 
 
-def test_what_a_killed_sole_writer_leaves_behind_is_written_over(tmp_path):
+def test_the_draft_of_a_killed_sole_writer_is_replaced(tmp_path):
     (tmp_path / "journal").write_text("old")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, env=environment, timeout=60)
@@ -133,7 +133,7 @@ def test_what_a_killed_sole_writer_leaves_behind_is_written_over(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a named pipe")
-def test_what_is_no_regular_file_is_written_to_and_not_replaced(tmp_path):
+def test_a_path_that_is_not_a_regular_file_is_not_replaced(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

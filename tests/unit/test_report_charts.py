@@ -128,7 +128,7 @@ def test_many(block: Block) -> None:
         assert len(page.all("tr")) < 220
 
 
-def test_all_on_one_page_keep_their_ids_apart() -> None:
+def test_ids_are_unique_on_a_page() -> None:
     shown(*EMPTY, *ONE, *MANY_OF_ALL, *ONE)
 
 
@@ -176,18 +176,18 @@ def test_values_hold_until_the_next() -> None:
     assert values_at(((1.0, 5.0),), [0.0, 1.0, 2.0], holds=False) == [None, 5.0, None]
 
 
-def test_a_line_is_interrupted_where_there_is_no_value() -> None:
+def test_a_line_has_gaps_where_there_is_no_value() -> None:
     scale = Scale(0.0, 10.0, 0.0, 10.0)
     assert line_path([0, 1, 2, 3], [1, None, 2, 3], scale, scale, steps=False) == "M0.0 1.0h0M2.0 2.0h0L3.0 3.0"
     assert line_path([0, 2], [1, 3], scale, scale, steps=True) == "M0.0 1.0h0L2.0 1.0L2.0 3.0"
 
 
-def test_thinning_keeps_the_ends() -> None:
+def test_spreading_evenly_includes_the_ends() -> None:
     assert spread_evenly(range(3), 5) == [0, 1, 2]
     assert spread_evenly(range(1000), 5) == [0, 250, 500, 749, 999]
 
 
-def test_labels_of_moments_never_meet() -> None:
+def test_labels_of_moments_never_overlap() -> None:
     chance = random.Random(7)
     scale = Scale(0.0, 100.0, 200.0, 1086.0)
     for _ in range(50):
@@ -207,7 +207,7 @@ def test_close_moments_are_all_labelled() -> None:
     assert sorted(one.level for one in place(moments, scale) if one.level is not None) == [0, 1]
 
 
-def test_charts_share_an_axis_of_time() -> None:
+def test_charts_share_a_time_axis() -> None:
     span, moments = Span(0.0, 100.0), (Moment(50.0, "half"),)
     page = shown(
         TimeChart("t", "u", (Series("s", ((10.0, 1.0),)),), span=span, gutter=240.0, moments=moments),
@@ -216,7 +216,7 @@ def test_charts_share_an_axis_of_time() -> None:
     assert {one["x1"] for one in page.all("line", class_="stroke")} == {"663"}
 
 
-def test_names_are_cut_to_fit() -> None:
+def test_names_are_shortened_to_fit() -> None:
     assert shorten("short", 100.0) == "short"
     long = shorten("S2 catalog_sales + household_demographics", 150.0)
     assert len(long) == 22

@@ -15,7 +15,7 @@ def test_text_and_attributes_are_escaped() -> None:
     )
 
 
-def test_markup_is_not_escaped_twice_and_nothing_is_left_out_silently() -> None:
+def test_markup_is_escaped_once_and_control_characters_are_replaced() -> None:
     assert join(tag("b", "x"), None, "<", Markup("&amp;")) == "<b>x</b>&lt;&amp;"
     assert tag("p", "a\x00b\x1b[0m") == "<p>a�b�[0m</p>"
 
@@ -31,7 +31,7 @@ def test_a_style_cannot_end_its_element() -> None:
         verbatim("a { content: '</style>' }")
 
 
-def test_ids_are_given_once() -> None:
+def test_ids_are_unique() -> None:
     ids = Ids()
     assert len({ids.new("a"), ids.new("a"), ids.new("b")}) == 3
 
@@ -77,7 +77,7 @@ def test_ticks_are_round(low: float, high: float, most: int, expected: list[floa
     assert ticks(low, high, most) == pytest.approx(expected)
 
 
-def test_the_figures_of_an_axis_have_the_same_decimals() -> None:
+def test_the_labels_of_an_axis_have_the_same_decimals() -> None:
     assert labels([0.0, 0.5, 1.0]) == ["0.0", "0.5", "1.0"]
     assert labels([0.0, 0.25, 0.5], 100.0) == ["0", "25", "50"]
 
@@ -89,7 +89,7 @@ def test_an_axis_ends_with_a_round_number(value: float, top: float) -> None:
     assert ceiling(value, 4) == pytest.approx(top)
 
 
-def test_a_scale_keeps_to_its_ends() -> None:
+def test_a_scale_clamps_values() -> None:
     scale = Scale(0.0, 10.0, 100.0, 200.0)
     assert [scale(value) for value in (0, 5, 10, -1, 11)] == [100, 150, 200, 100, 200]
     assert Scale(3.0, 3.0, 100.0, 200.0)(3.0) == 100

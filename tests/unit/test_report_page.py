@@ -15,7 +15,7 @@ def page(sections: int = 3) -> Page:
     return Page("Title", "what it is about", parts, (KeyFigures((KeyFigure("Time", "3 s"),)),), made="by a test")
 
 
-def test_a_page_stands_alone() -> None:
+def test_a_page_is_self_contained() -> None:
     html = render(page())
     parsed = checked(html)
     assert html.startswith('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">')
@@ -33,7 +33,7 @@ def test_headings_go_down_by_one_and_the_contents_name_the_sections() -> None:
     assert not checked(render(page(2))).all("nav")
 
 
-def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
+def test_writing_is_atomic(tmp_path: Path) -> None:
     out = tmp_path / "below" / "page.html"
     write(page(), out)
     assert checked(out.read_text(encoding="utf-8")).text.startswith("Title")
@@ -46,7 +46,7 @@ def test_a_page_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         write(page(), tmp_path / "file" / "page.html")
 
 
-def test_a_table_of_figures_can_be_sorted() -> None:
+def test_a_numeric_table_can_be_sorted() -> None:
     table = Table((Column("query"), Column("seconds", numeric=True, digits=1)), (("a", 12.345), ("b", None)))
     parsed = checked(render(Page("t", "s", (Section("x", (table,)),))))
     assert [cell.get("data-key") for cell in parsed.all("td")] == ["12.345", None]
