@@ -18,7 +18,7 @@ Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PlanFacts:
+class PlanCounts:
     """Plan counts of one query on an engine that switches plans.
 
     `join_trees`: trees considered. `stages`: stages run. `reused`, `cancelled`, `unused` (finished, but not
@@ -41,7 +41,7 @@ class Answer:
     columns: tuple[str, ...]
     rows: list[Row]
     seconds: float
-    plan: PlanFacts | None = None
+    plan: PlanCounts | None = None
 
 
 class Engine(Protocol):

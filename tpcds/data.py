@@ -66,7 +66,7 @@ class DataSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class GenerationResult:
     """Result of a generation: path, whether an existing data set was reused, bytes, and seconds."""
 
     path: Path
@@ -99,7 +99,9 @@ def ensure(scale: float, on_progress: OnProgress = lambda _: None) -> Path:
     return generate(scale, platformdirs.user_cache_path("yarn-plugin") / "tpcds" / name, on_progress=on_progress).path
 
 
-def generate(scale: float, out: Path, parts: int | None = None, on_progress: OnProgress = lambda _: None) -> Generated:
+def generate(
+    scale: float, out: Path, parts: int | None = None, on_progress: OnProgress = lambda _: None
+) -> GenerationResult:
     """Generate a data set in `out`, or reuse a complete one.
 
     Raises:
@@ -116,7 +118,7 @@ def generate(scale: float, out: Path, parts: int | None = None, on_progress: OnP
         if not reused:
             _check_no_other_files(out)
             _write(scale, parts or generator.default_parts(scale), out, on_progress)
-    return Generated(out, scale, reused, generator.size(out), time.monotonic() - started)
+    return GenerationResult(out, scale, reused, generator.size(out), time.monotonic() - started)
 
 
 def open_data(path: Path) -> DataSet:
@@ -205,4 +207,4 @@ def _lock(out: Path) -> FileLock:
     return FileLock(locks / f"{hashlib.sha256(str(out).encode()).hexdigest()[:16]}.lock")
 
 
-__all__ = ["DataSet", "Generated", "OnProgress", "Progress", "ensure", "generate", "open_data", "parse_scale"]
+__all__ = ["DataSet", "GenerationResult", "OnProgress", "Progress", "ensure", "generate", "open_data", "parse_scale"]

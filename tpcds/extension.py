@@ -27,7 +27,7 @@ def duckdb_module() -> ModuleType:
 
 
 @cache
-def published() -> dict[int, str]:
+def published_queries() -> dict[int, str]:
     """The published text of each of the 99 queries, in DuckDB's dialect."""
     return {number: text.strip().rstrip(";") for number, text in _empty().execute("FROM tpcds_queries()").fetchall()}
 

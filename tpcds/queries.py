@@ -46,7 +46,7 @@ def tree(query: int) -> exp.Query:
     """
     if not FIRST <= query <= LAST:
         raise BadInputError("query", query, f"must be from {FIRST} to {LAST}")
-    chosen = substitute(query, extension.published()[query])
+    chosen = substitute(query, extension.published_queries()[query])
     parsed = sqlglot.parse_one(chosen, read="duckdb")
     assert isinstance(parsed, exp.Query)
     return comparable(parsed, extension.output_width(chosen))

@@ -19,7 +19,7 @@ import qoop
 from qoop.errors import QoopError
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
-from tpcds.answers import Answer, PlanFacts
+from tpcds.answers import Answer, PlanCounts
 from tpcds.data import DataSet
 from tpcds.errors import EngineError
 from tpcds.generator import TABLES
@@ -152,7 +152,7 @@ class QoopEngine:
         except (QoopError, PySparkException, Py4JError) as wrong:
             raise EngineError(f"qoop: {str(wrong).splitlines()[0][:300]}") from wrong
         outcome, counts = answer.outcome, answer.outcome.counts
-        facts = PlanFacts(
+        counts = PlanCounts(
             join_trees=outcome.join_trees,
             stages=counts.stages,
             switches=counts.switches,
@@ -162,4 +162,4 @@ class QoopEngine:
             one_stage_reason=outcome.one_stage_reason,
         )
         columns = tuple(name for name, _ in answer.columns)
-        return Answer(columns, [tuple(row) for row in answer.rows], time.perf_counter() - started, facts)
+        return Answer(columns, [tuple(row) for row in answer.rows], time.perf_counter() - started, counts)

@@ -45,13 +45,13 @@ def _run_query(
     except EngineError as failed:
         return QueryRow(query=number, error=str(failed))
     comparisons = _compare(number, answers, measured.name, references, text_of)
-    row = QueryRow(query=number, **_facts(answers))
+    row = QueryRow(query=number, **_measurements(answers))
     differences = tuple(difference for lines in comparisons.values() for difference in lines)
     equal = {f"equal_to_{name}": not lines for name, lines in comparisons.items()}
     return row.model_copy(update={**equal, "differences": differences})
 
 
-def _facts(answers: Sequence[Answer]) -> Mapping[str, object]:
+def _measurements(answers: Sequence[Answer]) -> Mapping[str, object]:
     answer = answers[-1]
     seconds = [answer.seconds for answer in answers]
     return {

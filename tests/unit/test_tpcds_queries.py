@@ -19,7 +19,9 @@ def rewritten(sql: str, width: int) -> str:
 @pytest.mark.parametrize("query", ALL)
 def test_each_text_parses_and_keeps_its_columns(query: int) -> None:
     assert sqlglot.parse_one(queries.spark_text(query), read="spark").args["order"]
-    assert extension.output_width(queries.duckdb_text(query)) == extension.output_width(extension.published()[query])
+    assert extension.output_width(queries.duckdb_text(query)) == extension.output_width(
+        extension.published_queries()[query]
+    )
 
 
 @pytest.mark.parametrize("query", ALL)

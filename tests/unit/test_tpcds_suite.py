@@ -8,19 +8,19 @@ import pytest
 from rich.console import Console
 
 from tpcds import show
-from tpcds.answers import Answer, PlanFacts
+from tpcds.answers import Answer, PlanCounts
 from tpcds.errors import EngineError
 from tpcds.results import QueryRow, Report, totals
 from tpcds.suite import NamedEngine, run_suite
 
-SWITCHED = PlanFacts(join_trees=5, stages=4, switches=2, reused=1, cancelled=1, unused=0)
-ONE_STAGE = PlanFacts(1, 1, 0, 0, 0, 0, one_stage_reason="one relation")
+SWITCHED = PlanCounts(join_trees=5, stages=4, switches=2, reused=1, cancelled=1, unused=0)
+ONE_STAGE = PlanCounts(1, 1, 0, 0, 0, 0, one_stage_reason="one relation")
 
 
 class Scripted:
     """Answers from a table of text -> rows; a text it does not know fails."""
 
-    def __init__(self, rows: dict[str, list[tuple[Any, ...]]], plan: PlanFacts | None = None) -> None:
+    def __init__(self, rows: dict[str, list[tuple[Any, ...]]], plan: PlanCounts | None = None) -> None:
         self.rows, self.plan, self.asked = rows, plan, 0
 
     def run(self, sql: str) -> Answer:
@@ -34,7 +34,7 @@ def text_of(number: int, dialect: str) -> str:
     return f"{dialect} {number}"
 
 
-def named_engine(name: str, rows: dict[int, list[tuple[Any, ...]]], plan: PlanFacts | None = None) -> NamedEngine:
+def named_engine(name: str, rows: dict[int, list[tuple[Any, ...]]], plan: PlanCounts | None = None) -> NamedEngine:
     dialect = "duckdb" if name == "duckdb" else "spark"
     return NamedEngine(name, dialect, Scripted({text_of(number, dialect): told for number, told in rows.items()}, plan))
 

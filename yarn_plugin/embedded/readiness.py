@@ -53,7 +53,7 @@ def _is_ready(record: ClusterRecord, name: str, since_ms: int) -> bool:
     }
     try:
         return checks[kind]()
-    except rest.UnansweredError:
+    except rest.NoResponseError:
         return False
 
 
@@ -72,7 +72,7 @@ def _name_node(record: ClusterRecord, bean: str) -> dict[str, object]:
     address = f"http://{RM_HOST}:{record.spec.ports.name_node_web}"
     beans = rest.get(f"{address}/jmx?qry=Hadoop:service=NameNode,name={bean}")["beans"]
     if not beans:
-        raise rest.UnansweredError(f"{address} does not answer yet")
+        raise rest.NoResponseError(f"{address} does not answer yet")
     answer: dict[str, object] = beans[0]
     return answer
 

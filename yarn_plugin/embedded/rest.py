@@ -15,7 +15,7 @@ from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
 _TIMEOUT_S = 10
 
 
-class UnansweredError(ClusterError):
+class NoResponseError(ClusterError):
     """No valid response from the address."""
 
 
@@ -51,7 +51,7 @@ class AppReport:
 
 
 def get(url: str) -> Any:
-    """The JSON at a loopback URL other than the ResourceManager's. Raises `UnansweredError`."""
+    """The JSON at a loopback URL other than the ResourceManager's. Raises `NoResponseError`."""
     with requests.Session() as session:
         session.trust_env = False  # No proxy for loopback addresses.
         try:
@@ -59,11 +59,11 @@ def get(url: str) -> Any:
             answer.raise_for_status()
             return answer.json()
         except (requests.RequestException, ValueError) as failed:
-            raise UnansweredError(f"{url} does not answer: {type(failed).__name__}") from failed
+            raise NoResponseError(f"{url} does not answer: {type(failed).__name__}") from failed
 
 
 def is_active(rm_url: str) -> bool:
-    """Whether a ResourceManager reports that it is active. Raises `UnansweredError`.
+    """Whether a ResourceManager reports that it is active. Raises `NoResponseError`.
 
     It responds before it has loaded its state, as if there were no applications.
     """
@@ -90,7 +90,7 @@ def _ask(rm_url: str, path: str, **params: str) -> Any:
     try:
         return ResourceManager([rm_url], getpass.getuser()).get(path, **params)
     except ManagerError as problem:
-        raise UnansweredError(f"{rm_url} does not answer: {problem}") from problem
+        raise NoResponseError(f"{rm_url} does not answer: {problem}") from problem
 
 
 def _node(row: dict[str, Any]) -> NodeReport:

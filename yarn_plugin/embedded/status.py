@@ -34,7 +34,7 @@ def read_status(cluster: Cluster) -> Status:
         return Status(cluster, daemons, [], [], f"no daemon of {cluster.spec.dir} is running: `{again}`")
     try:
         nodes, apps = rest.nodes(cluster.rm_url), rest.apps(cluster.rm_url)
-    except rest.UnansweredError as silent:
+    except rest.NoResponseError as silent:
         return Status(cluster, daemons, [], [], _missing(cluster, daemons) or str(silent))
     return Status(cluster, daemons, nodes, apps, _missing(cluster, daemons))
 

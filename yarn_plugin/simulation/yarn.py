@@ -12,7 +12,7 @@ from math import inf
 
 from yarn_plugin.model.cluster import Container, Node, YarnApp
 from yarn_plugin.model.resources import Resources, total_of
-from yarn_plugin.simulation.space import Amounts, Space
+from yarn_plugin.simulation.free_capacity import Amounts, FreeCapacity
 
 NEW_LEAF = 0.01
 """The weight of a leaf queue before one is written, as in the leaf template that the arbiter requires."""
@@ -70,7 +70,7 @@ class SimulatedYarn:
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes = {node.id: node for node in nodes}
         self._names = tuple(sorted({name for node in self.nodes.values() for name, _ in node.capacity}))
-        self._space = Space()
+        self._free_capacity = FreeCapacity()
         self.total: Amounts = (0,) * len(self._names)
         self.present: set[str] = set()
         self.apps: dict[str, RunningApp] = {}
@@ -102,14 +102,14 @@ class SimulatedYarn:
     def add_node(self, node: str) -> None:
         """Add a node, or bring a lost one back; it is empty."""
         capacity = self.amounts(self.nodes[node].capacity)
-        self._space.add(node, capacity)
+        self._free_capacity.add(node, capacity)
         self.total = tuple(map(sum, zip(self.total, capacity, strict=True)))
         self.present.add(node)
         self.changed_nodes[node] = None
 
     def lose_node(self, node: str) -> dict[str, int]:
         """Lose a node. Returns the number of containers lost by each application."""
-        self._space.remove(node)
+        self._free_capacity.remove(node)
         self.present.discard(node)
         self.changed_nodes[node] = None
         capacity = self.amounts(self.nodes[node].capacity)
@@ -235,7 +235,7 @@ class SimulatedYarn:
                 continue
             missing = 1 if app.is_waiting else app.wanted - app.held
             asked = min(missing, self._room_until(queue, size, until))
-            placed = self._space.place(size, asked)
+            placed = self._free_capacity.place(size, asked)
             count = sum(placed.values())
             if count < asked:
                 full.add(size)
@@ -274,7 +274,7 @@ class SimulatedYarn:
             left[app.containers.pop(number), app.master if number == MASTER else app.size] += 1
         for (node, size), count in left.items():
             if not node_is_gone:
-                self._space.release(node, size, count)
+                self._free_capacity.release(node, size, count)
             for place, amount in enumerate(size):
                 used[place] -= count * amount
         self._moved(app)

@@ -4,7 +4,7 @@ Amounts = tuple[int, ...]
 """Amounts of the cluster's resources, in an order defined by the simulated YARN."""
 
 
-class Space:
+class FreeCapacity:
     """The free amounts of each node; finds a node with room without scanning all of them."""
 
     def __init__(self) -> None:
