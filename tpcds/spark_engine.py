@@ -152,7 +152,7 @@ class QoopEngine:
         except (QoopError, PySparkException, Py4JError) as wrong:
             raise EngineError(f"qoop: {str(wrong).splitlines()[0][:300]}") from wrong
         outcome, counts = answer.outcome, answer.outcome.counts
-        counts = PlanCounts(
+        plan_counts = PlanCounts(
             join_trees=outcome.join_trees,
             stages=counts.stages,
             switches=counts.switches,
@@ -162,4 +162,4 @@ class QoopEngine:
             one_stage_reason=outcome.one_stage_reason,
         )
         columns = tuple(name for name, _ in answer.columns)
-        return Answer(columns, [tuple(row) for row in answer.rows], time.perf_counter() - started, counts)
+        return Answer(columns, [tuple(row) for row in answer.rows], time.perf_counter() - started, plan_counts)
