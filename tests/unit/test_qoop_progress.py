@@ -2,9 +2,19 @@
 
 import pytest
 
+from qoop.parsing.render import view_name
 from qoop.plans.plan import StageId
-from qoop.replan.causes import FinishedStage, NewShare, StagesChecked, UntypedCause
-from qoop.replan.commands import Note
+from qoop.replan.causes import FinishedStage, NewShare, NotPlanned, StagesChecked, UntypedCause
+from qoop.replan.commands import (
+    CancelStages,
+    ConfirmVacated,
+    Finish,
+    Note,
+    RunAsWritten,
+    SetExecutors,
+    SetTimer,
+    StartStage,
+)
 from qoop.replan.decision import Decision
 from qoop.replan.state import QueryCounts
 from qoop.run.progress import ProgressLines
@@ -42,6 +52,52 @@ def test_the_first_plan(capsys):
 @pytest.mark.parametrize("cause", [FINISHED, StagesChecked(), UntypedCause("a share of what is told")])
 def test_a_plan_kept_for_any_other_reason_is_not_shown(capsys, cause):
     assert shown(capsys, cause, 0, 0) == ""
+
+
+STAGE, RESULT_STAGE = StageId("qoop_totals", 0), StageId("qoop_result", 3)
+
+
+@pytest.mark.parametrize(
+    ("command", "values"),
+    [
+        (StartStage(STAGE, 2, (), 0), (view_name(STAGE), "plan 2")),
+        (StartStage(STAGE, 2, (), 1), (view_name(STAGE), "plan 2", "attempt 2")),
+        (CancelStages((STAGE, RESULT_STAGE)), (view_name(STAGE), view_name(RESULT_STAGE))),
+        (SetExecutors(7, 12.5), ("executor", "7")),
+        (RunAsWritten(NotPlanned("it has one table")), ("one stage", "it has one table")),
+    ],
+)
+def test_a_command_of_the_planner_is_one_line_with_its_values(capsys, command, values):
+    ProgressLines(console.err).show(command)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("[") and " s] " in line
+    assert [value for value in values if value not in line] == []
+
+
+def test_the_first_attempt_of_a_stage_is_not_numbered(capsys):
+    ProgressLines(console.err).show(StartStage(STAGE, 2, (), 0))
+    assert "attempt" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [SetTimer(5.0), ConfirmVacated(17), Finish()], ids=lambda one: type(one).__name__)
+def test_commands_that_do_not_matter_to_the_user_are_not_shown(capsys, command):
+    ProgressLines(console.err).show(command)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_warning_is_one_line(capsys):
+    ProgressLines(console.err).warn("two\nlines [/x] \x1b[2J")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("warning: two\\nlines [/x] \\x1b[2J")
+
+
+def test_lines_carry_the_seconds_since_the_start(capsys, monkeypatch):
+    seconds = iter((100.0, 102.5, 221.0))
+    monkeypatch.setattr("qoop.run.progress.time.monotonic", lambda: next(seconds))
+    progress = ProgressLines(console.err)
+    progress.warn("first")
+    progress.warn("second")
+    assert [line[:11] for line in capsys.readouterr().err.splitlines()] == ["[   2.5 s] ", "[ 121.0 s] "]
 
 
 @pytest.mark.parametrize(
