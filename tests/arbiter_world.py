@@ -1,4 +1,4 @@
-"""A world around the arbiter in virtual time: applications that come and go, a YARN that obeys or does not.
+"""A simulated cluster around the arbiter in virtual time: applications come and go; YARN obeys or does not.
 
 An action is a tuple of a word and small numbers (see `World.do`); any list of actions is a possible
 history, and `histories` draws them.
@@ -132,7 +132,7 @@ class World:
         self.feed(Registered(f"request-{self.count}", name, "ann", "sql", float(weight), demand, float(grace), None))
 
     def _start(self, weight, wants, grace):
-        """An application registers, is submitted, and YARN does what it is told meanwhile."""
+        """An application registers and is submitted, and YARN executes the commands meanwhile."""
         known = set(self.state.registered)
         self._register(weight, wants, grace)
         (app,) = set(self.state.registered) - known

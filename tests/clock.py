@@ -1,4 +1,4 @@
-"""A clock for journals that stands where a test puts it."""
+"""A journal clock that a test sets by hand."""
 
 
 class HandClock:

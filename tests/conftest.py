@@ -1,4 +1,4 @@
-"""What all tests share: how far random cases are searched, and the flags that rewrite stories and plans."""
+"""Hypothesis profiles, and the options that rewrite stories and golden files."""
 
 import pytest
 from hypothesis import HealthCheck, settings

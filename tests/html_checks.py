@@ -1,4 +1,4 @@
-"""Checks that hold for every page: well-formed, nothing from outside, names unique and not missing."""
+"""Checks for every HTML page: well-formed, no external references, ids unique and present."""
 
 import re
 from html.parser import HTMLParser

@@ -132,7 +132,7 @@ class RawServer:
 
 
 def answer(body, status="200 OK", kind="application/json", **fields):
-    """An answer that goes whole."""
+    """A complete answer."""
     said = body if isinstance(body, bytes) else body.encode()
     head = {"Content-Type": kind, "Content-Length": len(said), "Connection": "close", **fields}
     lines = [f"HTTP/1.1 {status}", *(f"{name.replace('_', '-')}: {value}" for name, value in head.items())]

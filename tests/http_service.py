@@ -1,4 +1,4 @@
-"""The HTTP service on an arbiter that is decided at once: no threads, no ResourceManager, a real journal."""
+"""The HTTP service on an arbiter that decides synchronously: no threads, no ResourceManager, a real journal."""
 
 import asyncio
 import json
@@ -110,7 +110,7 @@ class Http:
 
 
 def say_why(yarn_app):
-    """What the ResourceManager says, at once."""
+    """Diagnostics of the ResourceManager, without waiting."""
     answer = Future()
     answer.set_result([f"no node has room for {yarn_app}"])
     return answer

@@ -21,7 +21,7 @@ END_WITHIN = 10.0
 
 
 def main() -> int:
-    """Run, check, and say."""
+    """Run the tests and the checks; print what they found."""
     parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
     parser.add_argument("--all", action="store_true", help="the long fault matrices too")
     options, rest = parser.parse_known_args()

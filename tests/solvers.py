@@ -1,4 +1,4 @@
-"""What the tests' worker processes solve with: problems that are solved, raise, print, hang, or end the process."""
+"""Solvers for the tests of the worker process: they return, raise, print, hang, or end the process."""
 
 import ctypes
 import os
@@ -30,7 +30,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A solver that does something else first; `mark`: a file in which it says that it has begun."""
+    """A solver that does something else first; `mark`: a file that it writes once it has started."""
 
     kind: str
     mark: str = ""
@@ -38,7 +38,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Unsolved:
-    """A problem that nobody solves."""
+    """A problem without a solver."""
 
 
 class Untagged:

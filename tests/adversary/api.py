@@ -171,7 +171,7 @@ def why_asked_120_times_at_once(lab: Lab) -> Seen:
 
 @check
 def a_large_body_without_a_token(lab: Lab) -> Seen:
-    """30 MB are read whole and then refused with 401. Must be refused before the body is read."""
+    """30 MB are read completely and then refused with 401. Must be refused before the body is read."""
     arbiter = lab.arbiter().start()
     sent, status = _large_body(arbiter, None)
     return status in (401, 413) and sent < 4, f"answered {status or 'nothing'} after {sent:.1f} of 30 MB"
@@ -179,7 +179,7 @@ def a_large_body_without_a_token(lab: Lab) -> Seen:
 
 @check
 def a_large_body_with_a_token(lab: Lab) -> Seen:
-    """30 MB with a user's token are read whole. Must be refused with 413 before that."""
+    """30 MB with a user's token are read completely. Must be refused with 413 before that."""
     arbiter = lab.arbiter().start()
     sent, status = _large_body(arbiter, arbiter.user("mallory"))
     return status == 413 and sent < 4, f"answered {status or 'nothing'} after {sent:.1f} of 30 MB"

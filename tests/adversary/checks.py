@@ -1,4 +1,4 @@
-"""A check: one attack, what was seen, and whether what must hold held."""
+"""A check: one attack, what was observed, and whether the required properties held."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ def check(function: Callable[[Lab], Seen]) -> Callable[[Lab], Seen]:
 
 
 def carry_out(found: Check, lab: Lab) -> Seen:
-    """Run one check on clean lab; what goes wrong on the way is a failure, and says so."""
+    """Run one check on a clean lab; an unexpected error on the way is a failure with that error."""
     try:
         with lab.clean():
             holds, seen = found.run(lab)

@@ -1,4 +1,4 @@
-"""Attacks on people: names that are markup, cells that are wide, certificates, signals."""
+"""Attacks on users: names that contain markup, wide table cells, certificates, signals."""
 
 import json
 import signal
@@ -168,7 +168,7 @@ def a_private_authority(lab: Lab) -> Seen:
 
 @check
 def an_authority_that_is_not_trusted(lab: Lab) -> Seen:
-    """Without the authority the error must say what TLS said, not 'no connection'."""
+    """Without the authority the error must quote TLS, not say 'no connection'."""
     folder = lab.folder()
     _, own, key, both = _certificates(folder)
     arbiter = lab.arbiter(words=("--tls-cert", str(own), "--tls-key", str(key))).start()

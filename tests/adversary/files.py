@@ -1,4 +1,4 @@
-"""Attacks on files: a full disk, damage, files of somebody else, modes."""
+"""Attacks on files: a full disk, damage, files of another user, modes."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def record(value: dict[str, Any]) -> bytes:
 
 
 def _different(lab: Lab, arbiter: Arbiter) -> int | str:
-    """How many decisions a replay of its journal would take otherwise; what it said where it could not."""
+    """How many decisions differ in a replay of its journal; the error where the replay failed."""
     figures = arbiter.folder / "replay.json"
     figures.unlink(missing_ok=True)
     done = lab.run("replay", arbiter.journal, "--json", figures)
@@ -34,7 +34,7 @@ def _last_line(text: str) -> str:
 
 @check
 def a_full_disk(lab: Lab) -> Seen:
-    """No space (RLIMIT_FSIZE): the deciding thread ends, health says running. 503 meanwhile; recovers with space."""
+    """No space (RLIMIT_FSIZE): the deciding thread ends, health reports running. 503 meanwhile; recovers with space."""
     arbiter = lab.arbiter().start()
     known = arbiter.run("alice", "known")
     time.sleep(1)

@@ -320,7 +320,7 @@ class Attack:
         return bool(SERIOUS.search(self.arbiter.log[since:]))
 
     def _telling(self) -> dict[str, float]:
-        """The metrics that tell of faults; those that tell an age are left out, as they always change."""
+        """The metrics that count faults; ages are left out, as they always change."""
         names = {
             name: value for name, value in self.arbiter.metrics().items() if TELLING.search(name.partition("{")[0])
         }

@@ -27,7 +27,7 @@ from tests.adversary.proxy import HostileProxy
 Found = TypeVar("Found")
 
 FOREIGN = "root.sql.etl"
-"""A static queue of the administrator's, below the pool's: nobody else may write it."""
+"""A static queue of the administrator below the pool's queue: only the administrator may write it."""
 
 POOL = {
     "grace_s": 1,
@@ -368,7 +368,7 @@ class Arbiter:
         return found
 
     def looks(self, seconds: float = 2.0) -> None:
-        """Let it look at the ResourceManager a few times."""
+        """Let it poll the ResourceManager a few times."""
         time.sleep(seconds)
 
     # Its files and its limits.

@@ -56,7 +56,7 @@ def nodes_answered_with_something_else(lab: Lab) -> Seen:
 
 @check
 def all_applications_gone_in_one_look(lab: Lab) -> Seen:
-    """One look at {"apps": null} dismisses all. A mass disappearance needs a second look; a single end does not."""
+    """One poll of {"apps": null} dismisses all. A mass disappearance needs a second poll; a single end does not."""
     arbiter = lab.arbiter().start()
     running = _running(arbiter)
     used = lab.proxy.set(APPS, proxy.json_reply({"apps": None}), times=1)
@@ -72,7 +72,7 @@ def all_applications_gone_in_one_look(lab: Lab) -> Seen:
 
 @check
 def dismissed_in_error_comes_back(lab: Lab) -> Seen:
-    """After several looks at {"apps": null} all are dismissed for good. When they are seen again they come back."""
+    """After several polls of {"apps": null} all are dismissed for good. When YARN lists them again they come back."""
     arbiter = lab.arbiter().start()
     running = _running(arbiter)
     lab.proxy.set(APPS, proxy.json_reply({"apps": None}))
@@ -107,7 +107,7 @@ def an_administrators_queue_below_the_pools(lab: Lab) -> Seen:
 
 @check
 def submitted_while_the_arbiter_was_down(lab: Lab) -> Seen:
-    """Down for longer than submit_timeout_s (3 s here): dismissed before the first look. Nothing expires before one."""
+    """Down for longer than submit_timeout_s (3 s here): dismissed before the first poll. Nothing expires before one."""
     arbiter = lab.arbiter(pools={"submit_timeout_s": 3}).start()
     made = arbiter.register("alice", "patient")
     arbiter.kill()

@@ -255,7 +255,7 @@ def truncated(asked: Asked, forward: Forward) -> Reply:
 
 
 def half(asked: Asked, forward: Forward) -> Reply:
-    """Half of the JSON, and called whole."""
+    """Half of the JSON, declared complete."""
     real = forward()
     return Reply(real.status, real.body[: len(real.body) // 2], real.headers)
 

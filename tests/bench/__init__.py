@@ -1,1 +1,1 @@
-"""Measurements, as ratios in one run, against what is expected of them (`spec.toml`)."""
+"""Benchmarks: ratios measured in one run, checked against `spec.toml`."""

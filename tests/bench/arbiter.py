@@ -177,7 +177,7 @@ class Listening:
         )
 
     def last(self, text: str) -> float:
-        """When the last stream was told the share whose reason holds this text."""
+        """When the last stream received the share whose reason contains this text."""
         _wait(lambda: self.ask(text)["streams"] >= self.streams, f"all are told {text!r}", lambda: self.ask(text))
         return float(self.ask(text)["last"])
 
@@ -288,7 +288,7 @@ def _register(manager: Simulated, listening: Listening, client: ArbiterClient) -
 
 
 def _seed_journal(state: Path, size: int) -> dict[str, str]:
-    """A journal in which every application is registered and told its share; returns their tokens."""
+    """A journal in which every application is registered and has its share; returns their tokens."""
     cycle = cycles.Cycle(World(size, NODES), state)
     cycle.intake.compact()
     cycle.intake.close()

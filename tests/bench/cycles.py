@@ -57,7 +57,7 @@ MIX = {"use": 0.44, "arrive": 0.26, "end": 0.26, "lose": 0.02, "join": 0.02}
 end were registered and those that arrive are not, so that in time some of the 250 change what everybody may have."""
 CHANGING = 250
 BETWEEN_S = 2.0
-"""Seconds of the arbiter's own time between two events, so that graces and overstays come due in between."""
+"""Seconds of the arbiter's time between two events, so that grace periods and preemptions come due in between."""
 
 
 class CountedFile(RecordFile):
@@ -73,7 +73,7 @@ class CountedFile(RecordFile):
 
 
 class Cycle:
-    """An intake on a real file, with every application of a world registered in it and told its share."""
+    """An intake on a real file in which every application of a world is registered and has its share."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.now = world, STARTED_MS / 1000.0 + 1e6
@@ -113,7 +113,7 @@ class Cycle:
 
 
 def seed(intake: Intake[State, Event, Command], world: World, at: float) -> None:
-    """Have every application of the world registered, and told its share in one step: not in one step for each.
+    """Register every application of the world and send all shares in one step instead of one step each.
 
     Every second one says how much it can use, each of those something else.
     """

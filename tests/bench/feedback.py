@@ -1,4 +1,4 @@
-"""How soon applications hear of a change, and what that costs the ResourceManager.
+"""How soon applications are notified of a change, and what that costs the ResourceManager.
 
 50 tiny applications (a sleeping master of 128 MB each, submitted over REST) are registered with the arbiter and each
 followed by a stream, all in this process. Then others arrive and end; for each, the time from the ResourceManager's own
@@ -75,7 +75,7 @@ class Heard:
 
 
 def measure() -> dict[str, Any]:
-    """Seconds to the last application told, and the ResourceManager's processor time."""
+    """Seconds until the last application is notified, and the ResourceManager's CPU time."""
     with tempfile.TemporaryDirectory() as folder:
         spec = ClusterSpec(Path(folder) / "cluster", memory_mb=4096, vcores=32, gpus_per_node=0)
         made = embedded.up(ClusterSpec(**{**_fields(spec), "port_base": free_base(spec.hosts)}))

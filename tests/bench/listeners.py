@@ -1,4 +1,4 @@
-"""Many clients of the arbiter's event streams in one process: plain sockets, no more read than must be.
+"""Many clients of the arbiter's event streams in one process: plain sockets, minimal parsing.
 
 `python -m tests.bench.listeners PORT` reads a JSON object {application: token} from the first line of its standard
 input and opens one stream for each. Then it answers each further line with a JSON object: "open" with how many streams

@@ -22,7 +22,7 @@ ROUNDS = 5
 
 
 def measure() -> dict[str, Any]:
-    """Milliseconds of a decision: on a changed share, a finished stage, a look at running stages."""
+    """Milliseconds of a decision: on a changed share, on a finished stage, on a check of running stages."""
     catalogue = FolderCatalogue(data.ensure(SCALE))
     times: list[float] = []
     rows: list[tuple[int, int, float]] = []

@@ -1,4 +1,4 @@
-"""A ResourceManager that is only its answers: as many nodes and applications as asked for, and what changes on request.
+"""A ResourceManager reduced to its REST answers, for any number of nodes and applications.
 
 The answers are as long as those of Hadoop 3.5.0 for a cluster of that size: a node takes 2.4 KB, an application 3.4 KB,
 a leaf queue 11 KB. `python -m tests.bench.simulated_manager APPS NODES` serves one on a free port, which it prints; it

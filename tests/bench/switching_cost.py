@@ -1,4 +1,4 @@
-"""What it costs to be able to switch: queries with many joins, a steady share, qoop against plain Spark with AQE.
+"""The cost of being able to switch: queries with many joins, a constant share, qoop against plain Spark with AQE.
 
 TPC-DS at scale 1, Spark in this process with two slots. The queries are those in which a block joins six relations or
 more and some input is worth a stage of its own; the others run as one stage and have nothing to pay. Each is run once

@@ -63,7 +63,7 @@ def test_2_no_application_is_entitled_to_more_than_it_can_use(decide, seen):
 
 @given(seen=snapshots)
 def test_3_something_stays_undivided_only_when_everyone_has_all_that_it_can_use_of_it(decide, seen):
-    """Amounts are whole: each claim may miss a part of one unit of each resource."""
+    """Amounts are integers: each claim may miss a fraction of one unit of each resource."""
     grants, parts = decide(seen).grants, len(seen.claims)
     undivided = seen.capacity - total(grant.entitlement for grant in grants.values())
     for one in seen.claims:

@@ -95,7 +95,7 @@ class ArbiterProcess:
         return Follower(self.url, ArbiterClient(self.url, user).register(request))
 
     def journal(self):
-        """The whole records of its journal."""
+        """The complete records of its journal."""
         lines = (self.state / "journal").read_bytes().splitlines(keepends=True)
         return [record for record in map(decode, lines) if record is not None]
 
@@ -119,18 +119,18 @@ class Follower:
         self._stop.set()
 
     def share(self, holds, what):
-        """The first share told that is as described; waits for it."""
+        """Wait for the first share that matches, and return it."""
         return eventually(lambda: next((one for one in list(self.shares) if holds(one)), None), f"{self.app}: {what}")
 
     def after(self, count, holds, what):
-        """As `share`, not counting those told before."""
+        """Like `share`, ignoring the first `count` shares."""
         return eventually(
             lambda: next((one for one in list(self.shares)[count:] if holds(one)), None), f"{self.app}: {what}"
         )
 
 
 def check_journal(records, followers):
-    """Every input once and in order, one decision for each, and every share that was told received once, in order."""
+    """Every input once and in order, one decision for each; every share sent was received once, in order."""
     inputs = [record["seq"] for record in records if record["kind"] == "input"]
     assert inputs == list(range(1, len(inputs) + 1))
     decisions = Counter(record["seq"] for record in records if record["kind"] == "decision")

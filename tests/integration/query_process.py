@@ -37,7 +37,7 @@ def access(cluster, arbiter, folder):
 
 
 class QueryProcess:
-    """One TPC-DS query, with a switch forced after every stage and on every share, told its share by an arbiter."""
+    """One TPC-DS query under an arbiter, with a switch forced after every stage and on every share."""
 
     def __init__(self, cluster, arbiter, data, number, folder, *more):
         self.folder, self.number = folder, number
@@ -61,7 +61,7 @@ class QueryProcess:
         return (self.folder / "log").read_text()
 
     def records(self):
-        """The whole records of its journal, so far."""
+        """The complete records of its journal so far."""
         return journal.follow(self.journal) if self.journal.exists() else []
 
     def reach(self, phase, holds=lambda records: True, limit_s=150.0):
@@ -95,7 +95,7 @@ class QueryProcess:
 
 
 def phase_of(records):
-    """The phase that the last event has left the query in; None before it has begun."""
+    """The phase of the query after the last event; None before it has started."""
     return next((record["phase"] for record in reversed(records) if record["kind"] == "decision"), None)
 
 

@@ -1,4 +1,4 @@
-"""Tiny YARN applications submitted over REST: a master that sleeps, and nothing else."""
+"""Tiny YARN applications submitted over REST: a sleeping application master and nothing else."""
 
 import getpass
 import time
@@ -41,7 +41,7 @@ class Sleepers:
         return app
 
     def runs(self, app):
-        """Whether its master runs; YARN calls it ACCEPTED for ever, as it never says that it is one."""
+        """Whether its master runs; it never registers as one, so YARN leaves it ACCEPTED."""
         known = self.get(f"/apps/{app}")["app"]
         return known["state"] == "ACCEPTED" and known["runningContainers"] == 1
 

@@ -1,4 +1,4 @@
-"""The arbiter on a real cluster: what applications are told, what YARN is given, and what survives a kill."""
+"""The arbiter on a real cluster: the shares it sends, the weights it writes, and what survives a kill."""
 
 import os
 import signal
@@ -161,7 +161,7 @@ def test_a_killed_arbiter_goes_on_where_it_was_and_streams_miss_nothing(arbiter,
 
 
 def test_killed_while_many_register_each_is_registered_once(arbiter, register):
-    """Requests that are answered by nobody are sent again, with the same id."""
+    """Requests that get no answer are sent again with the same id."""
     first = register("present")
     users = [arbiter.admin().issue_token(f"user-{n}").token for n in range(12)]
     requests_made = [wire.Register(name=f"crowd {n}", request_id=new_request_id()) for n in range(12)]
@@ -230,7 +230,7 @@ def test_an_application_over_its_share_is_listed_while_another_waits(arbiter, ya
 
 
 def test_all_of_this_comes_out_the_same_in_virtual_time(arbiter):
-    """What the tests above have journaled: arrivals, an overstay, the loss of a node and of the ResourceManager."""
+    """The journal of the tests above: arrivals, a preemption, the loss of a node and of the ResourceManager."""
     arbiter.kill()
     journal = arbiter.state / "journal"
     records = list(read_records(journal))

@@ -1,4 +1,4 @@
-"""The embedded cluster, for real: what comes up, what survives a kill, what is left behind."""
+"""The embedded cluster on real daemons: starting, surviving kills, cleaning up."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class ResourceManager:
         return self.get(f"/apps/{app_id}")["app"]
 
     def has_started(self, app_id):
-        """Whether the master's node runs it: the ResourceManager counts it before it has told the node to."""
+        """Whether the node runs the master: the ResourceManager counts it before the node has started it."""
         node = self.app(app_id).get("amHostHttpAddress")
         if not node:
             return False
@@ -92,7 +92,7 @@ def eventually(holds, limit_s=60.0):
 
 
 def state(rm, host):
-    """What the ResourceManager says of a node; None before it has registered."""
+    """The state of a node in the ResourceManager; None before the node has registered."""
     found = rm.get("/nodes")["nodes"] or {}
     return next((node["state"] for node in found.get("node", []) if node["nodeHostName"] == host), None)
 

@@ -1,4 +1,4 @@
-"""What the versions of `tests/fixtures` left behind is continued by this one: the whole process, over HTTP."""
+"""State folders written by earlier versions (`tests/fixtures`) are continued: the whole process, over HTTP."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""A ResourceManager that starts again, with NodeManagers that try it every 30 s as Hadoop's do by default."""
+"""A ResourceManager that restarts, with NodeManagers that retry every 30 s (Hadoop's default)."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""Queries whose plan, share, stages or kept outputs change under them: the answer stays."""
+"""Queries whose plan, share, stages or stored outputs change while they run: the answer stays the same."""
 
 import shutil
 import threading
@@ -127,7 +127,7 @@ def test_without_a_feed_the_share_is_the_sessions_cores(spark):
 
 
 class Watched:
-    """An engine on the real session, and the events that it tells."""
+    """An engine on the real session, and the events that it reports."""
 
     def __init__(self, spark):
         self.events, self.goals = [], []

@@ -1,4 +1,4 @@
-"""`qoop.sql` and its kin in a user's own PySpark program."""
+"""`qoop.sql` and related functions in a user's own PySpark program."""
 
 import gc
 import re

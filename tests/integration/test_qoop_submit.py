@@ -56,7 +56,7 @@ class Submission:
             )
 
     def end(self, limit_s=200):
-        """Wait for its end; returns exit code, what it printed, and what it said."""
+        """Wait for its end; returns exit code, stdout and stderr."""
         code = self.process.wait(limit_s)
         return code, (self.folder / "out").read_text(), (self.folder / "err").read_text()
 
@@ -96,7 +96,7 @@ def run(folder, tables, *words):
 
 
 def ours(err):
-    """Our errors among what Spark says as it starts; there must be no stack, of Python's or of Java's."""
+    """Our errors among Spark's startup messages; there must be no Python or Java stack trace."""
     assert "Traceback" not in err and "\tat " not in err
     return [line for line in err.splitlines() if line.startswith("qoop:")]
 

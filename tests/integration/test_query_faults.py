@@ -1,4 +1,4 @@
-"""Processes killed under a query on the real cluster: it ends with the right answer, and nothing happens twice.
+"""Processes killed while a query runs on the real cluster: the answer is right, and nothing happens twice.
 
 Each case kills one process with -9 while stages run, or while a switch waits for stages to stop; the query's journal
 proves in which of the two the kill fell. `make test` runs one case for each process, `make test-all` all of them.

@@ -1,4 +1,4 @@
-"""All 99 texts on real Spark and DuckDB, at the scale the product is shown at."""
+"""All 99 TPC-DS queries on real Spark and DuckDB, at the scale of the demo."""
 
 import json
 from collections.abc import Iterator

@@ -26,7 +26,7 @@ class Bag:
 
 
 def pruned(plans):
-    """Pseudocode 2, lines 1 to 3: a plan is left out whose work is more than half of that of the last one kept.
+    """Pseudocode 2, lines 1 to 3: drop a plan whose work is more than half of that of the last plan retained.
 
     Read literally, line 3 compares with the previous plan, kept or not; then the bound does not hold.
     """
@@ -38,7 +38,7 @@ def pruned(plans):
 
 
 def online(plans, allocations, rules=GREEDY):
-    """Steps that replanning takes, every plan's progress kept (line 4); None: the allocations do not suffice."""
+    """Steps that replanning takes if every plan's progress is retained (line 4); None: too few allocations."""
     left, current = [plan.work for plan in plans], None
     for step, units in enumerate(allocations, 1):
         candidates = [

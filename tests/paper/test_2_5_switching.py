@@ -10,7 +10,7 @@ from tests.property.query_world import TEXTS, QueryWorld, begin, planned, share,
 
 @pytest.fixture
 def switching():
-    """A query that was told to stop a stage, because its share fell from 64 slots to 1."""
+    """A query that is cancelling a stage because its share fell from 64 slots to 1."""
     sizes = [30_000_000, 30_000_000, 1_000, 1_000_000, 30_000_000, 10]
     world = started(QueryWorld(begin(planned(TEXTS[4], sizes), Rules(hysteresis=0.1))), 64)
     world.take(share(1))

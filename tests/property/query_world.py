@@ -57,7 +57,7 @@ def begin(made, rules=None):
 
 @dataclass
 class QueryWorld:
-    """What runs and what is kept, as an engine that obeys every command would have it; checks each command."""
+    """Running stages and stored outputs of an engine that obeys every command; checks each command."""
 
     state: State
     now: float = 100.0

@@ -1,4 +1,4 @@
-"""The arbiter's step over random histories: what always holds of its state, and what nobody ever loses."""
+"""The arbiter's step over random histories: invariants of its state, and shares that no application loses early."""
 
 import json
 from collections import Counter

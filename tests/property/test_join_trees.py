@@ -1,4 +1,4 @@
-"""Whatever join trees, cuts and mixtures of plans compute a query, its rows are those of the query as written."""
+"""Any mixture of join trees, cuts and plans returns the rows of the query as written."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The arbiter's journal, cut and damaged anywhere: what is whole is kept, and the rest decided again is the same."""
+"""The arbiter's journal, truncated or damaged anywhere: intact records survive, and a replay decides the same."""
 
 import tempfile
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Answers of a real ResourceManager with something random at a random place: nothing breaks, nothing is lost."""
+"""Recorded answers of a real ResourceManager with one random mutation: nothing breaks, nothing is lost."""
 
 import copy
 import json
@@ -83,7 +83,7 @@ class Manager:
 
 
 class EventSink:
-    """Decides on what it is told, and remembers it."""
+    """Decides on each event and records it."""
 
     def __init__(self):
         self.state, self.events = State(), []

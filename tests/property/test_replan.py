@@ -1,4 +1,4 @@
-"""The replanning machine under any sequence of outcomes, losses and shares; its estimates against dumb ones."""
+"""The replanning machine under any outcomes, losses and shares; its estimates against a naive implementation."""
 
 from math import inf
 

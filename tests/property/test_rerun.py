@@ -1,4 +1,4 @@
-"""Live and simulated agree: a journal's inputs, without its timers, come out the same in virtual time."""
+"""Live and simulated agree: a journal's inputs without its timers give the same decisions in virtual time."""
 
 import pytest
 from hypothesis import given

@@ -17,7 +17,7 @@ GRID = 12
 
 
 def fillers(resources, most):
-    """Fillers over some resources: small whole weights, shapes and limits in twelfths."""
+    """Fillers over some resources: small integer weights, shapes and limits in twelfths."""
 
     def one(draw_shape):
         weight, shape, limit = draw_shape

@@ -55,7 +55,7 @@ def do(yarn, count, word, number, other):
 
 
 def check(yarn):
-    """What the plainest count of all containers says."""
+    """The plain sum over all containers."""
     held = defaultdict(lambda: [0, 0])
     for app in yarn.apps.values():
         assert app.held <= max(app.wanted, 0)

@@ -43,7 +43,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """So many cells, all told, each worth so much, in this round."""
+    """The number of cells wanted in this round, and the value of each."""
 
     round: int
     wants: int
@@ -93,7 +93,7 @@ class Allocation:
 
 
 def allocate(problem: Problem) -> Allocation:
-    """The highest bidders first; equal ones as a hash of seed, round and name says."""
+    """The highest bidders first; equal bids are ordered by a hash of seed, round and name."""
     time.sleep(problem.takes_s)
     left, won = list(problem.free), {}
     for bid in sorted(problem.bids, key=lambda bid: (-bid.worth, (problem.seed * 31 + problem.round) % 2, bid.app)):
@@ -144,7 +144,7 @@ class Auction:
         return None
 
     def advance(self, state, view, at, what):
-        """One input: what it says, then whether leases end with their applications, then whether a round is due."""
+        """Handle one input, then end leases whose applications have ended, then open a round if one is due."""
         if state.provoked == type(what).__name__:
             raise RuntimeError(f"provoked by {state.provoked}")
         turn = _Turn(self._pool.name, self._settings, state, view, at)

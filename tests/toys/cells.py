@@ -11,7 +11,7 @@ CELLS, EACH = 65_536, 8
 
 
 class CellTable:
-    """Who has which cell ("": nobody), by its number.
+    """The holder of each cell by number; "" if it is free.
 
     `free`: a stack. `of`: the cells of each owner. `provoked`: on which input the controller raises. Each change can be
     undone in the opposite order, one step for one cell; `operations` counts steps, for tests.

@@ -80,7 +80,7 @@ class Process:
         return replay(self.journal, TOYS)
 
     def auction(self):
-        """The auction's state, as the journal says."""
+        """The auction's state from the journal."""
         kept = self.replayed().state.pool_states.get("gpu")
         return kept.state if kept is not None else None
 
@@ -92,7 +92,7 @@ class Process:
 
 
 class Follower:
-    """Hears what an application is told, over restarts, and answers when a test says so."""
+    """Follows an application's messages over restarts, and answers when a test asks it to."""
 
     def __init__(self, client, app):
         self.client, self.app, self.heard, self._stop = client, app, [], threading.Event()

@@ -34,7 +34,7 @@ def request(name, pool="gpu", user=None):
 
 
 def sent(decided, kind=object):
-    """What applications were told by these decisions."""
+    """The messages to applications in these decisions."""
     commands = (command for one in decided for command in one.commands)
     return [one.message for one in commands if isinstance(one, SendToApp) and isinstance(one.message, kind)]
 
@@ -102,7 +102,7 @@ def admitted(decided):
 
 
 class Simulated:
-    """The arbiter on a clock that a test moves, solving at once or when it is told to."""
+    """The arbiter on a clock that a test moves; solves at once or when a test asks it to."""
 
     def __init__(self, *pools, journal=None, solves=True, registry=TOYS):
         self.clock, self.solves, self.problems = HandClock(), solves, []

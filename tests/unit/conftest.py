@@ -1,4 +1,4 @@
-"""What several files of unit tests use."""
+"""Fixtures of several unit test modules."""
 
 import resource
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ def service(make):
 
 @pytest.fixture
 def room():
-    """Limits how large files may grow, for the time of a block."""
+    """Limit the size to which files may grow, for the duration of a block."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     @contextmanager

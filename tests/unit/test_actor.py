@@ -28,7 +28,7 @@ OWNER = "yarn.scheduler.capacity.root.sql.arbiter-owner"
 
 
 class Manager:
-    """Keeps what is written, unless told to ignore, refuse or talk nonsense."""
+    """Stores what is written, unless its mood is to ignore, refuse or answer nonsense."""
 
     def __init__(self):
         self.conf, self.mood, self.signalled = {CAPACITY.format("root.sql.old"): "5w"}, "obeys", []
@@ -140,7 +140,7 @@ def test_containers_are_signalled_and_those_that_are_gone_are_named(carry_out, m
 
 
 def test_an_application_that_cannot_be_listed_has_no_outcome(carry_out, manager):
-    """It is found to overstay again; nothing waits for it, and the next command is carried out."""
+    """Its overuse is found again later; nothing waits for it, and the next command is carried out."""
     manager.mood = "nonsense"
     carry_out.send(ListContainers("app_1", "application_1_1", LegacyText("overstays")))
     assert isinstance(carry_out(WEIGHTS), WeightsRefused)

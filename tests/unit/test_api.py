@@ -422,7 +422,7 @@ def test_an_invalid_last_event_id_is_refused(service):
 
 
 def test_decisions_are_pushed_to_their_application_only(service):
-    """Two listeners, two applications; a silent stream says now and then that it is there."""
+    """Two listeners, two applications; a silent stream sends keep-alives."""
     first, second = service.register("first"), service.register("second", "bob")
 
     async def listen():

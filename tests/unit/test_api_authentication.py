@@ -64,7 +64,7 @@ class Sender:
 
     @property
     def read_before_answer(self):
-        """How many pieces had been read when the answer was whole."""
+        """How many pieces had been read when the answer was complete."""
         return self.sent[1][1]
 
 
@@ -202,7 +202,7 @@ def test_the_last_shares_are_served_while_nothing_is_decided(service):
 
 
 def test_a_change_is_decided_on_although_its_client_disconnects(service):
-    """A decision that is waited for is made, also when nobody waits for it any more."""
+    """A requested decision is made even if its client has gone."""
     made = service.register()
     waiting = []
 

@@ -1,4 +1,4 @@
-"""What applications and the controllers of their pools say to each other over HTTP."""
+"""Messages between applications and the controllers of their pools, over HTTP."""
 
 import asyncio
 import math
@@ -35,7 +35,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """How much somebody wants."""
+    """How much an application wants."""
 
     most: int
 

@@ -1,4 +1,4 @@
-"""Event streams at their edges: ids that are each message's own, ends that are told again, readers that are slow."""
+"""Edge cases of event streams: unique ids, ends that are sent again, slow readers."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The arbiter's cycle, told as lists of events."""
+"""The arbiter's cycle as lists of events and commands."""
 
 from dataclasses import replace
 

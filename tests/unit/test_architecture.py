@@ -131,7 +131,7 @@ def upwards(module: Module) -> Iterator[str]:
 
 
 def engines(module: Module) -> Iterator[str]:
-    """Within qoop one room knows SQL's parser, and one knows Spark."""
+    """Within qoop one package uses the SQL parser, and one uses Spark."""
     if not within(module.name, ("qoop",)):
         return
     for name in module.imports():
@@ -142,7 +142,7 @@ def engines(module: Module) -> Iterator[str]:
 
 
 def services(module: Module) -> Iterator[str]:
-    """The HTTP service is put up by the daemon, and nobody else reaches into it."""
+    """The daemon starts the HTTP service; no other package imports its internals."""
     if not within(module.name, ("yarn_plugin.drive",)):
         yield from (
             f"{module.name} imports {name}" for name in module.imports() if within(name, ("yarn_plugin.api.service",))

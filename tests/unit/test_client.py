@@ -73,7 +73,7 @@ def client_of(server, **options):
 
 
 def followed(server, count, **options):
-    """So many shares of a stream: their numbers, and what was said meanwhile."""
+    """The first shares of a stream: their numbers, and the problems reported meanwhile."""
     said = []
     found = []
     for share in client_of(server).follow("app_1", on_lost=said.append, **options):
@@ -165,7 +165,7 @@ def test_the_arbiters_own_refusal_ends_a_stream(serve):
 
 
 class Heard:
-    """What a listener says."""
+    """The output of a listener."""
 
     def __init__(self, server):
         self.shares, self.said = [], []

@@ -9,7 +9,7 @@ POOL = '[[pools]]\nname = "sql"\nqueue = "root.sql"\n'
 
 
 def refusal(tmp_path, text):
-    """What an error says of a file's content, after the name of the file."""
+    """An error about a file's content, without the name of the file."""
     path = tmp_path / "arbiter.toml"
     path.write_text(text)
     with pytest.raises(FileError) as refused:

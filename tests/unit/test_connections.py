@@ -1,4 +1,4 @@
-"""Connections to a real server: how many, how long a request may take to come, and answers that nobody reads."""
+"""Connections to a real server: their number, request timeouts, and answers that are not read."""
 
 import contextlib
 import json
@@ -75,7 +75,7 @@ def serve():
 
 
 def everything(connection):
-    """What a connection says until it is closed; nothing more where it is broken off."""
+    """What a connection receives until it is closed or reset."""
     said = b""
     with contextlib.suppress(ConnectionResetError):
         while piece := connection.recv(65_536):
@@ -89,7 +89,7 @@ def ask(connection, path="/"):
 
 
 def answer(connection):
-    """One answer, whole."""
+    """One complete answer."""
     said = b""
     while b"\r\n\r\n" not in said:
         piece = connection.recv(65_536)

@@ -1,4 +1,4 @@
-"""What commands print: foreign text as it is, whole rows in a pipe, errors in a line."""
+"""What commands print: foreign text unchanged, complete rows in a pipe, one-line errors."""
 
 import io
 import json

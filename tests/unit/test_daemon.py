@@ -228,7 +228,7 @@ def test_a_timer_of_an_idle_loop_is_stamped_with_its_due_time(start, monkeypatch
 
 
 def test_a_timer_that_came_due_while_the_arbiter_was_down_is_not_fired_before_its_start(start, monkeypatch, tmp_path):
-    """Whoever registered may have submitted meanwhile: the start makes nobody late."""
+    """An application that registered may have been submitted meanwhile: a start expires no registration."""
     clock = HandClock(1000.0)
     monkeypatch.setattr(daemon_module, "JournalClock", lambda: clock)
     arbiter = start()
@@ -305,7 +305,7 @@ def test_a_hung_loop_ends_the_process(start):
 
 
 def test_a_suspended_process_is_not_ended_by_its_watchdog():
-    """Only the watchdog's own looks count: stopped together with the loop, it has not looked."""
+    """Only the watchdog's own checks count: while it is suspended together with the loop, it checks nothing."""
     ended, heart = [], Heartbeat()
     watchdog = Watchdog(lambda: True, lambda: heart.count, 3600.0, ended.append)
     watchdog.start()

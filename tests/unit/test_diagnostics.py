@@ -1,4 +1,4 @@
-"""Asking the ResourceManager on behalf of many: few questions, shared answers, and nobody else held up."""
+"""Diagnostics from the ResourceManager for many users: few requests, shared answers, no user delays another."""
 
 import threading
 import time

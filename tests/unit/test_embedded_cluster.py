@@ -1,4 +1,4 @@
-"""What `up`, `status` and `down` say before any daemon is started."""
+"""What `up`, `status` and `down` print before any daemon is started."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What is kept of a cluster between two commands."""
+"""The record of a cluster between two commands."""
 
 from pathlib import Path
 

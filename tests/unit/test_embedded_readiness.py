@@ -1,4 +1,4 @@
-"""The line of a daemon's log that says why it does not work."""
+"""Finding the line of a daemon's log that names the error."""
 
 import pytest
 

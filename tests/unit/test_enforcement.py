@@ -1,4 +1,4 @@
-"""Queue weights while some vacate, told as histories in virtual time."""
+"""Queue weights while applications vacate, as histories in virtual time."""
 
 from dataclasses import replace
 

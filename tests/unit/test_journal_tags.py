@@ -83,7 +83,7 @@ def test_a_class_that_is_renamed_is_written_and_read_as_before():
 
 @dataclass(frozen=True)
 class Bid:
-    """What a toy's application says."""
+    """A message of a toy's application."""
 
     amount: float = 0.0
 

@@ -19,7 +19,7 @@ CHAIN = "SELECT a.x FROM a, b, c, d, e WHERE a.k = b.k AND b.m = c.m AND c.x = d
 
 
 def begin(text, rows, slots=4.0):
-    """A query that was just planned and told its share; and what it commanded."""
+    """A query that was just planned and got its share; and its commands."""
     known = Known(rows)
     made = plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel())
     state, _ = step(State(made.plans, made.estimator, made.estimator, Rules()), 0.0, events.Planned(len(made.plans), 2))
@@ -27,7 +27,7 @@ def begin(text, rows, slots=4.0):
 
 
 def waited(state, seconds):
-    """The state after so many seconds in which nothing ends that runs; stages stop when they are told to."""
+    """The state after so many seconds in which no running stage ends; cancelled stages stop."""
     stopped = []
     for at in range(5, seconds, 5):
         state, told = step(state, float(at), events.TimerFired())
@@ -56,7 +56,7 @@ def test_a_stage_that_was_stopped_late_is_not_taken_for_a_fast_one_again(slots):
 
 
 def test_a_cold_start_is_no_evidence():
-    """The first look comes before a cold executor has done anything."""
+    """The first check comes before a cold executor has done anything."""
     state, _ = begin(CHAIN, (10_000_000, 10_000_000, 1_000_000, 10_000_000, 10_000_000, 1))
     state, stopped = waited(state, 11)
     assert stopped == []

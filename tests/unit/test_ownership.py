@@ -1,4 +1,4 @@
-"""Who may write a pool's queues: one arbiter at a time, told apart by a record that YARN keeps."""
+"""Who may write a pool's queues: one arbiter at a time, identified by a record in YARN's configuration."""
 
 import stat
 

@@ -472,7 +472,7 @@ def test_a_complete_poll_is_reported_once_after_each_reconnection(start_poller):
 
 
 def test_a_manager_that_starts_again_and_answers_as_if_empty_is_not_believed(start_poller):
-    """Between two polls it was killed and started; while it recovers it says 200 to everything, and knows nothing."""
+    """Killed and started between two polls: while it recovers it answers 200 with empty lists."""
     manager = Manager()
     manager.apps = THREE[:1]
     poller, sink = start_poller(manager)

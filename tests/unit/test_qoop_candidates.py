@@ -1,4 +1,4 @@
-"""Which trees are found, where they are cut, and which plans are kept."""
+"""Which trees are found, where they are cut, and which plans are retained."""
 
 from itertools import combinations
 

@@ -81,7 +81,7 @@ def test_what_was_counted_is_believed():
 
 
 def test_a_count_corrects_all_that_shares_what_was_wrong():
-    """A filter kept ten times more than thought: so does every set that holds its relation, and no other."""
+    """A filter passed ten times the estimated rows: so does every set with its relation, and no other."""
     before, after = rows(), rows({LINES: 10 * rows().rows(LINES)})
     for relations in range(1, 16):
         factor = after.rows(relations) / before.rows(relations)

@@ -176,7 +176,7 @@ class LosingCheckpoints:
 
 
 class Watched:
-    """An engine, and what it tells."""
+    """An engine, and the events that it reports."""
 
     def __init__(self, monkeypatch):
         monkeypatch.setattr(spark_engine, "InheritableThread", lambda run, **more: threading.Thread(target=run, **more))
@@ -213,7 +213,7 @@ def test_watching_continues_after_any_error_and_reports_it_once(watched, problem
 
 
 def test_executors_are_not_taken_for_lost_when_spark_does_not_answer(watched):
-    """No executors would mean that every share is kept to, and that would be confirmed to the arbiter."""
+    """No executors would mean that the share is vacated, and that would be confirmed to the arbiter."""
     watched.wait(ExecutorsChanged(2))
     watched.spark.broken = Py4JError("gone")
     wait_for(lambda: watched.warned, lambda: watched.warned)
@@ -246,7 +246,7 @@ def test_requesting_executors_does_not_block(watched, monkeypatch):
 
 
 class UnspeakableError(Exception):
-    """An error that cannot even say what it is."""
+    """An error whose message cannot be made."""
 
     def __str__(self):
         raise AttributeError("Java has gone")

@@ -146,7 +146,7 @@ def test_a_profile_may_be_longer_than_python_can_wait(monkeypatch):
     ],
 )
 def test_the_kinds_of_a_cause(cause, expected):
-    """Also of an arbiter that says nothing, or something that is not known here."""
+    """Also with an arbiter that sends no reason, or an unknown one."""
     assert feedback.cause_kinds(cause) == expected
 
 

@@ -85,7 +85,7 @@ def test_progress_survives_a_closed_terminal(capsys):
 
 
 class Slowly:
-    """Keeps stages until it is told to finish them; the query as written is finished at once."""
+    """Holds stages until a test finishes them; the query as written finishes at once."""
 
     def __init__(self):
         self.kept, self.run = [], None

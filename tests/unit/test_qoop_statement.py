@@ -1,4 +1,4 @@
-"""What kind of statement a text is; what is wrong with one; and what the planner says of names."""
+"""The kind of a statement, syntax errors, and unknown names."""
 
 import pytest
 

@@ -10,7 +10,7 @@ from qoop.submit.stderr import MESSAGES, relay_to_stderr
 
 
 def send(pipe, text):
-    """Write as a driver does; returns whether all of it was taken, which it is as long as somebody reads."""
+    """Write as a driver does; returns whether everything was taken, as it is while the pipe is read."""
 
     def write():
         with pipe.open("w", encoding="utf-8") as opened:

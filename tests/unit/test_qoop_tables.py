@@ -1,4 +1,4 @@
-"""Tables as files: which there are, their columns, their statistics, and the statistics kept between queries."""
+"""Tables as files: their names, columns, statistics, and the statistics cached between queries."""
 
 import datetime
 import decimal
@@ -30,7 +30,7 @@ SALES = pa.table(
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with a table in one file and one in two; statistics are kept beside it."""
+    """A folder with a table in one file and one in two files; statistics are cached next to it."""
     kept = tmp_path / "kept"
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(kept / name))
     monkeypatch.setattr(table_statistics, "_IN_MEMORY", {})
@@ -162,7 +162,7 @@ def test_a_touched_file_is_read_again(folder, monkeypatch):
 
 
 def test_an_interrupted_writer_leaves_no_half_file(folder, monkeypatch):
-    """Interrupted after it wrote, before its file has its name: nobody reads it."""
+    """Interrupted after it wrote, before its file was renamed: the file is not read."""
 
     def interrupted(draft, target):
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Every chart and block with nothing, one and many; whatever is in their texts, the page holds and says it."""
+"""Every chart and block with no, one and many items; the page survives any text and shows it."""
 
 import random
 

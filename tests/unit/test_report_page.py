@@ -1,4 +1,4 @@
-"""The page as a whole: one file that needs nothing else."""
+"""The page: a single file without external references."""
 
 from pathlib import Path
 

@@ -21,7 +21,7 @@ INFO = {"clusterInfo": {"resourceManagerVersion": "3.5.0", "haState": "ACTIVE", 
 
 
 def active(asked):
-    """What an active ResourceManager says to these questions."""
+    """The answers of an active ResourceManager."""
     if asked.path == "/conf":
         return reply({"properties": [{"key": "yarn.resource-types", "value": "yarn.io/gpu"}]})
     known = {"/info": INFO, "/metrics": {"clusterMetrics": {"appsRunning": 3}}, "/scheduler-conf": {"property": []}}

@@ -29,7 +29,7 @@ class Nothing:
 
 
 class Silent:
-    """Never says which weights it wants."""
+    """Never requests weights."""
 
     reads = frozenset({"topology"})
 

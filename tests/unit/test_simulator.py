@@ -197,7 +197,7 @@ def test_wrong_input_is_a_one_line_error(tmp_path, capsys, files, options, said)
 
 
 def test_one_that_is_never_given_what_it_waits_for_does_not_hold_up_the_end(tmp_path):
-    """Beside its master the only node has no room for a container."""
+    """The only node has no room for a container next to the master."""
     node = [{"count": 1, "memory_mb": 16384, "vcores": 9}]
     outcome, _ = run(tmp_path, {"vcores": 9, "max_cores": 18}, nodes=node)
     assert outcome.apps[0].started_at is not None
@@ -206,7 +206,7 @@ def test_one_that_is_never_given_what_it_waits_for_does_not_hold_up_the_end(tmp_
 
 @dataclass(frozen=True, slots=True)
 class Puzzle:
-    """What somebody wants solved, and, as a state, whether it was asked."""
+    """A problem to solve and, as a state, whether a solve was requested."""
 
     answers: tuple = ()
 

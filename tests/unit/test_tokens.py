@@ -1,4 +1,4 @@
-"""Tokens: nobody's name makes another's, and a secret that is none is not used."""
+"""Tokens: no user name yields another user's token, and an invalid secret is not used."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The cells of a cluster: racks and nodes as YARN reports them, with what a file says beyond that."""
+"""The cells of a cluster: racks and nodes as YARN reports them, and what a topology file adds."""
 
 import json
 from itertools import permutations

@@ -1,4 +1,4 @@
-"""The command: bad input is one line that says what is right; figures go into a file."""
+"""The command: wrong input is a one-line error that says what is right; figures go into a file."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Data sets: made whole or not at all, the same every time, reused, refused when they are not what was asked for."""
+"""Data sets: all-or-nothing, reproducible, reused, refused if they are not what was asked for."""
 
 import hashlib
 import shutil

@@ -1,4 +1,4 @@
-"""Answers of a reference engine are kept as files and found again only for the same engine, data and text."""
+"""Answers of a reference engine are cached as files and reused only for the same engine, data and text."""
 
 from datetime import date
 from decimal import Decimal

@@ -45,7 +45,7 @@ def test_nodes_that_take_no_containers_are_left_out():
 
 
 def listed(*nodes):
-    """What is read of nodes, each (id, state) and what else is said of it."""
+    """Nodes as parsed, each given as (id, state) and further fields."""
     told = [{"id": name, "state": state, "rack": "/r1", **dict(*more)} for name, state, *more in nodes]
     return parse_nodes({"nodes": {"node": told}})
 

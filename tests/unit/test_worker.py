@@ -21,7 +21,7 @@ REGISTRY = "tests.solvers:REGISTRY"
 
 
 class Told(queue.Queue):
-    """Outcomes as they are told; `fails` may raise instead."""
+    """Collects outcomes; `fails` may raise instead."""
 
     def __init__(self):
         super().__init__()
@@ -37,7 +37,7 @@ class Told(queue.Queue):
 
 @pytest.fixture
 def start():
-    """A worker, and what it tells; it is closed at the end."""
+    """A worker and the outcomes that it reports; it is closed at the end."""
     workers = []
 
     def begin(registry=REGISTRY, limit_s=PATIENCE):
@@ -59,7 +59,7 @@ def until(condition, what):
 
 
 def begun(mark):
-    """The number of the process that a solver runs in, once it has begun."""
+    """The id of the process that a solver runs in, once it has started."""
     until(mark.exists, "the solve")
     return int(mark.read_text())
 
