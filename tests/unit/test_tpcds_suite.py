@@ -155,3 +155,7 @@ def test_the_results_file_has_a_row_for_each_query() -> None:
     wanted = "query equal_to_spark equal_to_duckdb join_trees stages switches reused cancelled unused seconds"
     assert set(wanted.split()) <= set(written["queries"][0])
     assert Report.model_validate(written).queries[0].join_trees == 5
+
+
+def test_results_with_the_earlier_name_of_unused_outputs():
+    assert QueryRow.model_validate({"query": 1, "backtracked": 2}).unused == 2
