@@ -1,5 +1,5 @@
 "use strict";
-// Tips: what a part of a drawing is, beside the pointer instead of the browser's slow yellow box.
+// Tooltips beside the pointer, in place of the browser's own.
 const tip = document.getElementById("tip");
 for (const title of document.querySelectorAll("svg g > title, svg rect > title, svg path > title, svg circle > title")) {
   title.parentNode.dataset.tip = title.textContent;
@@ -16,7 +16,7 @@ document.addEventListener("pointermove", (event) => {
   tip.style.left = Math.max(4, right ? event.clientX - tip.offsetWidth - 12 : event.clientX + 16) + "px";
   tip.style.top = Math.max(4, low ? event.clientY - tip.offsetHeight - 12 : event.clientY + 18) + "px";
 });
-// Tables: a click on a column's name sorts by it, another one turns the order.
+// Tables: a click on a column's name sorts by it, a second click reverses the order.
 const key = (row, place) => {
   const cell = row.cells[place];
   return cell.dataset.key !== undefined ? Number(cell.dataset.key) : cell.textContent;
