@@ -63,7 +63,8 @@ def _cluster(recorded: ScenarioRecord) -> list[Block]:
 
 def _peak_use(chart: TimeChart) -> float:
     """The largest fraction of the capacity in use at any time."""
-    used = (sum(value or 0.0 for _, value in at) for at in zip(*(one.points for one in chart.series), strict=True))
+    samples = zip(*(series.points for series in chart.series), strict=True)
+    used = (sum(value or 0.0 for _, value in sample) for sample in samples)
     return max(used, default=0.0) / chart.limit[0] if chart.limit and chart.limit[0] else 0.0
 
 
@@ -100,7 +101,7 @@ def _shares(recorded: ScenarioRecord, apps: list[str]) -> TimeChart:
             f"{name}: entitled", _points(recorded, name, lambda app: app.entitlement), COLOURS.get(name), dashed=True
         )
         shown = [guaranteed] if guaranteed.points == entitled.points else [guaranteed, entitled]
-        series += [one for one in shown if any(value is not None for _, value in one.points)]
+        series += [line for line in shown if any(value is not None for _, value in line.points)]
     return TimeChart(
         "Share of each application, as sent by the arbiter",
         "share of the pool",

@@ -104,14 +104,14 @@ def _summary(main: ScenarioRecord) -> str:
         slots = " → ".join(f"{share.slots:g}" for _, share in record.shares)
         sentences.append(f"The arbiter notified A of each change of its share: {slots} slots.")
     if record and record.switches:
-        plans = " → ".join(str(made.decision.plan) for made in (record.decisions[0], *record.switches))
+        plans = " → ".join(str(decided.decision.plan) for decided in (record.decisions[0], *record.switches))
         sentences.append(f"A switched plans while running: {plans}.")
     return " ".join([*sentences, f"Its answer was complete after {seconds(a.seconds)}."])
 
 
 def _figures(demo: DemoRecord, record: QueryRecord | None) -> list[KeyFigure]:
     equal = [run.equal_to_duckdb for _, run in _runs(demo)]
-    compared = [one for one in equal if one is not None]
+    compared = [is_equal for is_equal in equal if is_equal is not None]
     equal_count = sum(compared)
     a, fixed, alone = (scenario.runs[0].seconds for _, scenario in demo.scenarios())
     figures = [
@@ -120,7 +120,7 @@ def _figures(demo: DemoRecord, record: QueryRecord | None) -> list[KeyFigure]:
         KeyFigure("A without B", seconds(alone), "alone on the cluster"),
     ]
     if record:
-        reused = sum(len(made.decision.reused) for made in record.switches)
+        reused = sum(len(decided.decision.reused) for decided in record.switches)
         figures.append(KeyFigure("Switches of A", str(len(record.switches)), f"{count(reused, 'stage output')} reused"))
     equality = f"{equal_count} of {len(compared)}" if compared else "not compared"
     return [
@@ -164,7 +164,7 @@ def _comparison(demo: DemoRecord, recorded: dict[str, ScenarioRecord]) -> list[B
         Column("rows", numeric=True),
         Column("equal to DuckDB"),
     )
-    rows = tuple(_row(one, run) for one in recorded.values() for run in one.scenario.runs)
+    rows = tuple(_row(entry, run) for entry in recorded.values() for run in entry.scenario.runs)
     wrong = [f"{run.name} {name}: {line}" for name, run in _runs(demo) for line in run.differences]
     return [bars, Table(columns, rows), *map(Text, wrong)]
 
@@ -179,7 +179,7 @@ def _row(recorded: ScenarioRecord, run: Run) -> tuple[str | float | Badge | None
         run.ended_at - run.submitted_at,
         len(record.switches) if record else None,
         sum(attempt.outcome == "finished" for attempt in attempts) if record else None,
-        sum(len(made.decision.reused) for made in record.switches) if record else None,
+        sum(len(decided.decision.reused) for decided in record.switches) if record else None,
         sum(attempt.outcome == "cancelled" for attempt in attempts) if record else None,
         run.rows,
         _equal(run.equal_to_duckdb),
