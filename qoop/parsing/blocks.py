@@ -19,7 +19,7 @@ from qoop.plans.plan import ROOT
 
 PREFIX = "qoop_"
 
-VOLATILE = (
+NONDETERMINISTIC = (
     exp.Rand,
     exp.Randn,
     exp.Randstr,
@@ -32,7 +32,7 @@ VOLATILE = (
     exp.Localtimestamp,
     exp.TableSample,
 )
-VOLATILE_NAMES = {
+NONDETERMINISTIC_NAMES = {
     "rand", "random", "randn", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id", "now",
     "input_file_name", "input_file_block_start", "input_file_block_length", "current_timestamp", "current_date",
     "localtimestamp", "unix_timestamp", "randstr", "uniform", "reflect", "java_method", "try_reflect",
@@ -72,10 +72,10 @@ def split_query(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
     """
     _check_can_be_split(query)
     query = query.copy()
-    names = _Names()
+    names = _BlockNames()
     ctes = _name_ctes(query, names)
     tables, types = _name_tables(query, ctes, catalogue)
-    query = _qualified(query, types)
+    query = _qualify_names(query, types)
     blocks: dict[str, exp.Query] = {}
     _extract_ctes(query, blocks)
     _extract_derived(query, blocks, names)
@@ -89,18 +89,18 @@ def split_query(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
     return SplitQuery(topological_order(blocks), {tables[name]: columns for name, columns in types.items()})
 
 
-class _Names:
+class _BlockNames:
     """Unique names for blocks; none contains two underscores in a row (see `view_name`)."""
 
     def __init__(self) -> None:
         self._taken = {ROOT}
 
-    def unused(self, wish: str) -> str:
-        wish = re.sub(r"[\W_]+", "_", wish).strip("_").lower()
-        name, number = PREFIX + wish, 1
+    def unused(self, wanted: str) -> str:
+        wanted = re.sub(r"[\W_]+", "_", wanted).strip("_").lower()
+        name, number = PREFIX + wanted, 1
         while name in self._taken:
             number += 1
-            name = f"{PREFIX}{wish}_{number}"
+            name = f"{PREFIX}{wanted}_{number}"
         self._taken.add(name)
         return name
 
@@ -108,7 +108,9 @@ class _Names:
 def _check_can_be_split(query: exp.Query) -> None:
     check_can_be_written(query)
     for node in query.walk():
-        if isinstance(node, VOLATILE) or (isinstance(node, exp.Anonymous) and node.name.lower() in VOLATILE_NAMES):
+        if isinstance(node, NONDETERMINISTIC) or (
+            isinstance(node, exp.Anonymous) and node.name.lower() in NONDETERMINISTIC_NAMES
+        ):
             raise CannotSplitError(f"{node.sql(DIALECT)} must be evaluated once for the whole query")
         if isinstance(node, exp.With) and node.args.get("recursive"):
             raise CannotSplitError("it has a recursive CTE")
@@ -129,7 +131,7 @@ def _check_aliases_are_unique(select: exp.Select) -> None:
         raise CannotSplitError(f"two of its relations have the alias {repeated}")
 
 
-def _name_ctes(query: exp.Query, names: _Names) -> frozenset[str]:
+def _name_ctes(query: exp.Query, names: _BlockNames) -> frozenset[str]:
     """Give every CTE a unique name and redirect its readers to it, so that no name is ambiguous."""
     read = [(table, cte) for table in query.find_all(exp.Table) if (cte := _cte_of(table)) is not None]
     given = {id(cte): names.unused(cte.alias) for cte in query.find_all(exp.CTE)}
@@ -144,18 +146,18 @@ def _cte_of(table: exp.Table) -> exp.CTE | None:
     """The CTE that a table node names: the innermost enclosing one that is defined before it."""
     if table.db:
         return None
-    below: exp.Expr = table
-    while (holder := below.parent) is not None:
-        clause = holder.args.get("with_")
+    child: exp.Expr = table
+    while (parent_node := child.parent) is not None:
+        clause = parent_node.args.get("with_")
         defined: list[exp.CTE] = []
-        if isinstance(holder, exp.With):
-            defined = holder.expressions[: below.index]
-        elif clause is not None and clause is not below:
+        if isinstance(parent_node, exp.With):
+            defined = parent_node.expressions[: child.index]
+        elif clause is not None and clause is not child:
             defined = clause.expressions
         found = next((cte for cte in reversed(defined) if cte.alias.lower() == table.name.lower()), None)
         if found is not None:
             return found
-        below = holder
+        child = parent_node
     return None
 
 
@@ -183,7 +185,7 @@ def _name_tables(
     return tables, types
 
 
-def _qualified(query: exp.Query, types: dict[str, Types]) -> exp.Query:
+def _qualify_names(query: exp.Query, types: dict[str, Types]) -> exp.Query:
     try:
         result = qualify(query, schema=dict(types), dialect=DIALECT)
     except (OptimizeError, SchemaError) as error:
@@ -207,7 +209,7 @@ def _extract_ctes(query: exp.Query, blocks: dict[str, exp.Query]) -> None:
         clause.pop()
 
 
-def _extract_derived(query: exp.Query, blocks: dict[str, exp.Query], names: _Names) -> None:
+def _extract_derived(query: exp.Query, blocks: dict[str, exp.Query], names: _BlockNames) -> None:
     """Make every subquery in a FROM clause a block, innermost first."""
     for node in reversed(list(query.find_all(exp.Subquery))):
         body = node.this
@@ -219,7 +221,7 @@ def _extract_derived(query: exp.Query, blocks: dict[str, exp.Query], names: _Nam
         blocks[name] = body
 
 
-def _extract_branches(query: exp.Query, blocks: dict[str, exp.Query], names: _Names) -> None:
+def _extract_branches(query: exp.Query, blocks: dict[str, exp.Query], names: _BlockNames) -> None:
     """Make each branch of a set operation that has joins a block."""
     if not isinstance(query, exp.SetOperation):
         return

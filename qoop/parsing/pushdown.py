@@ -49,26 +49,28 @@ def _filtered_reads(reader: exp.Query, blocks: dict[str, exp.Query]) -> list[tup
     """The blocks that a SELECT reads, each with the conditions that read no other relation."""
     if not isinstance(reader, exp.Select):
         return []
-    around = [join for join in reader.args.get("joins") or [] if join.side or join.kind not in ("", "INNER", "CROSS")]
-    outer = {join.this.alias_or_name for join in around}
+    outer_joins = [
+        join for join in reader.args.get("joins") or [] if join.side or join.kind not in ("", "INNER", "CROSS")
+    ]
+    outer_aliases = {join.this.alias_or_name for join in outer_joins}
     where = reader.args.get("where")
     conditions = conjuncts(where.this if where else None)
     for join in reader.args.get("joins") or []:
-        if join not in around:
+        if join not in outer_joins:
             conditions += conjuncts(join.args.get("on"))
     by_alias: dict[str, list[AliasFilter]] = defaultdict(list)
     aliases = aliases_defined_by(reader)
     for condition in conditions:
         read = {column.table for column in columns_of(condition, aliases)}
-        plain = condition.find(exp.Query, exp.Anonymous) is None
-        if len(read) == 1 and plain and not read & outer:
+        is_movable = condition.find(exp.Query, exp.Anonymous) is None
+        if len(read) == 1 and is_movable and not read & outer_aliases:
             alias = read.pop()
             by_alias[alias].append((alias, condition))
-    if any(join.side in ("RIGHT", "FULL") for join in around):
+    if any(join.side in ("RIGHT", "FULL") for join in outer_joins):
         return []
     clause = reader.args.get("from_")
     nodes = [clause.this] if clause is not None else []
-    nodes += [join.this for join in reader.args.get("joins") or [] if join not in around]
+    nodes += [join.this for join in reader.args.get("joins") or [] if join not in outer_joins]
     return [
         (node, by_alias[node.alias_or_name])
         for node in nodes

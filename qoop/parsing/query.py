@@ -46,7 +46,7 @@ def describe_query(query: exp.Query, catalogue: Catalogue) -> QueryText:
         blocks[name] = _block(name, tree, core, reason)
         types[name] = _types_of(blocks[name], tree, types)
     texts = {name: str(tree.sql(DIALECT)) for name, tree in parts.blocks.items()}
-    return QueryText(Query(_shared(parts, blocks)), cores, texts, frozenset(parts.types))
+    return QueryText(Query(_mark_shared(parts, blocks)), cores, texts, frozenset(parts.types))
 
 
 def _core(tree: exp.Query, types: dict[str, Types], parts: SplitQuery) -> tuple[Core | None, str | None]:
@@ -63,11 +63,11 @@ def _core(tree: exp.Query, types: dict[str, Types], parts: SplitQuery) -> tuple[
 
 def _block(name: str, tree: exp.Query, core: Core | None, reason: str | None) -> Block:
     read = core.rest if core else tree
-    around = frozenset(source_name(table) for table in read.find_all(exp.Table)) - {CORE}
+    outer_sources = frozenset(source_name(table) for table in read.find_all(exp.Table)) - {CORE}
     aliases = frozenset(core.graph.bit) if core else frozenset()
     outputs = tuple(_output(projection, aliases) for projection in tree.selects)
     is_union = isinstance(tree, exp.Union)
-    return Block(name, core.graph if core else None, reason, around, outputs, _keys(tree, aliases), is_union)
+    return Block(name, core.graph if core else None, reason, outer_sources, outputs, _keys(tree, aliases), is_union)
 
 
 def _output(projection: exp.Expr, aliases: frozenset[str]) -> Output:
@@ -102,15 +102,15 @@ def _types_of(block: Block, tree: exp.Query, types: dict[str, Types]) -> Types:
     return known
 
 
-def _shared(parts: SplitQuery, blocks: dict[str, Block]) -> dict[str, Block]:
+def _mark_shared(parts: SplitQuery, blocks: dict[str, Block]) -> dict[str, Block]:
     """Mark blocks with several readers: materialised once if that saves work, otherwise computed by each reader."""
     readers: Counter[str] = Counter({next(reversed(blocks)): 1})
     marked: dict[str, Block] = {}
     for name in reversed(blocks):
         block, times = blocks[name], readers[name]
         if times > 1:
-            does_much = block.is_union or block.keys is not None or block.is_planned
-            block = replace(block, shared=does_much, copied=not does_much)
+            saves_work = block.is_union or block.keys is not None or block.is_planned
+            block = replace(block, shared=saves_work, copied=not saves_work)
         marked[name] = block
         for used, count in parts.read_counts(name).items():
             readers[used] += count * (1 if block.shared else times)
