@@ -112,7 +112,7 @@ def test_the_outcome_of_a_command_is_not_lost_while_the_disk_is_full(arbiter, ma
     with room((tmp_path / "journal").stat().st_size):
         go_on.set()
         eventually(lambda: a.queue in str(manager.properties), "they are written")
-        eventually(lambda: arbiter._held, "that cannot be journaled")
+        eventually(lambda: arbiter._deferred, "that cannot be journaled")
         assert arbiter.state.enforcement.asked
     eventually(lambda: arbiter.state.enforcement.written.get(a.queue) == 100.0, "it is learned when there is room")
     eventually(lambda: not arbiter.state.enforcement.asked, "nothing is waited for any more")

@@ -45,7 +45,7 @@ log = logging.getLogger("yarn_plugin.arbiter")
 
 ArbiterDecision = Decided[Event, Command]
 
-IDLE = 1.0
+MAX_IDLE = 1.0
 """Seconds that the loop waits at most, for an event or for a journal that is not writable."""
 
 MAX_POLL_AGE = 60.0
@@ -117,8 +117,8 @@ class Daemon:
         # A secret without records: a journal was lost, and tokens for its ids exist.
         is_new = not self._intake.seq and (state_dir / SECRET).exists()
         self._state_dir, self._loses_ids = state_dir, is_new or accept_loss
-        self._inbox: Inbox[_Item | None] = Inbox(self._intake.stamp)
-        self._held: deque[tuple[float, _Item]] = deque()
+        self._inbox: Inbox[_QueuedEvent | None] = Inbox(self._intake.stamp)
+        self._deferred: deque[tuple[float, _QueuedEvent]] = deque()
         self._publish: Callable[[ArbiterDecision], None] = lambda decided: None
         self._ended = threading.Event()
         self._stopping = False
@@ -214,7 +214,7 @@ class Daemon:
             refused: Future[ArbiterDecision] = Future()
             refused.set_exception(Stopped())
             return refused
-        item = _Item(event, Future(), is_outcome=False)
+        item = _QueuedEvent(event, Future(), is_outcome=False)
         self._inbox.put(item)
         if self._ended.is_set():
             self._refuse_queued()
@@ -266,7 +266,7 @@ class Daemon:
 
     def _post_outcome(self, event: Event) -> None:
         """Take the outcome of a command. It must not be lost: the arbiter waits for it."""
-        self._inbox.put(_Item(event, Future(), is_outcome=True))
+        self._inbox.put(_QueuedEvent(event, Future(), is_outcome=True))
 
     def _run(self) -> None:
         try:
@@ -289,20 +289,20 @@ class Daemon:
             if arrived[1] is not None:
                 arrived[1].answer.set_exception(Stopped())
 
-    def _next(self) -> "tuple[float, _Item | None] | None":
+    def _next(self) -> "tuple[float, _QueuedEvent | None] | None":
         """The next event with its stamp; None if there is none before the next timer, or for a second."""
         if self._journal_error is not None:
             self._probe_journal()
-        if self._held and self._journal_error is None:
-            return self._held.popleft()
+        if self._deferred and self._journal_error is None:
+            return self._deferred.popleft()
         return self._inbox.get(self._idle_s())
 
     def _idle_s(self) -> float:
-        """Seconds to wait for an event: until the next timer, but at most `IDLE`, so that the loop shows progress."""
+        """Seconds to wait for an event: until the next timer, at most `MAX_IDLE`, so that the loop shows progress."""
         due = self._intake.next_due()
         if due is None or self._journal_error is not None:
-            return IDLE
-        return min(max(due - self.now(), 0.0), IDLE)
+            return MAX_IDLE
+        return min(max(due - self.now(), 0.0), MAX_IDLE)
 
     def _fire_due(self) -> None:
         """Fire due timers, unless an event has arrived, whose stamp may be earlier."""
@@ -323,7 +323,7 @@ class Daemon:
         log.warning("the journal is writable again")
         self._journal_error = None
 
-    def _handle(self, at: float, item: "_Item") -> None:
+    def _handle(self, at: float, item: "_QueuedEvent") -> None:
         decided: ArbiterDecision | None = None
         try:
             for decided in self._intake.take_in_order(item.event, at, self._count_skipped):
@@ -331,7 +331,7 @@ class Daemon:
         except JournalUnavailableError as problem:
             self._pause_for_journal(problem)
             if item.is_outcome:
-                self._held.append((at, item))
+                self._deferred.append((at, item))
             item.refuse(problem)
         except SkippedInputError as problem:
             self._skip(item, problem)
@@ -358,7 +358,7 @@ class Daemon:
     def _count_skipped(self, problem: SkippedInputError) -> None:
         self._counters["inputs_set_aside"] += 1
 
-    def _skip(self, item: "_Item", problem: SkippedInputError) -> None:
+    def _skip(self, item: "_QueuedEvent", problem: SkippedInputError) -> None:
         self._counters["inputs_set_aside"] += 1
         if isinstance(item.event, WeightsWritten):
             self._post_outcome(WeightsRefused("its outcome was skipped: deciding on it failed"))
@@ -371,7 +371,7 @@ class Daemon:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _QueuedEvent:
     """A queued event and the future of its decision. `is_outcome`: of a command, so it must not be lost."""
 
     event: Event

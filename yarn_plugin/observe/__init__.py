@@ -1,1 +1,1 @@
-"""The ResourceManager's REST, translated into events."""
+"""Polls the ResourceManager over REST and delivers its changes as events."""
