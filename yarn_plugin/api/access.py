@@ -22,7 +22,7 @@ AppId = Annotated[str, Path(max_length=MAX_ID_LENGTH)]
 
 Documented = Annotated[
     Any,
-    Security(HTTPBearer(auto_error=False, description="A token of this arbiter; the gate checks it before any route.")),
+    Security(HTTPBearer(auto_error=False, description="A token of this arbiter.")),
 ]
 """Has OpenAPI show that a route needs a token. The authentication middleware has checked it by then."""
 

@@ -57,17 +57,17 @@ class Wire(BaseModel):
 
 
 class Request(Wire):
-    """A request's body: unknown fields and numbers that are none are refused."""
+    """A request's body: unknown fields, NaN and infinity are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Register(Request):
-    """An application asks to be told its share.
+    """Registers an application, which is then notified of its share.
 
-    `pool`: may be left out where there is one pool. `demand`: the most it can use, as alternatives, best first; left
-    out, it can use whatever it gets. `grace_s`: how long it needs to vacate; left out, the pool's. `yarn_app`: its
-    YARN application id when it runs already; left out, it is given a queue to be submitted to. `request_id`: chosen by
+    `pool`: optional where there is only one. `demand`: the most that it can use, as alternatives, best first; by
+    default all it gets. `grace_s`: how long it needs to vacate; by default the pool's grace period. `yarn_app`: its
+    YARN application id if it runs already; otherwise it is given a queue to be submitted to. `request_id`: chosen by
     the caller, so that a repeated request registers once. A pool may limit `weight` and `grace_s` further.
     """
 
@@ -81,20 +81,20 @@ class Register(Request):
 
 
 class Revise(Request):
-    """A registered application changes what it weighs or can use; what is left out stays."""
+    """Changes the weight or the demand of a registered application; fields that are left out do not change."""
 
     weight: float | None = Field(default=None, gt=0, le=1000)
     demand: Alternatives | None = None
 
 
 class Vacated(Request):
-    """An application holds no more than share number `seq` gives it."""
+    """Reports that an application holds no more than share number `seq` allows."""
 
     seq: int = Field(ge=0, le=10**15)
 
 
 class Message(Wire):
-    """What an application says to the controller of its pool: `type`, and the fields that this type has there."""
+    """A message to the controller of the application's pool: `type`, and the fields of that type."""
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
@@ -109,12 +109,13 @@ class Portion(Wire):
 
 
 class Share(Wire):
-    """What an application is told.
+    """The share of an application.
 
-    `guarantee`: its own whatever the others want; plan with this. `entitlement`: what it may hold from `effective_at`
-    on; more than that is taken back. `current`: the largest fraction of any resource that it uses now. `apps`: how many
-    share the pool. `reason`: why it changed, in words; `cause`: the same as a value, to decide on. `seq` grows. The id
-    of the server-sent event is `seq` too or, where one decision tells an application several things, `seq.index`.
+    `guarantee`: what it can have whatever the others demand; plan with this. `entitlement`: what it may hold from
+    `effective_at` on; more than that is preempted. `current`: the largest fraction of any resource that it uses now.
+    `apps`: the number of applications in the pool. `reason`: why the share changed, in words; `cause`: the same as a
+    value, for programs. `seq` increases. The id of the server-sent event is `seq` or, where one decision has several
+    messages for an application, `seq.index`.
     """
 
     app: str
@@ -131,7 +132,7 @@ class Share(Wire):
 
 
 class End(Wire):
-    """The last event of a stream: the application is no longer followed, and why (`cause`: as a value)."""
+    """The last event of a stream: why the application is no longer followed (`cause`: as a value)."""
 
     reason: str
     cause: Cause | None = None
@@ -189,7 +190,7 @@ class Pool(Wire):
 class Cluster(Wire):
     """The cluster as the arbiter knows it. `enforcement`: how shares are enforced, in words; `mode`: in one word.
 
-    `least_allocation`: the smallest container, which is also the step in which memory is given.
+    `least_allocation`: the smallest container, which is also the increment of memory.
     """
 
     manager: str | None
@@ -206,7 +207,7 @@ class Cluster(Wire):
 
 
 class Decision(Wire):
-    """One decision: on which input (`seq`, `cause`) what was commanded, and why.
+    """One decision: the input (`seq`, `cause`), the command, and why.
 
     `reason`: why, in words; `because`: the same as a value.
     """
@@ -222,7 +223,7 @@ class Decision(Wire):
 
 
 class Why(Wire):
-    """Why an application has what it has: the last decisions, and what the ResourceManager says of a waiting one."""
+    """Why an application has what it has: the last decisions, and the ResourceManager's diagnostics if it waits."""
 
     app: App | None
     decisions: list[Decision]
@@ -230,17 +231,17 @@ class Why(Wire):
 
 
 class IssueToken(Request):
-    """The administrator asks for a token for a user."""
+    """Requests a token for a user; for the administrator only."""
 
     user: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._@-]+$")
 
 
 class Health(Wire):
-    """How the arbiter is. `arbiter`: running, or stopped when nothing is decided any more.
+    """The arbiter's health. `arbiter`: running, or stopped when it no longer decides.
 
     `manager`: reached, or why the ResourceManager is not. `journal`: writable, or why not; while it is not, nothing is
-    decided. `last_look_age_s`: seconds since the ResourceManager's answers were last taken in; None before the first
-    time. `problems`: everything that is wrong, in words. `id`: which arbiter this is.
+    decided. `last_look_age_s`: seconds since the last complete poll of the ResourceManager; None before the first.
+    `problems`: all problems, in words. `id`: the arbiter's id.
     """
 
     arbiter: Literal["running", "stopped"]

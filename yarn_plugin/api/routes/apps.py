@@ -21,7 +21,7 @@ _APPS = TypeAdapter(list[wire.App])
 
 @router.get("", response_model=list[wire.App])
 async def apps(access: Allowed, backend: Shared) -> Response:
-    """The applications that the asker may see."""
+    """The applications that the caller may see."""
 
     def render() -> bytes:
         state, offset = backend.arbiter.state, backend.arbiter.wall_offset()
@@ -33,7 +33,7 @@ async def apps(access: Allowed, backend: Shared) -> Response:
 
 @router.post("", status_code=201)
 async def register(request: wire.Register, access: Allowed, backend: Shared) -> wire.Registered:
-    """Register an application: it gets a queue, a token of its own, and its share."""
+    """Register an application. It is given a queue, a token of its own, and a share."""
     caller = access.caller
     if caller.kind == "app":
         raise Refused(403, "Authorization", None, "registering needs a user's token")
@@ -55,7 +55,7 @@ async def one_app(app: AppId, access: Allowed, backend: Shared) -> wire.App:
 
 @router.patch("/{app}")
 async def revise(app: AppId, request: wire.Revise, access: Allowed, backend: Shared) -> wire.App:
-    """Change what an application weighs or can use."""
+    """Change an application's weight or demand."""
     state = backend.arbiter.state
     known = access.find_registration(state, app)
     pool = next((pool for pool in state.pools if pool.name == known.pool), None)
@@ -69,21 +69,21 @@ async def revise(app: AppId, request: wire.Revise, access: Allowed, backend: Sha
 
 @router.delete("/{app}", status_code=204)
 async def deregister(app: AppId, access: Allowed, backend: Shared) -> None:
-    """The application is done."""
+    """Deregister an application."""
     known = access.find_registration(backend.arbiter.state, app)
     await backend.decide(events.Deregistered(known.id), known.user)
 
 
 @router.post("/{app}/vacated", status_code=204)
 async def vacated(app: AppId, request: wire.Vacated, access: Allowed, backend: Shared) -> None:
-    """The application holds no more than it was told: nobody needs to wait for its grace to end."""
+    """Report that the application holds no more than its share, so that the rest of its grace period is skipped."""
     known = access.find_registration(backend.arbiter.state, app)
     await backend.decide(events.Vacated(known.id, request.seq), known.user)
 
 
 @router.post("/{app}/messages", status_code=204)
 async def say(app: AppId, request: wire.Message, access: Allowed, backend: Shared) -> None:
-    """The application says something to the controller of its pool: an answer, a bid."""
+    """Send a message to the controller of the application's pool, such as an answer or a bid."""
     state = backend.arbiter.state
     known = access.find_registration(state, app)
     message = backend.messages.parse(home_of(state, known.id), request)

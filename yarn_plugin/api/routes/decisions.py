@@ -23,7 +23,7 @@ _DECISIONS = TypeAdapter(list[wire.Decision])
 async def why(
     app: AppId, access: Allowed, backend: Shared, limit: Annotated[int, Query(ge=1, le=1000)] = 20
 ) -> wire.Why:
-    """Why an application has what it has."""
+    """Why an application has what it has: the last decisions about it."""
     state, arbiter = backend.arbiter.state, backend.arbiter
     known = translate.find_known(state, app)
     unknown = Refused(404, "app", app, "no such application, and no decision about it is remembered")
@@ -48,7 +48,7 @@ async def decisions(
     app: Annotated[str | None, Query(max_length=MAX_ID_LENGTH)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_DECISIONS)] = 100,
 ) -> Response:
-    """The last decisions, oldest first; those about other users' applications are the administrator's to see."""
+    """The last decisions, oldest first; only the administrator sees those about other users' applications."""
     arbiter = backend.arbiter
 
     def render() -> bytes:

@@ -20,7 +20,7 @@ _CLUSTER = TypeAdapter(wire.Cluster)
 
 @router.get("/v1/health", responses={503: {"model": wire.Health}})
 async def health(backend: Shared, response: Response) -> wire.Health:
-    """Whether the arbiter decides; what else is wrong is named. No token is needed."""
+    """Whether the arbiter is alive, and all its problems. Needs no token."""
     found = backend.arbiter.health()
     response.status_code = 200 if found.alive else 503
     return _wire_health(found, backend.arbiter.state)
@@ -28,7 +28,7 @@ async def health(backend: Shared, response: Response) -> wire.Health:
 
 @router.get("/v1/ready", responses={503: {"model": wire.Health}})
 async def ready(backend: Shared, response: Response) -> wire.Health:
-    """Whether the arbiter can serve: it decides, records, and sees the ResourceManager. No token is needed."""
+    """Whether the arbiter is alive, its journal writable, and the ResourceManager polled recently. Needs no token."""
     found = backend.arbiter.health()
     response.status_code = 200 if found.alive and found.ready else 503
     return _wire_health(found, backend.arbiter.state)
@@ -36,7 +36,7 @@ async def ready(backend: Shared, response: Response) -> wire.Health:
 
 @router.post("/v1/tokens", status_code=201)
 async def issue(request: wire.IssueToken, caller: Caller, backend: Shared) -> wire.Token:
-    """A token for a user. The administrator's token is needed."""
+    """A token for a user. Needs the administrator's token."""
     if caller != ADMIN:
         raise Refused(403, "Authorization", None, "only the administrator's token issues tokens")
     if request.user == ADMIN.name:
@@ -53,7 +53,7 @@ async def cluster(caller: Caller, backend: Shared) -> Response:
 
 @scraping.get("/metrics", response_class=PlainTextResponse)
 async def measure(request: Request, documented: Documented, backend: Shared) -> Response:
-    """Figures for Prometheus. The token in the file scrape.token, or the administrator's, is needed."""
+    """Metrics for Prometheus. Needs the token in the file scrape.token, or the administrator's."""
     caller = request.state.principal
     if caller not in (ADMIN, SCRAPE):
         raise Refused(403, "Authorization", None, "send the token in scrape.token of the arbiter's state folder")

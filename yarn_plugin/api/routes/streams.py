@@ -46,7 +46,7 @@ async def follow(
     backend: Shared,
     last_event_id: Annotated[str | None, Header(pattern=EVENT_ID)] = None,
 ) -> StreamingResponse:
-    """The application's shares, now and at every change, as server-sent events."""
+    """The application's present share and every change of it, as server-sent events."""
     state, streams = backend.arbiter.state, backend.streams
     known = translate.find_known(state, app)
     if known is not None or not access.can_see_ended(state, app):
