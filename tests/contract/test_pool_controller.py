@@ -110,7 +110,7 @@ def test_a_round_takes_answers_that_are_timely_and_for_it_alone():
     assert silent not in stage.state().wants
 
 
-def test_who_never_registered_is_not_asked():
+def test_an_unregistered_application_gets_no_question():
     stage = Simulated(auctioned())
     stranger = YarnApp("application_1_0001", "x", "eve", "root.gpu.x", True, 1000.0, Resources(), Resources(), 0)
     stage.take(AppsChanged((stranger,), ()), 0.1)
@@ -138,7 +138,7 @@ def test_whether_an_answer_is_late_is_decided_by_the_order_of_the_journal():
     assert before.state().answers
 
 
-def test_outcomes_that_are_stale_or_come_twice_change_nothing():
+def test_stale_and_duplicate_outcomes_change_nothing():
     stage = Simulated(auctioned(), solves=False)
     app = stage.register("ann")
     stage.say(app, Answer(1, 2))
@@ -508,7 +508,7 @@ def test_a_controller_of_cells_that_raises_midway_leaves_them_as_they_were(what)
     check_same(stage)
 
 
-def test_the_daemon_goes_on_where_a_controller_raises(live, tmp_path, monkeypatch):
+def test_the_daemon_continues_after_a_controller_raises(live, tmp_path, monkeypatch):
     monkeypatch.setattr(advance, "RETRY_AFTER", 1.0)
     stage = live(auctioned(ask_s=60.0))
     a, b = stage.register("ann"), stage.register("eve")
@@ -592,7 +592,7 @@ def test_what_no_journal_can_hold_stops_the_pool_that_gives_it_alone(number):
     assert any(isinstance(one, TellShare) for one in commands(stage.take(request("sam", "sql"))))
 
 
-def test_a_state_that_would_not_come_back_is_not_written_instead_of_its_inputs():
+def test_a_state_that_cannot_be_restored_does_not_replace_its_inputs():
     registry = replace(TOYS, kinds={**TOYS.kinds, "careless": CARELESS})
     stage = Simulated(gpu("careless"), registry=registry)
     stage.say(stage.register("ann"), Answer(9, 0))
@@ -607,7 +607,7 @@ def test_a_state_that_would_not_come_back_is_not_written_instead_of_its_inputs()
 # A compaction in the middle.
 
 
-def test_a_compaction_in_the_middle_changes_nothing_and_what_comes_back_is_typed(tmp_path):
+def test_a_compaction_changes_nothing_and_restores_typed_values(tmp_path):
     def run(compact, name):
         journal = RecordFile(tmp_path / name)
         stage = Simulated(auctioned(lease_s=1.0), gpu("toy-cells", name="cells"), journal=journal)
@@ -634,7 +634,7 @@ def test_a_compaction_in_the_middle_changes_nothing_and_what_comes_back_is_typed
     assert run(True, "compacted") == run(False, "whole")
 
 
-def test_what_is_open_comes_back_as_the_commands_that_it_was():
+def test_open_commands_are_restored_from_the_journal():
     stage = Simulated(auctioned(), hosted_beside(), solves=False)
     app = stage.register("ann")
     stage.register("eve", "cells")

@@ -91,7 +91,7 @@ def test_shares_are_sent_on_arrival_and_end_and_weights_follow_after_the_grace_p
     eventually(lambda: yarn.weights().get(a.queue) == 100.0, "its queue weighs all again")
 
 
-def test_who_vacates_early_is_not_waited_for(arbiter, yarn, register):
+def test_vacating_early_ends_the_grace_period(arbiter, yarn, register):
     a = register("polite", grace_s=300)
     yarn.submit(a.queue)
     eventually(lambda: yarn.weights().get(a.queue) == 100.0, "its queue weighs all")
@@ -132,7 +132,7 @@ def test_a_killed_node_shrinks_the_share_and_its_return_grows_it(cluster, arbite
     assert told.reason.startswith(f"node {host} joined: 1 app now")
 
 
-def test_a_killed_arbiter_goes_on_where_it_was_and_streams_miss_nothing(arbiter, yarn, register):
+def test_a_killed_arbiter_resumes_and_streams_miss_nothing(arbiter, yarn, register):
     a, b, c = (register(name) for name in ("one", "two", "three"))
     apps = [yarn.submit(one.queue) for one in (a, b, c)]
     for one in (a, b, c):
@@ -229,7 +229,7 @@ def test_an_application_over_its_share_is_listed_while_another_waits(arbiter, ya
     assert "SignalContainers" not in about_small()
 
 
-def test_all_of_this_comes_out_the_same_in_virtual_time(arbiter):
+def test_the_live_run_is_reproduced_in_virtual_time(arbiter):
     """The journal of the tests above: arrivals, a preemption, the loss of a node and of the ResourceManager."""
     arbiter.kill()
     journal = arbiter.state / "journal"

@@ -163,7 +163,7 @@ def test_status_shows_nodes_and_applications(cluster, rm, tmp_path):
     assert next(app for app in figures["apps"] if app["id"] == app_id)["used"]["memory-mb"] == 128
 
 
-def test_a_directory_in_use_is_refused_and_the_cluster_goes_on(cluster):
+def test_a_directory_in_use_is_refused_and_its_cluster_keeps_running(cluster):
     before = cluster.daemons
     answer = run("up", "--dir", cluster.spec.dir)
     assert answer.returncode == 1

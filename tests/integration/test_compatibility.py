@@ -124,7 +124,7 @@ def test_a_replay_gives_the_same_ids_queues_and_decisions(folder, tmp_path):
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_an_arbiter_goes_on_with_the_same_applications_and_their_tokens(folder, resume):
+def test_an_arbiter_continues_with_the_same_applications_and_their_tokens(folder, resume):
     expected, tokens = read(folder, "expected.json"), read(folder, "tokens.json")
     arbiter, rm = resume(folder)
     assert arbiter.admin_token_file.read_text().strip() == tokens["admin"]

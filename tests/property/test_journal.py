@@ -66,7 +66,7 @@ def journal():
 
 @fewer
 @given(histories, st.floats(0, 1), st.floats(0, 1))
-def test_cut_anywhere_it_goes_on_to_the_same_state_with_the_same_decisions(history, cut, compacted):
+def test_a_journal_truncated_anywhere_leads_to_the_same_state_and_decisions(history, cut, compacted):
     inputs, states = trace(history)
     with journal() as path:
         with opened(path) as (intake, now):
@@ -138,7 +138,7 @@ def test_cut_again_and_again_nothing_is_there_twice(history, first, more):
 
 @fewer
 @given(histories.map(lambda history: [action for action in history if action[0] != "early_timer"]))
-def test_timers_come_where_they_came_though_the_inputs_alone_are_given(history):
+def test_timers_are_reproduced_from_the_inputs_alone(history):
     """Live and simulated: the same inputs with the same stamps, the same journal."""
     # Time goes on to the end, in both, for a last input that says where that is.
     inputs, _ = trace([*history, ("wait", 20.0), ("look",)])

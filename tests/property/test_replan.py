@@ -70,7 +70,7 @@ def test_the_same_events_give_the_same_commands(text, rows, happened):
 
 
 @given(st.sampled_from(TEXTS), sizes, happenings, st.integers(0, 99))
-def test_a_stage_that_fails_for_good_hands_the_query_to_the_engine_as_written(text, rows, happened, number):
+def test_a_permanently_failed_stage_makes_the_query_run_as_written(text, rows, happened, number):
     world = started(QueryWorld(begin(planned(text, rows))))
     live(world, happened)
     running = sorted(world.running - world.stopping)

@@ -28,7 +28,7 @@ def journal_of(history):
 
 
 @given(histories)
-def test_timers_come_in_the_same_places_and_every_decision_is_the_same(history):
+def test_timers_fire_at_the_same_places_and_decisions_are_equal(history):
     again = rerun_records(journal_of(history))
     assert again.first_difference() is None
     assert again.recorded == again.virtual
@@ -58,7 +58,7 @@ def test_an_input_that_came_later_changes_where_timers_come():
     assert rerun_records(records).first_difference() is not None
 
 
-def test_a_journal_on_disk_that_was_compacted_goes_on_from_its_snapshot(tmp_path):
+def test_a_compacted_journal_resumes_from_its_snapshot(tmp_path):
     world, clock = World(), HandClock(0.0)
     for action in LIVELY:
         world.do(action)

@@ -55,7 +55,7 @@ def test_no_resource_is_exceeded_and_no_claim_gets_more_than_it_wants(case):
 
 
 @given(some_fillers)
-def test_who_gets_less_than_it_wants_needs_a_resource_that_is_full(case):
+def test_a_claim_below_its_demand_needs_an_exhausted_resource(case):
     """Work-conserving."""
     resources, wanted = case
     shares = fill(wanted, resources)
@@ -126,14 +126,14 @@ def test_only_the_ratio_of_weights_matters(case, factor):
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8))
-def test_who_wants_everything_gets_its_weight(weights):
+def test_a_claim_that_wants_everything_gets_its_weight(weights):
     shares = fill([Filler(float(weight), (1.0, 1.0), 1.0) for weight in weights], 2)
     expected = [weight / sum(weights) for weight in weights]
     assert all(abs(one - other) < CLOSE for one, other in zip(shares, expected, strict=True))
 
 
 @given(fillers(1, 6))
-def test_who_wants_less_than_before_never_makes_it_worse_for_the_least_of_the_others(wanted):
+def test_a_smaller_demand_never_lowers_the_minimum_of_the_others(wanted):
     modest = [Filler(wanted[0].weight, wanted[0].shape, wanted[0].limit / 2), *wanted[1:]]
     before, after = fill(wanted, 1), fill(modest, 1)
     assert not is_better(levels(wanted[1:], before[1:]), levels(wanted[1:], after[1:]))

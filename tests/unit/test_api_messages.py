@@ -195,7 +195,7 @@ def test_who_may_send_messages_for_an_application(service):
     assert service.ask(service.user("ann"), "POST", path, bid).status_code == 204
 
 
-def test_a_message_on_which_the_controller_fails_is_refused_and_its_pool_goes_on(service):
+def test_a_message_on_which_the_controller_fails_is_refused_and_its_pool_continues(service):
     app = service.register(pool="gpu")
     answer = said(service, app, {"type": "auction/bid", "amount": 40})
     assert answer.status_code == 422

@@ -95,7 +95,7 @@ def test_an_arrival_halves_the_share_and_leaves_time_to_vacate(arbiter):
     assert text(told["app_4"].cause).startswith("app_5 arrived: 2 apps now")
 
 
-def test_weights_keep_what_is_held_until_the_grace_is_over(arbiter):
+def test_weights_protect_allocations_until_the_grace_period_ends(arbiter):
     arbiter(1, register("a"))
     a = arbiter.queue("app_4")
     arbiter(2, AppsChanged((running("application_1", a, 16, containers=16),), ()))
@@ -110,7 +110,7 @@ def test_weights_keep_what_is_held_until_the_grace_is_over(arbiter):
     assert arbiter.written() == {a: 50.0, b: 50.0}
 
 
-def test_who_has_vacated_is_not_waited_for(arbiter):
+def test_a_vacated_application_ends_its_grace_period(arbiter):
     arbiter(1, register("a"))
     a = arbiter.queue("app_4")
     arbiter(2, AppsChanged((running("application_1", a, 16, containers=16),), ()))
@@ -267,7 +267,7 @@ def test_a_user_has_no_more_applications_than_the_pool_allows():
     assert [one.request_id for one in arbiter.state.registered.values()] == ["request-0", "request-1", "request-3"]
 
 
-def test_one_that_returns_is_what_it_was_also_where_others_run_in_the_same_queue(arbiter):
+def test_a_returning_application_keeps_its_identity_beside_others_in_its_queue(arbiter):
     """Two in one queue, one of them registered; both are missed for a while, and come back in the other order."""
     x, y = (running(f"application_{name}", "root.sql.shared") for name in "xy")
     arbiter(1, AppsChanged((x, y), ()))

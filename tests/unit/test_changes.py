@@ -30,7 +30,7 @@ def poll(missing, unconfirmed, now, known="abcdef", confirm_all=False):
     return "".join(sorted(gone)), unconfirmed
 
 
-def test_a_mass_is_gone_as_far_as_it_is_missing_again():
+def test_a_mass_disappearance_counts_once_it_is_missing_again():
     gone, unconfirmed = poll("abcd", Unconfirmed(), 10.0)
     assert (gone, unconfirmed) == ("", Unconfirmed(frozenset("abcd"), 10.0))
     gone, unconfirmed = poll("abce", unconfirmed, 10.5)

@@ -107,7 +107,7 @@ def test_replay_dismisses_and_writes_only_what_was_decided_then(then):
     assert past.different == 0
 
 
-def test_an_input_on_which_it_failed_at_every_start_is_set_aside_and_the_arbiter_goes_on(then):
+def test_an_input_that_fails_at_every_start_is_skipped_and_the_arbiter_continues(then):
     folder, expected = then
     intake = opened(folder)
     assert intake.skipped == (1 if expected["poison"] else 0)

@@ -202,7 +202,7 @@ def test_an_answer_that_is_not_read_is_given_up(serve):
         "GET /é HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
     ],
 )
-def test_what_is_not_http_is_refused_with_problems(serve, said):
+def test_malformed_http_is_refused_with_problems(serve, said):
     server = serve()
     with server.connect() as odd:
         odd.sendall(said)

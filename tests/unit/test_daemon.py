@@ -73,7 +73,7 @@ def journaled(tmp_path, kind="input"):
 # A full disk.
 
 
-def test_while_the_disk_is_full_nothing_is_decided_and_when_there_is_room_all_goes_on(arbiter, manager, room, tmp_path):
+def test_nothing_is_decided_while_the_disk_is_full_and_everything_resumes_after(arbiter, manager, room, tmp_path):
     a = admitted(arbiter.take(register("a")))
     app = manager.submit(a.queue, "a", "ann")
     manager.use(app, 4)
@@ -242,7 +242,7 @@ def test_a_timer_that_came_due_while_the_arbiter_was_down_is_not_fired_before_it
     assert (again["event"]["type"], again["at"]) == ("Configured", 4000.0)
 
 
-def test_an_application_on_which_nothing_can_be_decided_does_not_hide_the_others(touchy, start, manager, tmp_path):
+def test_an_undecidable_application_does_not_hide_the_others(touchy, start, manager, tmp_path):
     touchy.append(
         lambda event: any(app.name == "poison" for app in getattr(event, "present", ()) if hasattr(app, "user"))
     )
@@ -315,7 +315,7 @@ def test_a_suspended_process_is_not_ended_by_its_watchdog():
     assert not ended
 
 
-def test_an_arbiter_that_ends_refuses_what_is_still_asked(start):
+def test_a_stopping_arbiter_refuses_further_requests(start):
     arbiter = start()
     arbiter.stop()
     with pytest.raises(Stopped):
@@ -409,7 +409,7 @@ def test_weights_that_could_not_be_decided_on_are_read_again(touchy, start):
     assert failed
 
 
-def test_no_worker_is_started_for_what_is_decided_while_the_arbiter_ends(start, monkeypatch):
+def test_a_stopping_arbiter_starts_no_worker(start, monkeypatch):
     """What is still in the queue then is decided; what it wants solved is given again after the next start."""
     kind = Kind("solving", lambda pool, registry: None, {"problem": Pool}, solvers={"problem": str})
     registry = replace(BUILT_IN, kinds={**BUILT_IN.kinds, "solving": kind})

@@ -45,7 +45,7 @@ def eventually(holds):
         time.sleep(0.005)
 
 
-def test_many_who_ask_about_one_application_are_one_question():
+def test_many_requests_about_one_application_share_one_query():
     manager = Manager(held=True)
     asks = diagnostics(manager)
     waiting = [asks.why_waiting("application_1_0001") for _ in range(120)]

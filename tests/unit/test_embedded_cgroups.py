@@ -63,7 +63,7 @@ def test_without_control_groups_there_is_no_parent(proc):
     assert cgroups.find_parent(proc) is None
 
 
-def test_where_groups_have_no_quota_there_is_no_parent_and_nothing_stays(tmp_path, proc):
+def test_without_cpu_quota_no_parent_cgroup_is_used_and_none_is_left(tmp_path, proc):
     (proc / "cgroup").write_text("0::/\n")
     mounted(proc, tmp_path / "fs", "cgroup2")
     (tmp_path / "fs").mkdir()

@@ -79,7 +79,7 @@ def test_a_child_that_was_only_forked_is_no_daemon(spawn, cluster_id):
     assert processes.daemons(cluster_id)["nm-127.0.1.1"].pid == number
 
 
-def test_what_is_in_the_clusters_groups_is_a_member(cluster_id, tmp_path):
+def test_processes_in_the_clusters_cgroups_are_members(cluster_id, tmp_path):
     other = subprocess.Popen(["sleep", "60"])
     try:
         (tmp_path / "cgroup.procs").write_text(f"{other.pid}\n")

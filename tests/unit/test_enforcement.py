@@ -36,7 +36,7 @@ def weights(world):
 NEW = ("start", 1, 0, 10)
 
 
-def test_one_that_has_nothing_yet_does_not_keep_what_it_was_promised(world):
+def test_an_application_without_resources_does_not_keep_its_old_share(world):
     """The second has to vacate before it had anything; the first still holds everything until its grace is over."""
     start(world, NEW, NEW, NEW)
     assert weights(world) == [100.0, 0.01, 0.01]
@@ -44,7 +44,7 @@ def test_one_that_has_nothing_yet_does_not_keep_what_it_was_promised(world):
     assert weights(world) == [33.33, 33.33, 33.33]
 
 
-def test_who_has_vacated_early_keeps_its_part_while_another_still_vacates(world):
+def test_an_application_that_vacated_early_keeps_its_share_while_another_vacates(world):
     start(world, NEW, NEW, ("wait", 11.0))
     assert weights(world) == [50.0, 50.0]
     start(world, NEW, ("vacate", 0))

@@ -137,7 +137,7 @@ def test_a_truncated_answer_is_rejected(serve, script):
     [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 abc\r\n\r\n", HEAD + b"X: y\r\n" * 200 + b"\r\n{}", b"\0" * 100_000],
     ids=["nothing", "ssh", "status", "fields", "zeros"],
 )
-def test_what_is_no_http_is_away(serve, script):
+def test_a_server_without_http_is_away(serve, script):
     with pytest.raises(ManagerAwayError):
         ask(serve(script))
 
@@ -147,7 +147,7 @@ def test_what_is_no_http_is_away(serve, script):
     ['{"a":' * 100_000, "[" * 100_000, '{"a": ' + "9" * 5000 + "}", "nul", '{"a": 1', "", '"{}"'],
     ids=["deep", "deeper", "digits", "word", "cut", "empty", "string"],
 )
-def test_json_that_is_no_object_is_not_a_managers(serve, text):
+def test_json_that_is_not_an_object_is_not_a_managers_answer(serve, text):
     with pytest.raises(NotAManagerError):
         ask(serve(answer(text)))
 
@@ -211,7 +211,7 @@ def test_neither_proxies_nor_passwords_of_the_environment_are_used(serve, monkey
         ),
     ],
 )
-def test_a_configuration_page_of_any_form_is_read_as_far_as_it_is_one(serve, script):
+def test_a_malformed_configuration_page_is_read_as_far_as_possible(serve, script):
     assert ResourceManager([serve(script).url], "ann").configuration() == {}
 
 

@@ -60,7 +60,7 @@ def test_a_child_is_a_pool_with_a_path_and_parameters_of_its_own():
     assert child.queue == HOST.queue
 
 
-def test_a_part_sees_its_cells_alone_under_names_of_its_own():
+def test_a_child_sees_only_its_cells_under_virtual_names():
     part = Part({"v0": "n1/gpu-1", "v1": "n2/gpu-0", "rack": "r1"})
     seen = hosting.part_of_topology(CLUSTER, part)
     assert [(cell.id, cell.level, cell.parent) for cell in seen.cells.values()] == [

@@ -127,7 +127,7 @@ def install(monkeypatch):
     return install
 
 
-def test_what_is_installed_is_found(install):
+def test_installed_plugins_are_found(install):
     install(CONTROLLERS, lottery=kind())
     assert registry.installed().kinds.keys() == {"share", "lottery"}
 

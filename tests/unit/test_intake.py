@@ -139,7 +139,7 @@ def test_a_timer_on_which_nothing_can_be_decided_is_tried_again_later_and_later(
     assert intake.next_due() == 1525.0
 
 
-def test_after_a_timer_that_was_decided_on_the_next_one_that_fails_is_tried_soon_again():
+def test_a_success_resets_the_backoff_of_failing_timers():
     angry = [True]
     intake = opened(decide=lambda *given: (deaf if angry[0] else step)(*given))
     feed(intake, (0.0, Wait(10.0)), (100.0, Wait(100.0)))
@@ -321,7 +321,7 @@ def content(intake):
 
 
 @pytest.mark.parametrize("wrong", [Put(1, 13), Put(1, 13, grow=3), Put(2, -1), Put(2, -1, grow=3)])
-def test_an_input_that_fails_leaves_what_is_changed_in_place_as_it_was(grid, wrong):
+def test_a_failing_input_leaves_mutable_state_unchanged(grid, wrong):
     intake = grid()
     for event in (Put(0, 1, grow=1), Put(1, 5, grow=2)):
         intake.take(event)
@@ -354,7 +354,7 @@ def test_the_delays_match_the_documentation():
 
 
 @pytest.mark.parametrize(("owner", "method"), [(Cells, "dump"), (Codec, "read")])
-def test_a_state_that_cannot_be_written_or_read_leaves_the_journal_as_it_is_and_ends_nothing(
+def test_an_unserializable_state_leaves_the_journal_unchanged_and_ends_nothing(
     grid, monkeypatch, caplog, owner, method
 ):
     def fails(*arguments):

@@ -130,7 +130,7 @@ def test_damage_before_intact_records_refuses_to_start_and_names_the_option(path
     assert not list(path.parent.glob("journal.dropped-*"))
 
 
-def test_accepted_loss_goes_on_with_what_precedes_it_and_uses_no_number_again(path, fill, open_intake):
+def test_an_accepted_loss_keeps_earlier_records_and_reuses_no_number(path, fill, open_intake):
     fill(path, 50)
     damage(path, 0.1)
     records = RecordFile(path, accept_loss=True)
@@ -142,7 +142,7 @@ def test_accepted_loss_goes_on_with_what_precedes_it_and_uses_no_number_again(pa
     assert open_intake(path).seq == 51
 
 
-def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(path):
+def test_a_file_that_is_not_a_journal_is_refused_and_left_unchanged(path):
     path.write_text("my notes\nof today\n")
     with pytest.raises(JournalError, match="journal"):
         RecordFile(path)
@@ -210,7 +210,7 @@ def touchy(state, seq, at, event):
     return add(state, seq, at, event)
 
 
-def test_an_input_on_which_nothing_can_be_decided_is_set_aside_for_good(path, open_intake):
+def test_an_undecidable_input_is_skipped_permanently(path, open_intake):
     intake = open_intake(path, step=touchy)
     intake.take(Added(1))
     with pytest.raises(SkippedInputError, match=r"input 2 .*OverflowError: thirteen"):
@@ -288,7 +288,7 @@ def test_a_decision_that_finds_no_room_follows_when_there_is_some(path, fill, op
     assert open_intake(path).state == Total(17)
 
 
-def test_a_snapshot_that_finds_no_room_leaves_the_journal_as_it_is(path, fill, open_intake, room):
+def test_a_snapshot_on_a_full_disk_leaves_the_journal_unchanged(path, fill, open_intake, room):
     fill(path, 40)
     intake = open_intake(path)
     whole = path.read_bytes()
@@ -433,7 +433,7 @@ def test_a_clock_that_is_set_changes_nothing_of_the_journals_time():
 
 
 @pytest.mark.parametrize(("jump", "went_on"), [(20.0, 20.0), (0.0, 0.0), (-7200.0, 0.0), (90_000.0, 3600.0)])
-def test_over_a_restart_time_goes_on_by_the_downtime_within_an_hour(jump, went_on):
+def test_a_restart_advances_time_by_at_most_an_hour_of_downtime(jump, went_on):
     machine = Machine()
     clock = machine.clock()
     machine.wall += jump
@@ -443,7 +443,7 @@ def test_over_a_restart_time_goes_on_by_the_downtime_within_an_hour(jump, went_o
     assert clock.now() == 1_000_003.0 + went_on
 
 
-def test_an_intake_goes_on_at_the_time_of_its_last_record(path):
+def test_an_intake_resumes_at_the_time_of_its_last_record(path):
     machine = Machine()
     intake = Intake(StateMachine(add, Total()), Durable(TAGS, RecordFile(path)), machine.clock())
     machine.wall += 7200

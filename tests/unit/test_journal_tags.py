@@ -120,13 +120,13 @@ def test_a_policy_declares_the_types_of_its_state():
     assert journal_tags(Registry({}, {"odd": SimpleNamespace(TAGS={"odd/1": Bid})}))["odd/1"] is Bid
 
 
-def test_a_field_that_is_called_type_has_no_place():
+def test_a_field_named_type_is_refused():
     with pytest.raises(ValueError, match=r"Typed .*`type`"):
         Codec({"typed": Typed})
 
 
 @pytest.mark.parametrize("amount", [float("inf"), float("nan")])
-def test_what_does_not_come_back_as_it_was_is_found(amount):
+def test_a_value_that_changes_in_a_round_trip_is_detected(amount):
     codec = Codec({"toy.bid": Bid})
     codec.check(Bid(1.5))
     with pytest.raises(ValueError, match="Bid"):

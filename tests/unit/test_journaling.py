@@ -46,7 +46,7 @@ def write(path, pool):
         ),
     ],
 )
-def test_a_journal_whose_pools_have_no_controller_is_refused_and_left_as_it_is(tmp_path, pool, registry, said):
+def test_a_journal_with_an_unknown_controller_is_refused_and_left_unchanged(tmp_path, pool, registry, said):
     path = tmp_path / "journal"
     write(path, pool)
     before = path.read_bytes()

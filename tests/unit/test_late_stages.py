@@ -63,7 +63,7 @@ def test_a_cold_start_is_no_evidence():
     assert all(one.done <= 1.0 for one in state.running.values())
 
 
-def test_what_is_measured_makes_running_stages_less_late():
+def test_measurements_reduce_the_lateness_of_running_stages():
     state, _ = begin(CHAIN, (30_000_000, 100_000, 2_500_000, 30_000, 2_000_000, 1))
     state, _ = step(state, 14.0, events.TimerFired())
     finished, *others = state.running

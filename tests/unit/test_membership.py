@@ -39,7 +39,7 @@ def test_an_unregistered_application_belongs_to_the_deepest_pool_around_its_queu
 
 
 @pytest.mark.parametrize("queue", ["root.default", "root", "root.sqlx"])
-def test_outside_every_pool_there_is_no_home(queue):
+def test_a_queue_outside_every_pool_has_no_pool(queue):
     assert home_of(state(running("application_1", queue)), "application_1") is None
 
 
@@ -49,7 +49,7 @@ def test_a_registered_application_belongs_where_it_registered_wherever_it_runs()
     assert home_of(state(asked, running("application_1", "root.sql.nightly.x"), app_1="application_1"), "app_1") == SQL
 
 
-def test_what_is_gone_belongs_nowhere():
+def test_an_ended_application_belongs_to_no_pool():
     assert home_of(state(), "app_1") is None
     assert home_of(state(), "application_1") is None
     assert home_of(state(registered("app_1", "sql", "root.sql.x"), pools=(NIGHTLY,)), "app_1") is None

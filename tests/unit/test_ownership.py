@@ -23,13 +23,13 @@ def take(store, name, is_live=lambda url, identity: False):
     return claim(store, POOLS, name, f"http://{name}:1", is_live, pause=0.0)
 
 
-def test_who_comes_first_owns_all_its_pools_queues(store):
+def test_the_first_arbiter_owns_all_queues_of_its_pools(store):
     assert take(store, "first") == Ownership(Owner("first", "http://first:1", 1), POOLS)
     assert {owner_of(store.configuration, parent) for parent in POOLS} == {Owner("first", "http://first:1", 1)}
     assert len(store.written) == 1
 
 
-def test_who_starts_again_still_owns_them_whatever_answers_at_its_address(store):
+def test_a_restarted_arbiter_still_owns_its_queues(store):
     take(store, "first")
     again = take(store, "first", is_live=lambda url, identity: True)
     assert again.owner.epoch == 2
@@ -47,7 +47,7 @@ def test_a_live_owner_means_refusal_in_a_line(store):
     assert len(store.written) == 1
 
 
-def test_from_one_that_is_not_live_it_is_taken_over_and_the_older_finds_that(store):
+def test_ownership_is_taken_over_from_a_dead_arbiter_and_the_old_one_notices(store):
     first = take(store, "first")
     second = take(store, "second")
     assert second.owner.epoch == 2
@@ -55,7 +55,7 @@ def test_from_one_that_is_not_live_it_is_taken_over_and_the_older_finds_that(sto
     assert second.successor(store.configuration) is None
 
 
-def test_of_two_that_claim_at_once_the_one_that_reads_the_others_record_gives_way(store):
+def test_of_two_concurrent_claims_the_one_that_reads_the_others_record_gives_way(store):
     put = store.put
 
     def overtaken(path, body):
@@ -88,7 +88,7 @@ def test_without_a_store_that_keeps_records_there_is_no_ownership(store):
     assert take(store, "first") is None
 
 
-def test_a_store_that_refuses_the_record_is_no_reason_not_to_run(store):
+def test_the_arbiter_runs_even_if_the_store_refuses_its_ownership_record(store):
     def refuse(path, body):
         raise ManagerRefusedError(400, "User is not admin of all modified queues.")
 
@@ -158,7 +158,7 @@ def test_an_identity_that_was_cut_is_made_anew(tmp_path, cut):
         "|http://host:8780|3",
     ],
 )
-def test_a_record_that_is_no_address_of_an_arbiter_is_no_record(record):
+def test_an_ownership_record_without_an_arbiter_address_is_ignored(record):
     assert owner_of(SchedulerConfiguration({KEY: record}), "root.sql") is None
 
 

@@ -234,7 +234,7 @@ def test_nodes_that_a_restarted_manager_does_not_know_yet_are_not_lost(start_pol
     assert len(sink.known().nodes) == 2
 
 
-def test_nodes_that_never_report_to_a_restarted_manager_are_lost_in_the_end(start_poller):
+def test_nodes_that_never_report_to_a_restarted_manager_are_lost_eventually(start_poller):
     manager = Manager()
     poller, sink = start_poller(manager, reregister_timeout=0.0)
     manager.state = "STANDBY"
@@ -301,7 +301,7 @@ THREE = ["application_1_1", "application_1_2", "application_1_3"]
     "nonsense",
     [{}, {"message": "try later"}, {"apps": []}, {"apps": {"message": "no"}}, {"apps": {"app": "none"}}, {"app": None}],
 )
-def test_from_what_is_no_answer_nothing_is_learned(start_poller, nonsense):
+def test_nothing_is_learned_from_a_malformed_answer(start_poller, nonsense):
     manager, path = Manager(), "/apps"
     manager.apps = THREE
     poller, sink = start_poller(manager)
@@ -329,7 +329,7 @@ def test_a_manager_that_answers_some_questions_only_is_lost_once(start_poller):
 
 
 @pytest.mark.parametrize("nonsense", [{}, {"message": "try later"}, {"nodes": "none"}, {"nodes": {"node": 3}}])
-def test_from_what_is_no_answer_no_node_is_lost(start_poller, nonsense):
+def test_a_malformed_answer_loses_no_node(start_poller, nonsense):
     manager = Manager()
     poller, sink = start_poller(manager)
     manager.said = {"/nodes": nonsense}
@@ -339,7 +339,7 @@ def test_from_what_is_no_answer_no_node_is_lost(start_poller, nonsense):
 
 @pytest.mark.parametrize("path", ["/metrics", "/info", "/scheduler"])
 @pytest.mark.parametrize("nonsense", [{}, {"message": "try later"}])
-def test_what_is_no_answer_at_all_loses_the_manager_and_nothing_else(start_poller, path, nonsense):
+def test_an_invalid_answer_loses_the_manager_and_nothing_else(start_poller, path, nonsense):
     manager = Manager()
     manager.apps = THREE
     poller, sink = start_poller(manager, queues=0.0)
@@ -409,7 +409,7 @@ def test_a_node_that_cannot_be_read_is_not_lost(start_poller, broken):
     assert poller.counters["items_unreadable"] == 1
 
 
-def test_of_an_answer_with_all_the_finished_ones_the_unfinished_count(start_poller):
+def test_finished_applications_in_an_answer_are_ignored(start_poller):
     manager = Manager()
     manager.apps = THREE
     poller, sink = start_poller(manager)
@@ -434,7 +434,7 @@ def test_what_disappears_at_once_is_believed_when_it_was_missing_twice(start_pol
     assert (apps_gone(sink), len(sink.known().apps)) == ([], 5)
 
 
-def test_the_second_poll_comes_by_itself_and_what_is_missing_again_is_gone(start_poller):
+def test_a_second_poll_follows_and_what_is_still_missing_is_gone(start_poller):
     manager = Manager()
     manager.apps, manager.nodes = list(THREE), ["127.0.1.1", "127.0.1.2"]
     poller, sink = start_poller(manager, confirm_delay=0.05)
@@ -568,7 +568,7 @@ class Choosy(EventSink):
                 raise SkippedInputError(len(self.refused), "OverflowError: too large")
 
 
-def test_an_observation_that_is_set_aside_is_narrowed_to_what_is_at_fault(start_poller, caplog):
+def test_a_skipped_observation_is_narrowed_to_the_faulty_item(start_poller, caplog):
     manager, sink = Manager(), Choosy("application_1_3", "127.0.1.2:1")
     manager.apps = [f"application_1_{n}" for n in range(1, 8)]
     poller, _ = start_poller(manager, sink=sink)
@@ -629,7 +629,7 @@ def test_the_end_of_the_arbiter_ends_the_poller_quietly(start_poller, caplog):
     assert poller.counters["looks_failed"] == 0
 
 
-def test_an_event_of_its_own_that_is_set_aside_stops_nothing(start_poller):
+def test_a_skipped_internal_event_stops_nothing(start_poller):
     manager, sink = Manager(), EventSink()
 
     def refuse(event):

@@ -222,7 +222,7 @@ def test_a_timer_on_which_it_raises_stays_armed(controller, call, raises):
     assert taken(controller) == [TimerDue("a")]
 
 
-def test_an_input_is_passed_over_after_so_many_tries_and_those_behind_it_are_tried_as_often(controller, call, raises):
+def test_an_input_is_skipped_after_max_tries_and_later_ones_get_as_many(controller, call, raises):
     call(at=0.0)
     bad, worse, good = Restarted(), Outcome("gpu#1", "lost"), Outcome("gpu#2", "done")
     raises.update({bad, worse})
@@ -259,7 +259,7 @@ def test_a_message_that_came_while_it_was_stopped_does_not_stop_it_again(control
     assert call.kept.state.inputs == (Started(), good)
 
 
-def test_of_many_messages_the_oldest_of_who_sent_most_are_dropped(controller, call, raises):
+def test_excess_messages_are_dropped_from_the_busiest_sender_oldest_first(controller, call, raises):
     call(at=0.0)
     raises.add(ViewChanged)
     call(at=1.0, view=NEW)
@@ -400,7 +400,7 @@ def test_of_the_lists_of_an_applications_containers_only_the_last_one_waits(cont
     assert call.kept.owed == (other, second)
 
 
-def test_a_message_after_which_there_is_nothing_to_show_does_not_stop_the_pool_for_good(controller, call, raises):
+def test_a_failing_report_does_not_stop_the_pool_permanently(controller, call, raises):
     call(at=0.0)
     raises.add(ViewChanged)
     call(at=1.0, view=NEW)

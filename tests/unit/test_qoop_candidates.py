@@ -133,7 +133,7 @@ def test_stages_come_after_what_they_read():
             assert stage == RESULT
 
 
-def test_a_stage_that_is_at_hand_stands_in_for_what_is_below_it():
+def test_a_stored_stage_replaces_everything_below_it():
     made = planned(TEXTS[0], [1_000_000] * 6)
     plan = Plan(made.text.query, {"qoop_result": BlockPlan(left_deep(4), frozenset({0b11, 0b111}))})
     ready = frozenset({StageId("qoop_result", 0b111), StageId("qoop_result", 0b11)})

@@ -103,7 +103,7 @@ def test_before_anything_is_measured_the_machine_has_nominal_speed():
     assert (Calibration().core_factor, Calibration().fixed_factor) == (1.0, 1.0)
 
 
-def test_what_is_measured_counts_by_its_size():
+def test_measurements_are_weighted_by_size():
     """(TRUST_CORE + 5 x 8) / (TRUST_CORE + 5 x 2): the more was measured, the nearer to 4."""
     assert after(Calibration(), 5, 2.0, 8.0).core_factor == pytest.approx((TRUST_CORE + 40.0) / (TRUST_CORE + 10.0))
     assert after(Calibration(), 1000, 2.0, 8.0).core_factor == pytest.approx(4.0, rel=0.01)
@@ -162,7 +162,7 @@ def test_the_drivers_time_is_not_shortened_by_slots():
     assert completion_time([task("a", 0.0, fixed=1.0), task("b", 0.0, "a", fixed=1.0)], 64.0) == 2.0
 
 
-def test_what_is_not_among_the_stages_is_there_already():
+def test_inputs_that_are_no_stage_are_stored_already():
     assert completion_time([task("a", 2.0, "finished earlier")], 2.0) == 1.0
 
 

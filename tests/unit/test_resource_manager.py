@@ -81,7 +81,7 @@ def test_one_manager_answers(serve):
     assert server.asked[0].query == {"a": "b"}
 
 
-def test_what_is_written_is_written_as_the_user(serve):
+def test_writes_are_made_as_the_user(serve):
     server = serve(active)
     client(server).put("/scheduler-conf", {"update-queue": []})
     client(server).post("/containers/c/signal/X")
@@ -100,7 +100,7 @@ def test_the_active_manager_of_a_pair_is_found_and_reused(serve):
     assert (len(waiting.asked), len(working.asked)) == (1, 3)
 
 
-def test_facts_come_from_the_active_one_although_the_standby_answers_too(serve):
+def test_facts_come_from_the_active_manager_although_the_standby_answers_too(serve):
     waiting, working = serve(standby), serve(active)
     facts = probe(client(waiting, working))
     assert (facts.url, facts.state, facts.version) == (working.url, "ACTIVE", "3.5.0")
@@ -165,7 +165,7 @@ def test_a_slow_one_of_a_pair_is_passed_over(serve, monkeypatch):
 
 
 @pytest.mark.parametrize("status", [502, 503])
-def test_one_that_is_not_ready_is_away(serve, status):
+def test_a_manager_that_is_not_ready_is_away(serve, status):
     with pytest.raises(ManagerAwayError, match=f"not ready \\({status}\\)"):
         client(serve(refused(status, "starting", "text/plain"))).get("/metrics")
 
@@ -221,6 +221,6 @@ def test_addresses_are_read_with_or_without_a_pair():
 
 
 @pytest.mark.parametrize("text", ["", " , ", "a:8088", "ftp://a", "http://", "http://a:99999", "http://[::1"])
-def test_what_is_no_address_is_refused(text):
+def test_an_invalid_address_is_refused(text):
     with pytest.raises(BadInputError, match="--rm"):
         addresses(text)

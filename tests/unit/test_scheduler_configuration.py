@@ -27,7 +27,7 @@ def test_a_single_property_comes_without_brackets():
     "answer",
     [{}, {"sched-conf": 3}, {"property": [3]}, {"property": [{"value": "1"}]}, {"property": {"name": "x", "value": 1}}],
 )
-def test_anything_else_is_no_answer(answer):
+def test_any_other_answer_is_rejected(answer):
     with pytest.raises(NotAManagerError, match="the answer to /scheduler-conf"):
         parse(answer)
 

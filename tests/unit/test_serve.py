@@ -23,7 +23,7 @@ def modes(folder):
     return {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
 
 
-def test_a_new_state_folder_and_what_is_written_there_are_their_owners_alone(tmp_path):
+def test_a_new_state_folder_and_its_files_are_private(tmp_path):
     folder = tmp_path / "a" / "state"
     make_private(folder)
     (folder / "journal.part").write_text("")
@@ -48,7 +48,7 @@ def test_a_state_folder_of_an_earlier_version_is_closed_to_others_and_nothing_el
     assert set(found.values()) == {0o600}
 
 
-def test_a_folder_that_holds_other_files_stays_as_it_is_unless_others_can_write_there(tmp_path):
+def test_a_folder_with_other_files_keeps_its_mode_unless_others_can_write_there(tmp_path):
     folder = tmp_path / "home"
     folder.mkdir()
     folder.chmod(0o755)
@@ -67,7 +67,7 @@ def test_an_arbiter_on_every_address_is_recorded_under_the_name_of_its_machine()
     assert Listen("::1", 8780).url == "http://[::1]:8780"
 
 
-def test_a_folder_that_is_everybodys_is_no_state_folder(tmp_path):
+def test_a_world_writable_folder_is_refused_as_state_folder(tmp_path):
     folder = tmp_path / "tmp"
     folder.mkdir()
     folder.chmod(0o1777)

@@ -54,7 +54,7 @@ def arbiter():
     return VirtualArbiter(lambda taken: None, REGISTRY, at=1000.0)
 
 
-def test_weights_are_taken_back_in_a_pool_that_lies_in_one_that_wants_none(arbiter):
+def test_weights_are_removed_in_a_pool_nested_in_one_without_weights(arbiter):
     inner = replace(SQL, name="inner", queue="root.sql.inner")
     running = YarnApp("application_1", "a", "ann", "root.sql.inner.leaf_1_0000000a", True, 1.0, Resources(),
                       Resources.of({"vcores": 1}), 0)  # fmt: skip

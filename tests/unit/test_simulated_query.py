@@ -104,7 +104,7 @@ def test_without_a_profile_it_holds_its_entitlement_and_confirms_releases():
     assert end(asked)[0] > 2.0
 
 
-def test_without_feedback_it_releases_containers_all_the_same():
+def test_without_feedback_containers_are_released_too():
     shares = [(0.0, ShareUpdated(1, 20, 40, 0.0)), (0.0, Started()), (2.0, ShareUpdated(2, 10, 10, 12.0, True))]
     asked = live(query(feedback=False), *shares)
     assert (2.0, SetContainers(10)) in asked

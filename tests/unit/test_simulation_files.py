@@ -51,7 +51,7 @@ def outcome(ended_at, *usage):
     return Outcome((), ("batch",), usage, 0, 0, 0, 0, ended_at)
 
 
-def test_what_is_used_until_the_end_counts():
+def test_resources_used_until_the_end_count():
     run = outcome(100.0, Usage(0.0, (0.0,)), Usage(20.0, (0.5,)))
     assert run.utilisation() == pytest.approx(0.4)
     assert outcome(100.0).utilisation() == 0.0

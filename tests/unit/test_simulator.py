@@ -64,7 +64,7 @@ def test_two_applications_share_once_the_second_is_notified(tmp_path):
     assert outcome.containers_signalled == 0
 
 
-def test_one_that_ignores_its_share_loses_containers(tmp_path):
+def test_an_application_that_ignores_its_share_loses_containers(tmp_path):
     outcome, taken = run(tmp_path, {"respects_share": False, "core_seconds": 2000}, {"arrival_s": 20})
     assert outcome.containers_signalled > 0
     assert any(isinstance(one.event, ContainersSignalled) for one in taken)
@@ -129,7 +129,7 @@ def test_another_workload_gives_other_records(tmp_path):
     assert journal_of(tmp_path, *LIVELY).content() != journal_of(tmp_path, *LIVELY[:3]).content()
 
 
-def test_a_simulated_journal_comes_out_the_same_from_its_inputs_alone(tmp_path):
+def test_a_simulated_journal_is_reproduced_from_its_inputs(tmp_path):
     records = list(journal_of(tmp_path, *LIVELY).read())
     again = rerun_records(records)
     assert again.first_difference() is None
@@ -196,7 +196,7 @@ def test_wrong_input_is_a_one_line_error(tmp_path, capsys, files, options, said)
     assert said in line
 
 
-def test_one_that_is_never_given_what_it_waits_for_does_not_hold_up_the_end(tmp_path):
+def test_an_application_that_never_gets_its_resources_does_not_block_the_end(tmp_path):
     """The only node has no room for a container next to the master."""
     node = [{"count": 1, "memory_mb": 16384, "vcores": 9}]
     outcome, _ = run(tmp_path, {"vcores": 9, "max_cores": 18}, nodes=node)

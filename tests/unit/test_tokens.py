@@ -73,7 +73,7 @@ def test_files_that_were_open_to_others_are_closed(tmp_path):
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_what_is_there_already_is_not_written_again(tmp_path, monkeypatch):
+def test_existing_settings_are_not_written_again(tmp_path, monkeypatch):
     """On a full disk the arbiter starts again all the same."""
     before = Tokens(tmp_path).issue(Principal("user", "ann"))
 

@@ -139,7 +139,7 @@ def test_a_registry_that_cannot_be_used_fails_every_task(start, reference):
         assert f"cannot use {reference!r}" in outcome.error
 
 
-def test_what_a_solver_prints_is_no_answer_and_does_not_reach_stdout(start, capfd):
+def test_output_of_a_solver_is_not_taken_as_its_answer_and_goes_to_stderr(start, capfd):
     worker, told = start()
     worker.submit("gpu", "1", Trouble("prints"))
     worker.submit("gpu", "2", Sum((2.0,)))
@@ -149,7 +149,7 @@ def test_what_a_solver_prints_is_no_answer_and_does_not_reach_stdout(start, capf
     assert "garbage" in printed.err
 
 
-def test_what_a_solver_has_forked_does_not_answer_for_the_next_task(start, tmp_path):
+def test_a_child_forked_by_a_solver_cannot_answer_the_next_task(start, tmp_path):
     worker, told = start()
     worker.submit("gpu", "1", Trouble("forks"))
     assert summed(told) == ("1", 1.0)
@@ -179,7 +179,7 @@ def test_a_process_that_is_killed_loses_its_task_and_the_next_one_is_solved_by_a
     assert worker.counters["tasks_lost"] == 1
 
 
-def test_a_process_that_ends_by_itself_loses_its_task(start):
+def test_a_process_that_exits_loses_its_task(start):
     worker, told = start()
     worker.submit("gpu", "1", Trouble("dies"))
     outcome = told.next()
@@ -259,7 +259,7 @@ def test_closing_ends_the_worker_at_once_without_an_outcome(start, tmp_path):
     assert told.empty()
 
 
-def test_one_that_was_never_used_is_closed(start):
+def test_an_unused_worker_is_closed(start):
     worker, _ = start()
     assert worker.is_alive()
     worker.close()
