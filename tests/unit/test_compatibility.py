@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.clock import HandClock
-from tests.fixtures.renamed import POLL_INTERVALS, POOL_FIELDS, SETTINGS, with_present_names
+from tests.fixtures.renamed import POLL_INTERVALS, POOL_FIELDS, SETTINGS, reworded, with_present_names
 from yarn_plugin.api.causes import text
 from yarn_plugin.api.tokens import Principal, Tokens
 from yarn_plugin.decide import events
@@ -69,13 +69,6 @@ def test_the_same_applications_are_known_with_their_ids_queues_and_weights(then)
     assert state.enforcement.written == expected["written"]
     assert intake.seq == (expected["poison"] or expected["last_seq"])
     intake.close()
-
-
-def reworded(reason):
-    """A reason in today's words."""
-    for before, now in (("over 1 apps", "over 1 app"), ("a grace is over", "a grace period ended")):
-        reason = reason.replace(before, now)
-    return reason
 
 
 def test_shares_are_those_sent_last(then):
