@@ -21,6 +21,7 @@ MAX_ROWS = 1_000_000_000
 
 
 @click.group(context_settings=console.CONTEXT)
+@console.version_option
 def cli() -> None:
     """Run SQL on Spark, and replan it while it runs.
 

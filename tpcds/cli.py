@@ -22,6 +22,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.group(context_settings=console.CONTEXT)
+@console.version_option
 def cli() -> None:
     """TPC-DS: generate data, list the 99 queries, run them on an engine and compare the answers."""
 

@@ -68,6 +68,13 @@ def _verify(context: click.Context, option: click.Parameter, given: str | None) 
     return given or os.environ.get(CA_VARIABLE) or True
 
 
+def version_option(command: Command) -> Command:
+    """Add `--version`, which prints the name and version of the installed package."""
+    return click.version_option(
+        package_name="yarn-plugin", message="%(package)s %(version)s", help="Print the version and exit."
+    )(command)
+
+
 def run(command: click.Command, name: str, args: Sequence[str] | None = None) -> int:
     """Run a click command; print every expected error as one line on stderr, and return a nonzero exit code for it."""
     escape_unencodable()

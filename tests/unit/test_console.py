@@ -5,13 +5,16 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import click
 import pytest
 from rich.text import Text
 
+from qoop.cli import cli as qoop
 from tests.http_servers import CERTIFICATE, RawServer, answer
+from tpcds.cli import cli as tpcds
 from yarn_plugin import console
 from yarn_plugin.api import wire
 from yarn_plugin.cli import cli
@@ -112,6 +115,12 @@ def test_a_terminal_without_utf_8_shows_escapes():
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     code, out, _ = process("sys.exit(run_talk('--word', 'caf\\u00e9'))", env=environment)
     assert (code, out) == (0, "caf\\xe9 [/x]\n")
+
+
+@pytest.mark.parametrize("program", [cli, qoop, tpcds])
+def test_every_program_prints_the_version_of_the_package(program, capsys):
+    assert console.run(program, "name", ["--version"]) == 0
+    assert capsys.readouterr().out == f"yarn-plugin {version('yarn-plugin')}\n"
 
 
 # `yarn-plugin apps`, `why` and `token`.

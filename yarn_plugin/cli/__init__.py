@@ -53,21 +53,23 @@ Try it on this machine (needs Java 17 or newer):
 COMMAND -h describes each command.
 """
 
-cli = LazyGroup(
-    name="yarn-plugin",
-    help=HELP,
-    context_settings=console.CONTEXT,
-    commands_at={
-        "cluster": ("yarn_plugin.cli.cluster:cluster", "Run a Hadoop cluster on this machine."),
-        "doctor": ("yarn_plugin.cli.doctor:doctor", "Check what a ResourceManager supports."),
-        "queues": ("yarn_plugin.cli.queues:queues", "Compare, change and show YARN's queues."),
-        "arbiter": ("yarn_plugin.cli.arbiter:arbiter", "Run the arbiter: divide the cluster, notify, enforce."),
-        "apps": ("yarn_plugin.cli.apps:apps", "List the applications and their shares."),
-        "why": ("yarn_plugin.cli.apps:why", "Explain the share of an application."),
-        "replay": ("yarn_plugin.cli.replay:replay", "Explain an arbiter's decisions from its journal."),
-        "simulate": ("yarn_plugin.cli.simulate:simulate", "Simulate a workload on a cluster in virtual time."),
-        "token": ("yarn_plugin.cli.apps:token", "Issue a token to a user (administrators)."),
-    },
+cli = console.version_option(
+    LazyGroup(
+        name="yarn-plugin",
+        help=HELP,
+        context_settings=console.CONTEXT,
+        commands_at={
+            "cluster": ("yarn_plugin.cli.cluster:cluster", "Run a Hadoop cluster on this machine."),
+            "doctor": ("yarn_plugin.cli.doctor:doctor", "Check what a ResourceManager supports."),
+            "queues": ("yarn_plugin.cli.queues:queues", "Compare, change and show YARN's queues."),
+            "arbiter": ("yarn_plugin.cli.arbiter:arbiter", "Run the arbiter: divide the cluster, notify, enforce."),
+            "apps": ("yarn_plugin.cli.apps:apps", "List the applications and their shares."),
+            "why": ("yarn_plugin.cli.apps:why", "Explain the share of an application."),
+            "replay": ("yarn_plugin.cli.replay:replay", "Explain an arbiter's decisions from its journal."),
+            "simulate": ("yarn_plugin.cli.simulate:simulate", "Simulate a workload on a cluster in virtual time."),
+            "token": ("yarn_plugin.cli.apps:token", "Issue a token to a user (administrators)."),
+        },
+    )
 )
 
 
