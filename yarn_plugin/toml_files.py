@@ -1,14 +1,16 @@
 """TOML files validated by pydantic models; errors name the file, the field, the value and what is expected."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.validation import expectation
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -16,6 +18,8 @@ MAX_PROBLEMS, MAX_VALUE_LENGTH = 10, 200
 """How many invalid fields of a file are reported, and how many characters of each value."""
 
 NESTED_TOO_DEEP = "nest fewer lists and tables"
+
+_SHORT_NAME = re.compile(r"[\w./-]{1,100}")
 
 
 class FileError(ReportedError):
@@ -47,6 +51,18 @@ def _renamed(old_name: str, new_name: str) -> InitErrorDetails:
     return InitErrorDetails(type=error, loc=(old_name,), input=None)
 
 
+def matching(pattern: str, expected: str) -> AfterValidator:
+    """The annotation of a text that must match a pattern. `expected`: the error, such as "must be a host name"."""
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise ValueError(expected)
+        return value
+
+    return AfterValidator(check)
+
+
 def read_text(where: str, path: Path) -> str:
     """Read a text file. `where`: names it in errors, such as `--config 'arbiter.toml'`.
 
@@ -67,12 +83,22 @@ def read_toml(where: str, path: Path) -> dict[str, Any]:
     Raises:
         FileError: it cannot be read, or is not TOML.
     """
+    text = read_text(where, path)
     try:
-        return tomllib.loads(read_text(where, path))
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
-        raise FileError(f"{where}: not TOML: {problem}") from None
+        raise FileError(f"{where}: {toml_syntax_error(text, problem)}") from None
     except RecursionError:
         raise FileError(f"{where}: {NESTED_TOO_DEEP}") from None
+
+
+def toml_syntax_error(text: str, problem: tomllib.TOMLDecodeError) -> str:
+    """A syntax error in a text, with its line and column, both counted from 1."""
+    message, _, place = str(problem).rstrip(")").rpartition(" (at ")
+    if place == "end of document":
+        lines = text.split("\n")
+        place = f"line {len(lines)}, column {len(lines[-1]) + 1}"
+    return f"not TOML: {place}: {message[:1].lower()}{message[1:]}" if message else f"not TOML: {problem}"
 
 
 def validate(model: type[Model], values: object, where: str, context: dict[str, Any] | None = None) -> Model:
@@ -84,25 +110,47 @@ def validate(model: type[Model], values: object, where: str, context: dict[str, 
     try:
         return model.model_validate(values, context=context)
     except ValidationError as problem:
-        raise FileError(f"{where}: {invalid_fields(problem)}") from None
+        raise FileError(f"{where}: {invalid_fields(problem, values)}") from None
     except RecursionError:
         raise FileError(f"{where}: {NESTED_TOO_DEEP}") from None
 
 
-def invalid_fields(problem: ValidationError) -> str:
-    """The invalid fields as one line: field, value, and what is expected; at most `MAX_PROBLEMS` of them."""
-    parts: list[str] = []
+def invalid_fields(problem: ValidationError, values: object = None) -> str:
+    """The invalid fields as one line: field, value, and what is expected; at most `MAX_PROBLEMS` of them.
+
+    `values`: what was validated; items of its lists are then called by their `name`.
+    """
     errors = problem.errors()
-    for error in errors[:MAX_PROBLEMS]:
-        field = ".".join(str(step) for step in error["loc"])
-        value: Any = error.get("input")
-        shown = f" {_shortened(value)}" if isinstance(value, str | int | float | bool) else ""
-        parts.append(f"{field}{shown}: {error['msg'].removeprefix('Value error, ')}")
+    parts = [_invalid_field(dict(error), values) for error in errors[:MAX_PROBLEMS]]
     if len(errors) > MAX_PROBLEMS:
         parts.append(f"and {len(errors) - MAX_PROBLEMS} more")
     return "; ".join(parts)
 
 
-def _shortened(value: str | int | float | bool) -> str:
+def _invalid_field(error: dict[str, Any], values: object) -> str:
+    value, kind = error.get("input"), error["type"]
+    has_value = isinstance(value, str | int | float | bool) and kind != "extra_forbidden"
+    shown = f" {_shortened(value)}" if has_value else ""
+    field = f"{_field(error['loc'], values)}{shown}"
+    return f"{field}: {expectation(error)}" if field else expectation(error)
+
+
+def _field(location: tuple[int | str, ...], values: object) -> str:
+    """The path of a field, such as `pools.sql.grace_s` or, in a list of items without names, `nodes #1.hosts #2`."""
+    path = ""
+    for place, step in enumerate(location):
+        try:
+            values = values[step]  # type: ignore[index]
+        except (LookupError, TypeError):
+            values = None
+        if isinstance(step, str):
+            path += f".{step}" if path else step
+            continue
+        name = values.get("name") if isinstance(values, dict) and location[place + 1 :] != ("name",) else None
+        path += f".{name}" if isinstance(name, str) and _SHORT_NAME.fullmatch(name) else f" #{step + 1}"
+    return path
+
+
+def _shortened(value: object) -> str:
     text = repr(value)
     return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}..."

@@ -20,9 +20,9 @@ def refusal(tmp_path, text):
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (f"{POOL}overstay_s = 15", "pools.0.overstay_s: renamed to preempt_after_s"),
-        (f"{POOL}settle_s = 5", "pools.0.settle_s: renamed to idle_timeout_s"),
-        (f"{POOL}submit_within_s = 120", "pools.0.submit_within_s: renamed to submit_timeout_s"),
+        (f"{POOL}overstay_s = 15", "pools.sql.overstay_s: renamed to preempt_after_s"),
+        (f"{POOL}settle_s = 5", "pools.sql.settle_s: renamed to idle_timeout_s"),
+        (f"{POOL}submit_within_s = 120", "pools.sql.submit_within_s: renamed to submit_timeout_s"),
         ("[watch]\napps_s = 5", "watch: renamed to poll"),
         ("[poll]\nfigures_s = 0.4", "poll.figures_s: renamed to metrics_s"),
         ("[poll]\nreported_again_s = 60", "poll.reported_again_s: renamed to reregister_timeout_s"),
@@ -36,10 +36,32 @@ def test_a_renamed_key_is_refused_with_its_present_name(tmp_path, text, error):
 def test_all_renamed_keys_of_a_section_are_named_at_once(tmp_path):
     second = POOL.replace("sql", "batch")
     assert refusal(tmp_path, f"{POOL}settle_s = 5\noverstay_s = 15\n{second}settle_s = 2") == (
-        "pools.0.overstay_s: renamed to preempt_after_s; pools.0.settle_s: renamed to idle_timeout_s; "
-        "pools.1.settle_s: renamed to idle_timeout_s"
+        "pools.sql.overstay_s: renamed to preempt_after_s; pools.sql.settle_s: renamed to idle_timeout_s; "
+        "pools.batch.settle_s: renamed to idle_timeout_s"
     )
 
 
 def test_an_unknown_key_is_refused(tmp_path):
-    assert refusal(tmp_path, f"{POOL}patience_s = 5") == "pools.0.patience_s 5: Extra inputs are not permitted"
+    assert refusal(tmp_path, f"{POOL}patience_s = 5") == "pools.sql.patience_s: unknown key"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (f"{POOL}grace_s = -3", "pools.sql.grace_s -3: must be at least 0"),
+        (f"{POOL}max_weight = 0", "pools.sql.max_weight 0: must be above 0"),
+        (f"{POOL}max_apps_per_user = 1.5", "pools.sql.max_apps_per_user 1.5: must be an integer"),
+        (f'{POOL}grace_s = "long"', "pools.sql.grace_s 'long': must be a number"),
+        (f'{POOL}policy = "fair"', "pools.sql.policy 'fair': must be max_min"),
+        ('[[pools]]\nqueue = "root.sql"', "pools #1.name: required"),
+        ('[[pools]]\nname = "my sql"\nqueue = "root.sql"', "pools #1.name 'my sql': must consist of letters"),
+        ('[[pools]]\nname = "sql"\nqueue = "sql"', "pools.sql.queue 'sql': must be a queue below root"),
+        (POOL * 2, "pools: two pools have the name 'sql'"),
+        ("pools = 3", "pools 3: must be a list"),
+        ("poll = 3", "poll 3: must be a table"),
+        ("watchdog_s = \n", "not TOML: line 1, column 14: invalid value"),
+        ("[poll]\napps_s = [", "not TOML: line 2, column 11: invalid value"),
+    ],
+)
+def test_an_error_names_the_field_the_value_and_what_is_expected(tmp_path, text, error):
+    assert refusal(tmp_path, text).startswith(error)

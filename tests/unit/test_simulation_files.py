@@ -40,7 +40,7 @@ def test_what_cannot_be_drawn_is_refused_in_a_line_that_names_it(tmp_path, value
 
 
 def test_a_part_of_a_mix_has_a_finite_weight(tmp_path):
-    assert "generate.mix.0.weight" in refused(tmp_path, MIX.replace("OF", "inf"))
+    assert "generate.mix #1.weight" in refused(tmp_path, MIX.replace("OF", "inf"))
 
 
 def test_a_cell_that_is_too_long_is_refused(tmp_path):
@@ -67,7 +67,7 @@ def test_resources_used_until_the_end_count():
             "[generate]\ncount = 1\nover_s = 9\n[[generate.mix]]\napplication = {}",
             "generate.over_s: renamed to duration_s",
         ),
-        (MIX.replace("weight = OF", "of = 1"), "generate.mix.0.of: renamed to weight"),
+        (MIX.replace("weight = OF", "of = 1"), "generate.mix #1.of: renamed to weight"),
     ],
 )
 def test_the_error_for_a_renamed_field_names_the_new_one(tmp_path, text, problem):

@@ -178,13 +178,13 @@ def test_the_command_writes_figures_a_page_and_a_journal(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("files", "options", "said"),
     [
-        ({"cluster.toml": "[[nodes]]\ncount = 0\nmemory_mb = 1\nvcores = 1"}, [], "nodes.0.count 0: "),
-        ({"cluster.toml": FILES["cluster.toml"] + "cores = 1"}, [], "nodes.0.cores 1: "),
+        ({"cluster.toml": "[[nodes]]\ncount = 0\nmemory_mb = 1\nvcores = 1"}, [], "nodes #1.count 0: "),
+        ({"cluster.toml": FILES["cluster.toml"] + "cores = 1"}, [], "nodes #1.cores: unknown key"),
         ({"cluster.toml": "nodes"}, [], "not TOML"),
         ({"work.toml": ""}, [], "no applications"),
         ({"work.toml": FILES["work.toml"].replace("90", "-1")}, [], "core_seconds -1: "),
         ({"work.toml": FILES["work.toml"].replace('"batch"', '"fancy"')}, [], "'fancy': "),
-        ({"work.toml": FILES["work.toml"] + "wages = 1"}, [], "wages 1: "),
+        ({"work.toml": FILES["work.toml"] + "wages = 1"}, [], "wages: unknown key"),
         ({"work.toml": FILES["work.toml"].replace("90", '{ distribution = "even" }')}, [], "lognormal"),
         ({}, ["--policy", "lottery"], "lottery"),
         ({}, ["--workload", "nowhere.toml"], "No such file"),

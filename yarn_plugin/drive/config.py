@@ -11,7 +11,8 @@ from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.poller import PollIntervals
-from yarn_plugin.toml_files import Section, read_toml, validate
+from yarn_plugin.toml_files import Section, matching, read_toml, validate
+from yarn_plugin.validation import one_of
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
@@ -23,7 +24,7 @@ def _registry(info: ValidationInfo) -> Registry:
 
 def _named(name: str, known: Collection[str]) -> str:
     if name not in known:
-        raise ValueError(f"choose one of {', '.join(sorted(known))}")
+        raise ValueError(one_of(known))
     return name
 
 
@@ -33,7 +34,7 @@ def _parameters(kind: Kind, registry: Registry, given: object) -> object:
     if tag is None:
         raise ValueError(f"controller {kind.name!r} declares no tag for its parameters; report this to its author")
     if not isinstance(given, dict):
-        raise ValueError(f"write a table with the parameters of controller {kind.name!r}")
+        raise ValueError(f"must be a table with the parameters of controller {kind.name!r}")
     if "type" in given:
         raise ValueError(f"type: controller {kind.name!r} has no such parameter; remove it")
     codec = Codec(registry.tags(), unknown_fields="forbid")
@@ -44,7 +45,7 @@ def _parameters(kind: Kind, registry: Registry, given: object) -> object:
     try:
         codec.check(parameters)
     except ValueError:
-        raise ValueError("write finite numbers (no inf, no nan): the journal stores these parameters") from None
+        raise ValueError("must have finite numbers, not inf or nan; the journal cannot store those") from None
     return parameters
 
 
@@ -58,8 +59,8 @@ class PoolSection(Section):
         "submit_within_s": "submit_timeout_s",
     }
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
-    queue: str = Field(pattern=r"^root\.[^\s]+$")
+    name: Annotated[str, matching(r"[A-Za-z0-9_-]+", "must consist of letters, digits, - and _")]
+    queue: Annotated[str, matching(r"root\.\S+", "must be a queue below root, such as root.sql")]
     resources: list[str] = Field(default=["memory-mb", "vcores"], min_length=1)
     policy: str = "max_min"
     grace_s: Seconds = 10.0
@@ -186,7 +187,8 @@ class ArbiterConfig(Section):
     def _unique_names(cls, pools: list[PoolSection]) -> list[PoolSection]:
         names = [pool.name for pool in pools]
         if len(set(names)) < len(names):
-            raise ValueError("two pools have the same name")
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"two pools have the name {repeated!r}; names must be unique")
         return pools
 
 

@@ -1,4 +1,7 @@
-"""The topology file (TOML): cells above nodes, such as switches, and cells within them, such as sockets and GPUs."""
+"""The topology file (TOML): cells above nodes, such as switches, and cells within them, such as sockets and GPUs.
+
+A cell is a part of the cluster: a group of nodes, a node, or a part of a node.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -10,12 +13,25 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from yarn_plugin.decide.topology import NODE, RACK, is_pattern
 from yarn_plugin.model.resources import GPU, Resources, total_of
 from yarn_plugin.model.topology import CellDescription, NodeDescription, TopologyDescription
-from yarn_plugin.toml_files import Section, read_toml, validate
+from yarn_plugin.quantities import count
+from yarn_plugin.toml_files import Section, matching, read_toml, validate
+from yarn_plugin.validation import one_of
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+$", max_length=100)]
-Above = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./-]+$", max_length=200)]
-Host = Annotated[str, StringConstraints(pattern=r"^[^\s/:]+$", max_length=255)]
+Name = Annotated[
+    str, StringConstraints(max_length=100), matching(r"[A-Za-z0-9_.-]+", "must consist of letters, digits, _ . and -")
+]
+Above = Annotated[
+    str,
+    StringConstraints(max_length=200),
+    matching(r"[A-Za-z0-9_./-]+", "must consist of letters, digits, _ . / and -"),
+]
+Host = Annotated[
+    str, StringConstraints(max_length=255), matching(r"[^\s/:]+", "must be a host name or pattern, without a port")
+]
 Amount = Annotated[int, Field(ge=0, le=10**15)]
+
+
+_ORDER = 'list the levels from the largest to the smallest, such as ["rack", "node"]'
 
 
 class CellSection(Section):
@@ -32,7 +48,10 @@ class CellSection(Section):
         inner = total_of(part.description().capacity or Resources() for part in self.parts())
         for resource, amount in self.capacity.items():
             if inner[resource] > amount:
-                raise ValueError(f"the cells in {self.name!r} contain {inner[resource]} {resource}, it has {amount}")
+                raise ValueError(
+                    f"cell {self.name!r}: its parts have {inner[resource]} {resource} in total, but {self.name!r} "
+                    f"itself has only {amount}"
+                )
         return self
 
     def parts(self) -> "list[CellSection]":
@@ -65,9 +84,9 @@ class NodesSection(Section):
     @model_validator(mode="after")
     def _apart(self) -> Self:
         parts = self.parts()
-        _all_different("cells", [part.name for part in parts], "the node")
+        _all_different("cells", [part.name for part in parts], "a node")
         gpus = [index for part in self.cells for index in part.all_gpus()]
-        _all_different("gpus", [*self.gpus, *gpus], "the node")
+        _all_different("gpus", [*self.gpus, *gpus], "a node")
         return self
 
     def parts(self) -> list[CellSection]:
@@ -86,9 +105,9 @@ class TopologyFile(Section):
     def _known(cls, levels: list[str]) -> list[str]:
         _all_different("levels", levels, "the file")
         if NODE not in levels:
-            raise ValueError(f"include {NODE!r}; list levels from the largest to the smallest")
+            raise ValueError(f"{NODE!r} is missing; {_ORDER}")
         if RACK in levels and levels.index(RACK) > levels.index(NODE):
-            raise ValueError(f"{RACK!r} is larger than {NODE!r}: list it first")
+            raise ValueError(f"{RACK!r} must precede {NODE!r}; {_ORDER}")
         return levels
 
     @model_validator(mode="after")
@@ -97,9 +116,13 @@ class TopologyFile(Section):
         deepest = len(self.levels) - len(above) - 1
         for number, node in enumerate(self.nodes):
             for level in node.within.keys() - above:
-                raise ValueError(f"nodes.{number}.within.{level}: choose one of {', '.join(above) or 'none'}")
+                expected = one_of(above) if above else f"`levels` has no level above {NODE!r}"
+                raise ValueError(f"nodes #{number + 1}.within.{level}: {expected}")
             if max((part.depth() for part in node.parts()), default=0) > deepest:
-                raise ValueError(f"nodes.{number}.cells: nested deeper than the levels below {NODE!r}")
+                raise ValueError(
+                    f"nodes #{number + 1}.cells: nested deeper than `levels` allows, which has "
+                    f"{count(deepest, 'level')} below {NODE!r}"
+                )
         hosts = [host for node in self.nodes for host in node.hosts]
         _all_different("hosts", hosts, "the file")
         self._check_above(above, {host for host in hosts if not is_pattern(host)})
@@ -112,17 +135,17 @@ class TopologyFile(Section):
         for node in self.nodes:
             for level, name in node.within.items():
                 if level_of.setdefault(name, level) != level:
-                    raise ValueError(f"{name!r} is a {level_of[name]} and a {level}: cell names must be unique")
+                    raise ValueError(f"{name!r} is a {level_of[name]} and a {level}; names must be unique")
                 if name in hosts:
-                    raise ValueError(f"{name!r} is a {level} and a host: cell names must be unique")
+                    raise ValueError(f"{name!r} is a {level} and a host; names must be unique")
                 for larger in above[: above.index(level)]:
                     if (
                         larger in node.within
                         and parent_of.setdefault((name, larger), node.within[larger]) != (node.within[larger])
                     ):
                         raise ValueError(
-                            f"{level} {name!r} is in {larger} {parent_of[name, larger]!r} and in "
-                            f"{node.within[larger]!r}: choose one"
+                            f"{level} {name!r} is in both {larger} {parent_of[name, larger]!r} and {larger} "
+                            f"{node.within[larger]!r}; it must be in one"
                         )
 
     def description(self) -> TopologyDescription:
