@@ -73,8 +73,9 @@ class Difference:
     right: Any
 
     def __str__(self) -> str:
-        where = f"row {self.row}" if self.row else "answer"
-        return f"{where}{f', {self.column}' if self.column else ''}: {_shown(self.left)} / {_shown(self.right)}"
+        row = f"row {self.row}" if self.row else "answer"
+        column = f", column {self.column}" if self.column else ""
+        return f"{row}{column}: {_shown(self.left)} instead of {_shown(self.right)}"
 
 
 def compare(left: Answer, right: Answer) -> list[Difference]:

@@ -19,19 +19,36 @@ if TYPE_CHECKING:
     from tpcds.engines import RunSettings
 
 FILE = click.Path(path_type=Path, dir_okay=False)
+NUMBERS = "Query numbers, such as 3 or 1-10,72."
+JSON = "Also write the results to FILE as JSON."
 
 
 @click.group(context_settings=console.CONTEXT)
 @console.version_option
 def cli() -> None:
-    """TPC-DS: generate data, list the 99 queries, run them on an engine and compare the answers."""
+    """TPC-DS: generate data, list the 99 queries, run them on an engine and compare the answers.
+
+    Needs `pip install 'yarn-plugin[tpcds]'`. Data comes from tpcgen-cli (Apache License 2.0) instead of the TPC's
+    dsdgen, query texts from DuckDB's tpcds extension.
+    """
 
 
 @cli.command()
-@click.option("--scale", required=True, help="Scale factor: 1 is about 1 GB of raw data; fractions work too.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Directory to create, a folder per table.")
+@click.option(
+    "--scale",
+    required=True,
+    metavar="SCALE",
+    help="Scale factor: 1 is about 1 GB of raw data, less than half of that as Parquet; fractions work too.",
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Directory to create, with a subdirectory per table.",
+)
 @click.option("--parts", type=click.IntRange(1), help="Files per large table.  [default: grows with the scale]")
-@click.option("--json", "json_file", type=FILE, help="Write the figures to a file too.")
+@click.option("--json", "json_file", type=FILE, help=JSON)
 def generate(scale: str, out: Path, parts: int | None, json_file: Path | None) -> None:
     """Generate Parquet tables; a complete data set of the same scale is reused."""
     size = data.parse_scale(scale)
@@ -40,17 +57,17 @@ def generate(scale: str, out: Path, parts: int | None, json_file: Path | None) -
     what = "already complete" if generated.reused else f"generated in {generated.seconds:.1f} s"
     console.out.print(f"scale {generated.scale:g}: {what}, {generated.size / 1e6:.0f} MB in {generated.path}")
     if json_file:
-        figures = {
+        results = {
             "scale": generated.scale,
             "reused": generated.reused,
             "bytes": generated.size,
             "seconds": generated.seconds,
         }
-        console.write_json(json_file, figures)
+        console.write_json(json_file, results)
 
 
 @cli.command(name="queries")
-@click.option("--queries", "numbers", default="1-99", show_default=True, help="Query numbers, such as 3 or 1-10,72.")
+@click.option("--queries", "numbers", default="1-99", show_default=True, metavar="NUMBERS", help=NUMBERS)
 @click.option(
     "--dialect",
     type=click.Choice(queries.DIALECTS),
@@ -70,17 +87,51 @@ def list_queries(numbers: str, dialect: str, show_text: bool) -> None:
 
 
 @cli.command()
-@click.option("--queries", "numbers", default="1-99", show_default=True, help="Query numbers, such as 3 or 1-10,72.")
-@click.option("--engine", default="spark", show_default=True, help="Engine to measure: qoop, spark or duckdb.")
-@click.option("--scale", help="Scale of the data, generated in the user's cache directory.  [default: 0.1]")
-@click.option("--data", "folder", type=click.Path(path_type=Path), help="Data set to use instead of --scale.")
-@click.option("--master", default="local[*]", show_default=True, help="Spark master: local[N], yarn, ...")
+@click.option("--queries", "numbers", default="1-99", show_default=True, metavar="NUMBERS", help=NUMBERS)
+@click.option(
+    "--engine",
+    default="spark",
+    show_default=True,
+    metavar="ENGINE",
+    help="Engine to measure: qoop, spark or duckdb.",
+)
+@click.option(
+    "--scale",
+    metavar="SCALE",
+    help="Scale of the data, generated once below ~/.cache/yarn-plugin/tpcds; not with --data.  [default: 0.1]",
+)
+@click.option(
+    "--data",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Data set to use, such as one from `tpcds generate`; not with --scale.",
+)
+@click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    metavar="MASTER",
+    help="Spark master, such as local[4] or yarn; unused by duckdb.",
+)
 @click.option("--conf", "confs", multiple=True, metavar="KEY=VALUE", help="Spark property; may be repeated.")
-@click.option("--compare", "references", help="Reference engines, such as spark,duckdb; '' for none.")
+@click.option(
+    "--compare",
+    "references",
+    metavar="ENGINES",
+    help="Reference engines: spark, duckdb or spark,duckdb; '' for none.  [default: for qoop both, for spark duckdb,"
+    " for duckdb none]",
+)
 @click.option("--switch-every-stage", is_flag=True, help="qoop: force a switch after every stage (for testing).")
-@click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Runs of each query.")
-@click.option("--json", "json_file", type=FILE, help="Write the results to a file too.")
-@click.option("--html", "html_file", type=FILE, help="Write a page with charts to a file too.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Runs of each query; its time is the median, the first run included.",
+)
+@click.option("--json", "json_file", type=FILE, help=JSON)
+@click.option("--html", "html_file", type=FILE, help="Also write the results to FILE as a page with charts.")
 def run(
     numbers: str,
     engine: str,
@@ -95,6 +146,9 @@ def run(
     html_file: Path | None,
 ) -> int:
     """Run queries on an engine and compare the answers.
+
+    Times are from a query's text to its last row. With --master yarn, HADOOP_CONF_DIR must be set (see `yarn-plugin
+    cluster env`), and every node must be able to read the data at the same path.
 
     The exit code is 1 if a query failed or an answer differs from a reference.
     """
@@ -149,7 +203,7 @@ def _run(
 
 def _data_set(scale: str | None, folder: Path | None) -> data.DataSet:
     if folder is not None and scale is not None:
-        raise BadInputError("--scale", scale, "give either --scale or --data: a data set has its own scale")
+        raise BadInputError("--scale", scale, "cannot be combined with --data; a data set has its own scale")
     if folder is not None:
         return data.open_data(folder)
     size = data.parse_scale(scale or "0.1")

@@ -131,6 +131,11 @@ def open_data(path: Path) -> DataSet:
         raise IncompleteDataError(f"--data {str(path)!r}: no such directory; create it with `tpcds generate --out`")
     manifest = _read_manifest(path)
     missing = [table for table in TABLES if not any((path / table).glob("*.parquet"))]
+    if len(missing) == len(TABLES):
+        raise IncompleteDataError(
+            f"--data {str(path)!r}: must be a TPC-DS data set, with a subdirectory of Parquet files per table;"
+            " create one with `tpcds generate --out`"
+        )
     missing = missing or (_missing_files(manifest, path) if manifest else [])
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
@@ -175,29 +180,38 @@ def _has_size(file: Path, size: int) -> bool:
 
 
 def _check_same_settings(manifest: DataManifest, scale: float, parts: int | None, out: Path) -> None:
+    found = (manifest.scale, manifest.parts, manifest.generator)
     requested = (scale, parts or manifest.parts, generator.version())
-    if (manifest.scale, manifest.parts, manifest.generator) != requested:
+    if found != requested:
         raise BadInputError(
             "--out",
             str(out),
-            f"contains scale {manifest.scale:g} in {count(manifest.parts, 'part')} by {manifest.generator};"
+            f"contains a different data set, {_settings(*found)}, not {_settings(*requested)};"
             " choose another directory or remove this one",
         )
+
+
+def _settings(scale: float, parts: int, version: str) -> str:
+    return f"scale {scale:g} in {count(parts, 'part')} by {version}"
 
 
 def _check_no_other_files(out: Path) -> None:
     # Only an unfinished data set may be replaced, never a user's other files.
     if out.exists() and not out.is_dir():
-        raise GenerationError(f"--out {str(out)!r}: is a file; name a directory")
+        raise GenerationError(f"--out {str(out)!r}: must be a directory, not a file")
     others = sorted({path.name for path in out.glob("*")} - {*TABLES, MANIFEST, ANSWERS})
     if others:
-        raise GenerationError(f"--out {str(out)!r}: contains other files ({others[0]!r}); name a new directory")
+        raise GenerationError(
+            f"--out {str(out)!r}: must be a new directory; this one contains other files, such as {others[0]!r}"
+        )
 
 
 def _check_disk_space(scale: float, folder: Path) -> None:
     needed, free = BYTES_FIXED + BYTES_PER_SCALE * scale, shutil.disk_usage(folder).free
     if free < needed:
-        raise GenerationError(f"--scale {scale:g}: needs about {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are free")
+        raise GenerationError(
+            f"--scale {scale:g}: needs about {needed / 1e9:.1f} GB of disk; {free / 1e9:.1f} GB are free"
+        )
 
 
 def _lock(out: Path) -> FileLock:

@@ -102,7 +102,9 @@ def check_engine(name: str, switch_every_stage: bool) -> None:
     if name not in KINDS:
         raise BadInputError("--engine", name, f"must be one of {', '.join(KINDS)}")
     if switch_every_stage and not KINDS[name].switches:
-        raise BadInputError("--switch-every-stage", name, "this engine does not switch plans; omit the option")
+        raise BadInputError(
+            "--engine", name, "must be qoop with --switch-every-stage; other engines do not switch plans"
+        )
 
 
 def parse_references(text: str | None, engine: str) -> tuple[str, ...]:
@@ -117,5 +119,6 @@ def parse_references(text: str | None, engine: str) -> tuple[str, ...]:
     chosen = tuple(dict.fromkeys(piece.strip() for piece in text.split(",") if piece.strip()))
     for name in chosen:
         if name not in possible:
-            raise BadInputError("--compare", text, f"with --engine {engine} choose from {', '.join(possible)}")
+            allowed = possible[0] if len(possible) == 1 else f"one or more of {', '.join(possible)}"
+            raise BadInputError("--compare", text, f"must be {allowed} with --engine {engine}, or '' for none")
     return chosen

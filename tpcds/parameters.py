@@ -76,8 +76,8 @@ def substitute(query: int, published: str) -> str:
     for change in SUBSTITUTIONS.get(query, ()):
         if change.published not in published:
             raise ChangedTextError(
-                f"query {query}: {change.published!r} is not in the published text;"
-                " the tpcds extension has changed: review tpcds/parameters.py"
+                f"query {query}: {change.published!r} is not in the published text; the installed"
+                " duckdb-extension-tpcds has different query texts; install the version in constraints.txt"
             )
         text = text.replace(change.published, change.replacement)
     return text

@@ -154,7 +154,7 @@ def _remarks(row: QueryRow) -> str:
     if row.rows == 0:
         remarks.append("no rows")
     if row.rows and row.blank:
-        remarks.append("only NULL or 0")
+        remarks.append("only NULL or 0 (weak check)")
     if row.one_stage_reason:
         remarks.append(f"one stage: {row.one_stage_reason}")
     return "; ".join(remarks)

@@ -22,7 +22,7 @@ def progress() -> Progress:
 def print_progress(row: QueryRow, total: int, number: int) -> None:
     """Print a line for a finished query where stderr is not a terminal and shows no progress bar."""
     if not console.err.is_terminal:
-        result = row.error or ("not equal" if row.is_wrong else f"{row.seconds or 0:.1f} s")
+        result = row.error or ("differs from a reference" if row.is_wrong else f"{row.seconds or 0:.1f} s")
         console.err.print(f"{number} of {total}: query {row.query}: {result}", soft_wrap=True)
 
 
@@ -43,7 +43,7 @@ def query_rows(rows: Sequence[QueryRow]) -> Table:
         cells: list[object] = [row.query, row.rows, None if row.seconds is None else f"{row.seconds:.2f}"]
         cells += [_yes_or_no(_equal(row, name)) for name in compared]
         cells += [getattr(row, name) for name in plans]
-        lines.append((*cells, row.error or ("only NULL or 0" if row.rows and row.blank else "")))
+        lines.append((*cells, row.error or ("only NULL or 0 (weak check)" if row.rows and row.blank else "")))
     return console.table(None, (*columns, ""), lines)
 
 
@@ -55,11 +55,11 @@ def summary(report: Report) -> list[RenderableType]:
         lines.append(f"equal to Spark: {total.equal_to_spark} of {total.compared_with_spark}")
     if total.compared_with_duckdb:
         lines.append(f"equal to DuckDB: {total.equal_to_duckdb} of {total.compared_with_duckdb}")
-    lines.append(f"with rows: {total.non_empty} of {total.queries}" + _listed("without", total.empty))
-    if total.only_null_or_zero:
-        lines.append("only NULL or 0" + _listed("in", total.only_null_or_zero))
+    lines.append(f"answers with rows: {total.non_empty} of {total.queries}" + _listed("empty", total.empty))
+    if blank := total.only_null_or_zero:
+        lines.append(f"answers of only NULL or 0, a weak check: {len(blank)}" + _listed("queries", blank))
     if total.switches is not None:
-        lines.append(f"several join trees: {count(total.several_join_trees or 0, 'query', 'queries')}")
+        lines.append(f"queries with several join trees to choose from: {total.several_join_trees or 0}")
         names = ("switches", "reused", "cancelled", "unused")
         lines.append(", ".join(f"{PLAN_COUNTS[name]} {getattr(total, name)}" for name in names))
     return lines + _one_stage(report.queries) + _problems(report.queries)
@@ -70,7 +70,7 @@ def _one_stage(rows: Sequence[QueryRow]) -> list[RenderableType]:
     for row in rows:
         if row.one_stage_reason:
             by_reason[row.one_stage_reason].append(row.query)
-    return [f"one stage, {reason}{_listed('in', numbers)}" for reason, numbers in by_reason.items()]
+    return [f"run as one stage, {reason}{_listed('queries', numbers)}" for reason, numbers in by_reason.items()]
 
 
 def _problems(rows: Sequence[QueryRow]) -> list[RenderableType]:

@@ -98,7 +98,7 @@ def _make_views(session: SparkSession, data: DataSet) -> None:
         for table in TABLES:
             session.read.parquet(str(data.table(table))).createOrReplaceTempView(table)
     except (PySparkException, Py4JError) as wrong:
-        raise EngineError(f"spark cannot read {str(data.path)!r}: {_first_line(wrong)}") from wrong
+        raise EngineError(f"data set {str(data.path)!r}: Spark cannot read it: {_first_line(wrong)}") from wrong
 
 
 @contextmanager

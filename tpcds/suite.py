@@ -72,11 +72,13 @@ def _compare(
         try:
             expected = reference.engine.run(text_of(number, reference.dialect))
         except EngineError as failed:
-            differences[reference.name] = [f"no reference answer: {failed}"]
+            differences[reference.name] = [f"not compared with {reference.name}, which failed: {failed}"]
             continue
         differing = max((compare(answer, expected) for answer in answers), key=len)
-        lines = [f"{name} / {reference.name}: {difference}" for difference in differing[:MAX_SHOWN_DIFFERENCES]]
+        lines = [
+            f"{name} differs from {reference.name}: {difference}" for difference in differing[:MAX_SHOWN_DIFFERENCES]
+        ]
         if len(differing) > MAX_SHOWN_DIFFERENCES:
-            lines.append(f"{name} / {reference.name}: {count(len(differing), 'difference')} in total")
+            lines.append(f"{name} differs from {reference.name}: {count(len(differing), 'difference')} in total")
         differences[reference.name] = lines
     return differences

@@ -87,7 +87,7 @@ def report(folder: Path) -> Parsed:
 
 def test_the_page_describes_the_demo(folder: Path) -> None:
     parsed = report(folder)
-    for said in (
+    for expected in (
         "TPC-DS query 17",
         "Query 17 (A) started alone on the cluster. 2 s later, query 3 (B) was submitted.",
         "The arbiter notified A of each change of its share: 4 → 2 slots.",
@@ -101,11 +101,11 @@ def test_the_page_describes_the_demo(folder: Path) -> None:
         "Stages of A (query 17)",
         "5 of 5",
         "Switching saved 4 s (33 %).",
-        "B wrote no journal.",
+        "B recorded no events",
         "0.5 cores per node: control groups",
         "Nothing forces a switch.",
     ):
-        assert said in parsed.text, said
+        assert expected in parsed.text, expected
     assert len(parsed.all("figure")) > 8
 
 
@@ -124,7 +124,7 @@ def test_the_report_says_when_nothing_was_recorded_or_no_plan_switched(folder: P
     change(folder, "switching", "runs", 0, "journal", value=None)
     change(folder, "switching", "samples", value=None)
     text = report(folder).text
-    assert "A wrote no journal." in text
+    assert "A recorded no events" in text
     assert "The cluster was not sampled in this run." in text
 
 
@@ -138,7 +138,7 @@ def test_samples_end_where_the_sampler_was_ended(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "expected"),
     [
         (("scale",), "large", "scale: "),
         (("switching", "runs"), [], "switching.runs: "),
@@ -147,10 +147,10 @@ def test_samples_end_where_the_sampler_was_ended(folder: Path) -> None:
     ],
 )
 def test_an_invalid_record_is_one_line_with_its_field(
-    folder: Path, path: tuple[str | int, ...], value: object, said: str
+    folder: Path, path: tuple[str | int, ...], value: object, expected: str
 ) -> None:
     change(folder, *path, value=value)
-    with pytest.raises(DemoReportError, match=said):
+    with pytest.raises(DemoReportError, match=expected):
         DemoRecord.read(folder / "demo.json")
 
 

@@ -57,24 +57,24 @@ def test_different_values(x: Any, y: Any) -> None:
     assert not is_same_value(y, x)
 
 
-def test_columns_go_by_position_not_by_name() -> None:
+def test_columns_are_compared_by_position_not_by_name() -> None:
     assert compare(answer((1, 2)), answer((1, 2), columns=("x", "y"))) == []
 
 
-def test_rows_go_by_their_order() -> None:
+def test_rows_are_compared_in_their_order() -> None:
     found = compare(answer((1, "x"), (2, "y")), answer((2, "y"), (1, "x")))
     assert [(one.row, one.column) for one in found] == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
 
 
-def test_a_row_too_many_is_named_on_either_side() -> None:
-    assert [str(one) for one in compare(answer((1, 2), (3, 4)), answer((1, 2)))] == ["row 2: (3, 4) / no row"]
-    assert [str(one) for one in compare(answer(), answer((1, None)))] == ["row 1: no row / (1, None)"]
+def test_an_extra_row_is_reported_on_either_side() -> None:
+    assert [str(one) for one in compare(answer((1, 2), (3, 4)), answer((1, 2)))] == ["row 2: (3, 4) instead of no row"]
+    assert [str(one) for one in compare(answer(), answer((1, None)))] == ["row 1: no row instead of (1, None)"]
 
 
-def test_another_number_of_columns() -> None:
+def test_a_different_number_of_columns_is_reported() -> None:
     assert compare(answer((1, 2)), answer((1,), columns=("a",))) == [Difference(0, None, "2 columns", "1 column")]
 
 
 def test_a_difference_as_a_line() -> None:
     (found,) = compare(answer((1, None)), answer((1, "x" * 100)))
-    assert str(found) == f"row 1, b: NULL / {'x' * 57}..."
+    assert str(found) == f"row 1, column b: NULL instead of {'x' * 57}..."

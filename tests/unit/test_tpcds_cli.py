@@ -1,4 +1,4 @@
-"""The command: wrong input is a one-line error that says what is right; figures go into a file."""
+"""The command `tpcds`: errors of one line that say what would be right; results in a file."""
 
 import json
 from pathlib import Path
@@ -16,45 +16,45 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ("generate --scale -1 --out X", "--scale '-1': "),
         ("generate --scale 1", "Missing option '--out'"),
         ("generate --scale 1 --out X --parts 0", "--parts"),
-        ("generate --scale 1 --out pyproject.toml", "is a file"),
+        ("generate --scale 1 --out pyproject.toml", "must be a directory, not a file"),
         ("queries --queries 100", "--queries '100': "),
         ("queries --queries 5-1", "--queries '5-1': "),
         ("queries --dialect oracle", "'oracle' is not one of 'duckdb', 'spark'"),
         ("run --queries 0", "--queries '0'"),
         ("run --engine impala", "--engine 'impala': "),
-        ("run --compare spark", "--compare 'spark': "),
+        ("run --compare spark", "--compare 'spark': must be duckdb"),
         ("run --compare oracle", "--compare 'oracle'"),
-        ("run --switch-every-stage", "--switch-every-stage 'spark': "),
+        ("run --switch-every-stage", "--engine 'spark': must be qoop"),
         ("run --scale 1 --data X", "--scale '1': "),
         ("run --scale tiny", "--scale 'tiny'"),
         ("run --data no/such", "--data 'no/such': no such directory"),
-        ("run --data tests", "--data 'tests': incomplete"),
+        ("run --data tests", "--data 'tests': must be a TPC-DS data set"),
         ("run --conf spark.x", "--conf 'spark.x': "),
         ("run --repeat 0", "--repeat"),
         ("walk", "No such command 'walk'"),
     ],
 )
-def test_bad_input_is_one_line(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line(arguments: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert console.run(cli, "tpcds", arguments.split()) != 0
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("tpcds: ")
-    assert said in captured.err
+    assert expected in captured.err
     assert captured.err.count("\n") == 1
 
 
-def test_generate_and_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, figures = tmp_path / "set", tmp_path / "figures.json"
-    arguments = ["generate", "--scale", "0.01", "--out", str(out), "--json", str(figures)]
+def test_generate_writes_its_results_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, results = tmp_path / "set", tmp_path / "results.json"
+    arguments = ["generate", "--scale", "0.01", "--out", str(out), "--json", str(results)]
     assert console.run(cli, "tpcds", arguments) == 0
     assert console.run(cli, "tpcds", arguments) == 0
     assert "already complete" in capsys.readouterr().out
-    assert json.loads(figures.read_text())["reused"] is True
+    assert json.loads(results.read_text())["reused"] is True
     assert data.open_data(out).scale == 0.01
 
 

@@ -1,4 +1,4 @@
-"""A run: answers compared, plans counted, failures reported and passed over."""
+"""A run: answers are compared, plans counted, failures reported without ending the run."""
 
 from decimal import Decimal
 from io import StringIO
@@ -36,7 +36,9 @@ def text_of(number: int, dialect: str) -> str:
 
 def named_engine(name: str, rows: dict[int, list[tuple[Any, ...]]], plan: PlanCounts | None = None) -> NamedEngine:
     dialect = "duckdb" if name == "duckdb" else "spark"
-    return NamedEngine(name, dialect, Scripted({text_of(number, dialect): told for number, told in rows.items()}, plan))
+    return NamedEngine(
+        name, dialect, Scripted({text_of(number, dialect): answer for number, answer in rows.items()}, plan)
+    )
 
 
 def run(numbers: list[int], measured: NamedEngine, *references: NamedEngine, repeat: int = 1) -> list[QueryRow]:
@@ -79,18 +81,18 @@ def test_an_answer_that_differs_from_one_reference() -> None:
     spark, duckdb = named_engine("spark", {1: [(Decimal("0.1"),)]}), named_engine("duckdb", {1: [(Decimal("0.11"),)]})
     (row,) = run([1], measured, spark, duckdb)
     assert (row.equal_to_spark, row.equal_to_duckdb) == (True, False)
-    assert row.differences == ("qoop / duckdb: row 1, a: 0.10 / 0.11",)
+    assert row.differences == ("qoop differs from duckdb: row 1, column a: 0.10 instead of 0.11",)
     assert row.is_wrong
 
 
-def test_only_the_first_differences_are_kept_but_all_are_counted() -> None:
+def test_only_the_first_differences_are_listed_but_all_are_counted() -> None:
     many = [(number,) for number in range(50)]
     (row,) = run([1], named_engine("qoop", {1: many}), named_engine("spark", {1: []}))
     assert len(row.differences) == 6
-    assert row.differences[-1] == "qoop / spark: 50 differences in total"
+    assert row.differences[-1] == "qoop differs from spark: 50 differences in total"
 
 
-def test_not_compared_is_not_equal_nor_different() -> None:
+def test_an_answer_that_was_not_compared_is_neither_equal_nor_different() -> None:
     (row,) = run([1], named_engine("spark", {1: [(1,)]}))
     assert (row.equal_to_spark, row.equal_to_duckdb) == (None, None)
     assert not row.is_wrong
@@ -106,7 +108,7 @@ def test_a_query_that_fails_does_not_end_the_run() -> None:
 def test_a_failed_reference_engine_is_reported_and_not_counted_as_equal() -> None:
     (row,) = run([1], named_engine("spark", {1: [(1,)]}), named_engine("duckdb", {}))
     assert row.equal_to_duckdb is False
-    assert row.differences == ("no reference answer: cannot duckdb 1",)
+    assert row.differences == ("not compared with duckdb, which failed: cannot duckdb 1",)
 
 
 def test_repetitions_give_the_median() -> None:
@@ -117,7 +119,7 @@ def test_repetitions_give_the_median() -> None:
 @pytest.mark.parametrize(
     ("rows", "blank"), [([], True), ([(0,)], True), ([(None,)], True), ([(None,), ("x",)], False), ([(0.5,)], False)]
 )
-def test_an_answer_of_nothing_but_null_and_zero_is_marked(rows: list[tuple[Any, ...]], blank: bool) -> None:
+def test_an_answer_of_only_null_and_zero_is_marked(rows: list[tuple[Any, ...]], blank: bool) -> None:
     (row,) = run([1], named_engine("spark", {1: rows}))
     assert (row.rows, row.blank) == (len(rows), blank)
 
@@ -131,22 +133,23 @@ def test_plans_are_counted_over_the_suite() -> None:
     assert (total.empty, total.only_null_or_zero) == ((2,), (3,))
 
 
-def test_without_plans_nothing_is_counted() -> None:
+def test_plan_counts_are_missing_for_an_engine_that_does_not_switch() -> None:
     total = totals(run([1], named_engine("spark", {1: [(1,)]})))
     assert (total.switches, total.several_join_trees) == (None, None)
 
 
-def test_what_a_person_sees() -> None:
+def test_the_printed_summary() -> None:
     spark = named_engine("spark", {1: [(1,)], 2: [(2,)], 3: []})
     rows = run([1, 2, 3], named_engine("qoop", {1: [(1,)], 2: [(3,)]}, SWITCHED), spark)
     rows += run([4], named_engine("qoop", {4: [(0,)]}, ONE_STAGE))
     text = printed(rows)
     assert "equal to Spark: 1 of 2" in text
     assert "equal to DuckDB" not in text
-    assert "with rows: 3 of 4" in text
+    assert "answers with rows: 3 of 4" in text
+    assert "a weak check: 1 (queries: 4)" in text
     assert "switches 4, reused 2, cancelled 2, unused 0" in text
-    assert "one stage, one relation (in: 4)" in text
-    assert "query 2: qoop / spark: row 1, a: 3 / 2" in text
+    assert "run as one stage, one relation (queries: 4)" in text
+    assert "query 2: qoop differs from spark: row 1, column a: 3 instead of 2" in text
     assert "query 3 failed: cannot spark 3" in text
 
 

@@ -36,7 +36,7 @@ from yarn_plugin.quantities import count
 
 PACKAGES = ("pyspark", "duckdb", "sqlglot")
 MARKER = ".demo"
-"""A file that marks a folder as a demo's output, which the next demo may replace."""
+"""A file that marks a directory as a demo's output, which the next demo may replace."""
 
 
 class ScenarioRunner:
@@ -52,7 +52,9 @@ class ScenarioRunner:
         with self._scenario("switching") as (folder, samples):
             a = self._submit("A", self._a, True, folder)
             if not a.wait_for(query_started):
-                raise DemoError(f"query {self._a} (A) ended before it started: see {folder / 'A' / 'log'}")
+                raise DemoError(
+                    f"query {self._a} (A) exited before its first plan was made; see {folder / 'A' / 'log'}"
+                )
             started_at = time.time()
             a.wait_for(stage_finished)
             self._arrival_delay_s = time.time() - started_at
@@ -110,24 +112,32 @@ class ScenarioRunner:
     type=click.Path(path_type=Path),
     default=Path("out/demo"),
     show_default=True,
-    help="Output folder.",
+    metavar="DIR",
+    help="Output directory; the output of an earlier demo in it is replaced.",
 )
-@click.option("--scale", default="6", show_default=True, help="TPC-DS scale factor.")
-@click.option("--query-a", type=click.IntRange(1, 99), default=72, show_default=True, help="The query that switches.")
-@click.option("--query-b", type=click.IntRange(1, 99), default=12, show_default=True, help="The query that arrives.")
+@click.option("--scale", default="6", show_default=True, metavar="SCALE", help="TPC-DS scale factor.")
+@click.option("--query-a", type=click.IntRange(1, 99), default=72, show_default=True, help="Number of query A.")
+@click.option("--query-b", type=click.IntRange(1, 99), default=12, show_default=True, help="Number of query B.")
 def demo(folder: Path, scale: str, query_a: int, query_b: int) -> int:
     """Run the demo on a real YARN cluster of four nodes with half a core each, and write a report.
 
+    Start it with `python -m tpcds.demo`, or with `make demo` in a clone.
+
     Query A runs alone until query B arrives and halves its share. The arbiter notifies A at once; A switches to the
     plan with the earliest estimated completion and reuses finished stages. For comparison, A also runs with switching
-    off, and without B. Takes a few minutes. The exit code is 1 if an answer is wrong or A never switched its plan.
+    off, and without B. The exit code is 1 if an answer is wrong or A never switched its plan.
+
+    Needs Linux, Java 17 or newer, and about 10 GB of memory. Scale 6 takes 3 GB of disk below ~/.cache/yarn-plugin and
+    about 10 minutes the first time, when data is generated and Hadoop downloaded. Without permission to create cgroups,
+    the nodes are not limited to half a core.
     """
+    size = datasets.parse_scale(scale)
     folder = _empty_folder(folder.resolve())
     out.print(f"data: TPC-DS at scale {scale}")
-    data = datasets.open_data(datasets.ensure(datasets.parse_scale(scale)))
+    data = datasets.open_data(datasets.ensure(size))
     duckdb = DuckDbEngine(data)
     try:
-        record = _run(folder, data, duckdb, datasets.parse_scale(scale), (query_a, query_b))
+        record = _run(folder, data, duckdb, size, (query_a, query_b))
     finally:
         duckdb.close()
     (folder / "demo.json").write_text(record.model_dump_json(indent=2) + "\n")
@@ -140,10 +150,15 @@ def _empty_folder(folder: Path) -> Path:
 
     Raises:
         BadInputError: it contains other files.
+        DemoError: it is a file.
     """
+    if folder.exists() and not folder.is_dir():
+        raise DemoError(f"--out {str(folder)!r}: must be a directory, not a file")
     if folder.exists() and any(folder.iterdir()):
         if not (folder / MARKER).exists():
-            raise BadInputError("--out", str(folder), "contains files other than a demo's; name another folder")
+            raise BadInputError(
+                "--out", str(folder), "must be a new directory or one of an earlier demo; this one contains other files"
+            )
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MARKER).touch()
@@ -180,7 +195,7 @@ def _environment(cluster: DemoCluster) -> Environment:
         node_memory_mb=NODE_MEMORY_MB,
         cpu_per_node=CPU_PER_NODE,
         quotas=cluster.quotas,
-        executor="1 core, 1408 MB including overhead; one per node",
+        executor="1 core, 1408 MiB including overhead; one per node",
     )
 
 
@@ -204,9 +219,11 @@ def _verdict(demo: DemoRecord, folder: Path) -> int:
     out.print(console.table(None, ("query A", "#seconds", "answers equal to DuckDB"), rows))
     out.print(f"switches of A: {switches}; report: {folder / 'report.html'}", soft_wrap=True)
     if not all(run.equal_to_duckdb for run in runs):
-        raise DemoError("an answer differs from DuckDB's: see the report")
+        raise DemoError(f"an answer differs from DuckDB's; see {folder / 'report.html'}")
     if not switches:
-        raise DemoError("A never switched its plan: no switch paid off in this run; try again on a less busy machine")
+        raise DemoError(
+            "A never switched its plan; no other plan would have finished sooner; try again on a less busy machine"
+        )
     return 0
 
 

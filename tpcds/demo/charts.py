@@ -37,7 +37,7 @@ def scenario_section(title: str, recorded: ScenarioRecord) -> Section:
     for run in recorded.scenario.runs:
         record = recorded.journals.get(run.name)
         if record is None:
-            blocks.append(Text(f"{run.name} wrote no journal.", "warning"))
+            blocks.append(Text(f"{run.name} recorded no events: it has no journal.", "warning"))
             continue
         name = f"Stages of {run.name} (query {run.query})"
         blocks.append(stages_chart(record, name, recorded.axis))
@@ -53,7 +53,7 @@ def _cluster(recorded: ScenarioRecord) -> list[Block]:
     vcores = max(sample.vcores for sample in recorded.samples)
     memory = max(sample.memory_mb for sample in recorded.samples) / 1024
     charts = [
-        _stacked("allocated memory", "GB", recorded, apps, lambda app: app.memory_mb / 1024, memory),
+        _stacked("allocated memory", "GiB", recorded, apps, lambda app: app.memory_mb / 1024, memory),
         _stacked("allocated vcores", "vcores", recorded, apps, lambda app: app.vcores, vcores),
     ]
     # The scarcer resource limits what an application can get, so it is shown first.

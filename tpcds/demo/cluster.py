@@ -22,8 +22,6 @@ EXECUTOR_MEMORY = "1g"
 """A node has room for one executor and one small application master: four executors are a full share, two are half."""
 
 START_TIMEOUT_S = 60.0
-
-
 SAMPLE_INTERVAL_S = 1.0
 MEMORY, VCORES = "memory-mb", "vcores"
 
@@ -119,7 +117,7 @@ def _wait_for_arbiter(process: subprocess.Popen[bytes], address: Path, log: Path
                 return url
         time.sleep(0.2)
     last = (log.read_text().strip().splitlines() or ["no output"])[-1]
-    raise DemoError(f"the arbiter did not start: {last}")
+    raise DemoError(f"the arbiter did not start: {last}; see {log}")
 
 
 def _run(name: str, *arguments: object, token: str | None = None) -> str:
@@ -129,7 +127,8 @@ def _run(name: str, *arguments: object, token: str | None = None) -> str:
     )
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise DemoError(f"{name} {arguments[0]}: {lines[-1] if lines else 'failed'}")
+        problem = lines[-1].removeprefix(f"{name}: ") if lines else f"exited with code {done.returncode}"
+        raise DemoError(f"`{name} {arguments[0]}` failed: {problem}")
     return done.stdout + done.stderr
 
 

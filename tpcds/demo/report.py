@@ -85,7 +85,7 @@ def _top(demo: DemoRecord, main: ScenarioRecord) -> list[Block]:
 def _reasons(main: ScenarioRecord) -> list[Block]:
     record = main.journals.get("A")
     if record is None:
-        return [Text("A wrote no journal.", "warning")]
+        return [Text("A recorded no events: it has no journal.", "warning")]
     if not record.switches:
         last = f" At its last decision: {verdict(record.decisions[-1].decision)}." if record.decisions else ""
         return [Text(f"A did not switch plans in this run.{last}", "warning")]
@@ -211,10 +211,10 @@ def _environment(demo: DemoRecord) -> list[Block]:
 
 
 def _facts(on: Environment) -> list[tuple[str, str]]:
-    each = f"{on.node_vcores} vcores, {number(on.node_memory_mb)} MB each"
+    each = f"{on.node_vcores} vcores, {number(on.node_memory_mb)} MiB each"
     per_node = "not limited" if on.cpu_per_node is None else f"{on.cpu_per_node:g} cores per node"
     return [
-        ("machine", f"{count(on.machine_cores, 'core')}, {number(on.machine_memory_mb)} MB"),
+        ("machine", f"{count(on.machine_cores, 'core')}, {number(on.machine_memory_mb)} MiB"),
         ("nodes", f"{on.nodes}, {each}"),
         ("CPU limit", f"{per_node}: {on.quotas}"),
         ("executors", on.executor),

@@ -91,7 +91,7 @@ class SubmittedQuery:
             raise DemoError(f"query {self.spec.query} ({self.spec.name}) did not end within {TIMEOUT_S:g} s")
         if self._process.returncode:
             raise DemoError(f"query {self.spec.query} ({self.spec.name}) failed: {self._last_log_line()}")
-        answer, seconds = _answer(self.folder / "rows"), _seconds(self.records())
+        answer, seconds = _answer(self.folder / "rows"), self._seconds()
         reference = CachingEngine(duckdb, data.answers, f"duckdb {duckdb.version} {data.fingerprint()}").run(
             duckdb_text(self.spec.query)
         )
@@ -115,9 +115,19 @@ class SubmittedQuery:
             self._process.terminate()
             self._waiter.join(timeout=60)
 
+    def _seconds(self) -> float:
+        records = self.records()
+        if not records:
+            raise DemoError(
+                f"query {self.spec.query} ({self.spec.name}) recorded no events; its journal {str(self.journal)!r}"
+                " is missing or empty"
+            )
+        return float(records[-1]["at"] - records[0]["at"])
+
     def _last_log_line(self) -> str:
         lines = [line for line in (self.folder / "log").read_text().splitlines() if line.startswith("qoop:")]
-        return lines[-1] if lines else f"see {self.folder / 'log'}"
+        last = f"{lines[-1].removeprefix('qoop: ')}; " if lines else ""
+        return f"{last}see {self.folder / 'log'}"
 
 
 def query_started(records: list[dict[str, Any]]) -> bool:
@@ -128,12 +138,6 @@ def query_started(records: list[dict[str, Any]]) -> bool:
 def stage_finished(records: list[dict[str, Any]]) -> bool:
     """Whether a stage of the query has finished."""
     return any(record["kind"] == "input" and record["event"]["type"] == "StageFinished" for record in records)
-
-
-def _seconds(records: list[dict[str, Any]]) -> float:
-    if not records:
-        raise DemoError("a query wrote no journal")
-    return float(records[-1]["at"] - records[0]["at"])
 
 
 def _answer(rows: Path) -> Answer:
