@@ -13,7 +13,7 @@ _EXPECTED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "less_than_equal": lambda context: f"must be at most {_plain(context['le'])}",
     "less_than": lambda context: f"must be below {_plain(context['lt'])}",
     "literal_error": lambda context: f"must be {context['expected']}",
-    "string_pattern_mismatch": lambda context: f"must match {context['pattern']}",
+    "string_pattern_mismatch": lambda context: f"must match {context['pattern'].removeprefix('^').removesuffix('$')}",
     "string_too_short": lambda context: f"must have at least {count(context['min_length'], 'character')}",
     "string_too_long": lambda context: f"must have at most {count(context['max_length'], 'character')}",
     "too_short": lambda context: f"must have at least {count(context['min_length'], 'item')}",
@@ -30,19 +30,21 @@ _KINDS = {
     "bool": "must be true or false",
     "list": "must be a list",
     "tuple": "must be a list",
-    "dict": "must be a table",
-    "model": "must be a table",
-    "dataclass": "must be a table",
     "path": "must be a path",
 }
 """By the first word of the error's type, such as `int` of int_parsing and int_from_float."""
 
 
-def expectation(error: Mapping[str, Any]) -> str:
-    """What is wrong or what would be right, from one of `ValidationError.errors()`, such as "must be at least 0"."""
+def expectation(error: Mapping[str, Any], mapping: str = "table") -> str:
+    """What is wrong or what would be right, from one of `ValidationError.errors()`, such as "must be at least 0".
+
+    `mapping`: what the format calls a mapping: a table in TOML, an object in JSON.
+    """
     kind = str(error["type"])
     if kind in _EXPECTED:
         return _EXPECTED[kind](error.get("ctx", {}))
+    if kind.startswith(("dict_", "model_", "dataclass_")):
+        return f"must be a{'n' if mapping == 'object' else ''} {mapping}"
     return _KINDS.get(kind.partition("_")[0]) or str(error["msg"])
 
 

@@ -20,6 +20,7 @@ from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError, new_request_id
 from yarn_plugin.console import err
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.validation import expectation
 
 QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 GRACE_S = 30.0
@@ -124,7 +125,7 @@ def _registration(job: Job, flags: SparkFlags, access: ArbiterAccess, size: Exec
     except ValidationError as problem:
         first = problem.errors()[0]
         flag = f"--{'num-executors' if 'demand' in first['loc'] else first['loc'][0]}"
-        raise BadInputError(flag, first["input"], first["msg"]) from None
+        raise BadInputError(flag, first["input"], expectation(dict(first))) from None
 
 
 def _verify_in_driver(verify: str | bool, flags: SparkFlags) -> str | bool:

@@ -247,7 +247,8 @@ class Arbiter:
             (self.folder / "arbiter.toml").write_text(_toml(settings))
             if self._started(limit_s):
                 return self
-            if "Extra inputs are not permitted" not in self.log:
+            # An earlier version says it in pydantic's words.
+            if "unknown key" not in self.log and "Extra inputs are not permitted" not in self.log:
                 break
             self.log = ""
         said = self.log.strip().splitlines() or ["it says nothing"]

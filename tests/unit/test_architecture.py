@@ -41,6 +41,7 @@ PUBLISHED = (
     "yarn_plugin.console",
     "yarn_plugin.files",
     "yarn_plugin.quantities",
+    "yarn_plugin.validation",
     "yarn_plugin.api.client",
     "yarn_plugin.api.wire",
     "yarn_plugin.journal",
@@ -181,7 +182,7 @@ def test_the_client_drags_in_nothing_of_the_service(house):
         seen.add(module.name)
         # `from package import name` may name a module, or something in one.
         waiting += [part for name in module.imports() if is_ours(name) for part in (name, name.rpartition(".")[0])]
-    parts = ("api", "api.client", "api.server_sent", "api.wire", "errors")
+    parts = ("api", "api.client", "api.server_sent", "api.wire", "errors", "quantities", "validation")
     assert seen == {f"yarn_plugin.{part}" for part in parts}
 
 

@@ -186,13 +186,13 @@ def test_another_scheduler_is_reported(store, specs):
 @pytest.mark.parametrize(
     ("text", "field", "expected"),
     [
-        ('path = "root.sql"\nweight = 20000', "root.sql weight", "less than or equal to 10000"),
-        ('path = "root.sql"\nweight = -1', "root.sql weight", "greater than or equal to 0"),
+        ('path = "root.sql"\nweight = 20000', "root.sql weight", "at most 10000"),
+        ('path = "root.sql"\nweight = -1', "root.sql weight", "at least 0"),
         ('path = "root.sql"\nweight = inf', "root.sql weight", "finite number"),
-        ('path = "root.sql"\nweight = "8w"', "root.sql weight", "valid number"),
+        ('path = "root.sql"\nweight = "8w"', "root.sql weight", "a number"),
         ('path = "root.sql"\nweight = 2\ncapacity = 3', "root.sql capacity", "either a weight or a capacity"),
-        ('path = "root.sql"\ncapacity = 101', "root.sql capacity", "less than or equal to 100"),
-        ('path = "root.sql"\nmaximum_capacity = 150', "root.sql maximum_capacity", "less than or equal to 100"),
+        ('path = "root.sql"\ncapacity = 101', "root.sql capacity", "at most 100"),
+        ('path = "root.sql"\nmaximum_capacity = 150', "root.sql maximum_capacity", "at most 100"),
         ('path = "root.sql"\nuser_limit_factor = -3', "root.sql user_limit_factor", "above 0, or -1"),
         ('path = "root.sql"\nstate = "STOPED"', "root.sql state", "'RUNNING' or 'STOPPED'"),
         ('path = "root.sql"\ncapasity = 3', "root.sql capasity", "unknown setting"),
@@ -270,7 +270,7 @@ def test_three_thirds_add_up_to_100_percent(store, specs):
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("queue = 3", "valid list"), ("a = ", "not TOML"), ("", "required"), ("queue = [3]", "valid dictionary")],
+    [("queue = 3", "must be a list"), ("a = ", "not TOML"), ("", "required"), ("queue = [3]", "must be a table")],
 )
 def test_an_invalid_file_is_reported(specs, text, shown):
     with pytest.raises(QueueFileError, match=shown):

@@ -16,6 +16,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tpcds.errors import TpcdsError
+from yarn_plugin.validation import expectation
 
 
 class DemoReportError(TpcdsError):
@@ -152,4 +153,4 @@ def read_samples(path: Path) -> Iterator[Sample]:
 def _first(wrong: ValidationError) -> str:
     error = wrong.errors()[0]
     where = ".".join(map(str, error["loc"]))
-    return f"{where}: {error['msg']}" if where else str(error["msg"])
+    return f"{where}: {expectation(dict(error))}" if where else expectation(dict(error))

@@ -24,6 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from yarn_plugin.api import wire
 from yarn_plugin.api.server_sent import EventParser, ServerSent, TooLongError
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.validation import expectation
 
 Answer = TypeVar("Answer")
 
@@ -448,7 +449,9 @@ def _describe_invalid(problem: ValidationError) -> str:
     first = problem.errors()[0]
     field = ".".join(map(str, first["loc"]))
     where = f"{field}: " if field else ""
-    return f"its answer cannot be read ({where}{first['msg']}); is this the address of an arbiter?"
+    return (
+        f"its answer cannot be read ({where}{expectation(dict(first), 'object')}); is this the address of an arbiter?"
+    )
 
 
 def _cause(problem: BaseException) -> str:

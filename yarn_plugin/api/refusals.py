@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from yarn_plugin import validation
 from yarn_plugin.api import wire
 from yarn_plugin.quantities import count
 
@@ -147,5 +148,8 @@ def _shortened(text: str) -> str:
 
 def _problem(error: dict[str, Any]) -> wire.Problem:
     field = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path", "header"))
-    expected = str(error["msg"]).removeprefix("Value error, ")
-    return wire.Problem(field=_shortened(field) or "body", value=printable(error.get("input")), expected=expected)
+    return wire.Problem(
+        field=_shortened(field) or "body",
+        value=printable(error.get("input")),
+        expected=validation.expectation(error, "object"),
+    )

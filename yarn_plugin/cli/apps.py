@@ -12,6 +12,7 @@ from yarn_plugin.api.client import ArbiterClient, find_token
 from yarn_plugin.cli.options import arbiter_options, json_option
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.files import write_private
+from yarn_plugin.validation import expectation
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -99,7 +100,7 @@ def token(user: str, arbiter: str, token_file: Path | None, verify: str | bool, 
     try:
         issued = client.issue_token(user)
     except ValidationError as problem:
-        raise BadInputError("USER", user, problem.errors()[0]["msg"]) from None
+        raise BadInputError("USER", user, expectation(dict(problem.errors()[0]))) from None
     if out is None:
         click.echo(issued.token)
         return

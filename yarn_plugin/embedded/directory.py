@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from yarn_plugin import files
 from yarn_plugin.embedded.errors import ClusterError, NoClusterError
 from yarn_plugin.embedded.spec import ClusterSpec
+from yarn_plugin.validation import expectation
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,5 +151,5 @@ def read_record(directory: Path) -> ClusterRecord:
         first = wrong.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ClusterError(
-            f"{path}: {where}: {first['msg']}: not a cluster record of this version; remove {directory}"
+            f"{path}: {where}: {expectation(dict(first))}: not a cluster record of this version; remove {directory}"
         ) from wrong

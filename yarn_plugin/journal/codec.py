@@ -11,6 +11,7 @@ from pydantic_core import core_schema
 
 from yarn_plugin.journal.records import JournalError
 from yarn_plugin.model.journaled import Mutable, Tagged
+from yarn_plugin.validation import expectation
 
 
 class UnknownRecordError(JournalError):
@@ -96,7 +97,7 @@ class Codec:
         except ValidationError as problem:
             first = problem.errors()[0]
             field = ".".join(str(part) for part in first["loc"])
-            problem_there = first["msg"].removeprefix("Value error, ")
+            problem_there = expectation(dict(first), "object")
             raise UnknownRecordError(
                 f"a record of type {tag!r} cannot be read: {field}: {problem_there}", field, problem_there
             ) from None

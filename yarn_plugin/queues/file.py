@@ -35,6 +35,7 @@ from yarn_plugin.queues.specification import (
     QueueSpec,
     number,
 )
+from yarn_plugin.validation import expectation
 
 _PATH = re.compile(r"^root(\.[A-Za-z0-9_-]+)*$")
 
@@ -183,13 +184,12 @@ def _problem(raw: Any, error: dict[str, Any]) -> Problem:
         where = [_name(raw["queue"], int(where[1])), *where[2:]]
     value = error.get("input")
     shown = value if isinstance(value, str | int | float | bool) else None
-    return Problem(" ".join(where), shown, _EXPECTED.get(error["type"]) or error["msg"].removeprefix("Value error, "))
+    return Problem(" ".join(where), shown, _expected(error))
 
 
-_EXPECTED = {
-    "extra_forbidden": "unknown setting; `yarn-plugin queues -h` lists all settings",
-    "missing": "required",
-}
+def _expected(error: dict[str, Any]) -> str:
+    is_unknown = error["type"] == "extra_forbidden"
+    return "unknown setting; `yarn-plugin queues -h` lists all settings" if is_unknown else expectation(error)
 
 
 def _name(sections: list[Any], index: int) -> str:
