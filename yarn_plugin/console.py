@@ -58,8 +58,9 @@ def ca_option(command: Command) -> Command:
         "--ca-file",
         "verify",
         type=click.Path(exists=True),
+        metavar="FILE",
         callback=_verify,
-        help=f"Certificates (PEM) to trust, for https.  [default: {CA_VARIABLE}, or those that come with Python]",
+        help=f"Certificates (PEM) to trust, for https.  [default: the env var {CA_VARIABLE}, or Python's own]",
     )(command)
 
 

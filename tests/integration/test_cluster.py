@@ -255,7 +255,7 @@ def test_a_second_cluster_with_hdfs_and_quotas_leaves_nothing_behind(cluster, sm
         *("up", "--dir", small.dir, "--nodes", 1, "--port-base", small.port_base, "--hdfs", "--cpu-per-node", 0.5)
     )
     assert answer.returncode == 0, answer.stderr
-    assert ("continuing without --cpu-per-node" in answer.stderr) is not quotas
+    assert ("--cpu-per-node is ignored" in answer.stderr) is not quotas
     own = embedded.load(small.dir)
     assert f"HADOOP_CONF_DIR  {own.conf_dir}" in answer.stdout
     assert set(own.daemons) == {"nn", "dn", "rm", "nm-127.0.1.1"}

@@ -50,7 +50,7 @@ def test_help_is_quick_because_commands_are_imported_late():
 def test_a_wrong_size_is_one_line(run, tmp_path):
     code, _, err = run("up", "--dir", tmp_path, "--nodes", 0)
     assert code == 2
-    assert (err.startswith("yarn-plugin: nodes 0: "), "250" in err, err.count("\n")) == (True, True, 1)
+    assert (err.startswith("yarn-plugin: --nodes 0: "), "250" in err, err.count("\n")) == (True, True, 1)
 
 
 def test_a_directory_with_other_files_is_left_alone(run, tmp_path):

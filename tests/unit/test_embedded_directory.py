@@ -24,7 +24,7 @@ def test_a_record_comes_back_as_it_was_written(tmp_path):
 
 def test_a_directory_without_a_record_has_no_cluster(tmp_path):
     for directory in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(NoClusterError, match="bring one up"):
+        with pytest.raises(NoClusterError, match="cluster up"):
             read_record(directory)
 
 

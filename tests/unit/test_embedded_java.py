@@ -38,7 +38,7 @@ def test_java_home_is_used_and_described(home):
 @pytest.mark.parametrize(("told", "version"), [("11", 11), ("1.8", 8)])
 def test_a_java_that_is_too_old_is_refused_with_its_version(home, told, version):
     install(home, announce(home, told))
-    with pytest.raises(JavaError, match=f"is Java {version}: install Java 17 or newer"):
+    with pytest.raises(JavaError, match=f"is Java {version}; install Java 17 or newer"):
         java.find_java()
 
 

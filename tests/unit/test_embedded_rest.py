@@ -88,12 +88,12 @@ def test_applications_come_newest_first_with_what_they_hold(url, answers):
 @pytest.mark.parametrize("body", [None, "<html>not json</html>"])
 def test_another_answer_than_json_is_no_answer(url, answers, body):
     answers["/ws/v1/cluster/nodes"] = body
-    with pytest.raises(rest.NoResponseError, match="does not answer"):
+    with pytest.raises(rest.NoResponseError):
         rest.nodes(url)
 
 
 def test_no_listener_is_no_answer():
-    with pytest.raises(rest.NoResponseError, match="does not answer"):
+    with pytest.raises(rest.NoResponseError, match="cluster/info: no connection"):
         rest.get("http://127.0.0.1:1/ws/v1/cluster/info")
 
 

@@ -57,4 +57,4 @@ def test_daemons_are_named_after_their_nodes():
 def test_a_value_that_cannot_be_is_refused_by_name(field, wrong):
     with pytest.raises(BadInputError) as refused:
         ClusterSpec(**{"dir": HERE, **wrong})
-    assert refused.value.field == field
+    assert refused.value.field == f"--{field}"

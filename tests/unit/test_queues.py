@@ -307,7 +307,7 @@ def run(store, monkeypatch, tmp_path, capsys):
 
 def test_plan_and_apply_say_what_there_is_to_do_and_when_there_is_nothing(run, tmp_path):
     code, out, _ = run("plan")
-    assert (code, "10 changes in 4 queues to make" in out) == (0, True)
+    assert (code, "10 changes in 4 queues; apply with: yarn-plugin queues apply" in out) == (0, True)
     assert ": root.default" in out
     code, out, _ = run("apply", TEAM, "--json", str(tmp_path / "made.json"))
     assert (code, "10 changes in 4 queues made" in out) == (0, True)

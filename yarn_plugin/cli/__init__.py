@@ -42,13 +42,21 @@ class LazyGroup(click.Group):
 HELP = """Share a stock Hadoop YARN cluster between applications that adapt to their share.
 
 The arbiter runs beside the ResourceManager. It divides the cluster between the running applications, notifies each of
-its share before that changes, and enforces the shares through YARN's queue weights.
+its share before that changes, and enforces the shares through YARN's queue weights. An application takes part by
+registering with the arbiter's HTTP API, as `qoop submit --arbiter` does.
 
 \b
-Try it on this machine (needs Java 17 or newer):
-  yarn-plugin cluster up                                  # prints the ResourceManager's address
+Try it on this machine (needs Linux and Java 17 or newer):
+  yarn-plugin cluster up                                  # prints the ResourceManager's URL
   yarn-plugin doctor --rm http://127.0.0.1:18000          # what it supports
-  yarn-plugin arbiter --rm http://127.0.0.1:18000         # runs until Ctrl-C
+  yarn-plugin arbiter --rm http://127.0.0.1:18000 --state arbiter         # runs until Ctrl-C
+
+\b
+In another shell, in the same directory:
+  eval "$(yarn-plugin cluster env)"
+  yarn-plugin token "$(id -un)" --token-file arbiter/admin.token --out my.token
+  qoop submit --master yarn --arbiter http://127.0.0.1:8780 --token-file my.token --tables DIR QUERY.sql
+  yarn-plugin apps --token-file my.token                  # while the query runs
 
 COMMAND -h describes each command.
 """

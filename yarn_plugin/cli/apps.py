@@ -22,7 +22,8 @@ def apps(arbiter: str, token_file: Path | None, verify: str | bool, json_file: P
     """List your applications and their shares; with the administrator's token, all applications.
 
     Needs a running arbiter and a token (`yarn-plugin token`). Shares are percentages of the pool: guarantee, what an
-    application can count on; entitlement, what it may use now; used, what it uses.
+    application can count on; entitlement, what it may use now; used, what it uses. An application has the arbiter's id
+    (app_17) and, once submitted, YARN's (application_1700000000000_0042).
 
     \b
     Example:
@@ -53,15 +54,18 @@ def apps(arbiter: str, token_file: Path | None, verify: str | bool, json_file: P
 @click.command(context_settings=console.CONTEXT)
 @click.argument("app")
 @arbiter_options
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Decisions to show.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Number of decisions to show."
+)
 @json_option
 def why(
     app: str, arbiter: str, token_file: Path | None, verify: str | bool, limit: int, json_file: Path | None
 ) -> None:
     """Explain the share of APP: the last decisions about it, with their reasons.
 
-    APP is the arbiter's id or YARN's. If the application waits for containers, the ResourceManager's own diagnostics
-    are shown too. Needs a running arbiter and a token (`yarn-plugin token`).
+    APP is the arbiter's id (app_17) or YARN's. seq is the number of the event that led to the decision. If the
+    application waits for containers, the ResourceManager's own diagnostics are shown too. Needs a running arbiter and a
+    token (`yarn-plugin token`).
 
     \b
     Example:
@@ -85,12 +89,16 @@ def why(
 @click.argument("user")
 @arbiter_options
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Write the token to a private file instead of printing it."
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the token to a private file instead of printing it; an existing file is replaced.",
 )
 def token(user: str, arbiter: str, token_file: Path | None, verify: str | bool, out: Path | None) -> None:
     """Issue a token to USER, who needs it to register applications and read their shares.
 
-    Needs the administrator's token; the arbiter prints the file that contains it. Tokens do not expire.
+    Needs the administrator's token; the arbiter prints the file that contains it. Tokens do not expire. To revoke all
+    of them, delete the file `secret` in the arbiter's --state directory and restart the arbiter.
 
     \b
     Example:

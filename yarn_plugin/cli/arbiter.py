@@ -23,12 +23,15 @@ from yarn_plugin.observe.resource_manager import addresses
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="Configuration (TOML), see docs/operations.md.  [default: one pool, root.sql]",
+    metavar="FILE",
+    help="Configuration (TOML), see above and docs/operations.md.  [default: one pool, root.sql]",
 )
 @click.option(
     "--state",
     type=click.Path(path_type=Path),
-    help="Folder for the journal and tokens.  [default: one per ResourceManager, in your state directory]",
+    metavar="DIR",
+    help="Directory of the journal and the tokens.  "
+    "[default: one per ResourceManager, in ~/.local/state/yarn-plugin/arbiter]",
 )
 @click.option(
     "--listen",
@@ -40,14 +43,18 @@ from yarn_plugin.observe.resource_manager import addresses
 @click.option(
     "--tls-cert",
     type=click.Path(path_type=Path),
+    metavar="FILE",
     help="Certificate (PEM) of the service; required to listen beyond loopback.",
 )
-@click.option("--tls-key", type=click.Path(path_type=Path), help="Private key (PEM) of the certificate.")
+@click.option(
+    "--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="Private key (PEM) of the certificate."
+)
 @console.ca_option
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Start even if a damaged journal loses records after the damage; new applications get a new series of ids.",
+    help="If the journal is damaged in the middle, start without the records after the damage; they are saved beside "
+    "it as journal.dropped-TIME. Applications registered in them must register again.  [default: do not start]",
 )
 @click.option("--quiet", is_flag=True, help="Log warnings and errors only.")
 def arbiter(
@@ -63,12 +70,26 @@ def arbiter(
 ) -> None:
     """Run the arbiter: divide a YARN cluster, notify applications of their share, enforce the shares.
 
+    A pool is a parent queue; the arbiter divides its capacity among the applications in it. When a share shrinks, the
+    application is notified and its grace period starts. After the grace period the share is enforced: the arbiter
+    changes queue weights and YARN preempts. Containers that are still over the share after preempt_after_s are killed.
+
+    \b
+    Example of --config FILE:
+      [[pools]]
+      name = "sql"
+      queue = "root.sql"          # create it with `yarn-plugin queues apply`
+      policy = "max_min"
+      grace_s = 10                # seconds from notification to enforcement
+      preempt_after_s = 15        # seconds after that until containers over the share are killed
+
     Needs a ResourceManager with the CapacityScheduler and simple authentication (no Kerberos), and a queue for each
     pool (`yarn-plugin queues apply`). If the scheduler's configuration is read-only, shares are reported but not
     enforced; `yarn-plugin doctor` shows whether it is.
 
     Prints its address and the file with the administrator's token, logs to stderr, and runs until SIGTERM or Ctrl-C.
-    After a restart with the same --state, it recovers from its journal.
+    After a restart with the same --state, it recovers from its journal. That records every event: anything the arbiter
+    reacts to, such as an API call, a poll of the ResourceManager, or a timer.
 
     \b
     Example:
@@ -95,7 +116,7 @@ class _OneLine(logging.Formatter):
 
 
 def default_state(urls: Sequence[str], parent: Path) -> Path:
-    """The default state folder of a ResourceManager, or of an HA pair in either order.
+    """The default state directory of a ResourceManager, or of an HA pair in either order.
 
     Raises:
         BadInputError: both addresses of a pair have one.
@@ -104,7 +125,11 @@ def default_state(urls: Sequence[str], parent: Path) -> Path:
     found = [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
     if len(found) > 1:
         shown = " and ".join(map(str, found))
-        raise BadInputError("--rm", ",".join(urls), f"both {shown} hold state; choose one with --state")
+        raise BadInputError(
+            "--rm",
+            ",".join(urls),
+            f"both {shown} hold an arbiter's state for this HA pair; choose the one to continue with: --state DIR",
+        )
     return found[0] if found else folders[0]
 
 

@@ -26,9 +26,9 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def cluster() -> None:
     """Run a Hadoop cluster on this machine: a ResourceManager, NodeManagers and, optionally, HDFS.
 
-    Needs Java; the first start downloads Hadoop. All daemons are separate processes, listen on the loopback interface
-    only, and run until `down`. Anyone who can log in to this machine can submit work that runs as you, so use it on a
-    machine of your own.
+    Needs Linux and Java 17 or newer; the first start downloads Hadoop (70 MB) to ~/.cache/yarn-plugin. All daemons are
+    separate processes, listen on the loopback interface only, and run until `down`. Anyone who can log in to this
+    machine can submit work that runs as you, so use it on a machine of your own.
 
     \b
     Example:
@@ -44,13 +44,14 @@ def _directory(command: _Command) -> _Command:
         "directory",
         type=click.Path(file_okay=False, path_type=Path),
         default=lambda: user_state_path("yarn-plugin") / "cluster",
-        help="Directory of the cluster's files, one per cluster.  [default: in your state directory]",
+        metavar="DIR",
+        help="Directory of the cluster's files, one per cluster.  [default: ~/.local/state/yarn-plugin/cluster]",
     )(command)
 
 
 @cluster.command(short_help="Start a cluster.")
 @_directory
-@click.option("--nodes", type=int, default=4, show_default=True, help="Number of NodeManagers.")
+@click.option("--nodes", type=int, default=4, show_default=True, help="Number of NodeManagers, 1 to 250.")
 @click.option(
     "--gpus-per-node",
     type=int,
@@ -59,13 +60,20 @@ def _directory(command: _Command) -> _Command:
     help="GPUs that each node reports; no real GPU is needed.",
 )
 @click.option("--racks", type=int, help="Number of racks.  [default: 2, or 1 for a single node]")
-@click.option("--memory", type=int, default=4096, show_default=True, metavar="MB", help="Memory of each node.")
-@click.option("--vcores", type=int, default=4, show_default=True, help="Virtual cores of each node.")
+@click.option(
+    "--memory",
+    type=int,
+    default=4096,
+    show_default=True,
+    metavar="MiB",
+    help="Memory that each node reports to YARN; none is reserved on this machine.",
+)
+@click.option("--vcores", type=int, default=4, show_default=True, help="Virtual cores that each node reports to YARN.")
 @click.option(
     "--cpu-per-node",
     type=float,
     metavar="CORES",
-    help="CPU quota of each node (needs cgroups).",
+    help="CPU quota of each node, 0.05 or more; needs the right to write cgroups.  [default: none]",
 )
 @click.option("--hdfs", is_flag=True, help="Also start a NameNode and a DataNode.")
 @click.option(
@@ -85,7 +93,7 @@ def _directory(command: _Command) -> _Command:
 @click.option(
     "--ivy-settings",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Ivy settings that name your own mirror, for the download at the first start.",
+    help="Ivy settings file of a Maven mirror, for the download at the first start.",
 )
 @json_option
 def up(directory: Path, racks: int | None, memory: int, json_file: Path | None, port_base: int, **sizes: Any) -> None:
@@ -154,7 +162,10 @@ def down(directory: Path) -> None:
 @click.argument("daemon")
 @_directory
 def start(daemon: str, directory: Path) -> None:
-    """Start a DAEMON that is not running: rm, nm-127.0.1.1, ..., nn or dn (see `status`)."""
+    """Start a DAEMON that is not running, and wait until it is ready: rm, nm-127.0.1.1, ..., nn or dn.
+
+    `status` lists the daemons and their process ids. To test a failure, kill one.
+    """
     number = embedded.load(directory.resolve()).start(daemon, _print_progress)
     click.echo(f"{daemon} is running (process {number})")
 

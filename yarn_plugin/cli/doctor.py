@@ -25,15 +25,17 @@ _COLOURS = {"good": "green", "limited": "yellow", "stops": "red"}
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="Configuration of the arbiter (TOML), for its pools.  [default: one pool, root.sql]",
+    metavar="FILE",
+    help="Configuration of the arbiter (TOML), whose pools are checked.  [default: one pool, root.sql]",
 )
 @console.ca_option
 @json_option
 def doctor(rm: str, config: Path | None, verify: str | bool, json_file: Path | None) -> int:
     """Check what a ResourceManager supports, and which settings would enable more. Changes nothing.
 
-    Each line of the table is one check: good, limited (the arbiter runs with less), or stops (it cannot run). Exits
-    with 0 if the arbiter can run, even if shares are reported but not enforced; with 1 if it cannot.
+    Each line of the table is one check. Its result is good; limited: the arbiter runs, but the consequence applies; or
+    stops: the arbiter cannot run until this is changed. Exits with 0 if the arbiter can run, even if shares are
+    reported but not enforced; with 1 if it cannot.
 
     \b
     Example:

@@ -18,7 +18,7 @@ def rm_option(command: Command) -> Command:
         "--rm",
         required=True,
         metavar="URL[,URL]",
-        help="Web address of the ResourceManager, such as http://rm:8088; for an HA pair, both.",
+        help="URL of the ResourceManager, such as http://rm:8088; for an HA pair, both.",
     )(command)
 
 
@@ -40,11 +40,13 @@ def arbiter_options(command: Command) -> Command:
         default=DEFAULT_URL,
         show_default=True,
         metavar="URL",
-        help=f"Address of the arbiter; or set {URL_VARIABLE}.",
+        show_envvar=True,
+        help="URL of the arbiter.",
     )
     token = click.option(
         "--token-file",
         type=click.Path(path_type=Path),
-        help=f"File with your token; or set {TOKEN_VARIABLE} to the token itself.",
+        metavar="FILE",
+        help=f"File with your token.  [default: the token in the env var {TOKEN_VARIABLE}]",
     )
     return url(token(console.ca_option(command)))

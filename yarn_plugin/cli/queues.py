@@ -1,6 +1,7 @@
 """`yarn-plugin queues`: YARN's queues compared with a file, changed and shown."""
 
 import getpass
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,18 +33,18 @@ def queues() -> None:
     Example: one queue for the arbiter's pool, and one to remove.
       [[queue]]
       path = "root.sql"
-      weight = 8                  # or: capacity = 60, in percent
-      maximum_capacity = 100      # percent
+      weight = 8                  # or: capacity = 60, in percent of the parent's
+      maximum_capacity = 100      # percent of the parent's
       dynamic_leaves = true       # create a leaf queue for each application
       [queue.leaf_template]
       weight = 1
-      user_limit_factor = 1000
+      user_limit_factor = 1000    # otherwise a user cannot use more than the queue's capacity
       maximum_am_resource_percent = 0.9
       [[queue]]
       path = "root.old"
       remove = true               # must be STOPPED and empty
 
-    Further properties: user_limit_factor, maximum_am_resource_percent, disable_preemption, state,
+    Further properties: user_limit_factor, maximum_am_resource_percent, disable_preemption, state (RUNNING or STOPPED),
     acl_submit_applications, acl_administer_queue. Queues and properties that the file does not name stay unchanged.
 
     \b
@@ -69,11 +70,14 @@ _FILE = click.argument("file", type=click.Path(path_type=Path))
 @_FILE
 @_manager_options
 def plan(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | None) -> None:
-    """Show what `apply` would change to match FILE. Changes nothing."""
+    """Show what `apply` would change to match FILE. Changes nothing.
+
+    Exits with 0 whether or not there are changes.
+    """
     found = writing.compare(ResourceManager(addresses(rm), user, verify=verify), load(file))
     _print_plan(found)
     if found.changes:
-        click.echo(f"{_counted(found)} to make; to make them: yarn-plugin queues apply --rm {rm} {file}")
+        click.echo(f"{_counted(found)}; apply with: {_apply_command(file, rm, user, verify)}")
     else:
         click.echo(f"nothing to do: the queues match {file}")
     if found.unnamed:
@@ -85,7 +89,11 @@ def plan(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | N
 @_FILE
 @_manager_options
 def apply(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | None) -> None:
-    """Change the queues to match FILE in one request, then read them back and compare."""
+    """Change the queues to match FILE in one request, then read them back and compare.
+
+    Does not ask for confirmation: run `plan` before. The ResourceManager makes all changes or none. To undo them, apply
+    a file with the values that `plan` shows as current.
+    """
     made = writing.apply(ResourceManager(addresses(rm), user, verify=verify), load(file))
     _print_plan(made)
     if made.changes:
@@ -100,8 +108,8 @@ def apply(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | 
 def show(rm: str, user: str, verify: str | bool, json_file: Path | None) -> None:
     """Show the live queues, their capacities and their usage. Works with a read-only configuration too.
 
-    guaranteed, maximum and used are percentages of the cluster; pending counts requested containers. leaves: a
-    `parent` creates a dynamic leaf queue for each application; a `leaf` was created so.
+    guaranteed, maximum and used are percentages of the cluster; pending counts requested containers. leaves: `parent`,
+    creates a dynamic leaf queue for each application; `leaf`, a queue created that way.
     """
     tree = read_tree(ResourceManager(addresses(rm), user, verify=verify))
     columns = (
@@ -122,7 +130,13 @@ def _print_plan(shown: Plan) -> None:
     ]
     rows += [(change.path, change.kind, "", "", "") for change in shown.changes_of("remove")]
     if rows:
-        console.out.print(console.table(None, ("queue", "change", "property", "now", "then"), _once(rows)))
+        console.out.print(console.table(None, ("queue", "change", "property", "current", "new"), _once(rows)))
+
+
+def _apply_command(file: Path, rm: str, user: str, verify: str | bool) -> str:
+    identity = () if user == getpass.getuser() else ("--user", user)
+    trust = ("--ca-file", verify) if isinstance(verify, str) else ()
+    return shlex.join(("yarn-plugin", "queues", "apply", "--rm", rm, *identity, *trust, str(file)))
 
 
 def _once(rows: list[tuple[str, str, str, str, str]]) -> Iterator[tuple[str, str, str, str, str]]:

@@ -16,13 +16,16 @@ from yarn_plugin.quantities import count
 @click.command(context_settings=console.CONTEXT)
 @click.argument("journal", type=click.Path(path_type=Path))
 @click.option("--app", metavar="APP", help="Show only decisions about this application (the arbiter's id or YARN's).")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Decisions to show.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=50, show_default=True, help="Show the last decisions, this many."
+)
 @json_option
 def replay(journal: Path, app: str | None, limit: int, json_file: Path | None) -> None:
-    """Explain an arbiter's decisions from its journal alone: the file `journal` in its --state folder.
+    """Explain an arbiter's decisions from JOURNAL alone: the file `journal` in its --state directory.
 
-    Replays every input with the installed version and counts the decisions that differ from the recorded ones. Needs no
-    cluster and writes nothing; the arbiter may be running.
+    Replays every event (anything the arbiter reacts to: an API call, a poll of the ResourceManager, a timer) with the
+    installed version, and counts the decisions that differ from the recorded ones; the exit code is 0 all the same.
+    Needs no cluster and writes nothing; the arbiter may be running. seq: the number of the event.
 
     \b
     Example:
@@ -31,12 +34,12 @@ def replay(journal: Path, app: str | None, limit: int, json_file: Path | None) -
     done = run(journal, installed())
     decisions = translate.decisions(done.history, app)[-limit:]
     rows = [(one.seq, datetime.fromtimestamp(one.at), one.cause, one.kind, one.app, one.reason) for one in decisions]
-    console.out.print(console.table(None, ("#seq", "time", "input", "decision", "app", "reason"), rows))
-    console.out.print(f"{count(done.inputs, 'input')} replayed, {count(done.different, 'different decision')}")
+    console.out.print(console.table(None, ("#seq", "time", "event", "decision", "app", "reason"), rows))
+    console.out.print(f"{count(done.inputs, 'event')} replayed, {count(done.different, 'different decision')}")
     if done.skipped:
-        console.out.print(f"{count(done.skipped, 'input')} skipped (recorded as failed)")
+        console.out.print(f"{count(done.skipped, 'event')} skipped (recorded as failed)")
     if done.dropped:
-        console.out.print(f"skipped: {done.dropped}")
+        console.out.print(f"not read: {done.dropped}")
     if json_file is not None:
         figures = {
             "inputs": done.inputs,

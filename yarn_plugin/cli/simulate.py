@@ -7,6 +7,7 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from yarn_plugin import console
+from yarn_plugin.cli.options import json_option
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.simulator import Simulation
 from yarn_plugin.drive.virtual_time import UncompactedJournal
@@ -25,11 +26,15 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "--workload", "workload_file", type=FILE, required=True, help="Applications and when they arrive (TOML or CSV)."
 )
 @click.option("--cluster", "cluster_file", type=FILE, required=True, help="Nodes, pools, failures (TOML).")
-@click.option("--policy", help="Policy of every pool.  [default: as in the cluster file]")
+@click.option(
+    "--policy", metavar="NAME", help="Policy of every pool, such as max_min.  [default: as in the cluster file]"
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
-@click.option("--json", "json_file", type=FILE, help="Write the figures to a file too.")
-@click.option("--journal", "journal_file", type=FILE, help="Write the arbiter's journal too, for `yarn-plugin replay`.")
-@click.option("--report", "report_file", type=FILE, help="Write a page with charts to a file too (HTML).")
+@json_option
+@click.option(
+    "--journal", "journal_file", type=FILE, help="Also write the arbiter's journal to FILE, for `yarn-plugin replay`."
+)
+@click.option("--report", "report_file", type=FILE, help="Also write a page with charts to FILE (HTML).")
 def simulate(
     workload_file: Path,
     cluster_file: Path,
@@ -53,8 +58,9 @@ def simulate(
                                       max_cores = 100
 
     \b
-    A workload can also be generated: applications over a day, sizes drawn from distributions.
-    docs/simulator.md describes every field; start from the files in docs/examples/:
+    The kinds of applications are batch and qoop (SQL that replans). A workload can also be generated:
+    applications over a day, sizes drawn from distributions. docs/simulator.md describes every field.
+    Start from the files in docs/examples/ of the source tree:
       yarn-plugin simulate --cluster docs/examples/cluster.toml --workload docs/examples/day.toml --report day.html
 
     The table shows completion times (arrival to end) in seconds. slowdown: completion time relative to running alone

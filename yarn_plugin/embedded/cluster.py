@@ -1,4 +1,4 @@
-"""The embedded cluster: bring one up, find it again, take it down.
+"""The embedded cluster: start one, find it again, stop it.
 
     cluster = up(ClusterSpec(Path("/somewhere/empty"), nodes=4))
     cluster.rm_url, cluster.conf_dir
@@ -37,7 +37,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that was brought up; its daemons may have stopped since."""
+    """A cluster that was started; its daemons may have stopped since."""
 
     record: ClusterRecord
 
@@ -89,12 +89,11 @@ class Cluster:
         does not start.
         """
         if daemon not in self.spec.daemon_names:
-            raise BadInputError("daemon", daemon, f"one of {', '.join(self.spec.daemon_names)}")
+            raise BadInputError("DAEMON", daemon, f"choose one of {', '.join(self.spec.daemon_names)}")
         with _locked(self.spec.dir):
             if not Layout(self.spec.dir).work.exists():
-                raise ClusterError(
-                    f"the cluster in {self.spec.dir} is down: `yarn-plugin cluster up --dir {self.spec.dir}`"
-                )
+                command = f"yarn-plugin cluster up --dir {self.spec.dir}"
+                raise ClusterError(f"the cluster in {self.spec.dir} is down; start it with `{command}`")
             if daemon in self.daemons:
                 raise ClusterInUseError(f"{daemon} is already running (process {self.daemons[daemon]})")
             return _start(self.record, [daemon], progress)[daemon]
@@ -112,7 +111,7 @@ class Cluster:
 
 
 def up(spec: ClusterSpec, progress: Progress = lambda line: None) -> Cluster:
-    """Bring up a cluster. Returns when every node has registered.
+    """Start a cluster. Returns when every node has registered.
 
     The directory must be empty, or contain a cluster that is down: its logs and YARN's state are removed, HDFS data
     remains. Raises a `ClusterError` (directory in use, ports taken, Java, jars, a daemon that does not start), and then
@@ -121,7 +120,7 @@ def up(spec: ClusterSpec, progress: Progress = lambda line: None) -> Cluster:
     try:
         spec.dir.mkdir(parents=True, exist_ok=True)
     except OSError as refused:
-        raise BadInputError("dir", str(spec.dir), f"cannot be created: {refused.strerror}") from refused
+        raise BadInputError("--dir", str(spec.dir), f"cannot be created ({refused.strerror})") from refused
     with _locked(spec.dir):
         _clear(spec.dir)
         ports.require_free(spec.port_base, spec.hosts, spec.hdfs)
@@ -137,14 +136,14 @@ def up(spec: ClusterSpec, progress: Progress = lambda line: None) -> Cluster:
 
 
 def load(directory: Path) -> Cluster:
-    """The cluster that was brought up in a directory. Raises `NoClusterError`."""
+    """The cluster of a directory, running or not. Raises `NoClusterError`."""
     return Cluster(read_record(directory.resolve()))
 
 
 def down(directory: Path) -> int:
     """Stop the cluster of a directory, if it is running. Returns the number of processes stopped.
 
-    Raises `NoClusterError` if none was ever brought up there.
+    Raises `NoClusterError` if none was ever started there.
     """
     record = read_record(directory.resolve())
     with _locked(directory):
@@ -161,12 +160,14 @@ def _clear(directory: Path) -> None:
     except NoClusterError:
         others = [entry.name for entry in directory.iterdir() if entry != layout.lock]
         if others:
-            raise ClusterError(f"{directory} contains other files ({others[0]}): choose an empty --dir") from None
+            raise ClusterError(
+                f"--dir {str(directory)!r}: contains other files ({others[0]}); choose an empty directory"
+            ) from None
         return
     running = Cluster(earlier).daemons
     if running:
         raise ClusterInUseError(
-            f"{directory}: a cluster is running here ({', '.join(running)}): stop it with "
+            f"--dir {str(directory)!r}: a cluster is running here ({', '.join(running)}); stop it with "
             f"`yarn-plugin cluster down --dir {directory}`, or choose another --dir"
         )
     _stop(earlier)
@@ -193,7 +194,7 @@ def _groups(spec: ClusterSpec, cluster_id: str, progress: Progress) -> dict[str,
         return {}
     parent = cgroups.find_parent()
     if parent is None:
-        progress("CPU quotas: this user may not create control groups here; continuing without --cpu-per-node")
+        progress("warning: --cpu-per-node is ignored; it needs root, or a cgroup delegated to this user")
         return {}
     return {host: parent / f"yarn-plugin-{cluster_id[:12]}-{host}" for host in spec.hosts}
 
@@ -221,7 +222,7 @@ def _create_groups(groups: Iterable[Path], progress: Progress) -> None:
         for group in groups:
             cgroups.create(group)
     except OSError as refused:
-        progress(f"CPU quotas: cannot create a control group ({refused}); continuing without --cpu-per-node")
+        progress(f"warning: --cpu-per-node is ignored; cannot create a cgroup ({refused})")
 
 
 def _set_quotas(groups: Iterable[Path], cores: float | None, progress: Progress) -> None:
@@ -231,7 +232,7 @@ def _set_quotas(groups: Iterable[Path], cores: float | None, progress: Progress)
             if cores is not None and group.exists():
                 cgroups.set_quota(group, cores)
     except OSError as refused:
-        progress(f"CPU quotas: cannot set {cores} cores per node ({refused}); continuing without --cpu-per-node")
+        progress(f"warning: --cpu-per-node is ignored; cannot set {cores} cores per node ({refused})")
 
 
 def _members(record: ClusterRecord) -> list[psutil.Process]:
@@ -252,10 +253,10 @@ def _locked(directory: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout as busy:
         raise ClusterInUseError(
-            f"{directory}: another `yarn-plugin cluster` command is running here: wait for it, or stop it"
+            f"--dir {str(directory)!r}: another `yarn-plugin cluster` command is running here; wait for it, or stop it"
         ) from busy
     except OSError as refused:
-        raise BadInputError("dir", str(directory), f"cannot be used: {refused.strerror}") from refused
+        raise BadInputError("--dir", str(directory), f"cannot be used ({refused.strerror})") from refused
     try:
         yield
     finally:

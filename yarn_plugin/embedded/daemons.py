@@ -81,4 +81,4 @@ def format_hdfs(record: ClusterRecord) -> None:
     )
     if answer.returncode != 0:
         layout.output("nn").write_text(answer.stdout + answer.stderr)
-        raise DaemonError(f"nn: cannot format the file system: see {layout.output('nn')}")
+        raise DaemonError(f"nn: cannot format HDFS; see {layout.output('nn')}")

@@ -143,13 +143,14 @@ def read_record(directory: Path) -> ClusterRecord:
         return ClusterRecord.model_validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as missing:
         raise NoClusterError(
-            f"no cluster in {directory}: bring one up with `yarn-plugin cluster up --dir {directory}`"
+            f"no cluster in {directory}; start one with `yarn-plugin cluster up --dir {directory}`"
         ) from missing
     except OSError as refused:
-        raise ClusterError(f"{path} cannot be read: {refused.strerror}") from refused
+        raise ClusterError(f"{path}: cannot be read ({refused.strerror})") from refused
     except ValidationError as wrong:
         first = wrong.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ClusterError(
-            f"{path}: {where}: {expectation(dict(first))}: not a cluster record of this version; remove {directory}"
+            f"{path}: {where}: {expectation(dict(first))}; another version wrote it. Stop the cluster's daemons with that version, "
+            f"then remove {directory}, including any HDFS data in it"
         ) from wrong

@@ -17,7 +17,7 @@ from yarn_plugin.embedded.errors import FetchError, JavaError
 from yarn_plugin.errors import BadInputError
 
 MIN_VERSION = 17
-_ADVICE = f"install Java {MIN_VERSION} or newer, or point JAVA_HOME at one"
+_ADVICE = f"install Java {MIN_VERSION} or newer, or set JAVA_HOME to its directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ def find_java() -> Java:
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if command is None:
-        raise JavaError(f"java is not on PATH and JAVA_HOME is not set: {_ADVICE}")
+        raise JavaError(f"java is not on PATH and JAVA_HOME is not set; {_ADVICE}")
     java = _describe(command)
     if java.version < MIN_VERSION:
-        raise JavaError(f"{command} is Java {java.version}: {_ADVICE}")
+        raise JavaError(f"{command} is Java {java.version}; {_ADVICE}")
     return java
 
 
@@ -51,7 +51,7 @@ def _describe(command: str) -> Java:
             [command, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as failed:
-        raise JavaError(f"{command} cannot be run ({failed}): {_ADVICE}") from failed
+        raise JavaError(f"{command} cannot be run ({failed}); {_ADVICE}") from failed
     settings = dict(re.findall(r"^\s+(java\.home|java\.specification\.version) = (\S.*)$", answer.stderr, re.MULTILINE))
     try:
         # Up to Java 8 the specification was numbered 1.8.
@@ -59,7 +59,7 @@ def _describe(command: str) -> Java:
         return Java(Path(settings["java.home"].strip()), version)
     except (KeyError, ValueError) as unknown:
         output = (answer.stderr or answer.stdout).strip().splitlines() or [f"exit code {answer.returncode}"]
-        raise JavaError(f"{command} does not report its version ({output[0]}): {_ADVICE}") from unknown
+        raise JavaError(f"{command} does not report its version ({output[0]}); {_ADVICE}") from unknown
 
 
 HADOOP_VERSION = "3.5.0"
@@ -137,7 +137,9 @@ def spark_jars() -> Path:
     """The directory of the jars that come with pyspark."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
-        raise FetchError("pyspark is not installed in this Python: pip install pyspark")
+        raise FetchError(
+            "pyspark, whose jars the cluster runs on, is not installed in this Python; reinstall yarn-plugin"
+        )
     return Path(found.origin).parent / "jars"
 
 
@@ -166,7 +168,7 @@ def _fetch_once(artifact: Artifact, cache: Path, fetch: Fetch, progress: Callabl
     target = cache / artifact.file_name
     if _is_intact(target, artifact):  # Another process fetched it while this one waited for the lock.
         return
-    progress(f"fetching {artifact}")
+    progress(f"downloading {artifact}")
     draft = cache / "fetching"
     shutil.rmtree(draft, ignore_errors=True)  # Remains of a killed fetch.
     draft.mkdir()
@@ -175,7 +177,7 @@ def _fetch_once(artifact: Artifact, cache: Path, fetch: Fetch, progress: Callabl
         fetched = draft / artifact.file_name
         if not _is_intact(fetched, artifact):
             raise FetchError(
-                f"{artifact}: the fetched file has SHA-256 {_digest(fetched)}, not {artifact.sha256}, "
+                f"{artifact}: the downloaded file has SHA-256 {_digest(fetched)}, not {artifact.sha256}, "
                 "and was discarded; check the mirror"
             )
         fetched.replace(target)
@@ -198,7 +200,7 @@ def _digest(jar: Path) -> str | None:
 def ivy_fetcher(java: Java, settings: Path | None) -> Fetch:
     """A function that fetches with pyspark's Apache Ivy, from Maven Central or as `settings` say."""
     if settings is not None and not settings.is_file():
-        raise BadInputError("ivy-settings", str(settings), "no such file; name an Ivy settings file")
+        raise BadInputError("--ivy-settings", str(settings), "no such file")
     program = next(iter(sorted(spark_jars().glob("ivy-*.jar"))))
 
     def fetch(artifact: Artifact, directory: Path) -> None:
@@ -220,11 +222,11 @@ def _run_ivy(command: list[str], artifact: Artifact) -> None:
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired as expired:
-        raise FetchError(f"cannot fetch {artifact}: timed out after {_FETCH_TIMEOUT_S} s; try again") from expired
+        raise FetchError(f"cannot download {artifact}: timed out after {_FETCH_TIMEOUT_S} s; try again") from expired
     if answer.returncode != 0:
         raise FetchError(
-            f"cannot fetch {artifact} ({ivy_error(answer.stdout + answer.stderr)}): the first start needs the "
-            "network, or --ivy-settings with the Ivy settings file of a mirror"
+            f"cannot download {artifact} ({ivy_error(answer.stdout + answer.stderr)}); the first start needs Maven "
+            "Central, or --ivy-settings with the Ivy settings file of a mirror"
         )
 
 

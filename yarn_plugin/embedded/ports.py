@@ -111,7 +111,7 @@ def require_free(base: int, hosts: Iterable[str], hdfs: bool) -> None:
     if taken is not None:
         host, port = taken
         raise PortTakenError(
-            f"port {port} on {host} is in use: choose other ports, for example --port-base {free_base(hosts, hdfs)}"
+            f"port {port} on {host} is in use; choose other ports, such as --port-base {free_base(hosts, hdfs)}"
         )
 
 
@@ -121,7 +121,9 @@ def free_base(hosts: Iterable[str], hdfs: bool = False, start: int = 18000) -> i
     for base in range(start, LIMIT - WIDTH, WIDTH):
         if _first_taken(base, hosts, hdfs) is None:
             return base
-    raise PortTakenError(f"no {WIDTH} consecutive free ports from {start} to {LIMIT}: stop processes that use them")
+    raise PortTakenError(
+        f"no {WIDTH} consecutive ports from {start} to {LIMIT} are free; choose a --port-base below {start}"
+    )
 
 
 def _first_taken(base: int, hosts: tuple[str, ...], hdfs: bool) -> tuple[str, int] | None:
@@ -143,6 +145,5 @@ def _is_free(host: str, port: int) -> bool:
 def _reject_missing_address(host: str, refused: OSError) -> None:
     if refused.errno == errno.EADDRNOTAVAIL:
         raise ClusterError(
-            f"this machine has no loopback address {host} (Linux has all of 127.0.0.0/8): "
-            "run the embedded cluster on Linux"
+            f"this machine has no loopback address {host} (Linux has all of 127.0.0.0/8); run the cluster on Linux"
         ) from refused

@@ -96,7 +96,7 @@ def stop(find: Callable[[], list[psutil.Process]], timeout_s: float, what: str) 
         remaining = _wait(find, 1)
     if remaining:
         ids = ", ".join(str(process.pid) for process in remaining)
-        raise DaemonError(f"{what}: cannot stop processes {ids} (another user's?): stop them, then try again")
+        raise DaemonError(f"{what}: cannot stop processes {ids} (another user's?); stop them, then try again")
 
 
 def _wait(find: Callable[[], list[psutil.Process]], timeout_s: float) -> list[psutil.Process]:

@@ -37,7 +37,7 @@ def wait(record: ClusterRecord, names: Iterable[str], since_ms: int = 0, timeout
         running = processes.daemons(record.id)
         for name in waiting:
             if name not in running:
-                raise DaemonError(f"{name} has exited: {last_error(record, name)}")
+                raise DaemonError(f"{name} exited: {last_error(record, name)}")
         if time.monotonic() > deadline:
             raise DaemonError(f"{waiting[0]} did not start within {timeout_s:.0f} s: {last_error(record, waiting[0])}")
         time.sleep(_POLL_S)
@@ -72,7 +72,7 @@ def _name_node(record: ClusterRecord, bean: str) -> dict[str, object]:
     address = f"http://{RM_HOST}:{record.spec.ports.name_node_web}"
     beans = rest.get(f"{address}/jmx?qry=Hadoop:service=NameNode,name={bean}")["beans"]
     if not beans:
-        raise rest.NoResponseError(f"{address} does not answer yet")
+        raise rest.NoResponseError(f"NameNode {address}: not ready yet")
     answer: dict[str, object] = beans[0]
     return answer
 

@@ -59,7 +59,19 @@ def get(url: str) -> Any:
             answer.raise_for_status()
             return answer.json()
         except (requests.RequestException, ValueError) as failed:
-            raise NoResponseError(f"{url} does not answer: {type(failed).__name__}") from failed
+            raise NoResponseError(f"{url}: {_reason(failed)}") from failed
+
+
+def _reason(failed: Exception) -> str:
+    match failed:
+        case requests.HTTPError(response=requests.Response() as answer):
+            return f"answered {answer.status_code} {answer.reason}"
+        case requests.Timeout():
+            return f"no answer within {_TIMEOUT_S} s"
+        case requests.ConnectionError():
+            return "no connection"
+        case _:
+            return "the answer is not JSON"
 
 
 def is_active(rm_url: str) -> bool:
@@ -90,7 +102,7 @@ def _ask(rm_url: str, path: str, **params: str) -> Any:
     try:
         return ResourceManager([rm_url], getpass.getuser()).get(path, **params)
     except ManagerError as problem:
-        raise NoResponseError(f"{rm_url} does not answer: {problem}") from problem
+        raise NoResponseError(str(problem)) from problem
 
 
 def _node(row: dict[str, Any]) -> NodeReport:

@@ -25,7 +25,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """An embedded cluster to bring up. Raises `BadInputError` for an invalid value.
+    """An embedded cluster to start. Raises `BadInputError` for an invalid value.
 
     `memory_mb` (MiB), `vcores` and `gpus_per_node`: the resources of each node for the scheduler; YARN does not check
     them against the machine. `cpu_per_node` (cores): a CPU quota for each node, where control groups can be written.
@@ -52,30 +52,30 @@ class ClusterSpec:
     ivy_settings: Path | None = None
 
     def __post_init__(self) -> None:
-        _require(1 <= self.nodes <= 250, "nodes", self.nodes, "from 1 to 250")
-        _require(1 <= self.racks <= self.nodes, "racks", self.racks, f"from 1 to the number of nodes ({self.nodes})")
-        _require(self.gpus_per_node >= 0, "gpus-per-node", self.gpus_per_node, "0 or more")
-        _require(self.memory_mb >= 128, "memory", self.memory_mb, "at least 128 (MiB, the smallest container)")
-        _require(self.vcores >= 1, "vcores", self.vcores, "at least 1")
+        _require(1 <= self.nodes <= 250, "nodes", self.nodes, "must be from 1 to 250")
+        _require(1 <= self.racks <= self.nodes, "racks", self.racks, f"must be from 1 to --nodes, {self.nodes}")
+        _require(self.gpus_per_node >= 0, "gpus-per-node", self.gpus_per_node, "must be at least 0")
+        _require(self.memory_mb >= 128, "memory", self.memory_mb, "must be at least 128 MiB, the smallest container")
+        _require(self.vcores >= 1, "vcores", self.vcores, "must be at least 1")
         _require(
             self.cpu_per_node is None or self.cpu_per_node >= 0.05,
             "cpu-per-node",
             self.cpu_per_node,
-            "at least 0.05 (cores)",
+            "must be at least 0.05 cores",
         )
         _require(
             1024 <= self.port_base <= LIMIT - WIDTH,
             "port-base",
             self.port_base,
-            f"from 1024 to {LIMIT - WIDTH} ({WIDTH} ports are reserved from there on)",
+            f"must be from 1024 to {LIMIT - WIDTH}; the cluster uses {WIDTH} ports from there on",
         )
-        _require(self.node_expiry_ms >= 1000, "node-expiry-ms", self.node_expiry_ms, "at least 1000 (milliseconds)")
-        _require(self.reconnect_ms >= 100, "reconnect-ms", self.reconnect_ms, "at least 100 (milliseconds)")
+        _require(self.node_expiry_ms >= 1000, "node-expiry-ms", self.node_expiry_ms, "must be at least 1000 ms")
+        _require(self.reconnect_ms >= 100, "reconnect-ms", self.reconnect_ms, "must be at least 100 ms")
         _require(
             self.dir.is_absolute() and not re.search(r"[\s,$]", str(self.dir)),
             "dir",
             str(self.dir),
-            "an absolute path without spaces, commas or $ (YARN splits lists of directories there)",
+            "must be an absolute path without spaces, commas or $; YARN would split the path at them",
         )
 
     @property
@@ -102,6 +102,6 @@ class ClusterSpec:
         return (*(("nn", "dn") if self.hdfs else ()), "rm", *(node.daemon for node in self.topology))
 
 
-def _require(is_valid: bool, field: str, value: object, expected: str) -> None:
+def _require(is_valid: bool, option: str, value: object, expected: str) -> None:
     if not is_valid:
-        raise BadInputError(field, value, expected)
+        raise BadInputError(f"--{option}", value, expected)

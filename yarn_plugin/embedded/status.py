@@ -31,7 +31,9 @@ def read_status(cluster: Cluster) -> Status:
     daemons = cluster.daemons
     if not daemons:
         again = f"yarn-plugin cluster up --dir {cluster.spec.dir}"
-        return Status(cluster, daemons, [], [], f"no daemon of {cluster.spec.dir} is running: `{again}`")
+        return Status(
+            cluster, daemons, [], [], f"no daemon of {cluster.spec.dir} is running; start the cluster with `{again}`"
+        )
     try:
         nodes, apps = rest.nodes(cluster.rm_url), rest.apps(cluster.rm_url)
     except rest.NoResponseError as silent:
@@ -43,7 +45,8 @@ def _missing(cluster: Cluster, daemons: dict[str, int]) -> str | None:
     missing = [name for name in cluster.spec.daemon_names if name not in daemons]
     if not missing:
         return None
-    return f"not running: {', '.join(missing)}: `yarn-plugin cluster start {missing[0]} --dir {cluster.spec.dir}`"
+    command = f"yarn-plugin cluster start {missing[0]} --dir {cluster.spec.dir}"
+    return f"not running: {', '.join(missing)}; start it with `{command}`"
 
 
 def tables(status: Status) -> Iterator[Table]:
@@ -53,13 +56,13 @@ def tables(status: Status) -> Iterator[Table]:
     if status.nodes:
         yield console.table(
             None,
-            ["node", "rack", "state", "#memory MB", "#vcores", "#GPUs", "#containers"],
+            ["node", "rack", "state", "#memory MiB", "#vcores", "#GPUs", "#containers"],
             map(_node_row, status.nodes),
         )
     if status.apps:
         yield console.table(
             None,
-            ["application", "name", "queue", "state", "#memory MB", "#vcores", "#GPUs"],
+            ["application", "name", "queue", "state", "#memory MiB", "#vcores", "#GPUs"],
             map(_app_row, status.apps),
         )
 
