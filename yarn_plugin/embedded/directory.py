@@ -151,6 +151,6 @@ def read_record(directory: Path) -> ClusterRecord:
         first = wrong.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise ClusterError(
-            f"{path}: {where}: {expectation(dict(first))}; another version wrote it. Stop the cluster's daemons with that version, "
-            f"then remove {directory}, including any HDFS data in it"
+            f"{path}: {where}: {expectation(dict(first))}; another version wrote it. Stop the cluster's daemons with "
+            f"that version, then remove {directory}, including any HDFS data in it"
         ) from wrong
