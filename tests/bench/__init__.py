@@ -1,1 +1,1 @@
-"""Benchmarks: ratios measured in one run, checked against `spec.toml`."""
+"""Benchmarks; their results are compared with the limits in `spec.toml`."""

@@ -1,4 +1,4 @@
-"""`python -m tests.bench [NAME ...] [--json FILE]`: measure, and hold the figures against `spec.toml`."""
+"""`python -m tests.bench [NAME ...] [--json FILE]`: run benchmarks and compare the results with `spec.toml`."""
 
 import argparse
 import sys
@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
+
 from yarn_plugin.console import out, table, write_json
 
 NAMES = ("planner", "feedback", "switching_cost", "arbiter")
@@ -14,37 +16,46 @@ SPEC = Path(__file__).with_name("spec.toml")
 
 
 def main() -> int:
-    """Run the named benchmarks (all without a name) and show what they found."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*NAMES, []], default=list(NAMES), help="which ones")
-    parser.add_argument("--json", type=Path, help="write the figures to a file too")
+    """Run the named benchmarks, or all, and print their results; exit with 1 if a limit is exceeded."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench", description="Run benchmarks and compare the results with tests/bench/spec.toml."
+    )
+    parser.add_argument(
+        "names", nargs="*", choices=[*NAMES, []], default=list(NAMES), help="benchmarks to run (default: all)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to FILE as JSON")
     options = parser.parse_args()
     spec = tomllib.loads(SPEC.read_text())
-    figures: dict[str, Any] = {}
-    reached = True
+    results: dict[str, Any] = {}
+    all_within = True
     for name in options.names:
-        out.print(f"[bold]{name}[/bold]")
-        figures[name] = import_module(f"tests.bench.{name}").measure()
-        reached &= _show(figures[name], spec.get(name, {}))
+        out.print(Text(name, style="bold"))
+        results[name] = import_module(f"tests.bench.{name}").measure()
+        all_within &= _show(results[name], spec.get(name, {}))
     if options.json:
-        write_json(options.json, figures)
-    return 0 if reached else 1
+        write_json(options.json, results)
+    return 0 if all_within else 1
 
 
-def _show(found: dict[str, Any], expected: dict[str, float]) -> bool:
-    measured = {name: limit for name, limit in expected.items() if name in found}
-    rows = [(name, _number(found[name]), limit, _verdict(found[name], limit)) for name, limit in measured.items()]
-    rows += [(name, "not measured", limit, "") for name, limit in expected.items() if name not in measured]
-    rows += [(name, _number(value), "", "") for name, value in found.items() if name not in expected and _plain(value)]
-    out.print(table(None, ("figure", "#found", "#at most", ""), rows))
-    return all(found[name] <= limit for name, limit in measured.items())
+def _show(results: dict[str, Any], limits: dict[str, float]) -> bool:
+    """Print a table of results, those with a limit first; whether all limits were observed."""
+    measured = {name: limit for name, limit in limits.items() if name in results}
+    rows: list[tuple[object, ...]] = [
+        (name, _number(results[name]), limit, _verdict(results[name], limit)) for name, limit in measured.items()
+    ]
+    rows += [(name, "not measured", limit, "") for name, limit in limits.items() if name not in measured]
+    rows += [
+        (name, _number(value), "", "") for name, value in results.items() if name not in limits and _is_scalar(value)
+    ]
+    out.print(table(None, ("result", "#measured", "#goal: at most", ""), rows))
+    return all(results[name] <= limit for name, limit in measured.items())
 
 
 def _verdict(value: float, limit: float) -> str:
     return "reached" if value <= limit else "NOT reached"
 
 
-def _plain(value: object) -> bool:
+def _is_scalar(value: object) -> bool:
     return isinstance(value, int | float | str)
 
 

@@ -1,14 +1,15 @@
 """The arbiter under load: 1,000 and 5,000 applications on 10,000 nodes, one event stream each.
 
-In one process (`cycles.py`): from an answer of the ResourceManager to the commands, JSON read and fsync included, in a
-mix of changes (see `cycles.MIX`), and the memory after many inputs. Black box: a simulated ResourceManager
-(`simulated_manager.py`), an arbiter process that watches it, and all event streams (`listeners.py`) are processes of
-their own; from a change in the ResourceManager to the last stream told. The arbiter finds its applications registered,
-in a journal: to register them one by one would tell everybody of each, and takes hours. Some more are registered over
-HTTP, each of which tells all streams.
+In one process (`cycles.py`): the time from an answer of the ResourceManager to the commands, including JSON parsing and
+fsync, for a mix of changes (`cycles.MIX`), and the memory after many events. As a black box: the time from a change in
+the ResourceManager until the last stream is notified; a simulated ResourceManager (`simulated_manager.py`), an arbiter
+that polls it, and all event streams (`listeners.py`) are separate processes. The arbiter recovers its applications from
+a journal: registering them one by one would notify all streams of each and take hours. A few more are registered over
+HTTP.
 
-ARBITER_SIZES (applications, comma separated), ARBITER_NODES, ARBITER_EVENTS (of the mix, the same for every size) and
-ARBITER_INPUTS (memory; empty: not measured) change how much is measured.
+Environment variables set the size: ARBITER_SIZES (numbers of applications, separated by commas), ARBITER_NODES,
+ARBITER_EVENTS (changes of the mix, the same for every size) and ARBITER_INPUTS (events after which memory is measured;
+empty to skip that).
 """
 
 import json
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,13 +39,12 @@ from yarn_plugin.console import out
 
 SIZES = [int(size) for size in os.environ.get("ARBITER_SIZES", "1000,5000").split(",")]
 NODES = int(os.environ.get("ARBITER_NODES", "10000"))
-EVENTS = {size: int(os.environ.get("ARBITER_EVENTS", "0")) or (200 if size <= 1000 else 60) for size in SIZES}
-INPUTS = [int(count) for count in os.environ.get("ARBITER_INPUTS", "10000,100000").split(",") if count]
+CHANGES = {size: int(os.environ.get("ARBITER_EVENTS", "0")) or (200 if size <= 1000 else 60) for size in SIZES}
+EVENTS = [int(count) for count in os.environ.get("ARBITER_INPUTS", "10000,100000").split(",") if count]
 MEMORY_APPS, MEMORY_NODES = 50, 20
-"""Few, so that the many inputs take minutes; what a few large ones keep is `cycle_rss_mb` of each size."""
+"""Few, so that many events take only minutes; `cycle_rss_mb` is the memory for each size after a few events."""
 ROUNDS, NODE_ROUNDS, REGISTRATIONS = 6, 2, 5
-CHANGING = cycles.CHANGING
-FIGURES_S = 0.4
+METRICS_S = 0.4
 CONFIG = f"""
 [[pools]]
 name = "{cycles.POOL.name}"
@@ -53,105 +53,105 @@ max_apps_per_user = 100000
 max_streams_per_user = 100000
 
 [poll]
-metrics_s = {FIGURES_S}
+metrics_s = {METRICS_S}
 
 [limits]
 max_connections = 20000
 max_streams = 10000
 """
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 
 
 def measure() -> dict[str, Any]:
-    """Milliseconds and seconds of a change, by the number of applications; memory; the journal's bytes."""
-    _raise_descriptors()
-    found: dict[str, Any] = {}
+    """Time until a decision and until notification by number of applications; memory; bytes in the journal."""
+    _raise_descriptor_limit()
+    results: dict[str, Any] = {}
     for size in SIZES:
-        found |= {f"apps_{size}_{name}": figure for name, figure in _cycle(size, EVENTS[size]).items()}
-    if INPUTS:
-        found |= _memory()
+        results |= {f"apps_{size}_{name}": value for name, value in _cycle(size, CHANGES[size]).items()}
+    if EVENTS:
+        results |= _memory()
     for size in SIZES:
-        found |= {f"apps_{size}_{name}": figure for name, figure in _told(size).items()}
-    return found
+        results |= {f"apps_{size}_{name}": value for name, value in _notification(size).items()}
+    return results
 
 
-def _raise_descriptors() -> None:
+def _raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 65_536)), hard))
 
 
-# From an answer to the commands.
+# From an answer of the ResourceManager to the commands.
 
 
-def _cycle(size: int, events: int) -> dict[str, Any]:
-    raw = _run("latency", size, NODES, events)
-    times = [ms for name, found in raw["ms"].items() for ms in found if name in cycles.MIX]
-    figures: dict[str, Any] = {
+def _cycle(size: int, changes: int) -> dict[str, Any]:
+    raw = _run("latency", size, NODES, changes)
+    times = [ms for name, measured in raw["ms"].items() for ms in measured if name in cycles.MIX]
+    results: dict[str, Any] = {
         "cycle_ms_p50": statistics.median(times),
         "cycle_ms_p95": _quantile(times, 0.95),
         "cycle_ms_p99": _quantile(times, 0.99),
-        "longest_pause_ms": max(ms for found in raw["ms"].values() for ms in found),
+        "longest_pause_ms": max(ms for measured in raw["ms"].values() for ms in measured),
     }
-    for name, found in sorted(raw["ms"].items()):
-        figures[f"{name}_ms_p95"] = _quantile(found, 0.95)
-    figures["cycle_rss_mb"] = raw["rss_mb"]
-    figures["journal_kb_an_event"] = raw["journal_bytes_an_event"] / 1e3
-    figures["journal_written_to_appended"] = raw["journal_written_to_appended"]
-    out.print(f"  {size} applications: {figures['cycle_ms_p95']:.0f} ms to the commands (p95 of {len(times)})")
-    return figures
+    for name, measured in sorted(raw["ms"].items()):
+        results[f"{name}_ms_p95"] = _quantile(measured, 0.95)
+    results["cycle_rss_mb"] = raw["rss_mb"]
+    results["journal_kb_per_event"] = raw["journal_bytes_per_event"] / 1e3
+    results["journal_write_amplification"] = raw["journal_write_amplification"]
+    out.print(f"  {size} applications: {results['cycle_ms_p95']:.0f} ms to the commands (p95 of {len(times)} changes)")
+    return results
 
 
 def _memory() -> dict[str, Any]:
-    raw = _run("memory", MEMORY_APPS, MEMORY_NODES, *INPUTS)
-    figures = {f"memory_mb_after_{count}": mb for count, mb in raw["rss_mb"].items()}
-    ends = [raw["rss_mb"][str(count)] for count in INPUTS]
+    raw = _run("memory", MEMORY_APPS, MEMORY_NODES, *EVENTS)
+    sizes = {f"memory_mb_after_{count}": mb for count, mb in raw["rss_mb"].items()}
+    ends = [raw["rss_mb"][str(count)] for count in EVENTS]
     return {
-        **figures,
+        **sizes,
         "memory_peak_mb": raw["peak_mb"],
         "memory_growth": ends[-1] / ends[0],
-        "memory_journal_kb_an_input": raw["journal_bytes_an_input"] / 1e3,
-        "journal_written_to_appended": raw["journal_written_to_appended"],
+        "memory_journal_kb_per_event": raw["journal_bytes_per_event"] / 1e3,
+        "journal_write_amplification": raw["journal_write_amplification"],
         "journal_mb": raw["journal_mb"],
     }
 
 
-def _run(what: str, *sizes: int) -> dict[str, Any]:
-    """A measurement of `cycles` in a process of its own."""
-    command = [sys.executable, "-m", "tests.bench.cycles", what, *map(str, sizes)]
+def _run(measurement: str, *sizes: int) -> dict[str, Any]:
+    """A measurement of `cycles` in a separate process."""
+    command = [sys.executable, "-m", "tests.bench.cycles", measurement, *map(str, sizes)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
 
 
-def _quantile(times: list[float], part: float) -> float:
-    """The least time that is not exceeded by this part of them."""
+def _quantile(times: list[float], fraction: float) -> float:
+    """The time that this fraction of the times does not exceed."""
     ordered = sorted(times)
-    return ordered[min(int(part * len(ordered)), len(ordered) - 1)]
+    return ordered[min(int(fraction * len(ordered)), len(ordered) - 1)]
 
 
-# From a change to the last stream told.
+# From a change in the ResourceManager to the last stream.
 
 
-class Simulated:
-    """The simulated ResourceManager's own routes."""
+class SimulatedManager:
+    """A client of the simulated ResourceManager's routes below /simulate."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self._session = requests.Session()
         self._session.trust_env = False
 
-    def change(self, what: str, **asked: Any) -> tuple[str, float]:
-        """Let something happen; returns what it happened to, and when."""
-        made = self._session.post(f"{self.url}/simulate/{what}", params=asked, timeout=30).json()
-        return made["change"], made["at"]
+    def change(self, kind: str, **parameters: Any) -> tuple[str, float]:
+        """Make a change; returns the application or node concerned, and the time."""
+        made = self._session.post(f"{self.url}/simulate/{kind}", params=parameters, timeout=30).json()
+        return made["subject"], made["at"]
 
-    def shown(self) -> dict[str, Any]:
-        """When each change was first shown; what was asked how often, and the bytes sent."""
-        found: dict[str, Any] = self._session.get(f"{self.url}/simulate/shown", timeout=30).json()
-        return found
+    def get_answers(self) -> dict[str, Any]:
+        """When each change was first in an answer; the number of requests and bytes sent by path."""
+        answers: dict[str, Any] = self._session.get(f"{self.url}/simulate/answers", timeout=30).json()
+        return answers
 
 
-class Listening:
+class Listeners:
     """The process that holds all event streams."""
 
     def __init__(self, process: "subprocess.Popen[str]", apps: dict[str, str]) -> None:
@@ -159,11 +159,11 @@ class Listening:
         self._write(json.dumps(apps))
 
     def ask(self, question: str) -> dict[str, Any]:
-        """Ask it something; see `listeners.py`."""
+        """Send it a line and return its answer; see `listeners.py`."""
         self._write(question)
         assert self._process.stdout
-        found: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return found
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
 
     def _write(self, line: str) -> None:
         assert self._process.stdin
@@ -176,119 +176,129 @@ class Listening:
             lambda: self.ask("open")["open"] == self.streams, f"{self.streams} streams open", lambda: self.ask("open")
         )
 
-    def last(self, text: str) -> float:
-        """When the last stream received the share whose reason contains this text."""
-        _wait(lambda: self.ask(text)["streams"] >= self.streams, f"all are told {text!r}", lambda: self.ask(text))
+    def wait_for_last(self, text: str) -> float:
+        """Wait until all streams have received a share whose reason contains this text; when the last one did."""
+        _wait(
+            lambda: self.ask(text)["streams"] >= self.streams,
+            f"all streams are notified of {text!r}",
+            lambda: self.ask(text),
+        )
         return float(self.ask(text)["last"])
 
 
-class Pauses(threading.Thread):
-    """Asks the arbiter for its health again and again: the longest wait is the longest pause of its service."""
+class HealthProbe(threading.Thread):
+    """Requests the arbiter's health continually: the longest response time is the longest pause of its service."""
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
-        self._url, self._over = f"{url}/v1/health", threading.Event()
+        self._url, self._stopped = f"{url}/v1/health", threading.Event()
         self.longest = 0.0
         self.start()
 
     def run(self) -> None:
-        """Ask until `end`."""
+        """Send requests until `stop`."""
         with requests.Session() as session:
             session.trust_env = False
-            while not self._over.wait(0.05):
-                began = time.monotonic()
-                session.get(self._url, timeout=PATIENCE_S)
-                self.longest = max(self.longest, time.monotonic() - began)
+            while not self._stopped.wait(0.05):
+                started = time.monotonic()
+                session.get(self._url, timeout=TIMEOUT_S)
+                self.longest = max(self.longest, time.monotonic() - started)
 
-    def end(self) -> float:
-        """Stop asking; the longest wait in seconds."""
-        self._over.set()
+    def stop(self) -> float:
+        """Stop; the longest response time in seconds."""
+        self._stopped.set()
         self.join()
         return self.longest
 
 
-def _told(size: int) -> dict[str, Any]:
+def _notification(size: int) -> dict[str, Any]:
+    """Times until all streams are notified, for this many applications."""
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder) / "state"
         tokens = _seed_journal(state, size)
         with _child("simulated_manager", str(size), str(NODES)) as simulated:
             assert simulated.stdout
-            manager = Simulated(int(simulated.stdout.readline()))
-            began = time.monotonic()
+            manager = SimulatedManager(int(simulated.stdout.readline()))
+            started = time.monotonic()
             with _arbiter(manager.url, state) as (process, url):
-                ready = time.monotonic() - began
-                with _child("listeners", url.rpartition(":")[2]) as heard:
-                    listening = Listening(heard, tokens)
-                    began = time.monotonic()
-                    listening.wait_open()
-                    connected = time.monotonic() - began
+                ready = time.monotonic() - started
+                with _child("listeners", url.rpartition(":")[2]) as listening:
+                    listeners = Listeners(listening, tokens)
+                    started = time.monotonic()
+                    listeners.wait_open()
+                    connected = time.monotonic() - started
                     out.print(f"  {size} applications: ready after {ready:.1f} s, streams open after {connected:.1f} s")
                     client = ArbiterClient(url, (state / "admin.token").read_text().strip())
-                    figures = _rounds(manager, listening, client, psutil.Process(process.pid))
-        return {"ready_s": ready, "streams_open_s": connected, **figures}
+                    results = _rounds(manager, listeners, client, psutil.Process(process.pid))
+        return {"ready_s": ready, "streams_open_s": connected, **results}
 
 
-def _rounds(manager: Simulated, listening: Listening, client: ArbiterClient, process: psutil.Process) -> dict[str, Any]:
-    """Arrivals, ends, nodes lost and found again and registrations, while others change what they use."""
-    changed: list[float] = []
-    shown: list[float] = []
-    pauses = Pauses(client.url)
+def _rounds(
+    manager: SimulatedManager, listeners: Listeners, client: ArbiterClient, process: psutil.Process
+) -> dict[str, Any]:
+    """Arrivals, ends, nodes lost and joined, and registrations, while the use of other applications changes."""
+    after_change: list[float] = []
+    after_answer: list[float] = []
+    probe = HealthProbe(client.url)
 
-    def told(what: str, text: str, **asked: Any) -> str:
-        # Not in step with the arbiter's looks.
-        time.sleep(random.uniform(0.0, FIGURES_S))
-        name, at = manager.change(what, **asked)
-        last = listening.last(text.format(name.partition(":")[0]))
-        changed.append(last - at)
-        shown.append(last - manager.shown()["sent"][f"{name} {what}"])
-        out.print(f"    {what}: told to all in {changed[-1]:.2f} s, {shown[-1]:.2f} s after the answer that shows it")
-        manager.change("use", count=CHANGING)
-        return name
+    def notify(kind: str, reason: str, **parameters: Any) -> str:
+        # Out of phase with the arbiter's polls.
+        time.sleep(random.uniform(0.0, METRICS_S))
+        subject, at = manager.change(kind, **parameters)
+        last = listeners.wait_for_last(reason.format(subject.partition(":")[0]))
+        after_change.append(last - at)
+        after_answer.append(last - manager.get_answers()["first_sent"][f"{subject} {kind}"])
+        out.print(
+            f"    {kind}: all streams notified in {after_change[-1]:.2f} s,"
+            f" {after_answer[-1]:.2f} s after the first answer with the change"
+        )
+        manager.change("use", count=cycles.CHANGING)
+        return subject
 
-    before = manager.shown()["served"]
-    began = time.monotonic()
+    before = manager.get_answers()["served"]
+    started = time.monotonic()
     for _ in range(ROUNDS):
-        guest = told("arrive", "{} arrived")
-        told("end", "{} ended", app=guest)
+        guest = notify("arrive", "{} arrived")
+        notify("end", "{} ended", app=guest)
     for _ in range(NODE_ROUNDS):
-        told("lose", "node {} lost")
-        told("join", "node {} joined")
-    registered = [_register(manager, listening, client) for _ in range(REGISTRATIONS)]
-    lasted = time.monotonic() - began
-    after = manager.shown()["served"]
-    asked = {path: after[path][0] - before.get(path, (0, 0))[0] for path in after}
+        notify("lose", "node {} lost")
+        notify("join", "node {} joined")
+    registered = [_register(manager, listeners, client) for _ in range(REGISTRATIONS)]
+    lasted = time.monotonic() - started
+    after = manager.get_answers()["served"]
+    requests_by_path = {path: after[path][0] - before.get(path, (0, 0))[0] for path in after}
     sent = sum(size for _, size in after.values()) - sum(size for _, size in before.values())
     return {
-        "told_s_p50": statistics.median(changed),
-        "told_s_p95": _quantile(changed, 0.95),
-        "told_s_max": max(changed),
-        "told_after_answer_s_p50": statistics.median(shown),
-        "told_after_answer_s_p95": _quantile(shown, 0.95),
+        "notified_s_p50": statistics.median(after_change),
+        "notified_s_p95": _quantile(after_change, 0.95),
+        "notified_s_max": max(after_change),
+        "notified_after_answer_s_p50": statistics.median(after_answer),
+        "notified_after_answer_s_p95": _quantile(after_answer, 0.95),
         "register_s_p50": statistics.median(registered),
-        "service_pause_s": pauses.end(),
+        "service_pause_s": probe.stop(),
         "arbiter_rss_mb": process.memory_info().rss / 1e6,
-        "manager_mb_a_second": sent / 1e6 / lasted,
-        "manager_asked": {path: count for path, count in asked.items() if count},
+        "manager_mb_per_second": sent / 1e6 / lasted,
+        "manager_requests": {path: count for path, count in requests_by_path.items() if count},
     }
 
 
-def _register(manager: Simulated, listening: Listening, client: ArbiterClient) -> float:
+def _register(manager: SimulatedManager, listeners: Listeners, client: ArbiterClient) -> float:
     """Register an application that has just arrived, and end it; the seconds until it was registered."""
     guest, _ = manager.change("arrive")
-    listening.last(f"{guest} arrived")
-    began = time.monotonic()
+    listeners.wait_for_last(f"{guest} arrived")
+    started = time.monotonic()
     made = client.register(
         wire.Register(name="guest", request_id=new_request_id(), yarn_app=guest, pool=cycles.POOL.name)
     )
-    spent = time.monotonic() - began
+    spent = time.monotonic() - started
     manager.change("end", app=guest)
-    # An end and an arrival in one look leave everybody with the same share: nobody would be told.
-    listening.last(f"{made.app} ended")
+    # If one poll saw this end and the next arrival, no share would change and no stream be notified.
+    listeners.wait_for_last(f"{made.app} ended")
     return spent
 
 
 def _seed_journal(state: Path, size: int) -> dict[str, str]:
-    """A journal in which every application is registered and has its share; returns their tokens."""
+    """Write a journal in which every application is registered and has its share; returns their tokens."""
     cycle = cycles.Cycle(World(size, NODES), state)
     cycle.intake.compact()
     cycle.intake.close()
@@ -307,9 +317,9 @@ def _arbiter(rm: str, state: Path) -> Iterator[tuple["subprocess.Popen[bytes]", 
     ):
         try:
             address = state / "arbiter.json"
-            said = (state / "log").read_text
-            _wait(lambda: address.exists() or process.poll() is not None, "the arbiter starts", said)
-            assert process.poll() is None, said()[-2000:]
+            read_log = (state / "log").read_text
+            _wait(lambda: address.exists() or process.poll() is not None, "the arbiter starts", read_log)
+            assert process.poll() is None, read_log()[-2000:]
             yield process, json.loads(address.read_text())["url"]
         finally:
             process.terminate()
@@ -325,9 +335,9 @@ def _child(module: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
             process.terminate()
 
 
-def _wait(holds: Any, what: str, found: Any) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
+def _wait(condition: Callable[[], bool], expected: str, read_state: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
         if time.monotonic() > deadline:
-            raise RuntimeError(f"not within {PATIENCE_S:g} s: {what}; found {str(found())[-2000:]}")
+            raise RuntimeError(f"not within {TIMEOUT_S:g} s: {expected}; state: {str(read_state())[-2000:]}")
         time.sleep(0.05)

@@ -1,9 +1,9 @@
-"""How soon applications are notified of a change, and what that costs the ResourceManager.
+"""How soon applications are notified of a change, and the load that this puts on the ResourceManager.
 
-50 tiny applications (a sleeping master of 128 MB each, submitted over REST) are registered with the arbiter and each
-followed by a stream, all in this process. Then others arrive and end; for each, the time from the ResourceManager's own
-record of it (startedTime, finishedTime) to the last of the 50 being told. The processor time of the ResourceManager's
-process is taken over equal spans, without the arbiter and with it, in turns.
+50 tiny applications (a sleeping application master of 128 MiB each, submitted over REST) are registered with the
+arbiter, and this process follows a stream for each. Then others arrive and end: measured is the time from the
+ResourceManager's own record of it (startedTime, finishedTime) until the last of the 50 is notified. The CPU time of the
+ResourceManager's process is measured over equal periods, alternately without and with an arbiter.
 """
 
 import getpass
@@ -33,7 +33,7 @@ from yarn_plugin.embedded.ports import free_base
 
 APPS = 50
 CHANGES = 15
-SPAN_S, TURNS = 30.0, 3
+PERIOD_S, ROUNDS = 30.0, 3
 IDLE_TIMEOUT_S = 1.0
 USER = getpass.getuser()
 CONFIG = f"""
@@ -44,76 +44,80 @@ idle_timeout_s = {IDLE_TIMEOUT_S}
 """
 
 
-WAITED_FOR = {"app-arrived": "arrived", "app-ended": "ended"}
+CHANGES_BY_KIND = {"app-arrived": "arrived", "app-ended": "ended"}
 
 
 @dataclass
-class Heard:
-    """When each stream first heard that an application arrived or ended."""
+class Notifications:
+    """When each stream was first notified that an application arrived or ended."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     times: dict[str, dict[int, float]] = field(default_factory=dict)
 
-    def note(self, listener: int, share: wire.Share) -> None:
+    def record(self, stream: int, share: wire.Share) -> None:
         now = time.time()
         with self.lock:
-            for happened in share.cause["causes"]["named"] if share.cause else ():
-                what = WAITED_FOR.get(happened["kind"])
-                if what:
-                    self.times.setdefault(f"{happened['app']} {what}", {}).setdefault(listener, now)
+            for cause in share.cause["causes"]["named"] if share.cause else ():
+                change = CHANGES_BY_KIND.get(cause["kind"])
+                if change:
+                    self.times.setdefault(f"{cause['app']} {change}", {}).setdefault(stream, now)
 
-    def last(self, what: str, seconds: float = 20.0) -> float:
-        """When the last of all listeners had heard it."""
+    def wait_for_last(self, change: str, seconds: float = 20.0) -> float:
+        """Wait until all streams are notified of a change; when the last one was."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             with self.lock:
-                heard = self.times.get(what, {})
-                if len(heard) == APPS:
-                    return max(heard.values())
+                times = self.times.get(change, {})
+                if len(times) == APPS:
+                    return max(times.values())
             time.sleep(0.02)
-        raise RuntimeError(f"{what}: {len(self.times.get(what, {}))} of {APPS} were told within {seconds:g} s")
+        notified = len(self.times.get(change, {}))
+        raise RuntimeError(f"{change}: {notified} of {APPS} applications notified within {seconds:g} s")
 
 
 def measure() -> dict[str, Any]:
     """Seconds until the last application is notified, and the ResourceManager's CPU time."""
     with tempfile.TemporaryDirectory() as folder:
         spec = ClusterSpec(Path(folder) / "cluster", memory_mb=4096, vcores=32, gpus_per_node=0)
-        made = embedded.up(ClusterSpec(**{**_fields(spec), "port_base": free_base(spec.hosts)}))
+        cluster = embedded.up(ClusterSpec(**{**_fields(spec), "port_base": free_base(spec.hosts)}))
         try:
-            rm = Manager(made.rm_url)
+            rm = Manager(cluster.rm_url)
             apps = [rm.submit(f"root.sql.s{number}") for number in range(APPS)]
             rm.await_running(apps)
-            cpu = _cpu(made, Path(folder))
-            told = _told(made, rm, apps, Path(folder))
+            cpu = _cpu(cluster, Path(folder))
+            delays = _delays(cluster, rm, apps, Path(folder))
         finally:
-            made.down()
-    return told | cpu
+            cluster.down()
+    return delays | cpu
 
 
 def _fields(spec: ClusterSpec) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in ("dir", "memory_mb", "vcores", "gpus_per_node")}
 
 
-def _told(made: Cluster, rm: "Manager", apps: list[str], folder: Path) -> dict[str, Any]:
-    with _arbiter(made, folder / "told") as (url, token):
-        client, heard = ArbiterClient(url, token), Heard()
+def _delays(cluster: Cluster, rm: "Manager", apps: list[str], folder: Path) -> dict[str, Any]:
+    """Seconds from arrivals and ends until the last application is notified."""
+    with _arbiter(cluster, folder / "delays") as (url, token):
+        client, notifications = ArbiterClient(url, token), Notifications()
         for number, app in enumerate(apps):
             request = wire.Register(name=f"s{number}", request_id=new_request_id(), yarn_app=app, pool="sql")
             registered = client.register(request)
             threading.Thread(
-                target=_follow, args=(ArbiterClient(url, registered.token), registered.app, number, heard), daemon=True
+                target=_follow,
+                args=(ArbiterClient(url, registered.token), registered.app, number, notifications),
+                daemon=True,
             ).start()
         time.sleep(3)
         arrivals, ends = [], []
         for number in range(CHANGES):
-            # Not in step with the arbiter's looks.
+            # Out of phase with the arbiter's polls.
             time.sleep(random.uniform(0.0, 1.0))
             app = rm.submit(f"root.sql.guest{number}")
-            arrivals.append(heard.last(f"{app} arrived") - rm.app(app)["startedTime"] / 1000.0)
+            arrivals.append(notifications.wait_for_last(f"{app} arrived") - rm.app(app)["startedTime"] / 1000.0)
             time.sleep(random.uniform(0.0, 0.5))
             rm.kill(app)
-            ends.append(heard.last(f"{app} ended") - rm.app(app)["finishedTime"] / 1000.0)
-            out.print(f"  arrival told to all {APPS} in {arrivals[-1]:.3f} s, end in {ends[-1]:.3f} s")
+            ends.append(notifications.wait_for_last(f"{app} ended") - rm.app(app)["finishedTime"] / 1000.0)
+            out.print(f"  all {APPS} notified of an arrival in {arrivals[-1]:.3f} s, of an end in {ends[-1]:.3f} s")
     return {
         "arrival_s_p50": statistics.median(arrivals),
         "arrival_s_p95": statistics.quantiles(arrivals, n=20)[-1],
@@ -122,47 +126,47 @@ def _told(made: Cluster, rm: "Manager", apps: list[str], folder: Path) -> dict[s
     }
 
 
-def _follow(client: ArbiterClient, app: str, number: int, heard: Heard) -> None:
+def _follow(client: ArbiterClient, app: str, number: int, notifications: Notifications) -> None:
     for share in client.follow(app):
-        heard.note(number, share)
+        notifications.record(number, share)
 
 
-def _cpu(made: Cluster, folder: Path) -> dict[str, Any]:
-    """The ResourceManager's processor time in cores, in turns without and with an arbiter that watches it."""
-    process = psutil.Process(made.daemons["rm"])
+def _cpu(cluster: Cluster, folder: Path) -> dict[str, Any]:
+    """The CPU use of the ResourceManager in cores, alternately without and with an arbiter."""
+    process = psutil.Process(cluster.daemons["rm"])
     without, with_arbiter = [], []
-    for turn in range(TURNS):
+    for number in range(ROUNDS):
         without.append(_cores(process))
-        with _arbiter(made, folder / f"cpu{turn}"):
+        with _arbiter(cluster, folder / f"cpu{number}"):
             time.sleep(3)
             with_arbiter.append(_cores(process))
         out.print(f"  RM uses {without[-1]:.4f} cores without the arbiter, {with_arbiter[-1]:.4f} with it")
-    more = statistics.median(b - a for a, b in zip(without, with_arbiter, strict=True))
+    increase = statistics.median(b - a for a, b in zip(without, with_arbiter, strict=True))
     return {
         "rm_cpu_without": statistics.median(without),
         "rm_cpu_with": statistics.median(with_arbiter),
-        "rm_cpu_more": more,
+        "rm_cpu_increase": increase,
     }
 
 
 def _cores(process: psutil.Process) -> float:
-    before, began = process.cpu_times(), time.monotonic()
-    time.sleep(SPAN_S)
+    before, started = process.cpu_times(), time.monotonic()
+    time.sleep(PERIOD_S)
     after = process.cpu_times()
     spent = after.user + after.system - before.user - before.system
-    return spent / (time.monotonic() - began)
+    return spent / (time.monotonic() - started)
 
 
 @contextmanager
-def _arbiter(made: Cluster, state: Path) -> Iterator[tuple[str, str]]:
+def _arbiter(cluster: Cluster, state: Path) -> Iterator[tuple[str, str]]:
     state.mkdir()
     (state / "config.toml").write_text(CONFIG)
-    command = [str(Path(sys.executable).with_name("yarn-plugin")), "arbiter", "--rm", made.rm_url, "--quiet"]
+    command = [str(Path(sys.executable).with_name("yarn-plugin")), "arbiter", "--rm", cluster.rm_url, "--quiet"]
     command += ["--state", str(state), "--listen", "127.0.0.1:0", "--config", str(state / "config.toml")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
             while not (state / "arbiter.json").exists():
-                assert process.poll() is None, "the arbiter ended"
+                assert process.poll() is None, "the arbiter exited"
                 time.sleep(0.1)
             yield json.loads((state / "arbiter.json").read_text())["url"], (state / "admin.token").read_text().strip()
         finally:
@@ -170,7 +174,7 @@ def _arbiter(made: Cluster, state: Path) -> Iterator[tuple[str, str]]:
 
 
 class Manager:
-    """The ResourceManager's REST, as a client that submits sleepers."""
+    """A client of the ResourceManager's REST API that submits applications that sleep."""
 
     def __init__(self, url: str) -> None:
         self._base = f"{url}/ws/v1/cluster"
@@ -194,17 +198,17 @@ class Manager:
         return app
 
     def app(self, app: str) -> dict[str, Any]:
-        """What the RM records of an application."""
-        found: dict[str, Any] = self._session.get(f"{self._base}/apps/{app}").json()["app"]
-        return found
+        """The RM's record of an application."""
+        record: dict[str, Any] = self._session.get(f"{self._base}/apps/{app}").json()["app"]
+        return record
 
     def kill(self, app: str) -> None:
-        """End an application, and wait until the RM has recorded it."""
+        """Kill an application, and wait until the RM has recorded it."""
         self._session.put(f"{self._base}/apps/{app}/state", json={"state": "KILLED"}).raise_for_status()
         while not self.app(app)["finishedTime"]:
             time.sleep(0.02)
 
     def await_running(self, apps: list[str]) -> None:
-        """Wait until each has its master."""
+        """Wait until the application master of each is running."""
         while sum(self.app(app)["runningContainers"] == 1 for app in apps) < len(apps):
             time.sleep(1)

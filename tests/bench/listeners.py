@@ -1,9 +1,9 @@
 """Many clients of the arbiter's event streams in one process: plain sockets, minimal parsing.
 
-`python -m tests.bench.listeners PORT` reads a JSON object {application: token} from the first line of its standard
-input and opens one stream for each. Then it answers each further line with a JSON object: "open" with how many streams
-are open, a text with how many streams heard the share whose reason holds that text, and when the first and the last
-did.
+`python -m tests.bench.listeners PORT` reads a JSON object {application: token} from the first line of standard input
+and opens one stream for each. It answers each further line with a JSON object: "open" with the number of open streams;
+any other text with the number of streams that received a share whose reason contains the text, and the times at which
+the first and the last of them received it.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-AT_ONCE = 100
-"""Connections that are made at the same time; more would overrun the server's backlog."""
+MAX_CONNECTING = 100
+"""Connections opened at the same time; more would overrun the server's backlog."""
 
 
 @dataclass
-class Heard:
-    """One decision as the streams heard it: they all get the same number for it."""
+class Receipt:
+    """One decision, sent to all streams with the same event id: when the first and the last of them received it."""
 
     reason: str
     first: float
@@ -29,63 +29,65 @@ class Heard:
 
 
 class Listeners:
-    """The streams, and what they heard."""
+    """The streams, and the decisions that they have received."""
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONNECTING)
         self.open = self.failed = 0
-        self.heard: dict[bytes, Heard] = {}
+        self.receipts: dict[bytes, Receipt] = {}
 
     async def follow(self, app: str, token: str) -> None:
-        """Follow one application to the end of its stream."""
+        """Follow one application until its stream ends."""
         try:
             async with self._slots:
                 reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-                ask = f"GET /v1/apps/{app}/events HTTP/1.1\r\nHost: arbiter\r\nAuthorization: Bearer {token}\r\n\r\n"
-                writer.write(ask.encode())
+                request = (
+                    f"GET /v1/apps/{app}/events HTTP/1.1\r\nHost: arbiter\r\nAuthorization: Bearer {token}\r\n\r\n"
+                )
+                writer.write(request.encode())
                 status = await reader.readline()
                 if b" 200 " not in status:
                     raise ConnectionError(status.decode())
                 await reader.readuntil(b"\r\n\r\n")
             self.open += 1
-            async for name, number, data in _events(reader):
+            async for name, event_id, data in _events(reader):
                 if name == b"share":
-                    self._note(number, data)
+                    self._record(event_id, data)
             self.open -= 1
         except (OSError, ConnectionError, asyncio.IncompleteReadError):
             self.failed += 1
 
-    def _note(self, number: bytes, data: bytes) -> None:
+    def _record(self, event_id: bytes, data: bytes) -> None:
         now = time.time()
-        heard = self.heard.get(number)
-        if heard is None:
-            self.heard[number] = Heard(json.loads(data)["reason"], now, now, 1)
+        receipt = self.receipts.get(event_id)
+        if receipt is None:
+            self.receipts[event_id] = Receipt(json.loads(data)["reason"], now, now, 1)
         else:
-            heard.last, heard.streams = now, heard.streams + 1
+            receipt.last, receipt.streams = now, receipt.streams + 1
 
     def answer(self, question: str) -> dict[str, Any]:
-        """What is asked on standard input."""
+        """The answer to a line of standard input."""
         if question == "open":
             return {"open": self.open, "failed": self.failed}
-        found = [one for one in self.heard.values() if question in one.reason]
+        matching = [receipt for receipt in self.receipts.values() if question in receipt.reason]
         return {
-            "streams": sum(one.streams for one in found),
-            "first": min((one.first for one in found), default=0.0),
-            "last": max((one.last for one in found), default=0.0),
+            "streams": sum(receipt.streams for receipt in matching),
+            "first": min((receipt.first for receipt in matching), default=0.0),
+            "last": max((receipt.last for receipt in matching), default=0.0),
         }
 
 
 async def _events(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, bytes, bytes]]:
-    """The name, number and data of each event, whatever the chunks are that they come in."""
-    number = name = b""
+    """The name, id and data of each event, however it is split into chunks."""
+    event_id = name = b""
     while line := await reader.readline():
         if line.startswith(b"id: "):
-            number = line[4:].strip()
+            event_id = line[4:].strip()
         elif line.startswith(b"event: "):
             name = line[7:].strip()
         elif line.startswith(b"data: "):
-            yield name, number, line[6:]
+            yield name, event_id, line[6:]
 
 
 async def main() -> None:

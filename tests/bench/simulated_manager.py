@@ -1,9 +1,9 @@
 """A ResourceManager reduced to its REST answers, for any number of nodes and applications.
 
 The answers are as long as those of Hadoop 3.5.0 for a cluster of that size: a node takes 2.4 KB, an application 3.4 KB,
-a leaf queue 11 KB. `python -m tests.bench.simulated_manager APPS NODES` serves one on a free port, which it prints; it
-ends with its standard input. Its own routes below /simulate change the cluster; each change is answered with the time
-at which it can be seen, and /simulate/shown says when the first answer that shows it had been sent.
+a leaf queue 11 KB. `python -m tests.bench.simulated_manager APPS NODES` serves one on a free port, which it prints, and
+exits at the end of standard input. Its own routes below /simulate change the cluster and return the time of the change;
+/simulate/answers has the times at which the first answer with each change was sent.
 """
 
 import argparse
@@ -22,14 +22,14 @@ MEMORY_MB, VCORES = 262_144, 64
 CONTAINER_MB, CONTAINER_VCORES = 4096, 1
 USERS = 50
 STARTED_MS = 1_780_000_000_000
-_BIGGEST = 9_223_372_036_854_775_807
+_LONG_MAX = 9_223_372_036_854_775_807
 
 
 class World:
-    """Nodes and applications, each with its JSON as it is sent. Numbers name them: application 1 is the first.
+    """Nodes and applications with the JSON that is sent for them; application 1 is the first.
 
-    Every application runs in a leaf queue of its own, in containers of one core, and asks for nothing more. Together
-    they use `load` of the cluster; a `greedy` part of them holds half as much again as it should.
+    Every application runs in its own leaf queue, in containers of one core, without pending requests. Together they use
+    the fraction `load` of the cluster; the fraction `greedy` of them uses 1.5 times its part.
     """
 
     def __init__(self, apps: int, nodes: int, load: float = 0.9, greedy: float = 0.0) -> None:
@@ -43,13 +43,13 @@ class World:
         self._lost: dict[str, bytes] = {}
         self._allocated = self._next = 0
         self._submitted = self._ended = 0
-        part = load * nodes * VCORES / max(apps, 1)
+        average = load * nodes * VCORES / max(apps, 1)
         for number in range(apps):
-            usual = self._random.uniform(0.8, 1.0) if number >= greedy * apps else 1.5
-            self.arrive(max(int(part * usual), 1))
+            factor = self._random.uniform(0.8, 1.0) if number >= greedy * apps else 1.5
+            self.arrive(max(int(average * factor), 1))
 
     def arrive(self, containers: int = 1, waiting: bool = False) -> str:
-        """Another application; returns its id."""
+        """Add an application; returns its id."""
         self._next += 1
         app = app_id(self._next)
         self._submitted += 1
@@ -58,26 +58,26 @@ class World:
         return app
 
     def end(self, app: str) -> None:
-        """An application ends; its leaf queue stays a while, as it does in YARN, here for good."""
+        """End an application; its leaf queue stays, forever here, for a while in YARN."""
         self._allocated -= self.containers.pop(app)
         del self.apps[app]
         self._ended += 1
 
     def use(self, count: int) -> None:
-        """As many applications hold one container more or less than before."""
+        """Change the use of this many applications by one container, up or down."""
         for app in self._random.sample(list(self.apps), min(count, len(self.apps))):
             self._put(app, max(self.containers[app] + self._random.choice((-1, 1)), 1))
 
     def lose(self) -> str:
-        """A node is lost; returns its id."""
+        """Lose a node; returns its id."""
         node = self._random.choice(list(self.nodes))
         self._lost[node] = self.nodes.pop(node)
         return node
 
     def join(self) -> str:
-        """The node that was lost last comes back; returns its id."""
-        node, shown = self._lost.popitem()
-        self.nodes[node] = shown
+        """The node lost last joins again; returns its id."""
+        node, body = self._lost.popitem()
+        self.nodes[node] = body
         return node
 
     def _put(self, app: str, containers: int) -> None:
@@ -88,7 +88,7 @@ class World:
     # The answers.
 
     def answer(self, path: str) -> bytes | None:
-        """The body for a path below /ws/v1/cluster; None where there is none."""
+        """The body for a path below /ws/v1/cluster; None for an unknown path."""
         match path:
             case "/info":
                 return _json({"clusterInfo": _INFO})
@@ -108,7 +108,7 @@ class World:
         return b'{"app":' + self.apps[app] + b"}" if path == f"/apps/{app}" and app in self.apps else None
 
     def configure(self, body: bytes) -> None:
-        """Take the changes of a PUT to /scheduler-conf."""
+        """Apply the changes of a PUT to /scheduler-conf."""
         for update in json.loads(body).get("update-queue", []):
             for entry in update["params"]["entry"]:
                 name = f"yarn.scheduler.capacity.{update['queue-name']}.{entry['key']}"
@@ -125,7 +125,7 @@ class World:
         return {
             "appsSubmitted": self._submitted,
             "appsCompleted": self._ended,
-            "appsPending": sum(not held for held in self.containers.values()),
+            "appsPending": sum(not count for count in self.containers.values()),
             "appsRunning": len(self.apps),
             "appsFailed": 0,
             "appsKilled": 0,
@@ -167,12 +167,12 @@ def _json(value: Any) -> bytes:
 
 
 def _amounts(memory: int, vcores: int) -> dict[str, Any]:
-    limits = {"maximumAllocation": _BIGGEST, "minimumAllocation": 0, "resourceType": "COUNTABLE"}
-    listed = [
+    limits = {"maximumAllocation": _LONG_MAX, "minimumAllocation": 0, "resourceType": "COUNTABLE"}
+    resources = [
         {**limits, "name": "memory-mb", "units": "Mi", "value": memory},
         {**limits, "name": "vcores", "units": "", "value": vcores},
     ]
-    return {"memory": memory, "vCores": vcores, "resourceInformations": {"resourceInformation": listed}}
+    return {"memory": memory, "vCores": vcores, "resourceInformations": {"resourceInformation": resources}}
 
 
 def _node(number: int) -> bytes:
@@ -275,18 +275,20 @@ def _app(app: str, containers: int) -> bytes:
 
 def _leaf(app: str) -> bytes:
     """A dynamic leaf queue; its `capacities` and `resources` are most of its 11 KB."""
-    none, most = _amounts(0, 0), _amounts(MEMORY_MB, VCORES)
-    figures = dict.fromkeys(
+    none, maximum = _amounts(0, 0), _amounts(MEMORY_MB, VCORES)
+    capacities = dict.fromkeys(
         ("capacity", "usedCapacity", "maxCapacity", "absoluteCapacity", "absoluteUsedCapacity", "weight"), 0.1
     )
-    amounts = dict.fromkeys(("configuredMinResource", "configuredMaxResource", "effectiveMinResource", "effMax"), most)
+    amounts = dict.fromkeys(
+        ("configuredMinResource", "configuredMaxResource", "effectiveMinResource", "effMax"), maximum
+    )
     usage = dict.fromkeys(("used", "reserved", "pending", "amUsed", "amLimit", "userAmLimit"), none)
     written = {
         "type": "capacitySchedulerLeafQueueInfo",
         "queuePath": leaf_of(app),
         "queueName": leaf_of(app).rpartition(".")[2],
         "absoluteMaxCapacity": 100.0,
-        **figures,
+        **capacities,
         "numApplications": 1,
         "state": "RUNNING",
         "mode": "weight",
@@ -294,15 +296,15 @@ def _leaf(app: str) -> bytes:
         "creationMethod": "dynamicFlexible",
         "autoCreationEligibility": "off",
         "resourcesUsed": none,
-        "capacities": {"queueCapacitiesByPartition": [{"partitionName": "", **figures, **amounts}]},
+        "capacities": {"queueCapacitiesByPartition": [{"partitionName": "", **capacities, **amounts}]},
         "resources": {"resourceUsagesByPartition": [{"partitionName": "", **usage}]},
         "users": {"user": [{"username": "user", "numActiveApplications": 1, "resources": usage, **amounts}]},
-        "minEffectiveCapacity": most,
-        "maxEffectiveCapacity": most,
-        "maximumAllocation": most,
-        "AMResourceLimit": most,
+        "minEffectiveCapacity": maximum,
+        "maxEffectiveCapacity": maximum,
+        "maximumAllocation": maximum,
+        "AMResourceLimit": maximum,
         "usedAMResource": none,
-        "userAMResourceLimit": most,
+        "userAMResourceLimit": maximum,
     }
     return _json(written)
 
@@ -344,34 +346,34 @@ _SCHEDULER = (
 )
 
 
-class Shown:
-    """Which changes are in no answer yet, and when the others were first sent; what was asked, and how much sent."""
+class AnswerLog:
+    """When each change was first sent in an answer (`first_sent`); requests and bytes sent by path (`served`)."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, list[str]] = {"/apps": [], "/nodes": []}
-        self.sent: dict[str, float] = {}
+        self._unsent: dict[str, list[str]] = {"/apps": [], "/nodes": []}
+        self.first_sent: dict[str, float] = {}
         self.served: dict[str, list[int]] = {}
 
-    def changed(self, path: str, change: str) -> None:
-        """This change will be shown by the next answer of this path."""
-        self._waiting[path].append(change)
+    def add_change(self, path: str, change: str) -> None:
+        """Add a change that the next answer for this path contains."""
+        self._unsent[path].append(change)
 
-    def take(self, path: str) -> list[str]:
-        """The changes that an answer of this path, made now, is the first to show."""
-        taken = self._waiting.get(path, [])
+    def take_unsent(self, path: str) -> list[str]:
+        """Remove and return the changes that an answer for this path, created now, is the first to contain."""
+        taken = self._unsent.get(path, [])
         if taken:
-            self._waiting[path] = []
+            self._unsent[path] = []
         return taken
 
-    def note(self, path: str, changes: list[str], size: int) -> None:
-        """An answer was sent."""
-        counted = self.served.setdefault(path.split("_")[0], [0, 0])
-        counted[0] += 1
-        counted[1] += size
-        self.sent |= dict.fromkeys(changes, time.time())
+    def record(self, path: str, changes: list[str], size: int) -> None:
+        """Record an answer that was sent."""
+        counts = self.served.setdefault(path.split("_")[0], [0, 0])
+        counts[0] += 1
+        counts[1] += size
+        self.first_sent |= dict.fromkeys(changes, time.time())
 
 
-def _handler(world: World, shown: Shown) -> type[BaseHTTPRequestHandler]:
+def _handler(world: World, answers: AnswerLog) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         wbufsize = 1 << 20
@@ -381,15 +383,15 @@ def _handler(world: World, shown: Shown) -> type[BaseHTTPRequestHandler]:
             changes: list[str] = []
             if path == "/conf":
                 body = _json({"properties": [{"key": key, "value": value} for key, value in _SITE.items()]})
-            elif path == "/simulate/shown":
-                body = _json({"sent": shown.sent, "served": shown.served})
+            elif path == "/simulate/answers":
+                body = _json({"first_sent": answers.first_sent, "served": answers.served})
             else:
                 path = path.removeprefix(PREFIX)
                 with world.lock:
-                    changes = shown.take(path)
+                    changes = answers.take_unsent(path)
                     body = world.answer(path)
             self._send(200 if body is not None else 404, body or b"{}", "application/json;charset=utf-8")
-            shown.note(path, changes, len(body or b""))
+            answers.record(path, changes, len(body or b""))
 
         def do_PUT(self) -> None:
             with world.lock:
@@ -398,26 +400,26 @@ def _handler(world: World, shown: Shown) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self._body()
-            where = urlsplit(self.path)
-            asked = {name: values[0] for name, values in parse_qs(where.query).items()}
-            if not where.path.startswith("/simulate/"):
+            url = urlsplit(self.path)
+            parameters = {name: values[0] for name, values in parse_qs(url.query).items()}
+            if not url.path.startswith("/simulate/"):
                 self._send(200, b"{}", "application/json;charset=utf-8")
                 return
             with world.lock:
-                change = self._change(where.path.rpartition("/")[2], asked, body)
+                subject = self._change(url.path.rpartition("/")[2], parameters, body)
                 at = time.time()
-            self._send(200, _json({"change": change, "at": at}), "application/json")
+            self._send(200, _json({"subject": subject, "at": at}), "application/json")
 
-        def _change(self, what: str, asked: dict[str, str], body: bytes) -> str:
-            match what:
+        def _change(self, kind: str, parameters: dict[str, str], body: bytes) -> str:
+            match kind:
                 case "arrive":
                     name = world.arrive()
                 case "end":
-                    name = asked["app"]
+                    name = parameters["app"]
                     world.end(name)
                 case "use":
                     name = ""
-                    world.use(int(asked["count"]))
+                    world.use(int(parameters["count"]))
                 case "lose":
                     name = world.lose()
                 case "join":
@@ -426,9 +428,9 @@ def _handler(world: World, shown: Shown) -> type[BaseHTTPRequestHandler]:
                     name = ""
                     world.configure(body)
                 case _:
-                    raise ValueError(what)
+                    raise ValueError(kind)
             if name:
-                shown.changed("/nodes" if what in ("lose", "join") else "/apps", f"{name} {what}")
+                answers.add_change("/nodes" if kind in ("lose", "join") else "/apps", f"{name} {kind}")
             return name
 
         def _body(self) -> bytes:
@@ -449,12 +451,12 @@ def _handler(world: World, shown: Shown) -> type[BaseHTTPRequestHandler]:
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Serve until the end of standard input."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("apps", type=int)
     parser.add_argument("nodes", type=int)
     options = parser.parse_args()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(World(options.apps, options.nodes), Shown()))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(World(options.apps, options.nodes), AnswerLog()))
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
