@@ -360,7 +360,7 @@ def test_an_arbiter_does_not_start_beside_another_that_owns_the_queues(start, tm
     def owned():
         raise OwnedError("root.sql", "http://elsewhere:8780")
 
-    with pytest.raises(OwnedError, match="http://elsewhere:8780, owns it"):
+    with pytest.raises(OwnedError, match="http://elsewhere:8780, already controls it"):
         start(claim=owned)
 
 

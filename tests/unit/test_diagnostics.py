@@ -96,7 +96,7 @@ def test_a_thread_continues_after_an_error():
 def test_a_refusal_of_the_manager_is_reported():
     asks = diagnostics(Manager(ManagerRefusedError(404, "not found")))
     (said,) = asks.why_waiting("application_1_0001").result(15)
-    assert said.endswith("refused (404): not found")
+    assert said.endswith("(404): not found")
 
 
 def test_a_long_answer_is_cut():

@@ -113,7 +113,7 @@ class RawServerOfMany:
 )
 def test_an_endless_answer_is_not_stored(serve, monkeypatch, script):
     monkeypatch.setattr(bounded, "MAX_BYTES", 2**20)
-    with pytest.raises(ManagerAwayError, match="1 MB"):
+    with pytest.raises(ManagerAwayError, match="1 MiB"):
         ask(serve(script()))
 
 

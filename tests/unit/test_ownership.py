@@ -40,7 +40,7 @@ def test_a_live_owner_means_refusal_in_a_line(store):
     take(store, "first")
     asked = []
     with pytest.raises(
-        OwnedError, match=r"pool queue root\.sql: another arbiter, http://first:1, owns it; stop that one"
+        OwnedError, match=r"pool queue 'root\.sql': another arbiter, http://first:1, already controls it; stop that one"
     ):
         take(store, "second", is_live=lambda *who: asked.append(who) or True)
     assert asked == [("http://first:1", "first")]

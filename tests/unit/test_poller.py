@@ -377,7 +377,7 @@ def test_an_application_that_cannot_be_read_stays_as_it_was_and_loses_no_other(s
     assert known[THREE[0]] == before[THREE[0]]
     assert (known[THREE[1]].containers, set(known)) == (5, {THREE[0], THREE[1], "application_1_4"})
     assert poller.counters["items_unreadable"] == 1
-    assert len([line for line in caplog.messages if line.startswith(f"/apps: {THREE[0]} is unreadable")]) == 1
+    assert len([line for line in caplog.messages if line.startswith(f"/apps: {THREE[0]} cannot be read")]) == 1
 
 
 @pytest.mark.parametrize("nameless", [None, 3, "application_1_1", {}, {"id": 3}, {"id": "a\nb"}, {"id": "\ud800"}])

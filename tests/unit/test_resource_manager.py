@@ -129,7 +129,7 @@ def test_a_dead_one_of_a_pair_is_passed_over(serve, dead):
 
 def test_a_pair_without_an_active_manager_reports_both_reasons(serve, dead):
     waiting = serve(nobody_active)
-    with pytest.raises(ManagerAwayError, match=rf"{waiting.url}: it is standby; .*{dead.url}: no connection"):
+    with pytest.raises(ManagerAwayError, match=rf"{waiting.url}: it is in standby; .*{dead.url}: no connection"):
         client(waiting, dead).get("/metrics")
 
 
@@ -166,7 +166,7 @@ def test_a_slow_one_of_a_pair_is_passed_over(serve, monkeypatch):
 
 @pytest.mark.parametrize("status", [502, 503])
 def test_a_manager_that_is_not_ready_is_away(serve, status):
-    with pytest.raises(ManagerAwayError, match=f"not ready \\({status}\\)"):
+    with pytest.raises(ManagerAwayError, match=f"not ready .*{status}"):
         client(serve(refused(status, "starting", "text/plain"))).get("/metrics")
 
 

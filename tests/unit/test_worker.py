@@ -136,7 +136,7 @@ def test_a_registry_that_cannot_be_used_fails_every_task(start, reference):
         worker.submit("gpu", name, Sum(()))
         outcome = told.next()
         assert outcome.kind == "failed"
-        assert f"cannot use {reference!r}" in outcome.error
+        assert repr(reference) in outcome.error
 
 
 def test_output_of_a_solver_is_not_taken_as_its_answer_and_goes_to_stderr(start, capfd):

@@ -75,7 +75,7 @@ class Actor:
         while (command := self._commands.get()) is not None and not self._closing.is_set():
             try:
                 for outcome in self._carry_out(command):
-                    report(outcome, self._emit, self.counters, type(outcome).__name__)
+                    report(outcome, self._emit, self.counters, f"command {type(command).__name__}")
             except Stopped:
                 return
 
@@ -90,7 +90,7 @@ class Actor:
             return _failure(command, problem, str(problem))
         except Exception as problem:
             self.counters["commands_failed"] += 1
-            log.exception("%s failed", type(command).__name__)
+            log.exception("internal error: command %s failed; report this error", type(command).__name__)
             return _failure(command, problem, f"{type(problem).__name__} {problem}"[:300])
 
     def _claim_if_necessary(self) -> None:
@@ -118,7 +118,9 @@ class Actor:
                 written = write_weights(self._manager, weights, forget, self._parents, self._ownership)
                 self.counters["queues_refused"] += len(written.refused)
                 for name, reason in written.refused:
-                    log.warning("queue %s: weight not written: %s", name, reason)
+                    log.warning(
+                        "queue %s: its share is not enforced, as its weight was refused: %s; retrying", name, reason
+                    )
                 yield written
             case ReadLeaves(parents):
                 configuration = scheduler_configuration.read(self._manager)
@@ -136,7 +138,11 @@ class Actor:
         if self._superseded_by is not None:
             return []
         self._superseded_by = by
-        log.error("another arbiter, %s, owns the pools' queues now: writing no more weights", by)
+        log.error(
+            "another arbiter, %s, controls the pools' queues now, so this one no longer enforces shares; stop one of "
+            "the two, or restart this one to take over after the other has stopped",
+            by,
+        )
         return [Superseded(by)]
 
 

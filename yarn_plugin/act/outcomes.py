@@ -13,7 +13,7 @@ Outcome = TypeVar("Outcome")
 
 
 def report(outcome: Outcome, emit: Callable[[Outcome], object], counters: Counter[str], what: str) -> None:
-    """Emit an outcome; log and count (`outcomes_lost`) one on which the arbiter fails. `what`: names it in the log.
+    """Emit an outcome; log and count (`outcomes_lost`) one on which the arbiter fails. `what`: the command.
 
     Raises:
         Stopped: the arbiter has stopped.
@@ -24,4 +24,4 @@ def report(outcome: Outcome, emit: Callable[[Outcome], object], counters: Counte
         raise
     except Exception:
         counters["outcomes_lost"] += 1
-        log.exception("lost: %s", what)
+        log.exception("internal error: the result of %s was lost; shares may be outdated. Report this error", what)

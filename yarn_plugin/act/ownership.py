@@ -39,6 +39,7 @@ OWNER = "arbiter-owner"
 PAUSE = 1.0
 """Seconds between writing a claim and reading it again."""
 
+_RISK = "a second arbiter would not be detected, so make sure that only one uses these queues"
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 _ADDRESS = r"https?://(?:[A-Za-z0-9._-]{1,200}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
 _RECORD = re.compile(rf"([A-Za-z0-9_-]{{1,64}})\|({_ADDRESS})\|(\d{{1,15}})", re.ASCII)
@@ -67,7 +68,8 @@ class OwnedError(ReportedError):
 
     def __init__(self, queue: str, url: str) -> None:
         super().__init__(
-            f"pool queue {queue}: another arbiter, {url}, owns it; stop that one, or choose another queue in --config"
+            f"pool queue {queue!r}: another arbiter, {url}, already controls it; stop that one, or choose another "
+            "queue in --config"
         )
         self.url = url
 
@@ -76,7 +78,7 @@ class SupersededError(ManagerError):
     """Another arbiter has taken over the pools' queues; `by`: its address."""
 
     def __init__(self, by: str) -> None:
-        super().__init__(f"another arbiter, {by}, owns the pools' queues now")
+        super().__init__(f"another arbiter, {by}, controls the pools' queues now")
         self.by = by
 
 
@@ -165,8 +167,9 @@ def claim(
     try:
         scheduler_configuration.write(manager, _record(parents, mine))
     except ManagerRefusedError as refusal:
-        problem = "pool queues %s: the owner could not be recorded, a second arbiter would not be detected: %s"
-        log.warning(problem, ", ".join(parents), refusal)
+        log.warning(
+            "pool queues %s: this arbiter could not be recorded there: %s; %s", ", ".join(parents), refusal, _RISK
+        )
         return None
     for wait in (0.0, pause):
         time.sleep(wait)
@@ -176,7 +179,9 @@ def claim(
             if owner is not None and owner.id != identity and owner.epoch >= mine.epoch:
                 raise OwnedError(parent, owner.url)
             if owner != mine:
-                log.warning("pool queue %s: the ResourceManager does not store the record of its owner", parent)
+                log.warning(
+                    "pool queue %s: the ResourceManager did not store the record of this arbiter; %s", parent, _RISK
+                )
                 return None
     return Ownership(mine, tuple(parents))
 

@@ -40,7 +40,7 @@ def resolve(reference: str) -> Registry:
     """
     module, _, attribute = reference.partition(":")
     if not module or not attribute:
-        raise BadInputError("registry", reference, "write module:attribute")
+        raise BadInputError("registry", reference, "must have the form module:attribute")
     found = getattr(import_module(module), attribute)
     return found() if callable(found) else found  # type: ignore[no-any-return]
 
@@ -57,7 +57,10 @@ def main(reference: str, parent: int) -> None:
         registry = resolve(reference)
         codec, solvers = Codec(registry.tags()), registry.solvers()
     except Exception as problem:  # noqa: BLE001 - reported to the arbiter
-        _answer(answers, {"failed": f"the worker process cannot use {reference!r}: {describe(problem)}"[:300]})
+        _answer(
+            answers,
+            {"failed": f"the worker process cannot load controllers from {reference!r}: {describe(problem)}"[:300]},
+        )
         return
     _answer(answers, {"ready": True})
     solving = os.getpid()
@@ -74,7 +77,7 @@ def _solve(solvers: Mapping[str, Callable[[Any], object]], codec: Codec, task: d
     try:
         solver = solvers.get(task["type"])
         if solver is None:
-            return {"failed": f"no solver for problems of type {task['type']!r}"}
+            return {"failed": f"no installed controller has a solver for problems of type {task['type']!r}"}
         done = solver(codec.read(task))
         # The journal cannot store infinity; the task must fail before it is recorded.
         codec.check(done)
@@ -86,7 +89,7 @@ def _solve(solvers: Mapping[str, Callable[[Any], object]], codec: Codec, task: d
 def _answer(answers: BinaryIO, answer: dict[str, Any]) -> None:
     line = json.dumps(answer, separators=(",", ":")).encode() + b"\n"
     if len(line) > MAX_ANSWER:
-        line = b'{"failed":"its result has %d bytes, the maximum is %d"}\n' % (len(line), MAX_ANSWER)
+        line = b'{"failed":"the result has %d bytes; the maximum is %d"}\n' % (len(line), MAX_ANSWER)
     answers.write(line)
     answers.flush()
 

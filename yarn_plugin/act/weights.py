@@ -81,9 +81,13 @@ def _protected(
 ) -> dict[str, str]:
     """The queues that must not be changed, with the reasons."""
     static = static_queues(configuration, parents)
-    protected = {queue: "it is a static queue" for queue in wanted if queue in static}
+    protected = {
+        queue: "a static queue, defined in the configuration; only dynamic (auto-created) queues are changed"
+        for queue in wanted
+        if queue in static
+    }
     elsewhere = [queue for queue in wanted if queue.rpartition(".")[0] not in parents]
-    return protected | dict.fromkeys(elsewhere, "it is not a child of a pool's queue")
+    return protected | dict.fromkeys(elsewhere, "not a child of a pool's queue")
 
 
 def _ignored(wanted: Mapping[str, str], configuration: SchedulerConfiguration) -> dict[str, str]:
@@ -92,7 +96,7 @@ def _ignored(wanted: Mapping[str, str], configuration: SchedulerConfiguration) -
     for queue, value in wanted.items():
         if not configuration.has_value(queue, CAPACITY, value):
             found = configuration.get(queue, CAPACITY) or ""
-            ignored[queue] = f"capacity {value!r} was written, the ResourceManager has {found[:100]!r}"
+            ignored[queue] = f"capacity {value!r} was written, but the ResourceManager reports {found[:100]!r}"
     return ignored
 
 

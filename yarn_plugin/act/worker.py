@@ -98,7 +98,7 @@ class Worker:
                     self._solving = None
                     if self._closing:
                         return
-                report(outcome, self._emit, self.counters, f"outcome of task {outcome.id} of pool {outcome.pool}")
+                report(outcome, self._emit, self.counters, f"task {outcome.id} of pool {outcome.pool}")
         except Stopped:
             return
         finally:
@@ -120,7 +120,7 @@ class Worker:
         except _LostError as lost:
             self._end_process()
             self.counters["tasks_lost"] += 1
-            log.warning("pool=%s task=%s lost: %s", pool, id, lost)
+            log.warning("pool=%s task=%s no result: %s; its controller decides whether to retry", pool, id, lost)
             return Solved(pool, id, "lost", error=str(lost))
         except _FailedError as failed:
             error = str(failed)
@@ -188,7 +188,7 @@ class _Process:
                 start_new_session=True,
             )
         except OSError as problem:
-            raise _LostError(f"the worker process cannot be started: {problem.strerror}") from None
+            raise _LostError(f"the worker process could not be started: {problem.strerror}") from None
         assert self._process.stdin is not None and self._process.stdout is not None
         self._tasks: IO[bytes] = self._process.stdin
         self._answers: IO[bytes] = self._process.stdout
@@ -220,7 +220,7 @@ class _Process:
                     if not unwritten:
                         pipes.unregister(self._tasks)
                 elif time.monotonic() >= deadline:
-                    raise _LostError(f"it ran past {timeout_s:g} s and was killed")
+                    raise _LostError(_timeout_reason(line, timeout_s))
         return _parsed(bytes(answer))
 
     def _receive(self, so_far: int) -> bytes:
@@ -228,7 +228,7 @@ class _Process:
         if not received:
             raise _LostError(self._exit_reason())
         if so_far + len(received) > 2 * MAX_ANSWER:
-            raise _LostError(f"the worker process answered with more than {2 * MAX_ANSWER} bytes")
+            raise _LostError(f"the worker process sent more than {2 * MAX_ANSWER} bytes")
         return received
 
     def _send(self, unwritten: memoryview) -> int:
@@ -243,8 +243,10 @@ class _Process:
         # It has closed a pipe, so it is exiting or useless. Killing it does not change the code of an exited one.
         self.kill()
         code = self._process.wait()
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return f"the worker process {how}"
+        if code >= 0:
+            return f"the worker process ended with exit code {code}"
+        hint = "; check whether the machine ran out of memory" if -code == signal.SIGKILL else ""
+        return f"the worker process was killed by {signal.Signals(-code).name}{hint}"
 
     def kill(self) -> None:
         """Kill it and its children."""
@@ -259,13 +261,19 @@ class _Process:
         self._answers.close()
 
 
+def _timeout_reason(line: bytes, timeout_s: float) -> str:
+    if not line:
+        return f"the worker process did not start within {timeout_s:g} s"
+    return f"the computation exceeded {timeout_s:g} s and was stopped; solve_timeout_s in [limits] sets the timeout"
+
+
 def _parsed(line: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(line)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise _LostError("the worker process gave an invalid answer")
+        raise _LostError("the worker process sent a malformed answer")
     return answer
 
 

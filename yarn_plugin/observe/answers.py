@@ -28,7 +28,7 @@ class ParsedItems(dict[str, Item], Generic[Item]):
 
 def not_an_answer(path: str) -> NotAManagerError:
     """The error for an answer that no ResourceManager gives at this path."""
-    return NotAManagerError(f"the answer to {path} is not a ResourceManager's; {EXPECTED}")
+    return NotAManagerError(f"the answer to {path} is not a ResourceManager's; --rm {EXPECTED}")
 
 
 def as_object(value: Json, path: str) -> dict[str, Json]:

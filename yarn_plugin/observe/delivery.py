@@ -57,7 +57,11 @@ class Delivery:
             self._sink.take(event)
         except BAD_EVENT_ERRORS:
             self._counters["observations_refused"] += 1
-            log.exception("event %s is skipped", type(event).__name__)
+            log.exception(
+                "internal error: event %s was skipped; the state of the ResourceManager may be outdated. Report this "
+                "error",
+                type(event).__name__,
+            )
 
     def deliver_changes(self, polled: PolledList, present: Mapping[str, Any], gone: Iterable[str]) -> None:
         """Deliver changed and removed items, except refused ones."""
@@ -87,7 +91,9 @@ class Delivery:
         self._counters["observations_refused"] += 1
         name, value = single_item(event)
         if self._refusals.add(kind, name, value, time.monotonic()):
-            log.error("%s: %s is skipped: %s", kind, name, problem)
+            log.error(
+                "%s: a change of %s was skipped, so its state is outdated: %s; report this error", kind, name, problem
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,5 +102,5 @@ def _capacity(node: dict[str, Json]) -> Resources:
     memory = fields.integer(node, "usedMemoryMB") + fields.integer(node, "availMemoryMB")
     cores = fields.integer(node, "usedVirtualCores") + fields.integer(node, "availableVirtualCores")
     if memory < 0 or cores < 0:
-        raise UnreadableItemError(f"its capacity is {memory} MB and {cores} vcores")
+        raise UnreadableItemError(f"its capacity is negative: {memory} MB, {cores} vcores")
     return Resources.of({MEMORY: memory, VCORES: cores})

@@ -119,7 +119,7 @@ class Poller:
                 # Without this thread the arbiter would be blind.
                 self._failures += 1
                 self.counters["looks_failed"] += 1
-                log.exception("polling %s failed", self._manager.url)
+                log.exception("internal error while polling %s; trying again. Report this error", self._manager.url)
 
     def _pause(self) -> float:
         """Seconds until the next poll."""
@@ -143,7 +143,11 @@ class Poller:
             # Nothing was recorded, so the next poll finds the same changes.
             self.counters["looks_failed"] += 1
             self._failures += 1
-            log.warning("changes at %s are not recorded: %s", self._manager.url, problem)
+            log.warning(
+                "the journal is not writable, so changes at %s are not processed until it is: %s",
+                self._manager.url,
+                problem,
+            )
         else:
             self._failures = 0
 
@@ -198,14 +202,18 @@ class Poller:
 
     def _check_same_address(self) -> None:
         if self._manager.url != self._reached_at:
-            raise _AnotherManagerError(f"ResourceManager {self._manager.url}: it has become the active one")
+            raise _AnotherManagerError(
+                f"ResourceManager {self._manager.url}: it has become active; reading the whole cluster again"
+            )
 
     def _check_still_active(self) -> None:
         info = translate.info(self._manager.get("/info"))
         self._check_same_address()
         _require_active(self._manager.url, info.get("haState", "ACTIVE"))
         if info.get("startedOn", 0) / 1000.0 != self._started_at:
-            raise _AnotherManagerError(f"ResourceManager {self._manager.url}: it has restarted")
+            raise _AnotherManagerError(
+                f"ResourceManager {self._manager.url}: it has restarted; reading the whole cluster again"
+            )
 
     def _reach(self) -> None:
         facts = probe(self._manager)
@@ -213,7 +221,7 @@ class Poller:
         self._note_restart(facts)
         self._metrics, self._polled_at, self._unconfirmed = {}, {}, {}
         if facts.unread:
-            log.warning("whether queue weights are writable is unknown for now: %s", facts.unread)
+            log.warning("shares may not be enforced: cannot tell whether queue weights are writable: %s", facts.unread)
         capabilities = facts.capabilities()
         if facts.unread and self._writable is not None:
             capabilities = replace(capabilities, writable=self._writable)
@@ -248,7 +256,7 @@ class Poller:
     def _lose(self, problem: ManagerError) -> None:
         self._reached = False
         if not self._reported_lost:
-            log.warning("%s", problem)
+            log.warning("the ResourceManager cannot be polled; shares stay as they are until it answers: %s", problem)
             self._delivery.deliver(ManagerLost(str(problem)))
             self._reported_lost = True
 
@@ -294,7 +302,13 @@ class Poller:
         self._unconfirmed[name] = unconfirmed
         if unconfirmed.missing and unconfirmed.since != before.since:
             self.counters["mass_disappearances"] += 1
-            log.warning("missing %s: %d of %d; polling again to confirm", name, len(unconfirmed.missing), len(known))
+            log.warning(
+                "%d of %d known %s are missing from the ResourceManager's answer; they count as gone once another poll "
+                "confirms it",
+                len(unconfirmed.missing),
+                len(known),
+                name,
+            )
         return gone
 
     def _note_unreadable(self, polled: PolledList, parsed: ParsedItems[Any]) -> None:
@@ -304,7 +318,9 @@ class Poller:
         self._unreadable[polled.name] = found
         self.counters["items_unreadable"] += len(new)
         for name, reason in new[:MAX_LOGGED_ITEMS]:
-            log.warning("%s: %s is unreadable: %s", polled.path, name or "an item without an id", reason)
+            log.warning(
+                "%s: %s cannot be read and is ignored: %s", polled.path, name or "an item without an id", reason
+            )
 
 
 def _unlisted_broken(known: ClusterView, parsed: ParsedNodes) -> list[str]:

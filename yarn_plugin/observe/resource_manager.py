@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from yarn_plugin.observe import bounded
 
 TIMEOUT = (3.0, 20.0)
 PREFIX = "/ws/v1/cluster"
-EXPECTED = "give the ResourceManager's web address, such as http://host:8088; for an HA pair both, separated by a comma"
-NO_MANAGER = f"the server at this address is not a ResourceManager; {EXPECTED}"
+EXPECTED = "must be the ResourceManager's web URL, such as http://host:8088; for an HA pair both, separated by a comma"
+NO_MANAGER = f"the server there is not a ResourceManager; {EXPECTED}"
 
 
 class ManagerError(ReportedError):
@@ -35,10 +36,10 @@ class NotAManagerError(ManagerError):
 
 
 class ManagerRefusedError(ManagerError):
-    """The ResourceManager refused a request; `status` is the HTTP status."""
+    """The ResourceManager refused a request, such as "PUT /x of user yarn"; `status` is the HTTP status."""
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"the ResourceManager refused ({status}): {message}")
+    def __init__(self, status: int, message: str, request: str = "a request") -> None:
+        super().__init__(f"the ResourceManager refused {request} ({status}): {message}")
         self.status = status
 
 
@@ -48,7 +49,7 @@ class SecuredManagerError(ManagerError):
     def __init__(self, url: str) -> None:
         super().__init__(
             f"--rm {url}: the ResourceManager requires Kerberos (SPNEGO); only simple authentication is supported. "
-            "Put an authenticating gateway such as Apache Knox in front of it, and give its address"
+            "Put an authenticating gateway such as Apache Knox in front of it, and give its URL"
         )
 
 
@@ -176,13 +177,14 @@ class ResourceManager:
             raise SecuredManagerError(url)
         # JSON is excluded: an application may be named so.
         if answer.status == 307 or (b"This is standby RM" in answer.body[:500] and answer.body[:1] != b"{"):
-            raise ManagerAwayError(f"ResourceManager {url}: it is standby")
+            raise ManagerAwayError(f"ResourceManager {url}: it is in standby")
         if 300 <= answer.status < 400:
-            raise NotAManagerError(f"--rm {url}: it redirects to {answer.headers.get('Location')!r}; {EXPECTED}")
+            raise NotAManagerError(f"--rm {url}: redirects to {answer.headers.get('Location')!r}; {EXPECTED}")
         if answer.status in (502, 503, 504):
-            raise ManagerAwayError(f"ResourceManager {url}: not ready ({answer.status})")
+            raise ManagerAwayError(f"ResourceManager {url}: not ready (HTTP status {answer.status})")
         if not 200 <= answer.status < 300:
-            raise ManagerRefusedError(answer.status, _message(answer))
+            user = "" if method == "GET" else f" of user {self._user}"
+            raise ManagerRefusedError(answer.status, _message(answer), f"{method} {path}{user}")
         return answer
 
     def _fetch(self, url: str, method: str, path: str, **request: Any) -> _Answer:
@@ -220,12 +222,15 @@ def _cause(problem: BaseException) -> str:
     if "TLS CA certificate bundle" in str(problem):
         return "the file in --ca-file (or REQUESTS_CA_BUNDLE) does not exist"
     if any(isinstance(cause, bounded.TooLargeError) for cause in chain):
-        return f"its answer is larger than {bounded.MAX_BYTES // 2**20} MB"
+        return f"its answer is larger than {bounded.MAX_BYTES // 2**20} MiB"
     if any(isinstance(cause, requests.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError) for cause in chain):
         return "no answer before the timeout; is it running there?"
     if any(isinstance(cause, _TRUNCATED_ERRORS) for cause in chain):
         return "its answer is truncated or not HTTP"
-    return "no connection; is it running there?"
+    if any(isinstance(cause, socket.gaierror) for cause in chain):
+        return "unknown host name"
+    errors = [cause.strerror for cause in chain if isinstance(cause, OSError) and cause.errno and cause.strerror]
+    return f"no connection{f' ({errors[0].lower()})' if errors else ''}; is it running there?"
 
 
 _TRUNCATED_ERRORS = (
