@@ -20,6 +20,7 @@ from rich.text import Text
 
 from yarn_plugin import files
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.usage_errors import usage_error
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -85,15 +86,12 @@ def run(command: click.Command, name: str, args: Sequence[str] | None = None) ->
     except click.exceptions.NoArgsIsHelpError as shown:
         click.echo(shown.format_message(), err=True)
         return 2
-    except click.UsageError as wrong:
-        context = f" (see {wrong.ctx.command_path} -h)" if wrong.ctx else ""
-        return _fail(name, " ".join(wrong.format_message().split()) + context, 2)
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except (click.Abort, KeyboardInterrupt, EOFError):
         return _fail(name, "interrupted", 130)
     except click.ClickException as wrong:
-        return _fail(name, " ".join(wrong.format_message().split()), wrong.exit_code)
+        return _fail(name, usage_error(wrong), wrong.exit_code)
     except ReportedError as wrong:
         return _fail(name, " ".join(str(wrong).split()), wrong.exit_code)
     except BrokenPipeError:

@@ -117,6 +117,23 @@ def test_a_terminal_without_utf_8_shows_escapes():
     assert (code, out) == (0, "caf\\xe9 [/x]\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("walk", "no such command 'walk' (see yarn-plugin -h)"),
+        ("doctor", "--rm: required (see yarn-plugin doctor -h)"),
+        ("why", "APP: required (see yarn-plugin why -h)"),
+        ("why a --limit 0", "--limit 0: must be an integer from 1 to 1,000 (see yarn-plugin why -h)"),
+        ("replay a --limit x", "--limit 'x': must be an integer of at least 1 (see yarn-plugin replay -h)"),
+        ("apps --ca-file /no", "--ca-file '/no': does not exist (see yarn-plugin apps -h)"),
+        ("simulate --workload / --cluster x", "--workload '/': is a directory (see yarn-plugin simulate -h)"),
+    ],
+)
+def test_a_wrong_command_line_names_the_option_and_what_would_be_right(words, expected, capsys):
+    assert console.run(cli, "yarn-plugin", words.split()) == 2
+    assert capsys.readouterr().err == f"yarn-plugin: {expected}\n"
+
+
 @pytest.mark.parametrize("program", [cli, qoop, tpcds])
 def test_every_program_prints_the_version_of_the_package(program, capsys):
     assert console.run(program, "name", ["--version"]) == 0

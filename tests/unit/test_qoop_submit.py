@@ -119,7 +119,7 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
         ((), "qoop: give the query either as QUERY.sql, the last argument, or with -e 'SELECT ...'"),
         (("--master", "local"), "qoop: query 'local': No such file or directory"),
         (("-e", "  "), "qoop: query '-e': "),
-        (("-e",), "qoop: Option '-e' requires an argument."),
+        (("-e",), "qoop: option '-e' requires an argument"),
         (("--output", "xml", "x", "-e", "q"), "qoop: --output 'xml': "),
         (
             ("--tables", "/no/such", "-e", "q"),
@@ -127,11 +127,11 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
         ),
         (
             ("--rows", "0", "-e", "q"),
-            "qoop: Invalid value for '--rows': 0 is not in the range 1<=x<=1000000000. (see qoop submit -h)",
+            "qoop: --rows 0: must be an integer from 1 to 1,000,000,000 (see qoop submit -h)",
         ),
         (
             ("--hysteresis", "a", "-e", "q"),
-            "qoop: Invalid value for '--hysteresis': 'a' is not a valid float range. (see qoop submit -h)",
+            "qoop: --hysteresis 'a': must be a number from 0 to 1 (see qoop submit -h)",
         ),
         (("--profile", "/no/such", "-e", "q"), "qoop: --profile '/no/such': No such file or directory"),
         (

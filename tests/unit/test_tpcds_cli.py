@@ -19,12 +19,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "expected"),
     [
         ("generate --scale -1 --out X", "--scale '-1': "),
-        ("generate --scale 1", "Missing option '--out'"),
+        ("generate --scale 1", "--out: required"),
         ("generate --scale 1 --out X --parts 0", "--parts"),
         ("generate --scale 1 --out pyproject.toml", "must be a directory, not a file"),
         ("queries --queries 100", "--queries '100': "),
         ("queries --queries 5-1", "--queries '5-1': "),
-        ("queries --dialect oracle", "'oracle' is not one of 'duckdb', 'spark'"),
+        ("queries --dialect oracle", "--dialect 'oracle': choose one of duckdb, spark"),
         ("run --queries 0", "--queries '0'"),
         ("run --engine impala", "--engine 'impala': "),
         ("run --compare spark", "--compare 'spark': must be duckdb"),
@@ -36,7 +36,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("run --data tests", "--data 'tests': must be a TPC-DS data set"),
         ("run --conf spark.x", "--conf 'spark.x': "),
         ("run --repeat 0", "--repeat"),
-        ("walk", "No such command 'walk'"),
+        ("walk", "no such command 'walk'"),
     ],
 )
 def test_bad_input_is_one_line(arguments: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:

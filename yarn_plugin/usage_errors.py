@@ -1,0 +1,63 @@
+"""Click's errors about a command line, in the form of all other errors: option, value, and what would be right."""
+
+import re
+from typing import Any
+
+import click
+
+from yarn_plugin.validation import one_of
+
+_WRONG_VALUE = re.compile(r"(?P<value>'.*'|\S+) is not (?:a valid |in the range |one of |').*")
+_WRONG_PATH = re.compile(r"(?:file|directory|path) (?P<value>'.*') (?P<problem>does not exist|is .*)")
+
+
+def usage_error(error: click.ClickException) -> str:
+    """The message of an error, with the command whose help describes what would be right."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{_message(error)} (see {context.command_path} -h)" if context else _message(error)
+
+
+def _message(error: click.ClickException) -> str:
+    match error:
+        case click.MissingParameter(param=click.Parameter() as parameter):
+            return f"{_name(parameter)}: required"
+        case click.BadParameter(param=click.Parameter() as parameter):
+            return f"{_name(parameter)}{_invalid_value(parameter.type, _plain(error.message))}"
+        case _:
+            return _plain(error.format_message())
+
+
+def _invalid_value(kind: click.ParamType[Any], message: str) -> str:
+    if found := _WRONG_PATH.fullmatch(message):
+        return f" {found['value']}: {found['problem']}"
+    found, expected = _WRONG_VALUE.fullmatch(message), _expectation(kind)
+    return f" {found['value']}: {expected}" if found and expected else f": {message}"
+
+
+def _name(parameter: click.Parameter) -> str:
+    return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+
+
+def _expectation(kind: click.ParamType[Any]) -> str | None:
+    match kind:
+        case click.IntRange():
+            return f"must be an integer {_range(kind)}"
+        case click.FloatRange():
+            return f"must be a number {_range(kind)}"
+        case click.Choice():
+            return one_of(map(str, kind.choices))
+    return {"integer": "must be an integer", "float": "must be a number"}.get(kind.name)
+
+
+def _range(kind: click.IntRange | click.FloatRange) -> str:
+    if kind.min is not None and kind.max is not None and not (kind.min_open or kind.max_open):
+        return f"from {kind.min:,} to {kind.max:,}"
+    lowest = [] if kind.min is None else [f"{'above' if kind.min_open else 'of at least'} {kind.min:,}"]
+    highest = [] if kind.max is None else [f"{'below' if kind.max_open else 'at most'} {kind.max:,}"]
+    return " and ".join(lowest + highest)
+
+
+def _plain(message: str) -> str:
+    """A message on one line, without capital and final period."""
+    line = " ".join(message.split()).removesuffix(".").replace(". Did you mean", "; did you mean")
+    return f"{line[:1].lower()}{line[1:]}"
