@@ -20,15 +20,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench", description="Run benchmarks and compare the results with tests/bench/spec.toml."
     )
-    parser.add_argument(
-        "names", nargs="*", choices=[*NAMES, []], default=list(NAMES), help="benchmarks to run (default: all)"
-    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; default: all")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to FILE as JSON")
     options = parser.parse_args()
+    if unknown := set(options.names) - set(NAMES):
+        parser.error(f"{', '.join(sorted(unknown))}: must be any of {', '.join(NAMES)}")
     spec = tomllib.loads(SPEC.read_text())
     results: dict[str, Any] = {}
     all_within = True
-    for name in options.names:
+    for name in options.names or NAMES:
         out.print(Text(name, style="bold"))
         results[name] = import_module(f"tests.bench.{name}").measure()
         all_within &= _show(results[name], spec.get(name, {}))
