@@ -1,7 +1,6 @@
 """Click's errors about a command line, in the form of all other errors: option, value, and what would be right."""
 
 import re
-from typing import Any
 
 import click
 
@@ -22,15 +21,15 @@ def _message(error: click.ClickException) -> str:
         case click.MissingParameter(param=click.Parameter() as parameter):
             return f"{_name(parameter)}: required"
         case click.BadParameter(param=click.Parameter() as parameter):
-            return f"{_name(parameter)}{_invalid_value(parameter.type, _plain(error.message))}"
+            return f"{_name(parameter)}{_invalid_value(parameter, _plain(error.message))}"
         case _:
             return _plain(error.format_message())
 
 
-def _invalid_value(kind: click.ParamType[Any], message: str) -> str:
+def _invalid_value(parameter: click.Parameter, message: str) -> str:
     if found := _WRONG_PATH.fullmatch(message):
         return f" {found['value']}: {found['problem']}"
-    found, expected = _WRONG_VALUE.fullmatch(message), _expectation(kind)
+    found, expected = _WRONG_VALUE.fullmatch(message), _expectation(parameter)
     return f" {found['value']}: {expected}" if found and expected else f": {message}"
 
 
@@ -38,15 +37,15 @@ def _name(parameter: click.Parameter) -> str:
     return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
 
 
-def _expectation(kind: click.ParamType[Any]) -> str | None:
-    match kind:
-        case click.IntRange():
+def _expectation(parameter: click.Parameter) -> str | None:
+    match parameter.type:
+        case click.IntRange() as kind:
             return f"must be an integer {_range(kind)}"
-        case click.FloatRange():
+        case click.FloatRange() as kind:
             return f"must be a number {_range(kind)}"
-        case click.Choice():
+        case click.Choice() as kind:
             return one_of(map(str, kind.choices))
-    return {"integer": "must be an integer", "float": "must be a number"}.get(kind.name)
+    return {"integer": "must be an integer", "float": "must be a number"}.get(parameter.type.name)
 
 
 def _range(kind: click.IntRange | click.FloatRange) -> str:

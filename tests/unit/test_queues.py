@@ -1,6 +1,7 @@
 """Queue files: read, checked, compared, written, read back."""
 
 import json
+import re
 
 import pytest
 
@@ -13,6 +14,7 @@ from yarn_plugin.queues.apply import apply, compare
 from yarn_plugin.queues.file import load
 from yarn_plugin.queues.plan import Change, Difference
 from yarn_plugin.queues.specification import QueueFileError, QueuesIgnoredError, ReadOnlyStoreError, number
+from yarn_plugin.toml_files import FileError
 
 
 @pytest.fixture
@@ -31,7 +33,8 @@ def specs(tmp_path):
 
 
 def problems(raised):
-    return {problem.field.partition(": ")[2] or problem.field: problem.expected for problem in raised.value.problems}
+    """What is expected, by queue and field."""
+    return {re.sub("^FILE '.*?': ", "", problem.field): problem.expected for problem in raised.value.problems}
 
 
 TEAM = """
@@ -186,22 +189,30 @@ def test_another_scheduler_is_reported(store, specs):
 @pytest.mark.parametrize(
     ("text", "field", "expected"),
     [
-        ('path = "root.sql"\nweight = 20000', "root.sql weight", "at most 10000"),
-        ('path = "root.sql"\nweight = -1', "root.sql weight", "at least 0"),
-        ('path = "root.sql"\nweight = inf', "root.sql weight", "finite number"),
-        ('path = "root.sql"\nweight = "8w"', "root.sql weight", "a number"),
-        ('path = "root.sql"\nweight = 2\ncapacity = 3', "root.sql capacity", "either a weight or a capacity"),
-        ('path = "root.sql"\ncapacity = 101', "root.sql capacity", "at most 100"),
-        ('path = "root.sql"\nmaximum_capacity = 150', "root.sql maximum_capacity", "at most 100"),
-        ('path = "root.sql"\nuser_limit_factor = -3', "root.sql user_limit_factor", "above 0, or -1"),
-        ('path = "root.sql"\nstate = "STOPED"', "root.sql state", "'RUNNING' or 'STOPPED'"),
-        ('path = "root.sql"\ncapasity = 3', "root.sql capasity", "unknown setting"),
-        ('path = "root.sql"\nleaf_template = { capacity = 3 }', "root.sql leaf_template capacity", "give a weight"),
-        ('path = "root.x"\nremove = true\nweight = 2', "root.x remove", "no other settings"),
+        ('path = "root.sql"\nweight = 20000', "queue root.sql: weight", "at most 10000"),
+        ('path = "root.sql"\nweight = -1', "queue root.sql: weight", "at least 0"),
+        ('path = "root.sql"\nweight = inf', "queue root.sql: weight", "finite number"),
+        ('path = "root.sql"\nweight = "8w"', "queue root.sql: weight", "a number"),
+        ('path = "root.sql"\nweight = 2\ncapacity = 3', "queue root.sql: capacity", "beside weight"),
+        ('path = "root.sql"\ncapacity = 101', "queue root.sql: capacity", "at most 100"),
+        ('path = "root.sql"\nmaximum_capacity = 150', "queue root.sql: maximum_capacity", "at most 100"),
+        ('path = "root.sql"\nuser_limit_factor = -3', "queue root.sql: user_limit_factor", "above 0, or -1"),
+        ('path = "root.sql"\nstate = "STOPED"', "queue root.sql: state", "'RUNNING' or 'STOPPED'"),
+        ('path = "root.sql"\ncapasity = 3', "queue root.sql: capasity", "unknown setting"),
+        (
+            'path = "root.sql"\nleaf_template = { capacity = 3 }',
+            "queue root.sql: leaf_template capacity",
+            "must be a weight",
+        ),
+        (
+            'path = "root.x"\nremove = true\nweight = 2',
+            "queue root.x: remove",
+            "delete weight",
+        ),
         ('path = "sql"\nweight = 2', "path", "a path from the root"),
         ('path = "root.a b"\nweight = 2', "path", "letters, digits"),
-        ('path = "root"\nweight = 2', "root weight", "cannot be set on the root"),
-        ("weight = 2", "queue 1 path", "required"),
+        ('path = "root"\nweight = 2', "queue root: weight", "cannot be set on the root"),
+        ("weight = 2", "queue #1: path", "required"),
         ('path = "root.sql"\n[[queue]]\npath = "root.sql"', "path", "listed twice"),
     ],
 )
@@ -216,9 +227,13 @@ def test_a_wrong_value_is_named_with_its_queue_and_what_is_right(specs, text, fi
     ("text", "field", "expected"),
     [
         ('path = "root.no.x"\nweight = 1', "path", "root.no"),
-        ('path = "root.x"', "root.x weight", "a new queue needs a weight"),
-        ('path = "root.default"\nremove = true', "root.default remove", 'state = "STOPPED"'),
-        ('path = "root.default"\n[queue.leaf_template]\nweight = 1', "root.default leaf_template", "dynamic_leaves"),
+        ('path = "root.x"', "queue root.x: weight", "required for a new queue"),
+        ('path = "root.default"\nremove = true', "queue root.default: remove", 'state = "STOPPED"'),
+        (
+            'path = "root.default"\n[queue.leaf_template]\nweight = 1',
+            "queue root.default: leaf_template",
+            "dynamic_leaves",
+        ),
         ('path = "root.sql"\ncapacity = 80', "queues in root", "root.default has 2w, root.sql has 80"),
         (
             'path = "root.sql"\ncapacity = 80\n[[queue]]\npath = "root.default"\ncapacity = 40',
@@ -227,8 +242,8 @@ def test_a_wrong_value_is_named_with_its_queue_and_what_is_right(specs, text, fi
         ),
         (
             'path = "root.sql"\ncapacity = 80\nmaximum_capacity = 70\n[[queue]]\npath = "root.default"\ncapacity = 20',
-            "root.sql maximum_capacity",
-            "less than its capacity, 80",
+            "queue root.sql: maximum_capacity",
+            "must be at least its capacity, 80",
         ),
         ('path = "root.x"\nweight = 1\n[[queue]]\npath = "root.x.y"\ncapacity = 30', "capacities in root.x", "100"),
         (
@@ -273,15 +288,15 @@ def test_three_thirds_add_up_to_100_percent(store, specs):
     [("queue = 3", "must be a list"), ("a = ", "not TOML"), ("", "required"), ("queue = [3]", "must be a table")],
 )
 def test_an_invalid_file_is_reported(specs, text, shown):
-    with pytest.raises(QueueFileError, match=shown):
+    with pytest.raises(FileError, match=shown):
         specs(text)
 
 
 def test_a_file_that_is_not_there_or_not_text(tmp_path):
-    with pytest.raises(QueueFileError, match="No such file"):
+    with pytest.raises(FileError, match=r"FILE '.*no\.toml': "):
         load(tmp_path / "no.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(QueueFileError, match="not TOML"):
+    with pytest.raises(FileError, match="not UTF-8"):
         load(tmp_path / "bytes.toml")
 
 

@@ -41,32 +41,33 @@ def _problems_of_removed(spec: QueueSpec, by_path: dict[str, QueueSpec], live: L
     queue = live.tree.get(spec.path)
     if queue is None:
         return
-    field = f"{spec.path} remove"
+    field = f"queue {spec.path}: remove"
     if queue.dynamic:
-        yield Problem(field, True, "it is a dynamic queue; the ResourceManager removes it once it is empty")
+        yield Problem(field, None, "a dynamic queue; the ResourceManager removes it once it is empty")
     elif queue.state != "STOPPED" or queue.apps:
         apps = f" with {count(queue.apps, 'application')}" if queue.apps else ""
         yield Problem(
             field,
-            True,
-            f'it is {queue.state}{apps}; first apply state = "STOPPED", wait until it is empty, then remove it',
+            None,
+            f'is {queue.state}{apps}; first apply state = "STOPPED", wait until it is empty, then remove it',
         )
     remaining = [child for child in live.children(spec.path) if not (child in by_path and by_path[child].remove)]
     if remaining:
-        yield Problem(field, True, f"it has child queues: {', '.join(remaining)}; remove those too")
+        yield Problem(field, None, f"has child queues {', '.join(remaining)}; remove those too")
 
 
 def _problems_of_present(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:
     if live.has(spec.path) and live.tree[spec.path].dynamic:
-        yield Problem("path", spec.path, "it is a dynamic queue; set its parent's leaf_template instead")
+        yield Problem("path", spec.path, "a dynamic queue; set its parent's leaf_template instead")
         return
     if not live.has(spec.path):
         yield from _problems_of_new(spec, by_path, live)
     if any(name.startswith(LEAF_TEMPLATE) for name, _ in spec.properties) and not _has_dynamic_leaves(spec, live):
-        yield Problem(f"{spec.path} leaf_template", None, "set dynamic_leaves = true, or it has no effect")
+        yield Problem(f"queue {spec.path}: leaf_template", None, "set dynamic_leaves = true, or it has no effect")
     capacity, maximum = _new_value(spec, CAPACITY, live), _new_value(spec, MAXIMUM_CAPACITY, live)
     if _mode(capacity) == "percent" and _is_number(maximum) and float(maximum or 0) < float(capacity or 0):
-        yield Problem(f"{spec.path} maximum_capacity", float(maximum or 0), f"less than its capacity, {capacity}")
+        expected = f"must be at least its capacity, {capacity}"
+        yield Problem(f"queue {spec.path}: maximum_capacity", float(maximum or 0), expected)
 
 
 def _problems_of_new(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:
@@ -76,7 +77,7 @@ def _problems_of_new(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQ
     elif parent is None and not live.is_configured(spec.parent):
         yield Problem("path", spec.path, f"its parent {spec.parent} does not exist; add a [[queue]] for it")
     if spec.get(CAPACITY) is None:
-        yield Problem(f"{spec.path} weight", None, "a new queue needs a weight, or a capacity in percent")
+        yield Problem(f"queue {spec.path}: weight", None, "required for a new queue, or a capacity in percent")
 
 
 def _affects_siblings(spec: QueueSpec, live: LiveQueues) -> bool:
@@ -89,13 +90,14 @@ def _problems_of_siblings(parent: str, by_path: dict[str, QueueSpec], live: Live
     modes = {path: _mode(value) for path, value in capacities.items()}
     if live.is_legacy and len(set(modes.values())) > 1:
         shown = ", ".join(f"{path} has {capacities[path]}" for path in capacities)
-        yield Problem(f"queues in {parent}", None, f"give all of them either a weight or a capacity ({shown})")
+        yield Problem(f"queues in {parent}", None, f"must all have a weight, or all a capacity ({shown})")
         return
     percents = [float(value) for path, value in capacities.items() if modes[path] == "percent"]
     total = sum(percents)
     if total > _FULL_PERCENT + _TOLERANCE or (live.is_legacy and 0 < total < _FULL_PERCENT - _TOLERANCE):
         shown = ", ".join(f"{path} {capacities[path]}" for path in capacities)
-        yield Problem(f"capacities in {parent}", total, f"must add up to 100 percent ({shown})")
+        limit = "" if live.is_legacy else "at most "
+        yield Problem(f"capacities in {parent}", total, f"must add up to {limit}100 percent ({shown})")
 
 
 def _siblings(parent: str, by_path: dict[str, QueueSpec], live: LiveQueues) -> dict[str, str | None]:

@@ -17,7 +17,6 @@ Queues and properties that the file does not mention are left unchanged in the R
 """
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -35,6 +34,7 @@ from yarn_plugin.queues.specification import (
     QueueSpec,
     number,
 )
+from yarn_plugin.toml_files import read_toml
 from yarn_plugin.validation import expectation
 
 _PATH = re.compile(r"^root(\.[A-Za-z0-9_-]+)*$")
@@ -123,19 +123,21 @@ class QueueSection(_Capacities):
         if not _PATH.match(self.path):
             expected = "must be a path from the root, such as root.sql; names may contain letters, digits, - and _"
             found.append(Problem("path", self.path, expected))
-        for where, part in ((self.path, self), (f"{self.path} leaf_template", self.leaf_template)):
+        for where, part in ((f"queue {self.path}:", self), (f"queue {self.path}: leaf_template", self.leaf_template)):
             if part is not None and part.weight is not None and part.capacity is not None:
-                found.append(Problem(f"{where} capacity", part.capacity, "give either a weight or a capacity"))
+                found.append(Problem(f"{where} capacity", part.capacity, "must not be set beside weight"))
         if self.path == ROOT:
             fixed = {"weight", "capacity", "maximum_capacity", "state", "remove"} & self.model_fields_set
-            found += [Problem(f"root {name}", getattr(self, name), "cannot be set on the root queue") for name in fixed]
+            found += [
+                Problem(f"queue root: {name}", getattr(self, name), "cannot be set on the root queue") for name in fixed
+            ]
         others = self.model_fields_set - {"path", "remove"}
         if self.remove and others:
-            expected = f"a queue to remove has no other settings ({', '.join(sorted(others))})"
-            found.append(Problem(f"{self.path} remove", True, expected))
+            expected = f"must be the only setting; delete {', '.join(sorted(others))}"
+            found.append(Problem(f"queue {self.path}: remove", None, expected))
         if self.leaf_template is not None and self.leaf_template.capacity is not None:
-            expected = "dynamic queues have weights; give a weight"
-            found.append(Problem(f"{self.path} leaf_template capacity", self.leaf_template.capacity, expected))
+            expected = "must be a weight; dynamic queues have no capacity in percent"
+            found.append(Problem(f"queue {self.path}: leaf_template capacity", self.leaf_template.capacity, expected))
         return found
 
 
@@ -150,21 +152,18 @@ def load(path: Path) -> tuple[QueueSpec, ...]:
     """Read a queue file.
 
     Raises:
-        QueueFileError: the file cannot be read or is invalid; names file, queue, field and value.
+        FileError: the file cannot be read.
+        QueueFileError: it is invalid; names file, queue, field and value.
     """
-    try:
-        raw = tomllib.loads(path.read_text())
-    except OSError as problem:
-        raise QueueFileError([Problem(str(path), None, str(problem.strerror))]) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise QueueFileError([Problem(str(path), None, f"not TOML: {problem}")]) from None
+    where = f"FILE {str(path)!r}"
+    raw = read_toml(where, path)
     try:
         file = QueueFile.model_validate(raw)
     except ValidationError as problem:
-        raise QueueFileError(_located(path, [_problem(raw, dict(error)) for error in problem.errors()])) from None
+        raise QueueFileError(_located(where, [_problem(raw, dict(error)) for error in problem.errors()])) from None
     found = [problem for section in file.queue for problem in section.problems()] + _duplicates(file)
     if found:
-        raise QueueFileError(_located(path, found))
+        raise QueueFileError(_located(where, found))
     return tuple(section.spec() for section in file.queue)
 
 
@@ -173,18 +172,19 @@ def _duplicates(file: QueueFile) -> list[Problem]:
     return [Problem("path", path, "listed twice") for path in sorted(set(paths)) if paths.count(path) > 1]
 
 
-def _located(path: Path, problems: list[Problem]) -> list[Problem]:
-    return [Problem(f"{path}: {problem.field}", problem.value, problem.expected) for problem in problems]
+def _located(where: str, problems: list[Problem]) -> list[Problem]:
+    return [Problem(f"{where}: {problem.field}", problem.value, problem.expected) for problem in problems]
 
 
 def _problem(raw: Any, error: dict[str, Any]) -> Problem:
     """A pydantic error as a problem, with the queue's path instead of its index."""
-    where = [str(step) for step in error["loc"]]
-    if len(where) > 2 and where[0] == "queue":
-        where = [_name(raw["queue"], int(where[1])), *where[2:]]
+    field = " ".join(str(step) for step in error["loc"])
+    if len(error["loc"]) > 2 and error["loc"][0] == "queue":
+        _, index, *steps = error["loc"]
+        field = f"queue {_name(raw['queue'], int(index))}: {' '.join(map(str, steps))}"
     value = error.get("input")
     shown = value if isinstance(value, str | int | float | bool) else None
-    return Problem(" ".join(where), shown, _expected(error))
+    return Problem(field, shown, _expected(error))
 
 
 def _expected(error: dict[str, Any]) -> str:
@@ -194,4 +194,4 @@ def _expected(error: dict[str, Any]) -> str:
 
 def _name(sections: list[Any], index: int) -> str:
     path = sections[index].get("path") if isinstance(sections[index], dict) else None
-    return path if isinstance(path, str) else f"queue {index + 1}"
+    return path if isinstance(path, str) else f"#{index + 1}"

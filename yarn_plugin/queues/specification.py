@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from yarn_plugin.errors import ReportedError
 from yarn_plugin.observe.resource_manager import ManagerError
+from yarn_plugin.toml_files import FileError
 
 ROOT = "root"
 
@@ -54,10 +54,8 @@ class Problem:
         return f"{self.field}{'' if self.value is None else f' {self.value!r}'}: {self.expected}"
 
 
-class QueueFileError(ReportedError):
+class QueueFileError(FileError):
     """A queue file is invalid; nothing was written. `problems`: all problems found."""
-
-    exit_code = 2
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(str(problem) for problem in problems))
@@ -79,4 +77,7 @@ class QueuesIgnoredError(ManagerError):
     """The ResourceManager reported success without applying the change."""
 
     def __init__(self, what: Sequence[str]) -> None:
-        super().__init__(f"the ResourceManager reported success but did not apply the change: {'; '.join(what)}")
+        super().__init__(
+            f"the ResourceManager reported success but did not apply the change: {'; '.join(what)}. See its log, and "
+            "`yarn-plugin queues plan` for the present state"
+        )

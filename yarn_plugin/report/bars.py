@@ -179,9 +179,7 @@ class ColumnChart:
             known = [(value, name) for value, name in zip(one.values, self.names, strict=True) if value is not None]
             if known:
                 value, name = max(known, key=lambda pair: pair[0])
-                parts.append(
-                    f"{one.name}: {count(len(known), 'value')}, the highest {number(value, self.digits)} for {name}"
-                )
+                parts.append(f"{one.name}: {count(len(known), 'value')}, highest {number(value, self.digits)} ({name})")
         return f"In {self.unit}. {'; '.join(parts) or 'No values'}."
 
     def _table(self) -> Table:

@@ -53,7 +53,7 @@ class Distribution:
             return empty(ids, self.title, "No values.")
         description = f"In {self.unit}. " + "; ".join(
             f"{one.name}: {count(len(one.values), 'value')}, median {number(quantile(one.values, 0.5))}, "
-            f"95 % at most {number(quantile(one.values, 0.95))}, highest {number(max(one.values))}"
+            f"95th percentile {number(quantile(one.values, 0.95))}, highest {number(max(one.values))}"
             for one in known
         )
         legend = [Key(one.name, "line", colour(one.colour)) for one in known]
@@ -115,4 +115,4 @@ def _steps(sample: Sample, across: Scale, up: Scale) -> str:
 
 
 def _named(share: float) -> str:
-    return {0.0: "lowest", 1.0: "highest", 0.5: "median"}.get(share, f"{100 * share:.0f} %")
+    return {0.0: "lowest", 1.0: "highest", 0.5: "median"}.get(share, f"{100 * share:.0f}th percentile")

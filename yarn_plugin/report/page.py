@@ -178,7 +178,7 @@ def render(page: Page) -> str:
     header = tag("header", tag("h1", page.title), tag("p", page.subtitle, class_="subtitle"))
     body = tag(
         "body",
-        tag("a", "To the content", href="#main", class_="skip"),
+        tag("a", "Skip to content", href="#main", class_="skip"),
         header,
         _contents(sections),
         tag(
@@ -204,7 +204,7 @@ def write(page: Page, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, render(page))
     except OSError as problem:
-        raise ReportError(f"report {str(path)!r}: {problem.strerror}") from None
+        raise ReportError(f"report {str(path)!r}: cannot be written ({problem.strerror})") from None
 
 
 def _head(page: Page) -> Markup:

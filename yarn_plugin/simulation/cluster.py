@@ -11,7 +11,6 @@ from yarn_plugin.drive.config import PoolSection
 from yarn_plugin.model.cluster import Node
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 from yarn_plugin.model.share import Pool
-from yarn_plugin.quantities import count
 from yarn_plugin.toml_files import Section, read_toml, validate
 
 Duration = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
@@ -87,14 +86,14 @@ class ClusterFile(Section):
     def _consistent(self) -> "ClusterFile":
         names = [pool.name for pool in self.pools]
         if len(set(names)) < len(names):
-            raise ValueError("two pools have the same name")
+            raise ValueError("pools: names must be different")
         total = sum(group.count for group in self.nodes)
         if total > MAX_NODES:
-            raise ValueError(f"{total} nodes: the simulator supports at most {MAX_NODES}")
+            raise ValueError(f"has {total:,} nodes; must be at most {MAX_NODES:,}")
         for failure in self.failures:
             last = failure.node + failure.nodes - 1
             if last > total:
-                raise ValueError(f"failures: node {last}: the cluster has {count(total, 'node')}")
+                raise ValueError(f"failures: node {last}: must be at most {total}, the number of nodes")
         return self
 
     def machines(self) -> tuple[Node, ...]:

@@ -73,9 +73,9 @@ class Choice(Section):
     @model_validator(mode="after")
     def _one_weight_each(self) -> Self:
         if self.weights is not None and len(self.weights) != len(self.values):
-            raise ValueError(f"{len(self.weights)} weights for {len(self.values)} values: give one weight per value")
+            raise ValueError(f"weights: must be as many as values, {len(self.values)}, not {len(self.weights)}")
         if self.weights is not None and not any(self.weights):
-            raise ValueError("all weights are 0: give at least one above 0")
+            raise ValueError("weights: at least one must be above 0")
         return self
 
 
@@ -129,7 +129,7 @@ def generate_applications(section: GenerateSection, seed: int, where: str) -> li
         place = own.choices(range(len(weights)), weights)[0]
         mix, user = section.mix[place], f"user{own.randrange(section.users) + 1}"
         fields = {"user": user, **mix.application, "arrival_s": round(at, 3)}
-        application = draw_fields(fields, own, f"{where}, generate.mix.{place}")
+        application = draw_fields(fields, own, f"{where}, generate.mix #{place + 1}")
         applications += [{**application, "seed": number, **variant} for variant in mix.variants] or [application]
     return applications
 

@@ -39,7 +39,7 @@ class AppOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The fraction of the cluster's scarcest resource that each group of applications uses from a time on."""
+    """The fraction of the cluster's dominant resource that each group of applications uses from a time on."""
 
     at: float
     fractions: tuple[float, ...]
@@ -47,7 +47,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a simulation. `inputs`: inputs of the arbiter. `usage`: fractions in the order of `groups`."""
+    """The outcome of a simulation.
+
+    `inputs`: number of events that the arbiter processed. `usage`: fractions in the order of `groups`.
+    """
 
     apps: tuple[AppOutcome, ...]
     groups: tuple[str, ...]
@@ -157,11 +160,11 @@ def rows(outcome: Outcome) -> list[tuple[object, ...]]:
 
 def totals(outcome: Outcome, wall_s: float) -> list[str]:
     """Figures of the whole simulation, a line each."""
+    written, killed = count(outcome.weights_written, "time"), count(outcome.containers_signalled, "container")
     lines = [
         f"{outcome.ended_at:.0f} s simulated in {wall_s:.1f} s; cluster utilisation {outcome.utilisation():.1%}",
-        f"the arbiter decided on {count(outcome.inputs, 'input')}: {count(outcome.shares_sent, 'share')} sent, "
-        f"{count(outcome.weights_written, 'write')} of queue weights, "
-        f"{count(outcome.containers_signalled, 'container')} signalled",
+        f"the arbiter processed {count(outcome.inputs, 'event')}, sent {count(outcome.shares_sent, 'share')}, "
+        f"wrote queue weights {written} and killed {killed}",
     ]
     if left := len(outcome.apps) - len(outcome.finished):
         lines.append(f"{count(left, 'application')} did not end: the resources they wait for never become free")

@@ -1,4 +1,4 @@
-"""The page of a simulation: figures, cluster use over time, distributions."""
+"""The page of a simulation: key figures, cluster use over time, distributions."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -72,10 +72,10 @@ def _key_figures(outcome: Outcome, wall_s: float) -> KeyFigures:
     return KeyFigures(
         (
             KeyFigure("applications ended", f"{stats.apps}", f"of {len(outcome.apps)}"),
-            KeyFigure("mean completion time", f"{stats.mean_s:.0f} s", f"95 % within {stats.p95_s:.0f} s"),
+            KeyFigure("mean completion time", f"{stats.mean_s:.0f} s", f"95th percentile {stats.p95_s:.0f} s"),
             KeyFigure("mean slowdown", f"{stats.mean_slowdown:.2f}", "relative to running alone"),
             KeyFigure("fairness", f"{stats.jain_slowdown:.2f}", "Jain's index of slowdowns"),
-            KeyFigure("cluster utilisation", f"{outcome.utilisation():.0%}", "mean of the scarcest resource"),
+            KeyFigure("cluster utilisation", f"{outcome.utilisation():.0%}", "mean of the dominant resource"),
         )
     )
 
@@ -92,7 +92,10 @@ def _table(outcome: Outcome) -> Table:
 
 def _usage(outcome: Outcome) -> TimeChart | Text:
     if max((sum(usage.fractions) for usage in outcome.usage), default=0.0) < MIN_PEAK_USE:
-        return Text("Hardly any of the cluster was used: shares came from profiles, which allocate no containers.")
+        return Text(
+            f"Cluster use stayed below {MIN_PEAK_USE:.0%}, so there is no chart of it. Applications whose share "
+            "comes from a profile allocate no containers."
+        )
     return _usage_chart(outcome)
 
 
@@ -104,7 +107,7 @@ def _usage_chart(outcome: Outcome) -> TimeChart:
     )
     note = f" (means over {outcome.ended_at / MAX_POINTS:.0f} s)" if len(outcome.usage) > MAX_POINTS else ""
     title = f"Cluster use by group{note}"
-    return TimeChart(title, "fraction of the scarcest resource", series, kind="stacked", percent=True,
+    return TimeChart(title, "fraction of the dominant resource", series, kind="stacked", percent=True,
                      limit=(1.0, "capacity"))  # fmt: skip
 
 
@@ -141,15 +144,17 @@ def _distribution(title: str, unit: str, outcome: Outcome, figure: Callable[[App
         for place, (group, group_values) in enumerate(values.items())
     )
     is_clipped = len(every) > 1 / (1 - SHOWN_QUANTILE)
-    return Distribution(f"{title} (the largest 1 % shown as {number(highest)})" if is_clipped else title, unit, samples)
+    return Distribution(
+        f"{title} (the top 1 % is clipped to {number(highest)})" if is_clipped else title, unit, samples
+    )
 
 
 def _slowest(outcome: Outcome) -> Table:
     ordered = sorted(outcome.finished, key=lambda app: -(app.slowdown or 0.0))[:MAX_LISTED]
     return Table(
         (Column("application"), Column("group"), Column("user"), Column("arrived, s", True, 0),
-         Column("wait for master, s", True, 1), Column("completion, s", True, 1), Column("alone, s", True, 1),
-         Column("slowdown", True, 2)),
+         Column("wait for application master, s", True, 1), Column("completion, s", True, 1),
+         Column("alone, s", True, 1), Column("slowdown", True, 2)),
         tuple(
             (app.name, app.group, app.user, app.arrived_at, (app.started_at or app.arrived_at) - app.arrived_at,
              app.completion_s, app.alone_s, app.slowdown)

@@ -14,6 +14,7 @@ from yarn_plugin.simulation.application import Application, ApplicationKind, Con
 from yarn_plugin.simulation.cluster import Duration
 from yarn_plugin.simulation.generate import GenerateSection, draw_fields, generate_applications
 from yarn_plugin.toml_files import FileError, Section, read_text, read_toml, validate
+from yarn_plugin.validation import one_of
 
 
 class CommonFields(Section):
@@ -63,7 +64,7 @@ class WorkloadFile(Section):
     @model_validator(mode="after")
     def _some(self) -> "WorkloadFile":
         if not self.applications and self.generate is None:
-            raise ValueError("no applications: list some as [[applications]], or give [generate]")
+            raise ValueError("has no applications; list them as [[applications]], or add [generate]")
         return self
 
 
@@ -83,7 +84,7 @@ class Submission:
 
     @property
     def group(self) -> str:
-        """The group under which charts and tables show the application."""
+        """The group of the application in charts and tables."""
         return self.common.group or self.common.kind
 
     def application(self, seed: int) -> Application:
@@ -115,10 +116,10 @@ def _csv(where: str, path: Path) -> list[dict[str, Any]]:
     except csv.Error as problem:
         raise FileError(f"{where}: not CSV: {problem}") from None
     if not rows:
-        raise FileError(f"{where}: needs a line of column names and a line per application")
+        raise FileError(f"{where}: must have a line of column names and a line per application")
     for number, row in enumerate(rows, 1):
         if None in row:
-            raise FileError(f"{where}, row {number}: {row[None]!r}: more cells than columns")
+            raise FileError(f"{where}, row {number}: has more cells than columns; remove {row[None]!r}")
     return [dict(row) for row in rows]
 
 
@@ -135,7 +136,7 @@ def _submissions(
 def _submission(where: str, common: CommonFields, number: int, kinds: Mapping[str, ApplicationKind]) -> Submission:
     kind = kinds.get(common.kind)
     if kind is None:
-        known = f"choose one of {', '.join(kinds)}" if kinds else "no kind is installed; reinstall this package"
+        known = one_of(kinds) if kinds else "no kind of application is installed; reinstall yarn-plugin"
         raise BadInputError(f"{where}, application {number}: kind", common.kind, known)
     parameters = validate(kind.parameters, common.parameters(), f"{where}, application {number} ({common.kind})")
     return Submission(number, common, kind, parameters)
