@@ -102,9 +102,11 @@ def test_connections_leave_descriptors_for_the_journal(monkeypatch, caplog):
     limits = http_server.limits_in_force(LimitsSection())
     assert limits.max_connections == 1024 - RESERVED
     assert limits.max_streams < limits.max_connections
-    in_force = f"limits: {1024 - RESERVED} connections (1024 descriptors), {limits.max_streams} streams"
-    assert any(record.getMessage().startswith(in_force) for record in caplog.records)
-    assert any("1024" in record.getMessage() for record in caplog.records)
+    assert not caplog.messages, "logged once the arbiter has started"
+    http_server.log_limits(LimitsSection(), limits)
+    in_force, warning = caplog.messages
+    assert in_force.startswith(f"HTTP limits: {1024 - RESERVED} connections, {limits.max_streams} event streams")
+    assert f"reduced to {1024 - RESERVED}" in warning
 
 
 def test_with_descriptors_enough_the_limits_are_those_configured(monkeypatch):

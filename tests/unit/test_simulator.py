@@ -102,7 +102,7 @@ def test_what_can_never_fit_is_refused(tmp_path):
 
 
 def test_an_unknown_pool_is_refused(tmp_path):
-    with pytest.raises(BadInputError, match="choose one of sql"):
+    with pytest.raises(BadInputError, match="'gpu': must be sql"):
         run(tmp_path, {"pool": "gpu"})
 
 

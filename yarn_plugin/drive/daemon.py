@@ -38,6 +38,7 @@ from yarn_plugin.model.share import Pool
 from yarn_plugin.model.topology import TopologyDescription
 from yarn_plugin.observe.poller import Poller, PollIntervals, Stopped
 from yarn_plugin.observe.resource_manager import ResourceManager
+from yarn_plugin.quantities import count
 
 __all__ = ["Daemon", "Health", "Stopped"]
 
@@ -50,6 +51,9 @@ MAX_IDLE = 1.0
 
 MAX_POLL_AGE = 60.0
 """Seconds since the last complete poll after which the arbiter is not ready."""
+
+
+_UNPROCESSED = "internal error: the outcome could not be processed; see the arbiter's log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +140,18 @@ class Daemon:
         self._history: tuple[ArbiterDecision, ...] = tuple(self._intake.history)
         self._counters.update(inputs_set_aside=self._intake.skipped, journal_failures=0)
         if self._journal.dropped:
-            log.warning("journal: dropped %s", self._journal.dropped)
+            log.warning("journal: removed %s; %s", self._journal.dropped, _loss(len(self._journal.lost)))
         if self._intake.different:
-            log.warning("journal: decisions that differ in this version: %d", self._intake.different)
+            log.warning(
+                "journal: %d of %d events were decided differently than recorded; the arbiter continues from the new "
+                "decisions. This is a bug; report it",
+                self._intake.different,
+                self._intake.replayed,
+            )
 
     @property
     def resumed(self) -> int:
-        """How many inputs the journal contained at the start."""
+        """How many events the journal contained at the start."""
         return self._intake.replayed
 
     def publish_to(self, publish: Callable[[ArbiterDecision], None]) -> None:
@@ -232,7 +241,7 @@ class Daemon:
         """The current health of the arbiter."""
         last_poll = self._poller.last_poll
         age = None if last_poll is None else max(time.monotonic() - last_poll, 0.0)
-        dead = [] if self.is_alive() else [f"the decision loop has died: {self._died}"]
+        dead = [] if self.is_alive() else [f"internal error: the decision loop has failed: {self._died}"]
         if not dead and self.heartbeat.age() > self._patience:
             dead = [f"the decision loop has made no progress for {self.heartbeat.age():.0f} s"]
         problems = [*dead, *([self._journal_error] if self._journal_error else [])]
@@ -244,7 +253,7 @@ class Daemon:
                 if age is None
                 else f"the last complete poll of the ResourceManager was {age:.0f} s ago"
             )
-        problems += [f"the thread {name!r} has ended" for name, alive in self._threads() if not alive]
+        problems += [f"internal error: the thread {name!r} has ended" for name, alive in self._threads() if not alive]
         # The arbiter stays ready for the other pools. The error, which may contain data of an application, is only in
         # the log and in /v1/decisions: health is public.
         stopped = [
@@ -279,7 +288,7 @@ class Daemon:
                     self._handle(arrived[0], arrived[1])
         except BaseException as problem:
             self._died = describe(problem)
-            log.exception("the decision loop has died")
+            log.exception("internal error: the decision loop has failed; report this error")
         finally:
             self._ended.set()
             self._refuse_queued()
@@ -320,7 +329,7 @@ class Daemon:
             self._intake.probe()
         except JournalUnavailableError:
             return
-        log.warning("the journal is writable again")
+        log.warning("the journal is writable again; decisions continue")
         self._journal_error = None
 
     def _handle(self, at: float, item: "_QueuedEvent") -> None:
@@ -336,7 +345,8 @@ class Daemon:
         except SkippedInputError as problem:
             self._skip(item, problem)
         else:
-            assert decided is not None, "the decision on the event itself comes last"
+            # The decision on the event itself is the last one.
+            assert decided is not None
             item.answer.set_result(decided)
 
     def _pass_on(self, decided: ArbiterDecision) -> None:
@@ -361,12 +371,11 @@ class Daemon:
     def _skip(self, item: "_QueuedEvent", problem: SkippedInputError) -> None:
         self._counters["inputs_set_aside"] += 1
         if isinstance(item.event, WeightsWritten):
-            self._post_outcome(WeightsRefused("its outcome was skipped: deciding on it failed"))
+            self._post_outcome(WeightsRefused(_UNPROCESSED))
         elif isinstance(item.event, LeavesSeen):
-            self._post_outcome(LeavesUnread("its result was skipped: deciding on it failed", refused=False))
+            self._post_outcome(LeavesUnread(_UNPROCESSED, refused=False))
         elif isinstance(item.event, Solved) and item.event.kind == "done":
-            error = "its outcome was skipped: deciding on it failed"
-            self._post_outcome(Solved(item.event.pool, item.event.id, "failed", error=error))
+            self._post_outcome(Solved(item.event.pool, item.event.id, "failed", error=_UNPROCESSED))
         item.refuse(problem)
 
 
@@ -384,9 +393,15 @@ class _QueuedEvent:
             self.answer.set_exception(problem)
 
 
+def _loss(records: int) -> str:
+    if records:
+        return f"{count(records, 'valid record')} after it had to be discarded as well (--accept-loss)"
+    return "this was an unfinished write at the end of the previous run; nothing else is affected"
+
+
 def _await_start(answer: "Future[ArbiterDecision]") -> None:
     try:
         answer.result()
     except SkippedInputError as problem:
         # The arbiter continues with its previous state.
-        log.error("at the start: %s", problem)
+        log.error("startup: %s; the arbiter continues with its previous state and configuration", problem)

@@ -84,7 +84,7 @@ class Diagnostics:
             return [f"the ResourceManager gives no reason: {problem}"]
         except Exception:
             # This thread serves other queries, too.
-            log.exception("app=%s diagnostics from %s are unreadable", yarn_app, manager.url)
+            log.exception("app=%s cannot read its diagnostics from %s; only `why` is affected", yarn_app, manager.url)
             return ["the ResourceManager gives no reason: its answer is unreadable"]
 
     def _query(self, manager: ResourceManager, yarn_app: str) -> list[str]:

@@ -25,6 +25,7 @@ from yarn_plugin.decide.events import Event, LeavesSeen, Solved
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.journal.intake import Decided
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
+from yarn_plugin.quantities import count
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
@@ -76,7 +77,11 @@ class Dispatcher:
         except ManagerError as problem:
             if isinstance(problem, ManagerAwayError) and not patient:
                 raise
-            log.warning("could not claim the pools' queues; trying again later: %s", problem)
+            log.warning(
+                "this arbiter could not yet be recorded as the one that controls the pools' queues: %s; shares are not "
+                "enforced until it is (retrying at the next write)",
+                problem,
+            )
             self._actor = Actor(self._managers(), self._emit, None, self._parents, self._claim)
 
     def close(self) -> None:
@@ -119,7 +124,8 @@ class Dispatcher:
         return worker.pid() if worker is not None else None
 
     def _carry_out(self, decided: Decided[Event, Command], command: Command) -> None:
-        assert self._actor is not None, "commands follow from inputs, which are taken after `start`"
+        # Set by `start`, which precedes all decisions.
+        assert self._actor is not None
         match command:
             case SetTimer() | TellShare() | SendToApp():
                 # The intake fires timers; shares and messages are published on streams.
@@ -129,17 +135,20 @@ class Dispatcher:
             case PoolStopped(pool, error, retry_at):
                 self._counters["pools_stopped"] += 1
                 wait = max(retry_at - decided.at, 0.0)
-                log.error("seq=%d pool=%s controller failed, retry in %.0f s: %s", decided.seq, pool, wait, error)
+                log.error("seq=%d pool=%s its controller failed, so its shares do not change; retrying in %.0f s: %s",
+                          decided.seq, pool, wait, error)  # fmt: skip
             case PoolResumed(pool):
-                log.warning("seq=%d pool=%s controller recovered", decided.seq, pool)
+                log.warning("seq=%d pool=%s its controller works again", decided.seq, pool)
             case WriteWeights(weights, forget, cause):
-                log.info("seq=%d weights %s forget=%s: %s", decided.seq, dict(weights), list(forget), text(cause))
+                log.info("seq=%d writing queue weights set=%s reset=%s: %s", decided.seq, dict(weights), list(forget),
+                         text(cause))  # fmt: skip
                 self._actor.carry_out(command)
             case SignalContainers(app, containers, cause):
-                log.warning("seq=%d kill app=%s containers=%s: %s", decided.seq, app, list(containers), text(cause))
+                log.warning("seq=%d app=%s killing %s: %s: %s", decided.seq, app,
+                            count(len(containers), "container"), ", ".join(containers), text(cause))  # fmt: skip
                 self._actor.carry_out(command)
             case Dismiss(app, cause):
-                log.info("seq=%d remove app=%s: %s", decided.seq, app, text(cause))
+                log.info("seq=%d app=%s registration removed: %s", decided.seq, app, text(cause))
             case _:
                 self._actor.carry_out(command)
 
@@ -162,9 +171,9 @@ class Dispatcher:
 def _log_shares(decided: Decided[Event, Command]) -> None:
     shares = [command for command in decided.commands if isinstance(command, TellShare)]
     for app, share in ((one.app, one.share) for one in shares[:MAX_LOGGED_SHARES]):
-        log.info("seq=%d share app=%s guarantee=%.3f entitlement=%.3f in=%.1fs: %s", decided.seq, app,
-                 share.grant.guarantee_fraction, share.grant.entitlement_fraction,
+        log.info("seq=%d app=%s share sent: guarantee=%.1f%% entitlement=%.1f%% effective_in=%.1fs: %s", decided.seq,
+                 app, 100 * share.grant.guarantee_fraction, 100 * share.grant.entitlement_fraction,
                  max(share.effective_at - decided.at, 0.0), text(share.cause))  # fmt: skip
     if len(shares) > MAX_LOGGED_SHARES:
-        log.info("seq=%d further shares=%d: %s", decided.seq, len(shares) - MAX_LOGGED_SHARES,
-                 text(shares[-1].share.cause))  # fmt: skip
+        log.info("seq=%d shares of %d more applications sent, not listed: %s", decided.seq,
+                 len(shares) - MAX_LOGGED_SHARES, text(shares[-1].share.cause))  # fmt: skip

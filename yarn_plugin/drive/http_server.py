@@ -88,16 +88,17 @@ def parse_listen(text: str, certificate: Path | None, key: Path | None) -> Liste
     """
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 65536:
-        raise BadInputError("--listen", text, "write HOST:PORT, such as 127.0.0.1:8780")
+        raise BadInputError("--listen", text, "must be HOST:PORT, such as 127.0.0.1:8780")
     if (certificate is None) != (key is None):
-        raise BadInputError("--tls-cert", str(certificate), "give --tls-cert and --tls-key together")
+        given, missing = ("--tls-key", "--tls-cert") if certificate is None else ("--tls-cert", "--tls-key")
+        raise BadInputError(given, str(certificate or key), f"requires {missing}, too")
     for name, file in (("--tls-cert", certificate), ("--tls-key", key)):
         if file is not None and not file.is_file():
             raise BadInputError(name, str(file), "no such file")
     listen = Listen(host.strip("[]"), int(port), certificate, key)
     if not listen.is_loopback and certificate is None:
         raise BadInputError(
-            "--listen", text, "tokens would cross the network unencrypted; give --tls-cert and --tls-key"
+            "--listen", text, "requires --tls-cert and --tls-key, or tokens would cross the network unencrypted"
         )
     return listen
 
@@ -106,7 +107,7 @@ def limits_in_force(section: LimitsSection) -> Limits:
     """The configured limits, reduced to what the file descriptors of this process allow."""
     descriptors = _raise_descriptors()
     connections = max(min(section.max_connections, descriptors - RESERVED), 1)
-    limits = Limits(
+    return Limits(
         max_connections=connections,
         # A quarter of the connections is reserved for short requests.
         max_streams=min(section.max_streams, max(connections - connections // 4, 1)),
@@ -114,14 +115,22 @@ def limits_in_force(section: LimitsSection) -> Limits:
         header_timeout=section.header_timeout_s,
         metrics_apps=section.metrics_apps,
     )
+
+
+def log_limits(section: LimitsSection, limits: Limits) -> None:
+    """Log the limits in force, and warn if they are lower than configured."""
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     log.info(
-        "limits: %d connections (%d descriptors), %d streams; head %d KiB, body %d KiB, within %g s each; read by h11",
-        limits.max_connections, descriptors, limits.max_streams, MAX_HEAD_BYTES // 1024, section.max_body_kb,
+        "HTTP limits: %d connections, %d event streams, %d KiB of headers, %d KiB of body, %g s to receive each",
+        limits.max_connections, limits.max_streams, MAX_HEAD_BYTES // 1024, limits.max_body // 1024,
         limits.header_timeout,
     )  # fmt: skip
-    if connections < section.max_connections:
-        log.warning("max_connections %d: only %d file descriptors are allowed", section.max_connections, descriptors)
-    return limits
+    if limits.max_connections < section.max_connections:
+        log.warning(
+            "max_connections %d: reduced to %d, as this process may open only %d files; raise LimitNOFILE of its "
+            "systemd unit, or ulimit -n",
+            section.max_connections, limits.max_connections, descriptors,
+        )  # fmt: skip
 
 
 def _raise_descriptors() -> int:
@@ -242,7 +251,8 @@ def listening(listen: Listen) -> Iterator[socket.socket]:
         family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
         opened = socket.create_server((listen.host, listen.port), family=family, backlog=BACKLOG)
     except OSError as problem:
-        cause = os.strerror(problem.errno) if problem.errno else problem
-        raise ListenError(f"--listen {listen.host}:{listen.port}: {cause}; port 0 selects a free one") from None
+        cause = os.strerror(problem.errno).lower() if problem.errno else problem
+        address = f"{listen.host}:{listen.port}"
+        raise ListenError(f"--listen {address!r}: {cause}; choose another port, or port 0 for any free one") from None
     with opened:
         yield opened

@@ -52,7 +52,7 @@ def _step(state: State, seq: int, at: float, event: Event, registry: Registry) -
     try:
         return step(state, seq, at, event, registry)
     except NoControllerError as problem:
-        raise JournalError(f"journal: input {seq}: {problem}; install the package that provides it") from None
+        raise JournalError(f"journal: event {seq}: {problem}; install the package that provides it") from None
 
 
 def _next_timer(state: State) -> float | None:

@@ -35,7 +35,7 @@ class ReplayError(ReportedError):
 class Replayed:
     """A replayed journal. `different`: how many decisions differ in this version.
 
-    `skipped`: inputs that failed. `dropped`: the incomplete end of the journal, which was not read.
+    `skipped`: events that failed. `dropped`: the incomplete end of the journal, which was not read.
     """
 
     state: State
@@ -53,7 +53,7 @@ def replay(journal: Path, registry: Registry = BUILT_IN) -> Replayed:
         JournalError: a later version wrote it.
         ReplayError: the file does not exist, or is not a journal.
     """
-    expected = "give the file `journal` of an arbiter's --state folder"
+    expected = "must be the file `journal` in an arbiter's --state directory"
     try:
         damage = find_damage(journal)
         past = arbiter_replay(registry)
@@ -101,7 +101,7 @@ def rerun_records(records: Iterable[Record], registry: Registry = BUILT_IN) -> R
     """Repeat the inputs in these records; see `rerun`."""
     before, after = _from_the_last_snapshot(list(records))
     if any(version_of(record) != VERSION for record in after):
-        raise ValueError(f"an earlier version than {VERSION} wrote records of this journal")
+        raise ValueError(f"a version before {VERSION} wrote records of this journal; they cannot be repeated")
     repeated = UncompactedJournal()
     repeated.append(*before)
     clock = VirtualClock(_start_time(before, after))

@@ -15,7 +15,7 @@ from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.drive.config import ArbiterConfig
 from yarn_plugin.drive.daemon import Daemon
 from yarn_plugin.drive.diagnostics import Diagnostics
-from yarn_plugin.drive.http_server import Listen, http_server, limits_in_force, listening
+from yarn_plugin.drive.http_server import Listen, http_server, limits_in_force, listening, log_limits
 from yarn_plugin.drive.registry import INSTALLED
 from yarn_plugin.drive.state_folder import make_private, write_address
 from yarn_plugin.drive.topology import load_topology
@@ -24,6 +24,7 @@ from yarn_plugin.errors import ReportedError
 from yarn_plugin.observe.capabilities import probe
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ManagerError, ResourceManager
 from yarn_plugin.observe.translate import queues
+from yarn_plugin.quantities import count
 
 log = logging.getLogger("yarn_plugin.arbiter")
 
@@ -106,7 +107,8 @@ def serve(
             server = http_server(daemon, tokens, listen, limits, refusals, connections, asking, config.users, registry)
             write_address(state_dir, listen.url)
             ready(listen.url, tokens.admin_file)
-            log.info("listening on %s, journaled inputs=%d", listen.url, daemon.resumed)
+            log.info("listening on %s; recovered from %s", listen.url, count(daemon.resumed, "journaled event"))
+            log_limits(config.limits, limits)
             server.run(sockets=[CountingListener(opened, connections, secure=listen.certificate is not None)])
         finally:
             watchdog.close()
@@ -134,11 +136,12 @@ def _check_queues(manager: ResourceManager, config: ArbiterConfig, patient: bool
             return
         raise
     if not known:
-        raise ManagerError(f"--rm {manager.url}: its scheduler is not the CapacityScheduler, which the arbiter needs")
+        raise ManagerError(
+            f"--rm {manager.url}: its scheduler must be the CapacityScheduler; set yarn.resourcemanager.scheduler.class"
+        )
     for pool in config.pools:
         if pool.queue not in known:
             raise MissingQueueError(
-                f"pool {pool.name}: there is no queue {pool.queue!r}, only "
-                f"{', '.join(sorted(known)[:10])}; create it with `yarn-plugin queues apply FILE`, "
-                "or choose another in --config"
+                f"pool {pool.name}: queue {pool.queue!r} does not exist; create it with `yarn-plugin queues apply`, "
+                f"or choose one of {', '.join(sorted(known)[:10])} in --config"
             )

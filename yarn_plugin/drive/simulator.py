@@ -42,6 +42,7 @@ from yarn_plugin.simulation.cluster import ClusterFile
 from yarn_plugin.simulation.outcome import AppOutcome, Outcome, Usage
 from yarn_plugin.simulation.workload import Submission
 from yarn_plugin.simulation.yarn import RunningApp, SimulatedYarn
+from yarn_plugin.validation import one_of
 
 STUCK_AFTER = 3600.0
 """Seconds with nothing but the arbiter's timers, after which the remaining applications will never finish."""
@@ -148,11 +149,11 @@ class Simulation:
         pools = {pool.name: pool for pool in self._pools}
         pool = pools.get(one.common.pool or self._pools[0].name)
         if pool is None:
-            raise BadInputError(f"application {one.name}: pool", one.common.pool, f"choose one of {', '.join(pools)}")
+            raise BadInputError(f"application {one.name}: pool", one.common.pool, one_of(pools))
         size, master = _resources(one.common.container()), _resources(one.common.master())
         for what, wanted in (("container", size), ("master", master)):
             if not any(wanted.fits(capacity) for capacity in largest):
-                raise BadInputError(f"application {one.name}: {what}", str(wanted), "it fits on no node of the cluster")
+                raise BadInputError(f"application {one.name}: {what}", str(wanted), "must fit on a node of the cluster")
         return _Run(one, one.application(seed), pool, size, master, f"application_1_{one.number:05d}")
 
     def _arrive(self, at: float, run: _Run) -> None:

@@ -15,6 +15,9 @@ STATE_FILES = ("journal", "identity", "epoch", "secret", "admin.token", "scrape.
 """Prefixes of the names of the files in the state folder."""
 
 
+SECRETS = ("secret", "admin.token", "scrape.token")
+
+
 class StateError(ReportedError):
     """The state folder cannot be used."""
 
@@ -35,7 +38,9 @@ def make_private(state_dir: Path) -> None:
                 _make_private(path, 0o600)
     except OSError as problem:
         where = problem.filename or state_dir
-        raise StateError(f"--state {str(where)!r}: {problem.strerror}; choose a folder of your own") from None
+        if isinstance(problem, FileExistsError):
+            raise StateError(f"--state {str(where)!r}: is a file; must be a directory") from None
+        raise StateError(f"--state {str(where)!r}: {str(problem.strerror).lower()}; choose another directory") from None
 
 
 def _is_arbiters_own(state_dir: Path) -> bool:
@@ -46,21 +51,22 @@ def _is_arbiters_own(state_dir: Path) -> bool:
     """
     status, where = state_dir.stat(), f"--state {str(state_dir)!r}"
     if status.st_uid != os.geteuid():
-        raise StateError(f"{where}: it belongs to another user; choose a folder of your own")
+        raise StateError(f"{where}: belongs to another user; choose another directory")
     if status.st_mode & stat.S_ISVTX:
-        raise StateError(f"{where}: every user can write there; choose a folder of your own")
+        raise StateError(f"{where}: every user can write there, as in /tmp; choose a directory of your own")
     names = [path.name for path in state_dir.iterdir()]
     if not names or any(name.startswith("journal") for name in names):
         return True
     if status.st_mode & 0o022:
-        raise StateError(f"{where}: other users can write there; choose a folder of your own")
+        raise StateError(f"{where}: other users can write there; choose another directory, or chmod go-w it")
     return all(name.startswith(STATE_FILES) for name in names)
 
 
 def _make_private(path: Path, mode: int) -> None:
     if path.stat().st_mode & 0o077:
         path.chmod(mode)
-        log.warning("%s was accessible to other users and is now private", path)
+        risk = "; others may have read it: to revoke all tokens, delete the file `secret` and restart"
+        log.warning("%s was accessible to other users and is now private%s", path, risk if path.name in SECRETS else "")
 
 
 def write_address(state_dir: Path, url: str) -> None:
@@ -69,4 +75,6 @@ def write_address(state_dir: Path, url: str) -> None:
     try:
         write_private(file, json.dumps({"url": url, "pid": os.getpid()}) + "\n")
     except OSError as problem:
-        raise StateError(f"state file {str(file)!r}: {problem.strerror}") from None
+        raise StateError(
+            f"state file {str(file)!r}: {problem.strerror}; the arbiter must be able to write its --state directory"
+        ) from None

@@ -22,7 +22,12 @@ TICKS = 10
 
 def end_process(reason: str) -> None:
     """Exit at once with the stacks of all threads in the log: an orderly shutdown may hang."""
-    log.critical("exiting with code %d: %s", EXIT_STALLED, reason)
+    log.critical(
+        "exiting with code %d: %s. After a restart the arbiter continues from its journal. Report this log, with the "
+        "stacks below",
+        EXIT_STALLED,
+        reason,
+    )
     faulthandler.dump_traceback(sys.stderr)
     logging.shutdown()
     os._exit(EXIT_STALLED)
@@ -69,7 +74,7 @@ class Watchdog:
             idle_checks = 0 if now != last else idle_checks + 1
             last = now
             if not self._alive():
-                self._exit("the decision loop has died")
+                self._exit("the decision loop has failed")
             elif idle_checks > TICKS:
                 self._exit(f"the decision loop has made no progress for {self._patience:g} s")
 
