@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, persist
 from qoop.engine.folders import QueryFolder
-from qoop.engine.session import QueryAsWritten, check_statement, in_session_of, query_session
+from qoop.engine.session import QueryAsWritten, check_statement, in_session_of, java_message, query_session
 from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
@@ -181,7 +181,7 @@ def _target_exists(spark: SparkSession, statement: Statement) -> bool:
 def _execute_as_written(spark: SparkSession, text: str) -> Outcome:
     started = time.monotonic()
     spark.sql(text).collect()
-    reason = "it contains no query to plan"
+    reason = "the statement contains no query to plan"
     return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, reason, ())
 
 
@@ -256,18 +256,19 @@ class _Query:
             folder = QueryFolder(self._spark, f"{url.rstrip('/')}/qoop-", self._number, self._options.warn)
             return FileCheckpoints(self._session, folder)
         except Py4JJavaError as problem:
-            raise QoopError(f"checkpoint {url!r}: {problem.java_exception.getMessage()}") from None
+            wanted = "must be a URL that all nodes reach, such as hdfs:///tmp/qoop"
+            raise QoopError(f"checkpoint {url!r}: {java_message(problem)}; {wanted}") from None
 
     def _plan(self) -> tuple[PlannedQuery | None, str | None]:
         if self.written.is_command:
-            return None, "it is not a query"
+            return None, "the statement is not a SELECT"
         if not self._options.replanning:
             return None, "replanning is off"
         statement = self._parsed.statement
         if statement is None:
             return None, self._parsed.reason
         if statement.writes:
-            return None, "it is not a query"
+            return None, "the statement is not a SELECT"
         try:
             catalogue = SparkCatalogue(self._spark)
             planned = plan(statement, catalogue, catalogue.statistics, self._options.cut_policy, self._options.model)
@@ -275,7 +276,7 @@ class _Query:
             return None, str(reason)
         except QoopError as reason:
             # Spark has accepted the query, so the planner lacks support for it.
-            return None, f"the planner does not support it: {reason}"
+            return None, f"the planner does not support the query: {reason}"
         except Exception as problem:  # noqa: BLE001 - whatever fails in the planner, Spark can run the query
             return None, f"the planner failed: {describe(problem)}"
         return planned, None

@@ -25,8 +25,17 @@ MAX_ROWS = 1_000_000_000
 def cli() -> None:
     """Run SQL on Spark, and replan it while it runs.
 
-    qoop runs a query in stages and stores their outputs. When the query's share of the cluster changes, or its row
-    counts differ from the estimates, it switches to another plan if that one would finish sooner.
+    qoop divides a query into stages and stores the output of each. When the query's share of the cluster changes, or
+    row counts differ from the estimates, it switches to another plan if that plan would finish sooner; the new plan
+    reuses stored outputs.
+
+    A stage here is a part of the query with a stored output; Spark runs it as one or more jobs, each with stages of
+    Spark's own. A plan is a join tree (an order of the joins) and the places where it is cut into stages. A query that
+    cannot be divided runs as written, in one stage.
+
+    \b
+    First:   qoop explain --tables DIR QUERY.sql
+    Then:    qoop submit --master 'local[4]' --tables DIR QUERY.sql
     """
 
 
@@ -62,13 +71,13 @@ def _value_count(option: click.Parameter) -> int:
 
 
 @cli.command(cls=PassThroughCommand, context_settings=console.CONTEXT)
-@click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS] [QUERY.sql]")
+@click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[SPARK-SUBMIT FLAGS] (QUERY.sql | -e SQL)")
 @click.option("-e", "--execute", "text", metavar="SQL", help="Text of the query, instead of QUERY.sql.")
 @click.option("--name", help="Name of the application.  [default: the start of the query]")
 @click.option(
     "--tables",
     metavar="DIR",
-    help="Folder with one Parquet file, or one folder of Parquet files, per table.  [default: Spark's catalog]",
+    help="Directory with a Parquet file, or a directory of Parquet files, for each table.  [default: Spark's catalog]",
 )
 @click.option(
     "--output",
@@ -95,45 +104,52 @@ def _value_count(option: click.Parameter) -> int:
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path),
-    help=f"File with your token for the arbiter.  [default: the token in {TOKEN_VARIABLE}]",
+    metavar="FILE",
+    help=f"With --arbiter: file with your token.  [default: the token in {TOKEN_VARIABLE}]",
 )
 @console.ca_option
-@click.option("--pool", help="Pool of the arbiter to join, if it has several.")
+@click.option("--pool", help="With --arbiter: the pool to join, if there are several.")
 @click.option(
     "--weight",
     type=click.FloatRange(0, 1000, min_open=True),
     default=1.0,
-    help="Weight of the query among the applications in its pool.  [default: 1]",
+    help="With --arbiter: weight among the applications in the pool, up to the pool's max_weight.  [default: 1]",
 )
 @click.option(
     "--profile",
     metavar="FILE",
-    help="Without an arbiter: a file of the share over time, lines of SECONDS,SLOTS starting at 0 seconds.",
+    help="Without an arbiter: a file with the share over time, a line SECONDS,SLOTS for each change, such as 0,4 and "
+    "then 30,2. The first must be at 0 seconds.",
 )
 @click.option(
     "--slots",
     type=click.FloatRange(0, min_open=True),
-    help="Without an arbiter: a fixed share, in slots.  [default: Spark's default parallelism]",
+    help="Without an arbiter: a fixed share, in slots. On YARN give executors x slots of each.  [default: Spark's "
+    "default parallelism]",
 )
 @click.option(
     "--checkpoint",
     metavar="URL",
-    help="Store stage outputs as Parquet files under this URL, which all nodes must reach.  "
-    "[default: in the executors' memory and on their disks]",
+    help="Store stage outputs as Parquet files under this URL, such as hdfs:///tmp/qoop, which all nodes must reach. "
+    "They are deleted when the query ends.  [default: in the executors' memory and on their disks]",
 )
 @click.option(
     "--hysteresis",
     type=click.FloatRange(0, 1),
     default=0.15,
-    help="Fraction of the remaining time that a switch must save.  [default: 0.15]",
+    help="Fraction of the remaining time that a switch must save. 0.15: switch only if the new plan ends at least 15 % "
+    "earlier.  [default: 0.15]",
 )
-@click.option("--no-replanning", is_flag=True, help="Run the query as written, as one stage.")
+@click.option("--no-replanning", is_flag=True, help="Run the query as written, in one stage, whatever its share.")
 @click.option("--switch-every-stage", is_flag=True, hidden=True, help="For tests: switch join trees after every stage.")
-@click.option("--journal", metavar="FILE", help="Record events and decisions in FILE (JSON lines).")
+@click.option(
+    "--journal", metavar="FILE", help="Record events and decisions in FILE (JSON lines), replacing an earlier journal."
+)
 @click.option(
     "--report",
     metavar="FILE",
-    help="Write an HTML report of plans, stages and decisions. Without --journal it records to FILE.journal.",
+    help="Write an HTML report of plans, stages and decisions, made from the journal.  "
+    "[default of --journal: FILE.journal]",
 )
 def submit(rest: tuple[str, ...], **given: Any) -> int:
     """Run one SQL query on Spark, replanning when its share of the cluster changes.
@@ -142,15 +158,17 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     On this machine:  qoop submit --master 'local[4]' --tables DIR QUERY.sql
     On YARN:          qoop submit --master yarn --arbiter http://127.0.0.1:8780 --tables DIR QUERY.sql
 
-    QUERY.sql is the last argument; or give the query's text with -e. Options that are not listed below are passed to
-    spark-submit unchanged (--master, --executor-memory, --conf, ...). spark-submit is that of SPARK_HOME, or else the
-    one installed with pyspark.
+    Options that are not listed below are passed to spark-submit unchanged (--master, --executor-memory, --conf, ...).
+    spark-submit is that of SPARK_HOME, or else the one installed with pyspark. --queue cannot be given with --arbiter,
+    which assigns a queue to each query.
 
-    The share is a number of slots (tasks that run at the same time). It comes from an arbiter (--arbiter), from a file
-    (--profile) or is fixed (--slots).
+    The share is a number of slots (tasks that run at the same time): executors x spark.executor.cores /
+    spark.task.cpus. It comes from an arbiter (--arbiter), from a file (--profile) or is fixed (--slots).
 
     Rows are printed on stdout, progress on stderr. CREATE TABLE AS SELECT and INSERT are supported. --deploy-mode
-    cluster needs --output, --checkpoint, and --archives with a packed Python environment.
+    cluster needs --output, --checkpoint, and --archives with a packed Python environment (see docs/queries.md).
+
+    Exit code: 0; 1 if the query failed; 2 for wrong options; 128 + N if stopped by signal N.
     """
     from qoop.submit.command import submit as run
     from qoop.submit.job import SparkFlags, read_query, spark_defaults
@@ -164,25 +182,27 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
 
 
 @cli.command(context_settings=console.CONTEXT)
-@click.argument("file", required=False, metavar="[QUERY.sql]")
+@click.argument("file", required=False, metavar="(QUERY.sql | -e SQL)")
 @click.option("-e", "--execute", "text", metavar="SQL", help="Text of the query, instead of QUERY.sql.")
 @click.option(
     "--tables",
     metavar="DIR",
-    help="Folder with one Parquet file, or one folder of Parquet files, per table.  [default: Spark's catalog]",
+    help="Directory with a Parquet file, or a directory of Parquet files, for each table.  [default: Spark's catalog]",
 )
-@click.option("--shares", default="1,2,4,8", show_default=True, help="Shares to estimate for, in slots.")
+@click.option(
+    "--shares", default="1,2,4,8", show_default=True, metavar="SLOTS,...", help="Shares to estimate for, in slots."
+)
 @click.option(
     "--plans",
     type=click.IntRange(1, 64),
     default=4,
-    help="How many plans to print; those chosen at some share are always printed.  [default: 4]",
+    help="How many plans to print, at least those that are the fastest at some share.  [default: 4]",
 )
 @click.option(
     "--json",
     "json_file",
     type=click.Path(path_type=Path),
-    help="Also write the estimates to FILE (JSON).",
+    help="Also write the estimates to FILE as JSON.",
     metavar="FILE",
 )
 def explain(
@@ -193,9 +213,9 @@ def explain(
     \b
     Example:  qoop explain --tables DIR --shares 1,2,4,8 QUERY.sql
 
-    Prints each plan's join trees and stages, the estimated seconds to completion at each share, and where the choice
-    flips from one plan to another. A share is a number of slots (tasks that run at the same time). The query is not
-    run. Without --tables a local Spark session is started to read Spark's catalog.
+    Prints each plan's join trees and stages (see qoop -h), the estimated seconds to completion at each share, and the
+    shares between which another plan becomes the fastest. A share is a number of slots (tasks that run at the same
+    time). The query is not run. Without --tables a local Spark session is started to read Spark's catalog.
     """
     from qoop.explain import explain as run
     from qoop.explain import parse_shares
@@ -212,18 +232,17 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
     made = None
     if output is not None:
         if output[0] not in ("parquet", "csv"):
-            raise BadInputError("--output", output[0], "the format must be parquet or csv, followed by the path")
+            raise BadInputError("--output", output[0], "must be parquet or csv, followed by the path")
         made = Output(format=output[0], path=output[1])
     if output is not None and given["row_format"] is not None:
-        raise SubmissionError("--format: applies to printed rows; give --format or --output, not both")
+        raise SubmissionError("--format, --output: give only one; --format is for printed rows")
     if given["report"] is not None and given["journal"] is None:
         given["journal"] = f"{given['report']}.journal"
     if sum(given[name] is not None for name in ("arbiter", "profile", "slots")) > 1:
         raise SubmissionError("--arbiter, --profile, --slots: give only one; each of them sets the share")
     if given["tables"] is not None and not Path(given["tables"]).is_dir():
-        raise BadInputError(
-            "--tables", given["tables"], "no such folder; give one with a Parquet file or folder per table"
-        )
+        wanted = "no such directory; must have a Parquet file, or a directory of Parquet files, for each table"
+        raise BadInputError("--tables", given["tables"], wanted)
     if given["slots"] is not None and not math.isfinite(given["slots"]):
         raise BadInputError("--slots", given["slots"], "must be a finite number, such as 4")
     for flag in ("weight", "hysteresis"):

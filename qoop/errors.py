@@ -1,5 +1,8 @@
 """Errors of a query."""
 
+import difflib
+from collections.abc import Iterable
+
 from yarn_plugin.errors import ReportedError
 
 
@@ -19,9 +22,16 @@ class UnknownTableError(UnknownNameError):
     """The query names a table that does not exist."""
 
     def __init__(self, table: str) -> None:
-        super().__init__(f"table {table!r}: not found; check --tables or the catalogue.")
+        super().__init__(f"table {table!r} not found")
         self.table = table
 
 
 class CannotSplitError(QoopError):
     """Why a query or a block runs as a single stage. Never shown as an error: Spark runs the query as written."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A suggestion to append to a message about an unknown table or column; empty if no name is similar."""
+    wanted = name.replace("`", "").rpartition(".")[2].lower()
+    near = difflib.get_close_matches(wanted, {one.lower() for one in known}, n=2)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
-from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError
+from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError, did_you_mean
 from qoop.estimate.cost import CostModel
 from qoop.estimate.packing import completion_time
 from qoop.parsing.render import view_name
@@ -17,7 +17,8 @@ from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import RESULT, Plan, StageId
 from qoop.plans.trees import Join, Tree
-from qoop.tables.folder import FolderCatalogue, did_you_mean
+from qoop.run.wording import in_slots
+from qoop.tables.folder import FolderCatalogue
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
@@ -51,7 +52,7 @@ def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: i
     except RecursionError:
         raise QoopError("query: nested too deeply for the planner; Spark may still run it") from None
     except CannotSplitError as reason:
-        console.out.print(f"one stage at any share: {reason}", soft_wrap=True)
+        console.out.print(f"runs as written, in one stage, at every share: {reason}", soft_wrap=True)
         if json_file is not None:
             console.write_json(json_file, {"plans": [], "one_stage_reason": str(reason), "shares": list(shares)})
         return
@@ -72,11 +73,15 @@ def _plan(text: str, tables: str | None) -> PlannedQuery:
         try:
             return plan(parse_statement(text), catalogue, statistics, CutPolicy(), CostModel())
         except UnknownTableError as problem:
-            raise UnknownNameError(f"{problem}{did_you_mean(problem.table, folder.tables)}") from None
+            similar = did_you_mean(problem.table, folder.tables)
+            raise UnknownNameError(f"query: {problem} in --tables {tables!r}{similar}") from None
     from qoop.engine.catalogue import local_catalogue
 
     with local_catalogue() as known:
-        return plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel())
+        try:
+            return plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel())
+        except UnknownTableError as problem:
+            raise UnknownNameError(f"query: {problem} in Spark's catalog; give its directory with --tables") from None
 
 
 def _show(
@@ -85,7 +90,7 @@ def _show(
     console.out.print(f"{count(len(planned.plans), 'candidate plan')} over {count(planned.join_trees, 'join tree')}")
     for number in shown:
         console.out.print(_tree(planned, number))
-    columns = ("plan", "#stages", *(f"#{share:g} slot{'' if share == 1 else 's'}" for share in shares))
+    columns = ("plan", "#stages", *(f"#{in_slots(share)}" for share in shares))
     rows = [
         (number, len(planned.plans[number].stages()), *_marked(ends[number], [number == other for other in chosen]))
         for number in shown
@@ -94,10 +99,10 @@ def _show(
     console.out.print(console.table(None, columns, rows))
     for before, after, low, high in zip(chosen, chosen[1:], shares, shares[1:], strict=False):
         if before != after:
-            console.out.print(f"the choice flips between {low:g} and {high:g} slots: plan {before} -> plan {after}")
+            console.out.print(f"at {in_slots(low)} plan {before} is the fastest, at {in_slots(high)} plan {after}")
     reason = planned.one_stage_reason()
     if reason:
-        console.out.print(f"one stage: {reason}")
+        console.out.print(f"every plan is a single stage: {reason}")
 
 
 def _marked(ends: list[float], taken: list[bool]) -> list[str]:
@@ -121,15 +126,19 @@ def _add(branch: RichTree, planned: PlannedQuery, shown: Plan, block: str, tree:
         relation = graph.relations[tree.relations.bit_length() - 1]
         filters = f", {count(len(relation.filters), 'filter')}" if relation.filters else ""
         name = relation.alias if relation.alias == relation.source else f"{relation.alias} ({relation.source})"
-        branch.add(f"{name}: about {rows:,.0f} rows{filters}")
+        branch.add(f"{name}: {_about_rows(rows)}{filters}")
         return
     cut = tree.relations in shown.block_plans[block].cuts
-    label = Text(f"join: about {rows:,.0f} rows")
+    label = Text(f"join: {_about_rows(rows)}")
     if cut:
         label.append(f" stage {view_name(StageId(block, tree.relations))}", style="bold")
     below = branch.add(label)
     for side in (tree.left, tree.right):
         _add(below, planned, shown, block, side)
+
+
+def _about_rows(rows: float) -> str:
+    return f"about {count(round(rows), 'row')}"
 
 
 def _estimates_as_json(

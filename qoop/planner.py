@@ -38,13 +38,13 @@ class PlannedQuery:
             return None
         planned = [self.text.query.blocks[block] for block in self.text.query.planned]
         if planned:
-            return "no join has two large inputs, so no part is worth a stage of its own"
+            return "no intermediate result is joined with another large input, so splitting the query would not pay off"
         return _reasons(self.text.query)
 
 
 def _reasons(query: Query) -> str:
     reasons = {block.reason for block in query.blocks.values() if block.reason}
-    return "; ".join(sorted(reasons)) or "it has no joins"
+    return "; ".join(sorted(reasons)) or "the query has no joins"
 
 
 def plan(
@@ -61,7 +61,7 @@ def plan(
         CannotSplitError: it must run as a single stage.
     """
     if statement.query is None:
-        raise CannotSplitError("it contains no query")
+        raise CannotSplitError("the statement contains no query")
     text = describe_query(statement.query, catalogue)
     if not text.query.planned and not any(block.shared for block in text.query.blocks.values()):
         raise CannotSplitError(_reasons(text.query))

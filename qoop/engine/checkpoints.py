@@ -106,7 +106,7 @@ class ExecutorCheckpoints:
         for view, (_, identity, total) in frames.items():
             gone = total - stored.get(identity, 0)
             if gone > 0 and gone >= self.MIN_LOST_FRACTION * total:
-                found[view] = f"{gone} of {total} partitions are gone with their executors"
+                found[view] = f"{gone} of {total} partitions were lost with their executors"
         return found
 
     def release(self) -> None:
@@ -153,10 +153,14 @@ class FileCheckpoints:
         return StoredOutput(view, float(read.count()), size)
 
     def lost_views(self) -> dict[str, str]:
-        """The views whose files are gone."""
+        """The views whose files no longer exist."""
         with self._lock:
             paths = dict(self._paths)
-        return {view: f"{path} is gone" for view, path in paths.items() if not self.folder.exists(f"{path}/_SUCCESS")}
+        return {
+            view: f"{path} no longer exists"
+            for view, path in paths.items()
+            if not self.folder.exists(f"{path}/_SUCCESS")
+        }
 
     def release(self) -> None:
         """Delete the query's folder."""
@@ -199,7 +203,7 @@ def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None]
 
     def release() -> None:
         problem = unpersist_all(frames)
-        # If Java itself does not answer, Spark has stopped and nothing is stored any more.
+        # If the JVM does not respond, Spark has stopped and nothing is stored any more.
         if isinstance(problem, Py4JJavaError):
             warn(f"stage outputs could not be unpersisted: {problem.java_exception}")
 

@@ -28,6 +28,12 @@ ABANDONED_AFTER_S = 900.0
 """Seconds without a heartbeat, by the file system's clock: clocks of hosts may differ."""
 
 
+HEARTBEAT_FAILED = (
+    f"could not write the heartbeat file; after {ABANDONED_AFTER_S / 60:g} min without one, your next query may delete "
+    "this directory"
+)
+
+
 class QueryFolder:
     """The folder `prefix` + `name`. Creating it also deletes the user's abandoned folders with the same prefix.
 
@@ -140,7 +146,7 @@ class QueryFolder:
             except Exception as problem:  # noqa: BLE001 - the folder of a live query must not look abandoned
                 if not failing and not self._closed.is_set():
                     message = " ".join(str(problem).split())[:300]
-                    self._warn(f"{self.path}: heartbeat file could not be written; retrying: {message}")
+                    self._warn(f"{self.path}: {HEARTBEAT_FAILED}; retrying: {message}")
                 failing = True
                 self._try_touch()
 

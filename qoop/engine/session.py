@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
@@ -62,6 +63,13 @@ def is_command(frame: DataFrame) -> bool:
 def columns_of(frame: DataFrame) -> list[tuple[str, str]]:
     """The columns of a frame: names and types."""
     return [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
+
+
+def java_message(problem: Py4JJavaError) -> str:
+    """The first line of a Java exception's message; its class if it has none."""
+    exception = problem.java_exception
+    lines = str(exception.getMessage() or "").strip().splitlines()
+    return lines[0] if lines else str(exception.getClass().getSimpleName())
 
 
 def _wrapped(spark: SparkSession, java_session: Any) -> SparkSession:

@@ -156,10 +156,10 @@ class SparkEngine:
 
     def _with_written_names(self, frame: DataFrame) -> DataFrame:
         """The result with the column names as written; checks that its types are those as written."""
-        types, expected = [kind for _, kind in columns_of(frame)], self._written.columns
-        if types != [kind for _, kind in expected]:
-            raise ResultTypeError(f"the plan's result has types {types}, the query as written {expected}")
-        return frame.toDF(*(name for name, _ in expected))
+        types, expected = ([kind for _, kind in columns] for columns in (columns_of(frame), self._written.columns))
+        if types != expected:
+            raise ResultTypeError(f"the plan's result has types {', '.join(types)} instead of {', '.join(expected)}")
+        return frame.toDF(*(name for name, _ in self._written.columns))
 
     def _cancel_again(self) -> None:
         """Cancel the jobs of cancelled stages. Repeated, as a stage may be between two jobs."""
@@ -180,7 +180,7 @@ class SparkEngine:
             return StageCancelled(stage)
         try:
             message, causes = _message(problem), _causes(problem)
-        except Exception:  # noqa: BLE001 - Java itself does not answer
+        except Exception:  # noqa: BLE001 - the JVM does not respond
             return StageFailed(stage, f"Spark has stopped: {type(problem).__name__}", retry=False)
         cancelled = next((cause for cause in causes if CANCELLED in cause), None)
         if cancelled is not None:
@@ -214,8 +214,8 @@ class SparkEngine:
     def _warn_of_failed_check(self, problem: Exception) -> None:
         try:
             message = _message(problem)[:300]
-        except Exception:  # noqa: BLE001 - Java itself does not answer
-            message = "Java does not answer"
+        except Exception:  # noqa: BLE001 - the JVM does not respond
+            message = "the JVM of the Spark driver does not respond"
         if not self._closed.is_set():
             failed = "could not check executors and stored outputs; retrying"
             self._warn(f"{failed}: {type(problem).__name__}: {message}")

@@ -53,11 +53,11 @@ class ExecutorSize:
             ShareTooSmallError: they are not; `whose` names them in the message.
         """
         if self.count(resources) < 1:
-            have = f"{resources.get(MEMORY, 0)} MB, {resources.get(VCORES, 0)} vcores"
-            want = f"{self.memory + self.master_memory} MB, {self.vcores + self.master_vcores} vcores"
+            have = f"{resources.get(MEMORY, 0)} MiB, {resources.get(VCORES, 0)} vcores"
+            want = f"{self.memory + self.master_memory} MiB, {self.vcores + self.master_vcores} vcores"
             raise ShareTooSmallError(
                 f"{whose}: {have} is too small for the application master and one executor ({want}); "
-                "use smaller executors (--executor-memory, --executor-cores) or ask for a larger share"
+                "use smaller executors (--executor-memory, --executor-cores) or raise --weight"
             )
 
 

@@ -58,7 +58,7 @@ def _point(path: Path, number: int, row: list[str]) -> SharePoint:
         at, slots = (_finite(cell) for cell in row)
     except ValueError:
         raise ProfileError(
-            f"--profile {str(path)!r}, line {number}: {','.join(row)!r}: expected seconds,slots"
+            f"--profile {str(path)!r}, line {number}: {','.join(row)!r}: must be SECONDS,SLOTS, such as 30,2"
         ) from None
     if slots <= 0:
         raise ProfileError(f"--profile {str(path)!r}, line {number}: slots {row[1]!r}: must be above 0")

@@ -13,7 +13,7 @@ from sqlglot.errors import OptimizeError, SchemaError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 
-from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError
+from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError, did_you_mean
 from qoop.parsing.spark_sql import DIALECT, Catalogue, Types, check_can_be_written
 from qoop.plans.plan import ROOT
 
@@ -113,11 +113,11 @@ def _check_can_be_split(query: exp.Query) -> None:
         ):
             raise CannotSplitError(f"{node.sql(DIALECT)} must be evaluated once for the whole query")
         if isinstance(node, exp.With) and node.args.get("recursive"):
-            raise CannotSplitError("it has a recursive CTE")
+            raise CannotSplitError("the query has a recursive CTE")
         if isinstance(node, exp.Hint):
-            raise CannotSplitError("its hints refer to relations of the original text")
+            raise CannotSplitError("the query's hints name its original tables")
         if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
-            raise CannotSplitError(f"it reads a table function, {node.this.sql(DIALECT)[:40]}")
+            raise CannotSplitError(f"the query reads a table function, {node.this.sql(DIALECT)[:40]}")
         if isinstance(node, exp.Select):
             _check_aliases_are_unique(node)
 
@@ -128,7 +128,7 @@ def _check_aliases_are_unique(select: exp.Select) -> None:
     aliases = Counter(node.this.alias_or_name.lower() for node in (clause, *joins) if node is not None)
     repeated = next((alias for alias, times in aliases.items() if alias and times > 1), None)
     if repeated is not None:
-        raise CannotSplitError(f"two of its relations have the alias {repeated}")
+        raise CannotSplitError(f"two tables of one SELECT have the alias {repeated!r}")
 
 
 def _name_ctes(query: exp.Query, names: _BlockNames) -> frozenset[str]:
@@ -180,7 +180,7 @@ def _name_tables(
                 raise UnknownTableError(written)
             tables[name], types[name] = written, columns
         elif tables[name].lower() != written.lower():
-            raise CannotSplitError(f"{tables[name]} and {written} would get the same name")
+            raise CannotSplitError(f"after splitting, tables {tables[name]} and {written} would have the same name")
         _redirect(node, name)
     return tables, types
 
@@ -190,12 +190,32 @@ def _qualify_names(query: exp.Query, types: dict[str, Types]) -> exp.Query:
         result = qualify(query, schema=dict(types), dialect=DIALECT)
     except (OptimizeError, SchemaError) as error:
         message = " ".join(str(error).split())
-        if "could not be resolved" in message or "Unknown column" in message:
-            raise UnknownNameError(f"query: {message}") from None
-        raise CannotSplitError(f"its names could not be resolved: {message}") from None
+        if (unresolved := UNRESOLVED.search(message)) is not None:
+            raise UnknownNameError(_unknown_column(unresolved, types)) from None
+        raise CannotSplitError(f"the query's names could not be resolved: {message}") from None
     if not isinstance(result, exp.Query):
-        raise CannotSplitError("it is not a query")
+        raise CannotSplitError("the statement is not a SELECT")
     return result
+
+
+UNRESOLVED = re.compile(
+    r"(?:Column '(?P<quoted>.*?)' could not be resolved|Unknown column: (?P<plain>.*?))"
+    r"(?: for table: '(?P<table>.*?)')?(?:\. Line: (?P<line>\d+), Col: (?P<end>\d+))?$"
+)
+"""sqlglot's messages about a column that does not exist, is not in scope or is ambiguous."""
+
+
+def _unknown_column(unresolved: re.Match[str], types: dict[str, Types]) -> str:
+    """sqlglot's message with the position where the column starts, and columns of similar names."""
+    name = unresolved["quoted"] or unresolved["plain"] or ""
+    where = "query"
+    if unresolved["line"]:
+        written = len(name) + (0 if re.fullmatch(r"\w+", name) else len("``"))
+        where = f"query, line {unresolved['line']}, position {int(unresolved['end']) - written + 1}"
+    known = {column for columns in types.values() for column in columns}
+    if name.lower() in known:
+        return f"{where}: column {name!r} is ambiguous, or of a table that is not in scope"
+    return f"{where}: column {name!r} not found{did_you_mean(name, known)}"
 
 
 def _extract_ctes(query: exp.Query, blocks: dict[str, exp.Query]) -> None:
@@ -204,7 +224,7 @@ def _extract_ctes(query: exp.Query, blocks: dict[str, exp.Query]) -> None:
         for cte in clause.expressions:
             body = cte.this
             if not isinstance(body, exp.Query) or is_correlated(body):
-                raise CannotSplitError(f"CTE {cte.alias} is correlated with the query around it")
+                raise CannotSplitError(f"CTE {cte.alias.removeprefix(PREFIX)} refers to columns of the enclosing query")
             blocks[cte.alias] = body
         clause.pop()
 

@@ -51,14 +51,14 @@ def describe_query(query: exp.Query, catalogue: Catalogue) -> QueryText:
 
 def _core(tree: exp.Query, types: dict[str, Types], parts: SplitQuery) -> tuple[Core | None, str | None]:
     if isinstance(tree, exp.SetOperation):
-        return None, f"it is a set operation ({tree.key.upper()})"
+        return None, f"a {tree.key.upper()} itself has no joins to reorder"
     if not isinstance(tree, exp.Select):
-        return None, "it is not a SELECT"
+        return None, "the statement is not a SELECT"
     try:
         core = extract_core(tree, types.get, parts.blocks)
     except CannotSplitError as reason:
         return None, str(reason)
-    return core, "it joins fewer than two relations" if len(core.graph.relations) < 2 else None
+    return core, "fewer than two tables are inner-joined" if len(core.graph.relations) < 2 else None
 
 
 def _block(name: str, tree: exp.Query, core: Core | None, reason: str | None) -> Block:

@@ -32,13 +32,13 @@ def check_can_be_written(tree: exp.Expr) -> None:
     """
     for node in tree.walk():
         if isinstance(node, REWRITTEN_DIFFERENTLY):
-            raise CannotSplitError(f"{node.sql_name()} cannot be rewritten faithfully")
+            raise CannotSplitError(f"the planner cannot reproduce {node.sql_name()} exactly")
         if isinstance(node, exp.Star) and isinstance(node.parent, exp.Func) and not isinstance(node.parent, exp.Count):
             raise CannotSplitError(f"{node.parent.sql_name()}(*) uses a whole row as a value")
     try:
         tree.sql(DIALECT, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as problem:
-        raise CannotSplitError(f"it cannot be rewritten faithfully: {problem}") from None
+        raise CannotSplitError(f"the planner cannot reproduce the query exactly: {problem}") from None
 
 
 Types = dict[str, str]

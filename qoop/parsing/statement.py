@@ -39,7 +39,7 @@ class Statement:
     def source_query(self) -> "Statement":
         """The query whose rows it stores, as a statement that returns them."""
         if self.query is None:
-            raise CannotSplitError("it contains no query")
+            raise CannotSplitError("the statement contains no query")
         query = self.query.copy()
         return Statement(str(query.sql(DIALECT)), query, query, writes=False)
 
@@ -91,9 +91,9 @@ def parse_statement(text: str) -> Statement:
     except TokenError as error:
         raise QuerySyntaxError(f"query: {' '.join(str(error).split())}") from None
     except RecursionError:
-        raise CannotSplitError("it is nested too deeply for the planner") from None
+        raise CannotSplitError("the query is nested too deeply for the planner") from None
     if len(trees) != 1:
-        raise QuerySyntaxError(f"query: {len(trees)} statements; give exactly one")
+        raise QuerySyntaxError(f"query: {len(trees)} statements; must be exactly one")
     tree = trees[0]
     if isinstance(tree, exp.Query):
         return Statement(text, tree, tree, writes=False)

@@ -132,7 +132,7 @@ def _open(path: Path, warn: Callable[[str], None]) -> RecordFile | None:
         QoopError: the file is not a journal, is in use, or cannot be written.
     """
     if path.is_dir():
-        raise QoopError(f"--journal {str(path)!r}: this is a folder; choose a file")
+        raise QoopError(f"--journal {str(path)!r}: is a directory; choose a file")
     try:
         if path.exists():
             _remove(path)
@@ -149,7 +149,7 @@ def _open(path: Path, warn: Callable[[str], None]) -> RecordFile | None:
 def _remove(path: Path) -> None:
     """Remove an earlier journal, unless it is in use: only a new file is sure to be readable by its owner alone."""
     if not path.is_file():
-        raise QoopError(f"--journal {str(path)!r}: not a regular file; choose another")
+        raise QoopError(f"--journal {str(path)!r}: not a regular file; choose another file")
     with path.open("rb") as file:
         first = file.readline()
     if first and decode(first) is None:
@@ -229,7 +229,9 @@ def _upgraded(path: Path, number: int, record: Any) -> dict[str, Any]:
             path, number, f"version {version!r} is not supported, the latest is {VERSION}; use a newer qoop"
         )
     if record.get("kind") not in _KINDS:
-        raise JournalFormatError(path, number, f"unknown kind {record.get('kind')!r}; expected {', '.join(_KINDS)}")
+        raise JournalFormatError(
+            path, number, f"unknown kind {record.get('kind')!r}; use the version of qoop that wrote it"
+        )
     parts = [record.get("event"), *record.get("commands", [])]
     unknown = next((one["type"] for one in parts if isinstance(one, dict) and one.get("type") not in TAGS), None)
     if unknown is not None:

@@ -37,18 +37,18 @@ class ProgressLines:
             case CancelStages(stages):
                 self._print(f"cancelled {', '.join(map(view_name, stages))}")
             case SetExecutors(executors, _):
-                self._print(f"executor target: {executors}")
+                self._print(f"target: {count(executors, 'executor')}")
             case RunAsWritten(cause):
-                self._print(f"running as one stage: {wording.why(cause)}")
+                self._print(f"running as written, in one stage: {wording.why(cause)}")
 
     def summary(self, outcome: Outcome) -> None:
         """Print how long the query took, and what was run, reused and lost."""
         counts = outcome.counts
-        failures = [f"{counts.failed} failed"] if counts.failed else []
+        failures = [f"{count(counts.failed, 'stage')} failed"] if counts.failed else []
         failures += [f"{count(counts.lost, 'output')} lost"] if counts.lost else []
         self._print(
-            f"done in {outcome.seconds:.1f} s: {count(outcome.join_trees, 'join tree')}, "
-            f"{count(counts.stages, 'stage')}, {count(counts.switches, 'switch', 'switches')} "
+            f"done in {outcome.seconds:.1f} s: {count(counts.stages, 'stage')} run, "
+            f"{count(counts.switches, 'plan switch', 'plan switches')} "
             f"({count(counts.reused, 'output')} reused, {counts.unused} unused, "
             f"{count(counts.cancelled, 'stage')} cancelled)" + "".join(f", {failure}" for failure in failures)
         )

@@ -150,7 +150,7 @@ class QueryRun:
 
     def _first_event(self) -> Event:
         if self._planned is None:
-            return CannotPlan(self._reason or "it was not planned")
+            return CannotPlan(self._reason or "the query was not planned")
         return Planned(len(self._planned.plans), self._planned.join_trees)
 
     def _take_next(self, engine: StageRunner) -> None:
@@ -207,10 +207,10 @@ class QueryRun:
                 failed = f"could not request {count(executors, 'executor')}"
                 self._try(failed, lambda: engine.set_executors(executors, by))
             case ConfirmVacated(seq):
-                self._try(f"could not confirm share {seq}", lambda: self._confirm(seq))
+                self._try(f"could not confirm share {seq} to the arbiter", lambda: self._confirm(seq))
             case RunAsWritten(cause):
                 if self._planned is not None:
-                    self._warn(f"running the query as written: {wording.why(cause)}")
+                    self._warn(f"replanning stopped, running the query as written: {wording.why(cause)}")
                 engine.start(RESULT, self._text, None, 0)
             case SetTimer():
                 pass

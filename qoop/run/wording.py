@@ -18,7 +18,7 @@ from qoop.replan.causes import (
     UntypedCause,
     WhyFailed,
 )
-from qoop.replan.decision import Decision
+from qoop.replan.decision import Decision, Winner
 from yarn_plugin.quantities import count
 
 
@@ -53,9 +53,23 @@ def error_message(cause: WhyFailed) -> str:
     return cause.error if isinstance(cause, FailedStage) else why(cause)
 
 
+DECIDED_BY: dict[Winner, str] = {
+    "first": "the first estimates",
+    "kept": "the estimates",
+    "forced": "a test option",
+    "share": "share",
+    "row counts": "row counts",
+    "share or row counts": "share or row counts, either alone",
+    "share and row counts": "share and row counts, only together",
+    "late stage": "a slow stage",
+    "late stage and share or row counts": "a slow stage together with the share or the row counts",
+}
+"""What made a plan win, for people."""
+
+
 def verdict(decision: Decision) -> str:
     """The estimates that a decision is based on; for a switch, also what decided it."""
-    decided_by = f"; decided by: {decision.won_by}" if decision.switched else ""
+    decided_by = f"; decided by: {DECIDED_BY[decision.won_by]}" if decision.switched else ""
     return f"{comparison(decision)}{decided_by}"
 
 

@@ -30,6 +30,7 @@ from qoop.replan.decision import Rules
 from qoop.replan.events import Event, ExecutorsChanged, Planned, ShareChanged, StageCancelled, TimerFired
 from qoop.replan.machine import step
 from qoop.replan.state import State
+from qoop.run.wording import why
 from qoop.simulation.stages import Stages, true_sizes
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.simulation.application import (
@@ -247,8 +248,9 @@ class SimulatedQuery:
             case Finish():
                 self._ended = True
                 requests.append(Finished(self._figures()))
-            case Fail() | RunAsWritten():
-                raise QoopError(f"a simulated query cannot {type(command).__name__}")
+            case Fail(cause) | RunAsWritten(cause):
+                # Simulated stages do not fail, so the planner did.
+                raise QoopError(f"the planner failed on a simulated query: {why(cause)}")
 
     def _figures(self) -> Mapping[str, float]:
         counts = self._state.counts
@@ -312,7 +314,7 @@ def _planned(text: str, tables: Tables) -> PlannedQuery:
         return plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel())
     except QoopError as problem:
         raise BadInputError(
-            "query", " ".join(text.split())[:60], f"{problem}; a query that joins tables is needed"
+            "query", " ".join(text.split())[:60], f"must be a query that joins tables; {problem}"
         ) from None
 
 

@@ -64,7 +64,7 @@ def submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
         with _signals_raise():
             return _submit(job, flags, access)
     except StoppedBySignal as stopped:
-        _print("qoop: stopped")
+        _print(f"stopped by {signal.Signals(stopped.number).name}")
         return 128 + stopped.number
 
 
@@ -76,7 +76,7 @@ def _submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
         raise SubmissionError(f"--arbiter: needs --master yarn; with --master {flags.master} use --profile or --slots")
     if flags.value("--queue") or flags.conf("spark.yarn.queue"):
         raise SubmissionError(
-            "--queue: the arbiter assigns a queue to each query; remove --queue, and use --pool to choose a pool"
+            "--queue: cannot be given with --arbiter, which assigns a queue to each query; use --pool to choose a pool"
         )
     return _submit_registered(job, flags, access)
 
@@ -88,7 +88,7 @@ def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess) -> in
     try:
         if registered.share is None:
             raise SubmissionError(
-                f"pool {registered.pool}: the arbiter has no share for {registered.app} at the moment; try again"
+                f"pool {registered.pool}: the arbiter assigned {registered.app} no share; see its log, or retry later"
             )
         size.require_one(registered.share.entitlement.resources, f"share of {registered.app} in pool {registered.pool}")
         first = size.count(registered.share.entitlement.resources)
@@ -147,13 +147,13 @@ def _deregister(client: ArbiterClient, app: str) -> None:
         client.deregister(app)
     except ArbiterError as problem:
         # Not fatal: the arbiter notices in YARN that the application has ended.
-        _print(f"qoop: warning: {problem}")
+        _print(f"warning: {app} was not deregistered; the arbiter ends its share when YARN reports its end: {problem}")
 
 
 def _print(line: str) -> None:
     """Print on stderr, if there is still a terminal."""
     with contextlib.suppress(OSError):
-        err.print(line, soft_wrap=True)
+        err.print(f"qoop: {line}", soft_wrap=True)
 
 
 def _allocation_step(client: ArbiterClient) -> int:
@@ -248,7 +248,7 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
     if received:
         return 128 + received[0]
     if code < 0:
-        _print(f"qoop: spark-submit was killed by signal {-code}")
+        _print(f"spark-submit was killed by signal {-code}")
         return 128 - code
     return code
 

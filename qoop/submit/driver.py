@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import re
 import signal
 import sys
 import uuid
@@ -16,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qoop.api import Options, collect, execute, write
 from qoop.engine.folders import QueryFolder
-from qoop.errors import QoopError
+from qoop.engine.session import java_message
+from qoop.errors import QoopError, did_you_mean
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
 from qoop.feedback.profile import ProfileFeed, fixed_share, read_profile
 from qoop.parsing.statement import ParsedText, parse_leniently
@@ -26,7 +28,7 @@ from qoop.run.query_run import Feed, Outcome
 from qoop.submit import rows
 from qoop.submit.job import Job, Output
 from qoop.submit.stderr import redirect_stderr
-from qoop.tables.folder import FolderCatalogue, did_you_mean
+from qoop.tables.folder import FolderCatalogue
 from yarn_plugin import console
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.quantities import count
@@ -46,11 +48,10 @@ def main() -> None:
         spark = SparkSession.builder.appName(job.name).getOrCreate()
         run(spark, job)
     except (ReportedError, PySparkException, Py4JError, OSError, ValidationError) as problem:
-        line = _first_line(problem) + _suggestion(problem, spark, job)
-        _print(f"qoop: {line}")
+        _print(_message(problem, spark, job))
         sys.exit(1)
     except KeyboardInterrupt:
-        _print("qoop: stopped")
+        _print("stopped by a signal; the query was cancelled")
         sys.exit(130)
     finally:
         if spark is not None:
@@ -71,7 +72,7 @@ def _interrupt(number: int, frame: object) -> None:
 def _print(line: str) -> None:
     """Print on stderr, if it can still be written."""
     with contextlib.suppress(OSError):
-        console.err.print(line, soft_wrap=True)
+        console.err.print(f"qoop: {line}", soft_wrap=True)
 
 
 def _stop(spark: SparkSession) -> None:
@@ -102,7 +103,7 @@ def run(spark: SparkSession, job: Job) -> None:
 def _execute(spark: SparkSession, job: Job, parsed: ParsedText, options: Options) -> Outcome:
     if parsed.stores_rows:
         if job.output is not None:
-            raise QoopError("--output: the statement stores its rows in a table; remove --output")
+            raise QoopError("--output: cannot be given for a statement that itself stores its rows; remove --output")
         return execute(spark, parsed, options)
     if job.output is not None:
         return write(spark, parsed, options, _writer(spark, job.output))
@@ -125,9 +126,9 @@ def _writer(spark: SparkSession, output: Output) -> Callable[[DataFrame], None]:
         draft = QueryFolder(spark, f"{path}.qoop-", uuid.uuid4().hex[:8])
         taken = draft.exists(path)
     except Py4JJavaError as problem:
-        raise QoopError(f"--output {output.path!r}: {problem.java_exception.getMessage()}") from None
+        raise QoopError(f"--output {output.path!r}: {java_message(problem)}") from None
     if taken:
-        raise QoopError(f"--output {output.path!r}: already exists; choose another path, or remove it first")
+        raise QoopError(f"--output {output.path!r}: already exists; remove it, or choose another path")
 
     def put(frame: DataFrame) -> None:
         writer = frame.write.option("header", "true") if output.format == "csv" else frame.write
@@ -135,9 +136,10 @@ def _writer(spark: SparkSession, output: Output) -> Callable[[DataFrame], None]:
             draft.create()
             writer.format(output.format).save(f"{draft.path}/rows")
             if draft.exists(path) or not draft.move("rows", path):
-                raise QoopError(f"--output {output.path!r}: the result could not be renamed to this path")
-        except Py4JJavaError as problem:
-            raise QoopError(f"--output {output.path!r}: {problem.java_exception.getMessage()}") from None
+                problem = "the result could not be renamed to this path and was discarded; choose another path"
+                raise QoopError(f"--output {output.path!r}: {problem}")
+        except Py4JJavaError as failed:
+            raise QoopError(f"--output {output.path!r}: {java_message(failed)}") from None
         finally:
             draft.delete()
 
@@ -181,26 +183,49 @@ def _write_report(job: Job) -> None:
         write_report(Path(job.report), {"query": Path(job.journal)})
 
 
-def _suggestion(problem: Exception, spark: SparkSession | None, job: Job) -> str:
-    """For a table that does not exist, a table with a similar name. For columns Spark makes suggestions itself."""
-    if spark is None or not isinstance(problem, PySparkException):
-        return ""
-    if problem.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
-        return ""
-    missing = str((problem.getMessageParameters() or {}).get("relationName", ""))
+def _message(problem: Exception, spark: SparkSession | None, job: Job) -> str:
+    """The problem in one line, without the query and plan that Spark prints below it."""
+    if isinstance(problem, Py4JJavaError):
+        return java_message(problem)
+    if not isinstance(problem, PySparkException):
+        return " ".join(str(problem).split()) or type(problem).__name__
+    position = POSITION.search(str(problem))
+    where = f"query, line {position['line']}, position {int(position['offset']) + 1}: " if position else ""
+    return where + _spark_message(problem, spark, job)
+
+
+POSITION = re.compile(r"\bline (?P<line>\d+),? pos (?P<offset>\d+)")
+"""How Spark prints a position in the query; the offset is from 0."""
+
+
+def _spark_message(problem: PySparkException, spark: SparkSession | None, job: Job) -> str:
+    """Spark's message; for an unknown table or column in the words of `qoop explain`."""
+    condition, values = problem.getCondition() or "", problem.getMessageParameters() or {}
+    if condition == "TABLE_OR_VIEW_NOT_FOUND" and spark is not None:
+        return _unknown_table(values.get("relationName", ""), spark, job)
+    if condition == "UNRESOLVED_COLUMN.WITH_SUGGESTION":
+        similar = values.get("proposal", "").replace("`", "")
+        return f"column {_plain(values.get('objectName', ''))!r} not found; did you mean one of {similar}?"
+    if condition == "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION":
+        return f"column {_plain(values.get('objectName', ''))!r} not found"
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    text = lines[0] if lines else type(problem).__name__
+    text = text.removeprefix(f"[{condition}] ").partition(" SQLSTATE: ")[0].rstrip(".")
+    return f"{text} ({condition})" if condition else text
+
+
+def _unknown_table(relation: str, spark: SparkSession, job: Job) -> str:
     known = [table.name for table in spark.catalog.listTables()]
+    where = "Spark's catalog"
     if job.tables is not None:
         known += FolderCatalogue(Path(job.tables)).tables
-    return did_you_mean(missing, known)
+        where = f"--tables {job.tables!r}"
+    return f"table {_plain(relation)!r} not found in {where}{did_you_mean(relation, known)}"
 
 
-def _first_line(problem: Exception) -> str:
-    """The problem in one line, without the query and plan that Spark prints below it."""
-    text = str(problem).split("\n\n")[0] if not isinstance(problem, ReportedError) else str(problem)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    first = lines[0] if lines else type(problem).__name__
-    where = next((line for line in lines[1:] if line.startswith("(line") or "(line " in line), "")
-    return first if "(line" in first else f"{first} {where}".strip()
+def _plain(name: str) -> str:
+    """A name as Spark quotes it, without the quotes."""
+    return name.replace("`", "")
 
 
 if __name__ == "__main__":

@@ -157,12 +157,12 @@ class SparkFlags:
             return
         needs = {
             "--output FORMAT PATH": output,
-            "--archives with a packed Python environment": self.value("--archives") is not None,
-            "--checkpoint URL that all nodes reach": checkpoint,
+            "--checkpoint URL": checkpoint,
+            "--archives FILE (a packed Python environment)": self.value("--archives") is not None,
         }
         missing = [need for need, given in needs.items() if not given]
         if missing:
-            raise SubmissionError(f"--deploy-mode cluster needs {', '.join(needs)}; missing: {', '.join(missing)}")
+            raise SubmissionError(f"--deploy-mode cluster: also give {', '.join(missing)}")
 
 
 def spark_defaults(flags: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -185,8 +185,10 @@ def read_query(file: str | None, text: str | None) -> str:
     Raises:
         SubmissionError: neither or both were given, or the file cannot be read.
     """
-    if (file is None) == (text is None):
-        raise SubmissionError("give the query either as QUERY.sql, the last argument, or with -e 'SELECT ...'")
+    if file is None and text is None:
+        raise SubmissionError("QUERY.sql: required; give it as the last argument, or the text with -e 'SELECT ...'")
+    if file is not None and text is not None:
+        raise SubmissionError("QUERY.sql, -e: give only one; each of them is the query")
     if text is None:
         assert file is not None
         try:

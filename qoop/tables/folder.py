@@ -1,7 +1,6 @@
 """A folder of tables: each a Parquet file or a folder of Parquet files."""
 
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +11,8 @@ from qoop.errors import QoopError
 from qoop.estimate.statistics import TableStatistics
 from qoop.parsing.spark_sql import Types
 from qoop.tables.statistics import cached_statistics
+
+WANTED = "must have a Parquet file, or a directory of Parquet files, for each table"
 
 
 class TablesError(QoopError):
@@ -27,14 +28,12 @@ class FolderCatalogue:
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise TablesError(
-                f"--tables {str(folder)!r}: no such folder; give one with a Parquet file or folder per table"
-            )
+            raise TablesError(f"--tables {str(folder)!r}: no such directory; {WANTED}")
         self.tables = {
             name: files for path in sorted(folder.iterdir()) if (name := _name(path)) and (files := _files(path))
         }
         if not self.tables:
-            raise TablesError(f"--tables {str(folder)!r}: no Parquet file or folder of Parquet files in it")
+            raise TablesError(f"--tables {str(folder)!r}: has no tables; {WANTED}")
         self._folder = folder
 
     def path(self, table: str) -> Path:
@@ -69,13 +68,6 @@ def _parquet(table: str) -> Iterator[None]:
         raise TablesError(
             f"table {table!r}: its Parquet files cannot be read: {' '.join(str(problem).split())}"
         ) from None
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A suggestion to append to a message about an unknown table; empty if no name is similar."""
-    wanted = name.replace("`", "").rpartition(".")[2].lower()
-    near = difflib.get_close_matches(wanted, {one.lower() for one in known}, n=2)
-    return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def type_name(kind: pa.DataType) -> str:

@@ -181,10 +181,10 @@ def test_statements_that_store_rows(tmp_path, small):
     [
         pytest.param(
             ("-e", "SELECT *\nFORM item"),
-            r"qoop: [PARSE_SYNTAX_ERROR] Syntax error at or near 'item'",
+            "qoop: query, line 2, position 6: Syntax error at or near 'item'",
             marks=pytest.mark.matrix,
         ),
-        (("-e", "SELECT * FROM itm"), "qoop: [TABLE_OR_VIEW_NOT_FOUND] The table or view `itm` cannot be found."),
+        (("-e", "SELECT * FROM itm"), "qoop: query, line 1, position 15: table 'itm' not found in --tables "),
         (
             ("--output", "parquet", "there", "-e", JOINED),
             "qoop: --output 'there': ",
@@ -197,7 +197,7 @@ def test_bad_input_is_one_line(tmp_path, small, words, said):
     (line,) = ours(err)
     assert (code, out) == (1, "")
     assert line.startswith(said)
-    assert ("(line 2, pos" in line) == ("PARSE" in line) and ("Did you mean item" in line) == ("TABLE" in line)
+    assert ("did you mean item" in line) == ("itm" in line)
     assert list((tmp_path / "there").iterdir()) == [] and not list(tmp_path.glob("there.*"))
 
 
@@ -239,7 +239,7 @@ def test_a_signal_ends_it_in_order(tmp_path, slow, number, code):
     slow.process.send_signal(number)
     ended, _, err = slow.end(60)
     assert ended == code
-    assert ours(err) == ["qoop: stopped"]
+    assert ours(err) == ["qoop: stopped by a signal; the query was cancelled"]
     assert whole(tmp_path) == []
     wait_until(lambda: slow.processes() == [])
 

@@ -27,15 +27,15 @@ SELECT main.a.id, b.x FROM main.a JOIN main.b ON main.a.id = main.b.id;
 SELECT p.id, b.x FROM main.a p JOIN b ON p.id = b.id JOIN main.b q ON q.id = p.id;
 SELECT a.id, a.id, b.id FROM a JOIN b ON a.id = b.id;
 SELECT b.x AS b__x, a.id FROM a, b WHERE a.id = b.id ORDER BY b.x;
--- alone: 'b__x' would be ambiguous
+-- alone: two columns would be named 'b__x'
 SELECT a.id AS b__x, b.id AS i FROM a, b WHERE a.id = b.id ORDER BY b.x LIMIT 2;
--- alone: 'a__b__c' would be ambiguous
+-- alone: two columns would be named 'a__b__c'
 SELECT a.id, a__b.c FROM (SELECT id, x AS b__c FROM a) a, (SELECT id, x AS c FROM b) a__b WHERE a.id = a__b.id AND a.b__c = a__b.c;
--- alone: 'g__id' would be ambiguous
+-- alone: two columns would be named 'g__id'
 SELECT g.id FROM a g JOIN b ON g.id = b.id WHERE g.id IN (SELECT x FROM underscored WHERE underscored.x = g.id);
--- alone: something other than a plain table
+-- alone: one of the sources in FROM
 SELECT q.y, b.z FROM a AS q(x, id, y, d), b WHERE q.id = b.id;
--- alone: something other than a plain table
+-- alone: one of the sources in FROM
 WITH v AS (SELECT id, x FROM a) SELECT q.x, q.id, b.z FROM v AS q(x, id) JOIN b ON q.id = b.id WHERE q.id = 2;
 SELECT d.q, b.x FROM (SELECT id, x FROM a) AS d(q, r) JOIN b ON d.q = b.id WHERE d.r = 1;
 WITH d(q, r) AS (SELECT id, x FROM a) SELECT d.q, b.x FROM d JOIN b ON d.q = b.id WHERE d.r = 1;
@@ -43,16 +43,16 @@ SELECT u.k, b.x FROM (SELECT a.id, a.x FROM a JOIN b ON a.id = b.id UNION ALL SE
 WITH u(k, l) AS (SELECT a.id, a.x FROM a JOIN b ON a.id = b.id UNION ALL SELECT c.id, b.x FROM c JOIN b ON c.id = b.id) SELECT u.k, b.x FROM u JOIN b ON u.k = b.id WHERE u.l = 1;
 
 -- == joins as written
--- alone: something other than a plain table
+-- alone: one of the sources in FROM
 SELECT a.y, b.z, c.w FROM (a JOIN b ON a.id = b.id) JOIN c ON c.id = a.id;
--- alone: something other than a plain table
+-- alone: one of the sources in FROM
 SELECT a.y, b.z, c.w FROM a JOIN (b JOIN c ON b.id = c.id) ON a.id = b.id;
--- alone: something other than a plain table
+-- alone: one of the sources in FROM
 SELECT a.y, b.z, c.w FROM a JOIN b JOIN c ON b.id = c.id ON a.id = b.id;
 -- empty
 SELECT a.y, b.z FROM a JOIN b ON 1 = 0;
 -- empty
--- alone: a filter is always false
+-- alone: a filter of the query is always false
 SELECT a.y, b.z FROM a JOIN b ON FALSE;
 SELECT a.y, b.z FROM a JOIN b ON TRUE;
 -- empty
@@ -78,10 +78,10 @@ SELECT a.id FROM a JOIN e ON a.id = e.id JOIN b ON b.id = a.id;
 SELECT count(*), max(b.x) FROM a JOIN e ON a.id = e.id JOIN b ON b.id = a.id;
 
 -- == outer joins
--- alone: two of its relations have the alias o
+-- alone: two tables of one SELECT have the alias 'o'
 SELECT a.id, o.x FROM a LEFT SEMI JOIN c o ON o.id = a.id, b o WHERE o.id = a.id;
 SELECT a.id, b.x FROM a LEFT JOIN b ON a.id = b.id JOIN c ON c.id = a.id WHERE b.x IS NULL;
--- alone: fewer than two relations
+-- alone: fewer than two tables
 SELECT a.id, b.x FROM a LEFT JOIN b ON a.id = b.id AND b.x = 1 JOIN c ON c.id = b.id;
 -- alone: RIGHT JOIN cannot be reordered
 SELECT a.id, b.x FROM a JOIN c ON a.id = c.id RIGHT JOIN b ON a.id = b.id;
@@ -122,7 +122,7 @@ SELECT a.id FROM a JOIN b ON a.id = b.id OR a.x = b.x JOIN c ON c.id = b.id;
 SELECT a.id FROM a JOIN b ON a.id = b.id WHERE coalesce(a.x, b.x, 0) = 1;
 SELECT a.id FROM a, b WHERE a.id = 1 AND a.id = b.id AND b.x = a.x AND b.x = 1 AND NULL IS NULL;
 -- empty
--- alone: a filter is always false
+-- alone: a filter of the query is always false
 SELECT a.id FROM a, b WHERE a.id = b.id AND NULL;
 -- empty
 SELECT a.id FROM a, b WHERE a.id = b.id AND 1 = 0;
@@ -149,7 +149,7 @@ SELECT a.y, (SELECT count(*) FROM b WHERE b.id = a.id) n FROM a, c WHERE a.id = 
 SELECT a.id FROM a, b, c WHERE a.id = b.id AND b.id = c.id AND a.id IN (SELECT id FROM b WHERE b.x = a.x) AND c.w IN (1, 2, NULL);
 SELECT a.id FROM a, b, c WHERE a.id = b.id AND b.id = c.id AND (a.id, b.x) IN (SELECT id, x FROM b);
 SELECT a.id FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id WHERE EXISTS (SELECT 1 FROM e) OR a.id = 1;
--- alone: fewer than two relations
+-- alone: fewer than two tables
 SELECT a.id FROM a WHERE a.id IN (SELECT id FROM b);
 
 -- == blocks and the filters moved into them
@@ -172,7 +172,7 @@ SELECT q.id FROM (SELECT id FROM a UNION SELECT id FROM b) q JOIN c ON c.id = q.
 SELECT * FROM (SELECT * FROM (SELECT a.id, b.x FROM a JOIN b ON a.id = b.id) q1 WHERE q1.id = 1) q2 JOIN c ON q2.id = c.id WHERE q2.x = 1;
 SELECT a.id, n.k FROM a JOIN b ON a.id = b.id JOIN (SELECT NULL AS k) n ON 1 = 1 JOIN c ON c.id = b.id WHERE n.k IS NULL;
 SELECT a.id, n.k FROM a JOIN b ON a.id = b.id JOIN (SELECT 3 AS k) n ON n.k > a.id JOIN c ON c.id = b.id WHERE n.k = 3;
--- alone: something other than a plain table
+-- alone: one of the sources in FROM
 SELECT a.id, v.k FROM a JOIN (VALUES (1, 'one'), (2, 'two')) AS v(id, k) ON a.id = v.id JOIN b ON b.id = a.id;
 
 -- == blocks that are read twice
@@ -216,7 +216,7 @@ SELECT count(DISTINCT a.y), count(b.z) FROM a JOIN b ON a.id = b.id;
 SELECT a.id, a.x + 1 AS x FROM a JOIN b ON a.id = b.id WHERE a.x > 1;
 SELECT * FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
 SELECT a.* FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
--- alone: uses a whole row as a value
+-- alone: uses a whole row (*) as a value
 SELECT to_json(struct(a.*)) FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
 SELECT struct(a.id, b.x) AS s FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
 SELECT a.id, transform(array(1, 2), x -> x + 1) FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
@@ -230,9 +230,9 @@ SELECT 'FROM _qoop_core' AS s, b.x FROM a JOIN b ON a.id = b.id JOIN c ON c.id =
 SELECT a.id, 'it''s; -- not' AS s, "dq" AS r FROM a JOIN b ON a.id = b.id;
 
 SELECT a.id, "say ""yes""" AS s, 'x""y' AS r, 'b\\s' AS q, '' AS o FROM a JOIN b ON a.id = b.id;
--- alone: it cannot be rewritten faithfully: Argument 'format'
+-- alone: the planner cannot reproduce the query exactly: Argument 'format'
 SELECT to_char(a.d, 'yyyy') FROM a JOIN b ON a.id = b.id;
--- alone: PERCENTILE_CONT cannot be rewritten faithfully
+-- alone: the planner cannot reproduce PERCENTILE_CONT exactly
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY b.x) FROM a JOIN b ON a.id = b.id;
 -- alone: STRUCT(*) uses a whole row as a value
 SELECT struct(*) FROM a JOIN b ON a.id = b.id;
@@ -246,11 +246,11 @@ SELECT reflect('c', 'm') FROM a JOIN b ON a.id = b.id;
 SELECT rand() < 2 FROM a JOIN b ON a.id = b.id;
 -- alone: RAND() must be evaluated once
 SELECT a.id FROM a JOIN b ON a.id = b.id WHERE rand() < 2;
--- alone: its hints refer to relations
+-- alone: the query's hints
 SELECT /*+ BROADCAST(b) */ a.id FROM a JOIN b ON a.id = b.id;
 -- alone: TABLESAMPLE (100 PERCENT) must be evaluated once
 SELECT a.id FROM a TABLESAMPLE (100 PERCENT) JOIN b ON a.id = b.id;
--- alone: it has a recursive CTE
+-- alone: the query has a recursive CTE
 WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT r.n, b.x FROM r JOIN b ON r.n = b.id;
--- alone: it is not a SELECT
+-- alone: the statement is not a SELECT
 (SELECT a.id FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id);

@@ -105,14 +105,15 @@ def test_lines_carry_the_seconds_since_the_start(capsys, monkeypatch):
     [
         (
             QueryCounts(stages=3, switches=2, reused=1),
-            "3 stages, 2 switches (1 output reused, 0 unused, 0 stages cancelled)",
+            "3 stages run, 2 plan switches (1 output reused, 0 unused, 0 stages cancelled)",
         ),
         (
             QueryCounts(stages=3, failed=2, lost=1),
-            "3 stages, 0 switches (0 outputs reused, 0 unused, 0 stages cancelled), 2 failed, 1 output lost",
+            "3 stages run, 0 plan switches (0 outputs reused, 0 unused, 0 stages cancelled), "
+            "2 stages failed, 1 output lost",
         ),
     ],
 )
 def test_the_summary_reports_failures_if_there_were_any(capsys, counts, shown_counts):
     ProgressLines(console.err).summary(Outcome(counts, 4, 1.5, None, ()))
-    assert capsys.readouterr().err.partition("] ")[2] == f"done in 1.5 s: 4 join trees, {shown_counts}\n"
+    assert capsys.readouterr().err.partition("] ")[2] == f"done in 1.5 s: {shown_counts}\n"

@@ -64,7 +64,7 @@ def test_executors_and_confirmations_that_fail_end_no_query(problem):
     assert run.run(engine, Feed()).counts.stages == 1
     assert confirmed == [17]
     executors, share = warned
-    assert ("2 executors:" in executors, "share 17:" in share) == (True, True)
+    assert ("2 executors:" in executors, "share 17 " in share) == (True, True)
     assert all(f": {type(problem).__name__}" in line for line in warned)
 
 
@@ -78,7 +78,9 @@ def test_progress_survives_a_closed_terminal(capsys):
 
     ProgressLines(console.PlainConsole(file=Gone())).warn("nobody hears this")
     ProgressLines(console.err).show(RunAsWritten(NotPlanned("[/x] has one\ntable\x1b[2J")))
-    assert capsys.readouterr().err.partition("] ")[2] == "running as one stage: [/x] has one\\ntable\\x1b[2J\n"
+    assert (
+        capsys.readouterr().err.partition("] ")[2] == "running as written, in one stage: [/x] has one\\ntable\\x1b[2J\n"
+    )
 
 
 # The journal, and the order of time.

@@ -38,8 +38,8 @@ def test_a_share_too_small_for_one_executor_names_a_remedy():
     with pytest.raises(ShareTooSmallError) as caught:
         SIZE.require_one(amount(2_000, 2), "the whole cluster's share")
     said = str(caught.value)
-    assert said.startswith("the whole cluster's share: 2000 MB, 2 vcores ")
-    assert "2304 MB, 3 vcores" in said
+    assert said.startswith("the whole cluster's share: 2000 MiB, 2 vcores ")
+    assert "2304 MiB, 3 vcores" in said
     assert "--executor-memory" in said
     SIZE.require_one(amount(2_304, 3), "it")
 
@@ -107,7 +107,7 @@ def test_the_last_flag_wins_and_flags_win_over_defaults():
 def test_cluster_mode_names_all_that_it_needs():
     with pytest.raises(SubmissionError) as caught:
         flags("--deploy-mode", "cluster").check(output=True, checkpoint=False)
-    assert "missing: --archives with a packed Python environment, --checkpoint URL" in str(caught.value)
+    assert ": also give --checkpoint URL, --archives FILE " in str(caught.value)
     flags("--deploy-mode", "cluster", "--archives", "env.tar.gz").check(output=True, checkpoint=True)
     flags().check(output=False, checkpoint=False)
 
@@ -132,8 +132,8 @@ def test_a_query_comes_from_a_file_or_the_command_line(tmp_path):
     assert read_query(str(tmp_path / "q.sql"), None) == "SELECT 1"
     assert read_query(None, "SELECT 2") == "SELECT 2"
     for file, text, said in [
-        (None, None, "give the query either as QUERY.sql"),
-        ("q.sql", "SELECT 1", "give the query either as QUERY.sql"),
+        (None, None, "QUERY.sql: required"),
+        ("q.sql", "SELECT 1", "QUERY.sql, -e: give only one"),
         (str(tmp_path / "none.sql"), None, "No such file"),
         (None, " \n", "the text is empty"),
     ]:

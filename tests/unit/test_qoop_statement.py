@@ -100,5 +100,5 @@ def test_an_unknown_column(tables, column):
 
 
 def test_a_column_that_two_tables_have(tables):
-    with pytest.raises(UnknownNameError, match="'id' could not be resolved"):
+    with pytest.raises(UnknownNameError, match="column 'id' is ambiguous"):
         tables.plan("SELECT id FROM orders, items")

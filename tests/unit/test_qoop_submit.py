@@ -116,7 +116,7 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "qoop: give the query either as QUERY.sql, the last argument, or with -e 'SELECT ...'"),
+        ((), "qoop: QUERY.sql: required; "),
         (("--master", "local"), "qoop: query 'local': No such file or directory"),
         (("-e", "  "), "qoop: query '-e': "),
         (("-e",), "qoop: option '-e' requires an argument"),
@@ -136,7 +136,7 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
         (("--profile", "/no/such", "-e", "q"), "qoop: --profile '/no/such': No such file or directory"),
         (
             ("--format", "csv", "--output", "csv", "x", "-e", "q"),
-            "qoop: --format: ",
+            "qoop: --format, --output: give only one",
         ),
         (("--weight", "nan", "-e", "q"), "qoop: --weight nan: "),
         (("--hysteresis", "nan", "-e", "q"), "qoop: --hysteresis nan: "),
@@ -148,14 +148,11 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
         ),
         (
             (*CLUSTER, "-e", "q"),
-            "qoop: --deploy-mode cluster needs --output FORMAT PATH, --archives with a packed Python environment, "
-            "--checkpoint URL that all nodes reach; missing: --output FORMAT PATH, --archives with a packed Python "
-            "environment, --checkpoint URL that all nodes reach",
+            "qoop: --deploy-mode cluster: also give --output FORMAT PATH, --checkpoint URL, --archives FILE ",
         ),
         (
             (*CLUSTER, "--output", "csv", "x", "--conf=spark.x=1", "--archives", "env.tgz", "-e", "q"),
-            "qoop: --deploy-mode cluster needs --output FORMAT PATH, --archives with a packed Python environment, "
-            "--checkpoint URL that all nodes reach; missing: --checkpoint URL that all nodes reach",
+            "qoop: --deploy-mode cluster: also give --checkpoint URL",
         ),
         (
             ("--arbiter", "http://127.0.0.1:9", "--master", "local", "-e", "q"),

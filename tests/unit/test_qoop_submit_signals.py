@@ -175,7 +175,7 @@ def test_a_signal_during_registration_ends_it_too(submit, number):
     one.process.send_signal(number)
     code, _, err = one.end()
     ended.set()
-    assert (code, err) == (128 + number, "qoop: stopped\n")
+    assert (code, err) == (128 + number, f"qoop: stopped by {signal.Signals(number).name}\n")
     assert not one.record.exists()
 
 

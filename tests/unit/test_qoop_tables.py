@@ -83,7 +83,7 @@ def test_no_such_folder(tmp_path):
 
 
 def test_a_folder_without_tables(tmp_path):
-    with pytest.raises(TablesError, match="no Parquet file"):
+    with pytest.raises(TablesError, match="has no tables"):
         FolderCatalogue(tmp_path)
 
 

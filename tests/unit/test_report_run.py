@@ -50,11 +50,11 @@ def test_failures_and_differences_are_named() -> None:
     text = parsed(
         QueryRow(query=1, seconds=1.0, rows=0, equal_to_spark=True, equal_to_duckdb=False, differences=("row 1: <a>",)),
         QueryRow(query=2, error="no <memory>"),
-        QueryRow(query=3, seconds=1.0, rows=1, blank=True, one_stage_reason="it has no joins", **PLANS),
+        QueryRow(query=3, seconds=1.0, rows=1, blank=True, one_stage_reason="the query has no joins", **PLANS),
     ).text
     for expected in ("NOT equal", "Query 1: row 1: <a>", "Query 2 failed: no <memory>", "0 of 1", "Failed", "no rows"):
         assert expected in text, expected
-    assert "only NULL or 0 (weak check); one stage: it has no joins" in text
+    assert "only NULL or 0 (weak check); one stage: the query has no joins" in text
 
 
 def test_a_run_of_nothing_and_one_without_plans() -> None:
