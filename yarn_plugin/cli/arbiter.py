@@ -54,7 +54,8 @@ from yarn_plugin.observe.resource_manager import addresses
     "--accept-loss",
     is_flag=True,
     help="If the journal is damaged in the middle, start without the records after the damage; they are saved beside "
-    "it as journal.dropped-TIME. Applications registered in them must register again.  [default: do not start]",
+    "it as journal.dropped-TIME. Applications registered in them must register again; new ids look like "
+    "app_e1_17.  [default: do not start]",
 )
 @click.option("--quiet", is_flag=True, help="Log warnings and errors only.")
 def arbiter(
