@@ -25,20 +25,20 @@ Explained = Winner | Literal["progress"]
 WON_BY: dict[Explained, str] = {
     "first": "This was the first choice: nothing had been measured yet.",
     "kept": "The plan was kept.",
-    "forced": "A test option forced the switch; the new plan was not chosen for being faster.",
-    "share": "The reason was the share: under the new share the new plan is chosen even with the initial estimates, "
-    "and under the old share it is not, whatever the row counts.",
-    "row counts": "The reason was the row counts: with those measured in finished stages the new plan is chosen even "
-    "under the old share, and without them it is not, even under the new share.",
-    "share and row counts": "The reasons were the new share and the measured row counts together; with only one "
-    "of them the new plan is not chosen.",
-    "share or row counts": "Either would have been enough: the new share with the initial estimates, or the measured "
-    "row counts under the old share.",
-    "late stage": "The reason was a running stage that took longer than estimated.",
-    "late stage and share or row counts": "A running stage took longer than estimated, which was enough only together "
-    "with the new share or the measured row counts.",
-    "progress": "The reason was neither the share nor the row counts: the share had not changed, and the new plan is "
-    "also chosen with the initial estimates, once the work done so far is counted.",
+    "forced": "Cause: a test option forced the switch; the new plan was not chosen for being faster.",
+    "share": "Cause: the share. With the new share alone the new plan wins; with the measured row counts alone it does "
+    "not.",
+    "row counts": "Cause: the row counts. With the measured row counts alone the new plan wins; with the new share "
+    "alone it does not.",
+    "share and row counts": "Cause: the share and the row counts together. With only one of them the new plan does not "
+    "win.",
+    "share or row counts": "Cause: the share or the row counts. With either of them alone the new plan wins.",
+    "late stage": "Cause: a slow stage. A running stage took longer than estimated, and that alone makes the new plan "
+    "win.",
+    "late stage and share or row counts": "Cause: a slow stage together with the share or the row counts. A running "
+    "stage took longer than estimated; that alone does not make the new plan win.",
+    "progress": "Cause: the progress. Neither the share nor the row counts changed which plan is the fastest; the work "
+    "already done did.",
 }
 """Why a plan was chosen, as a sentence."""
 
@@ -47,7 +47,7 @@ def decision_list(record: QueryRecord, axis: Axis | None = None) -> Entries:
     """An entry for each decision; switches are expanded if there are few."""
     names, axis = Names(record), axis or axis_of(record)
     entries = tuple(_entry(timed, record, names, axis) for timed in record.decisions)
-    return Entries(entries, empty="No decisions: the query ran as one stage.")
+    return Entries(entries, empty="No decisions: the query ran as written, in one stage.")
 
 
 def switch_explanations(record: QueryRecord, axis: Axis | None = None) -> list[str]:
@@ -108,7 +108,7 @@ def _badge(decision: Decision, winner: Explained) -> Badge:
         return Badge("kept")
     if winner == "forced":
         return Badge("switched: forced", "warn")
-    return Badge(f"switched: {winner}", "accent")
+    return Badge(f"switched: {'progress' if winner == 'progress' else wording.DECIDED_BY[winner]}", "accent")
 
 
 def _winner(timed: TimedDecision, record: QueryRecord) -> Explained:

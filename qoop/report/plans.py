@@ -19,7 +19,7 @@ def plan_blocks(record: QueryRecord) -> list[Block]:
     chosen = [timed.decision.plan for timed in record.decisions]
     blocks: list[Block] = []
     if not any(plan.trees for plan in record.header.plans):
-        return [Text("The query runs as one stage, so there is no join tree to choose.")]
+        return [Text("Every plan is a single stage, so there is no join tree to choose.")]
     if chosen:
         first, last = chosen[0], chosen[-1]
         charts = [plan_tree(record, names, first, "at the start" if first != last else "from start to end")]

@@ -52,7 +52,7 @@ def header_blocks(record: QueryRecord) -> list[Block]:
     """Key figures, warnings, the explanation of switches, and the text of the query."""
     lines: list[Block] = [KeyFigures(tuple(_figures(record)))]
     if record.header.reason is not None:
-        lines.append(Text(f"Ran as one stage: {record.header.reason}.", "warning"))
+        lines.append(Text(f"Ran as written, in one stage: {record.header.reason}.", "warning"))
     # The first reason is that of the header, if it has one.
     reasons = [wording.why(cause)[:300] for _, cause in record.as_written[record.header.reason is not None :]]
     lines += [Text(f"Ran as written: {reason}", "warning") for reason in reasons]

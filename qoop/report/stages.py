@@ -16,7 +16,7 @@ SIGNS: dict[str, Key] = {
     "reused": Key("output reused after a switch", "dot", "good"),
     "unused": Key("output unused after a switch", "ring", "ink"),
     "allowed to finish": Key("not needed after a switch, allowed to finish", "triangle", "ink"),
-    "finished anyway": Key("cancelled, but finished first", "triangle", "good"),
+    "finished anyway": Key("cancelled, but finished before that took effect", "triangle", "good"),
     "cancelled": Key("cancelled", "cross", "ink"),
     "failed": Key("failed", "cross", "bad"),
     "lost": Key("output lost", "diamond", "bad"),
@@ -160,7 +160,7 @@ def _table(record: QueryRecord, names: Names, axis: Axis) -> Table:
         Column("rows", numeric=True, digits=0),
         Column("output, MB", numeric=True, digits=2),
         Column("core seconds", numeric=True, digits=2),
-        Column("after a switch"),
+        Column("use of the output"),
     )
     return Table(columns, tuple(_line(attempt, record, names, axis) for attempt in record.attempts), "Stages")
 
@@ -188,6 +188,6 @@ def _fate(attempt: Attempt, record: QueryRecord) -> str:
         return ""
     after = [timed.decision for timed in record.switches if timed.at >= attempt.ended]
     reused = sum(attempt.stage in decision.reused for decision in after)
-    left = sum(attempt.stage in decision.left_behind for decision in after)
-    fates = [f"reused {count(reused, 'time')}" if reused else "", f"unused {count(left, 'time')}" if left else ""]
-    return ", ".join(filter(None, fates))
+    unused = sum(attempt.stage in decision.left_behind for decision in after)
+    uses = (("reused", reused), ("unused", unused))
+    return ", ".join(f"{use} after {count(times, 'switch', 'switches')}" for use, times in uses if times)

@@ -194,7 +194,7 @@ def test_a_stage_that_ends_before_it_can_be_stopped(tmp_path: Path) -> None:
     )
     assert record.attempts[0].outcome == "finished"
     assert record.status == "unfinished"
-    assert list(rows(stages_chart(record)).values()) == [["cancelled, but finished first"]]
+    assert list(rows(stages_chart(record)).values()) == [["cancelled, but finished before that took effect"]]
     assert "until the journal ends" in shown(record).text
 
 
@@ -249,12 +249,12 @@ def test_executors_over_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("won_by", "slots", "said"),
     [
-        ("share", 2.0, "The reason was the share"),
-        ("row counts", 2.0, "The reason was the row counts"),
-        ("share and row counts", 2.0, "The reasons were the new share and the measured row counts together"),
-        ("share or row counts", 2.0, "Either would have been enough"),
-        ("share or row counts", 4.0, "The reason was neither the share nor the row counts"),
-        ("forced", 4.0, "A test option forced the switch"),
+        ("share", 2.0, "Cause: the share."),
+        ("row counts", 2.0, "Cause: the row counts."),
+        ("share and row counts", 2.0, "Cause: the share and the row counts together."),
+        ("share or row counts", 2.0, "Cause: the share or the row counts."),
+        ("share or row counts", 4.0, "Cause: the progress."),
+        ("forced", 4.0, "Cause: a test option forced the switch"),
     ],
 )
 def test_a_switch_is_explained(tmp_path: Path, won_by: str, slots: float, said: str) -> None:
