@@ -122,7 +122,7 @@ def test_the_wait_of_preemption_follows_the_grace_period():
     [
         ({"root.sql.auto-queue-creation-v2.enabled": "false"}, "limited", "dynamic_leaves = true"),
         ({f"{LEAF}.capacity": "5w"}, "limited", "weight = 1"),
-        ({f"{LEAF}.capacity": "0.01w"}, "limited", "0.1w"),
+        ({f"{LEAF}.capacity": "0.01w"}, "limited", "0.01w"),
         ({f"{LEAF}.user-limit-factor": "1"}, "limited", "user_limit_factor = 1000"),
         (
             {"root.sql.queues": "x", "root.sql.x.capacity": "100"},

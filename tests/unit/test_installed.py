@@ -135,19 +135,19 @@ def test_installed_plugins_are_found(install):
 @pytest.mark.parametrize(
     ("group", "found", "problem"),
     [
-        (CONTROLLERS, {"a": Plain()}, "not a Kind"),
+        (CONTROLLERS, {"a": Plain()}, r"must be a .*\.Kind"),
         (CONTROLLERS, {"a": ImportError("no module\nnamed x")}, "cannot be loaded: ImportError: no module named x"),
         (CONTROLLERS, {"a": kind("share")}, "share"),
         (CONTROLLERS, {"a": kind(), "b": kind()}, "lottery"),
-        (CONTROLLERS, {"a": kind(tags={"State": Inner})}, "'State' is in use"),
-        (CONTROLLERS, {"a": kind(), "b": kind("other", {"other/1": Inner})}, "Inner has the tag 'lottery/1'"),
-        (CONTROLLERS, {"a": kind(), "b": kind("other", {"lottery/1": Settings})}, "'lottery/1' is in use"),
+        (CONTROLLERS, {"a": kind(tags={"State": Inner})}, "'State' is already used"),
+        (CONTROLLERS, {"a": kind(), "b": kind("other", {"other/1": Inner})}, "Inner has two journal tags, 'lottery/1'"),
+        (CONTROLLERS, {"a": kind(), "b": kind("other", {"lottery/1": Settings})}, "'lottery/1' is already used"),
         (CONTROLLERS, {"a": kind(messages=frozenset({"bid"}))}, "'bid'"),
         (CONTROLLERS, {"a": kind(solvers={"problem": print})}, "'problem'"),
-        (CONTROLLERS, {"a": kind(tags={"bid": Plain}, messages=frozenset({"bid"}))}, "Plain is not a dataclass"),
+        (CONTROLLERS, {"a": kind(tags={"bid": Plain}, messages=frozenset({"bid"}))}, "Plain, must be a dataclass"),
         (CONTROLLERS, {"a": kind(tags={"bid": Typed})}, "`type`"),
-        (CONTROLLERS, {"a": kind(tags={"lottery/1": Plain})}, "cannot be used"),
-        (POLICIES, {"a": Plain()}, "no function `decide`"),
+        (CONTROLLERS, {"a": kind(tags={"lottery/1": Plain})}, "cannot be journaled"),
+        (POLICIES, {"a": Plain()}, "must have a function `decide`"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_line_that_names_it(install, group, found, problem):

@@ -30,9 +30,12 @@ OWN_TAGS = {
 
 
 class PluginError(ReportedError):
-    """An installed controller or policy cannot be used."""
+    """An installed controller or policy cannot be used. `owner`: names it, such as "controller 'auction'"."""
 
     exit_code = 2
+
+    def __init__(self, owner: str, problem: str, remedy: str = "report this to its author, or uninstall it") -> None:
+        super().__init__(f"{owner}: {problem}; {remedy}")
 
 
 def installed() -> Registry:
@@ -45,12 +48,12 @@ def installed() -> Registry:
     for point in entry_points(group=CONTROLLERS):
         kind = _load(point)
         if not isinstance(kind, Kind):
-            raise PluginError(f"{CONTROLLERS} {point.name!r}: {point.value} is not a Kind of controller")
+            raise PluginError(_entry(point), f"{point.value} must be a {Kind.__module__}.{Kind.__name__}")
         _add(kinds, kind.name, kind, point)
     for point in entry_points(group=POLICIES):
         policy = _load(point)
         if not callable(getattr(policy, "decide", None)):
-            raise PluginError(f"{POLICIES} {point.name!r}: {point.value} has no function `decide`")
+            raise PluginError(_entry(point), f"{point.value} must have a function `decide`")
         _add(policies, point.name, policy, point)
     found = Registry(kinds, policies)
     _check_types(found, journal_tags(found))
@@ -68,20 +71,22 @@ def journal_tags(registry: Registry) -> dict[str, type]:
     for owner, declared in _declared(registry):
         for tag, one in declared.items():
             if tags.setdefault(tag, one) is not one:
-                raise PluginError(f"{owner}: its tag {tag!r} is in use; choose another")
+                raise PluginError(owner, f"its journal tag {tag!r} is already used for another type")
             if names.setdefault(one, tag) != tag:
-                raise PluginError(f"{owner}: its type {one.__name__} has the tag {names[one]!r}; use that, not {tag!r}")
+                raise PluginError(owner, f"its type {one.__name__} has two journal tags, {names[one]!r} and {tag!r}")
     for kind in registry.kinds.values():
         if kind.parameters is not None and kind.parameters not in names:
-            raise PluginError(f"controller {kind.name!r}: its parameters, {kind.parameters.__name__}, have no tag")
+            raise PluginError(
+                _controller(kind), f"the type of its parameters, {kind.parameters.__name__}, has no journal tag"
+            )
         for tag in sorted({*kind.messages, *kind.solvers} - tags.keys()):
-            raise PluginError(f"controller {kind.name!r}: no type is declared for the tag {tag!r}")
+            raise PluginError(_controller(kind), f"it uses the journal tag {tag!r}, but declares no type for it")
     return tags
 
 
 def _declared(registry: Registry) -> Iterator[tuple[str, Mapping[str, type]]]:
     for kind in registry.kinds.values():
-        yield f"controller {kind.name!r}", kind.tags
+        yield _controller(kind), kind.tags
     for name, policy in registry.policies.items():
         yield f"policy {name!r}", getattr(policy, "TAGS", {})
 
@@ -92,17 +97,27 @@ def _check_types(registry: Registry, tags: Mapping[str, type]) -> None:
         for tag in sorted(kind.messages):
             if not is_dataclass(tags[tag]):
                 raise PluginError(
-                    f"controller {kind.name!r}: its message {tag!r}: {tags[tag].__name__} is not a dataclass"
+                    _controller(kind), f"the type of its message {tag!r}, {tags[tag].__name__}, must be a dataclass"
                 )
         try:
             Codec(kind.tags)
         except Exception as problem:  # noqa: BLE001 - pydantic raises many exceptions for unknown types
-            raise PluginError(f"controller {kind.name!r}: its tags cannot be used: {describe(problem)}") from None
+            raise PluginError(_controller(kind), f"its types cannot be journaled: {describe(problem)}") from None
+
+
+def _controller(kind: Kind) -> str:
+    return f"controller {kind.name!r}"
+
+
+def _entry(point: EntryPoint) -> str:
+    """An entry point, with the package that declares it."""
+    package = f" of package {point.dist.name}" if point.dist is not None else ""
+    return f"{point.group} {point.name!r}{package}"
 
 
 def _add(found: dict[str, Any], name: str, one: object, point: EntryPoint) -> None:
     if name in found:
-        raise PluginError(f"{point.group} {point.name!r}: {name!r} is already in use; uninstall one of the packages")
+        raise PluginError(_entry(point), f"the name {name!r} is already in use", "uninstall one of the packages")
     found[name] = one
 
 
@@ -111,5 +126,5 @@ def _load(point: EntryPoint) -> Any:
         return point.load()
     except Exception as problem:  # noqa: BLE001 - the import runs code of another package
         raise PluginError(
-            f"{point.group} {point.name!r}: {point.value} cannot be loaded: {describe(problem)}"
+            _entry(point), f"{point.value} cannot be loaded: {describe(problem)}", "repair or uninstall its package"
         ) from None

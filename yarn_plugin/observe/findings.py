@@ -142,8 +142,8 @@ def _preemption_wait(facts: ManagerFacts, pools: Sequence[Pool]) -> Iterator[Fin
         shown = f"{wait:g} s after the grace period of {pool.grace:g} s"
         if wait >= pool.preempt_after:
             follows = (
-                f"The arbiter kills containers of pool {pool.name} {pool.preempt_after:g} s after the grace period, "
-                f"before YARN preempts them. Set {_PROPERTY}.max_wait_before_kill below "
+                f"In pool {pool.name}, the arbiter kills containers over a share {pool.preempt_after:g} s after the "
+                f"grace period, before YARN preempts them. Set {_PROPERTY}.max_wait_before_kill below "
                 f"{pool.preempt_after * 1000:g} (ms), or preempt_after_s above {wait:g}."
             )
             yield Finding("preemption wait", shown, "limited", follows)
@@ -155,8 +155,8 @@ def _preemption_wait(facts: ManagerFacts, pools: Sequence[Pool]) -> Iterator[Fin
             yield Finding("preemption wait", shown, "good", follows)
     if how.per_round < 1 or how.termination_factor < 1 or how.dead_zone > 0:
         shown = (
-            f"{how.per_round:.0%} of the cluster and {how.termination_factor:.0%} of the excess per round, "
-            f"{how.dead_zone:.0%} excess ignored"
+            f"at most {how.per_round:.0%} of the cluster and {how.termination_factor:.0%} of the excess per round; an "
+            f"excess below {how.dead_zone:.0%} is ignored"
         )
         follows = (
             f"Preemption takes several rounds to enforce a share. Set {_PROPERTY}.total_preemption_per_round=1.0, "
@@ -186,7 +186,10 @@ def _gpus(facts: ManagerFacts, pools: Sequence[Pool]) -> Finding:
     wanting = [pool.name for pool in pools if GPU in pool.resources]
     if GPU in facts.resources:
         follows = (
-            "" if wanting else "While GPUs are idle, YARN may preempt too few containers; the arbiter kills the others."
+            ""
+            if wanting
+            else "While GPUs are idle, YARN may preempt too few containers; the arbiter kills the rest that are over a "
+            "share."
         )
         return Finding("GPUs", f"{GPU} is a resource type", "good", follows)
     if wanting:
@@ -216,7 +219,7 @@ def _pool(pool: Pool, tree: Mapping[str, QueueReport]) -> Iterator[Finding]:
         follows = f"Next to {fixed[0]}, dynamic queues have no guaranteed capacity. Give {fixed[0]} a weight."
         yield Finding(topic, "queues with percentages", "limited", follows)
     if queue.preemption_disabled:
-        follows = "YARN does not preempt containers of this queue; the arbiter kills them instead."
+        follows = "YARN does not preempt in this queue; the arbiter kills containers over a share instead."
         yield Finding(topic, "preemption disabled", "limited", follows)
 
 
@@ -229,8 +232,8 @@ def _leaves(topic: str, queue: QueueReport) -> Finding:
     initial = weight_of(weight)
     if initial is not None and not MIN_NEW_WEIGHT <= initial <= MAX_NEW_WEIGHT:
         follows = (
-            f"Above {MAX_NEW_WEIGHT:g}w, a new queue takes resources from applications within their grace period. "
-            f"Below {MIN_NEW_WEIGHT:g}w, YARN may reject its application. Set weight = 1 in the leaf_template."
+            f"Above {MAX_NEW_WEIGHT:g}, a new queue takes resources from applications within their grace periods. "
+            f"Below {MIN_NEW_WEIGHT:g}, YARN may reject its application. Set weight = 1 in the leaf_template."
         )
         return Finding(topic, f"dynamic leaf queues, initial weight {weight}", "limited", follows)
     if 0 < _number(template.get("user-limit-factor", "1")) <= 1:
