@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from yarn_plugin import files
-from yarn_plugin.errors import ReportedError
+from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.usage_errors import usage_error
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -102,7 +102,7 @@ def run(command: click.Command, name: str, args: Sequence[str] | None = None) ->
         # A file that cannot be written (--json), or output on a full disk.
         _discard_output()
         where = f"{os.fspath(wrong.filename)!r}: " if wrong.filename else ""
-        return _fail(name, f"{where}{wrong.strerror or wrong}", 1)
+        return _fail(name, f"{where}{os_reason(wrong)}", 1)
     return result if isinstance(result, int) else 0
 
 

@@ -14,13 +14,19 @@ class ReportedError(Exception):
 
 
 class BadInputError(ReportedError):
-    """An input is wrong: the message has the field, the value, and what would be right."""
+    """A value from the user is invalid: the message has the field, the value, and what would be right."""
 
     exit_code = 2
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         super().__init__(f"{field} {value!r}: {expected}")
         self.field, self.value, self.expected = field, value, expected
+
+
+def os_reason(problem: OSError) -> str:
+    """Why the operating system refused, in the form of our errors, such as "no such file or directory"."""
+    reason = problem.strerror or str(problem)
+    return f"{reason[:1].lower()}{reason[1:]}"
 
 
 def describe(problem: BaseException) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from yarn_plugin.errors import ReportedError
+from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.validation import expectation
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -72,7 +72,7 @@ def read_text(where: str, path: Path) -> str:
     try:
         return path.read_text()
     except OSError as problem:
-        raise FileError(f"{where}: {problem.strerror}") from None
+        raise FileError(f"{where}: {os_reason(problem)}") from None
     except UnicodeDecodeError:
         raise FileError(f"{where}: not UTF-8 text") from None
 

@@ -108,7 +108,7 @@ def test_a_closed_pipe_is_no_error(code):
 
 def test_output_on_a_full_disk_is_one_line():
     with Path("/dev/full").open("w") as full:
-        assert process("sys.exit(run_talk())", stdout=full) == (1, None, "talk: No space left on device\n")
+        assert process("sys.exit(run_talk())", stdout=full) == (1, None, "talk: no space left on device\n")
 
 
 def test_a_terminal_without_utf_8_shows_escapes():

@@ -187,7 +187,7 @@ def test_the_command_writes_figures_a_page_and_a_journal(tmp_path, capsys):
         ({"work.toml": FILES["work.toml"] + "wages = 1"}, [], "wages: unknown key"),
         ({"work.toml": FILES["work.toml"].replace("90", '{ distribution = "even" }')}, [], "lognormal"),
         ({}, ["--policy", "lottery"], "lottery"),
-        ({}, ["--workload", "nowhere.toml"], "No such file"),
+        ({}, ["--workload", "nowhere.toml"], "no such file"),
     ],
 )
 def test_wrong_input_is_a_one_line_error(tmp_path, capsys, files, options, said):

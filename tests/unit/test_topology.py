@@ -262,7 +262,7 @@ def test_a_file_that_is_wrong_is_one_line(tmp_path, text, error):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(FileError, match="No such file"):
+    with pytest.raises(FileError, match="no such file"):
         load_topology(tmp_path / "none.toml")
 
 

@@ -10,7 +10,7 @@ from yarn_plugin import console
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, find_token
 from yarn_plugin.cli.options import arbiter_options, json_option
-from yarn_plugin.errors import BadInputError
+from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.files import write_private
 from yarn_plugin.validation import expectation
 
@@ -115,7 +115,7 @@ def token(user: str, arbiter: str, token_file: Path | None, verify: str | bool, 
     try:
         write_private(out, issued.token + "\n")
     except OSError as problem:
-        raise BadInputError("--out", str(out), problem.strerror or "cannot be written") from None
+        raise BadInputError("--out", str(out), f"cannot be written ({os_reason(problem)})") from None
 
 
 def _enforcement(cluster: wire.Cluster) -> str:

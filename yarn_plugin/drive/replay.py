@@ -18,7 +18,7 @@ from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.state import State
 from yarn_plugin.drive.journaling import arbiter_replay, open_intake
 from yarn_plugin.drive.virtual_time import UncompactedJournal, VirtualClock
-from yarn_plugin.errors import ReportedError
+from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import Record, find_damage, read_records
 from yarn_plugin.journal.upgrade import VERSION, version_of
@@ -59,7 +59,7 @@ def replay(journal: Path, registry: Registry = BUILT_IN) -> Replayed:
         past = arbiter_replay(registry)
         past.take_all(read_records(journal))
     except OSError as problem:
-        raise ReplayError(f"journal {str(journal)!r}: {problem.strerror}; {expected}") from None
+        raise ReplayError(f"journal {str(journal)!r}: {os_reason(problem)}; {expected}") from None
     if not past.seq and damage is not None:
         raise ReplayError(f"journal {str(journal)!r}: not a journal; {expected}")
     past.decide_waiting()

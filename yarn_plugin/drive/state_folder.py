@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from yarn_plugin.errors import ReportedError
+from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.files import write_private
 
 log = logging.getLogger("yarn_plugin.arbiter")
@@ -40,7 +40,7 @@ def make_private(state_dir: Path) -> None:
         where = problem.filename or state_dir
         if isinstance(problem, FileExistsError):
             raise StateError(f"--state {str(where)!r}: is a file; must be a directory") from None
-        raise StateError(f"--state {str(where)!r}: {str(problem.strerror).lower()}; choose another directory") from None
+        raise StateError(f"--state {str(where)!r}: {os_reason(problem)}; choose another directory") from None
 
 
 def _is_arbiters_own(state_dir: Path) -> bool:
@@ -76,5 +76,5 @@ def write_address(state_dir: Path, url: str) -> None:
         write_private(file, json.dumps({"url": url, "pid": os.getpid()}) + "\n")
     except OSError as problem:
         raise StateError(
-            f"state file {str(file)!r}: {problem.strerror}; the arbiter must be able to write its --state directory"
+            f"state file {str(file)!r}: {os_reason(problem)}; the arbiter must be able to write its --state directory"
         ) from None

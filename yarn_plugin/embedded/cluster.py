@@ -23,7 +23,7 @@ from yarn_plugin.embedded import cgroups, configuration, daemons, java, ports, p
 from yarn_plugin.embedded.directory import ClusterRecord, Layout, read_record
 from yarn_plugin.embedded.errors import ClusterError, ClusterInUseError, NoClusterError
 from yarn_plugin.embedded.spec import ClusterSpec, Node
-from yarn_plugin.errors import BadInputError
+from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.quantities import count
 
 __all__ = ["Cluster", "ClusterSpec", "Node", "down", "load", "up"]
@@ -120,7 +120,7 @@ def up(spec: ClusterSpec, progress: Progress = lambda line: None) -> Cluster:
     try:
         spec.dir.mkdir(parents=True, exist_ok=True)
     except OSError as refused:
-        raise BadInputError("--dir", str(spec.dir), f"cannot be created ({refused.strerror})") from refused
+        raise BadInputError("--dir", str(spec.dir), f"cannot be created ({os_reason(refused)})") from refused
     with _locked(spec.dir):
         _clear(spec.dir)
         ports.require_free(spec.port_base, spec.hosts, spec.hdfs)
@@ -256,7 +256,7 @@ def _locked(directory: Path) -> Iterator[None]:
             f"--dir {str(directory)!r}: another `yarn-plugin cluster` command is running here; wait for it, or stop it"
         ) from busy
     except OSError as refused:
-        raise BadInputError("--dir", str(directory), f"cannot be used ({refused.strerror})") from refused
+        raise BadInputError("--dir", str(directory), f"cannot be used ({os_reason(refused)})") from refused
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from yarn_plugin import files
 from yarn_plugin.embedded.errors import ClusterError, NoClusterError
 from yarn_plugin.embedded.spec import ClusterSpec
+from yarn_plugin.errors import os_reason
 from yarn_plugin.validation import expectation
 
 
@@ -146,7 +147,7 @@ def read_record(directory: Path) -> ClusterRecord:
             f"no cluster in {directory}; start one with `yarn-plugin cluster up --dir {directory}`"
         ) from missing
     except OSError as refused:
-        raise ClusterError(f"{path}: cannot be read ({refused.strerror})") from refused
+        raise ClusterError(f"{path}: cannot be read ({os_reason(refused)})") from refused
     except ValidationError as wrong:
         first = wrong.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"

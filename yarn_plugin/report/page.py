@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from yarn_plugin import files
-from yarn_plugin.errors import ReportedError
+from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.report.markup import Block, Ids, Markup, join, tag, verbatim
 from yarn_plugin.report.table import Badge, Tone
 
@@ -204,7 +204,7 @@ def write(page: Page, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, render(page))
     except OSError as problem:
-        raise ReportError(f"report {str(path)!r}: cannot be written ({problem.strerror})") from None
+        raise ReportError(f"report {str(path)!r}: cannot be written ({os_reason(problem)})") from None
 
 
 def _head(page: Page) -> Markup:
