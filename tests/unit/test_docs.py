@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = [ROOT / "docs/examples/yarn-arbiter.service"]
 PROGRAMS = {"yarn-plugin": yarn_plugin, "qoop": qoop, "tpcds": tpcds}
-OF_SPARK_SUBMIT = {"--master", "--executor-memory", "--queue", "--conf", "--deploy-mode"}
+OF_SPARK_SUBMIT = {"--master", "--executor-memory", "--queue", "--conf", "--deploy-mode", "--archives"}
 COUNTING = ("act", "drive", "observe")
 """Packages of the arbiter that count what /metrics shows as `yarn_arbiter_NAME_total`."""
 
