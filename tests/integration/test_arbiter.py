@@ -72,7 +72,7 @@ def test_shares_are_sent_on_arrival_and_end_and_weights_follow_after_the_grace_p
 
     b = register("second")
     told = a.share(guaranteed(0.5), "is told its half")
-    assert (told.apps, f"{b.app} arrived: 2 apps now" in told.reason) == (2, True)
+    assert (told.apps, f"{b.app} arrived; the pool now has 2 applications" in told.reason) == (2, True)
     assert told.effective_at == pytest.approx(told.told_at + 3, abs=0.01)
     assert b.share(guaranteed(0.5), "is told its half").guarantee.resources["vcores"] == 16
     second = yarn.submit(b.queue)

@@ -5,7 +5,7 @@ A scene is a few lines of events, a line `----` and the trace, which an empty li
     # Comments begin with a number sign.
     at 5 register b
     ----
-    5 notify app_4 50.0% from=15 (8192 MB, 8 vcores) cause=share([app-arrived(app_8)], 2, ...)
+    5 notify app_4 50.0% from=15 (8192 MiB, 8 vcores) cause=share([app-arrived(app_8)], 2, ...)
 
 A cause stands in a trace as its kind and its fields; the sentences made of causes are in tests/golden.
 """

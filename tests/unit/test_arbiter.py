@@ -81,7 +81,7 @@ def test_a_single_application_gets_the_whole_pool_with_the_reason(arbiter):
     arbiter(1, register("a"))
     (share,) = arbiter.told().values()
     assert share.grant.guarantee == amount(16)
-    assert text(share.cause).startswith("app_4 arrived: 1 app now")
+    assert text(share.cause).startswith("app_4 arrived; the pool now has 1 application (")
     assert share.effective_at == 1
 
 
@@ -92,7 +92,7 @@ def test_an_arrival_halves_the_share_and_leaves_time_to_vacate(arbiter):
     assert told["app_4"].grant.guarantee == told["app_5"].grant.guarantee == amount(8)
     assert told["app_4"].effective_at == 15
     assert told["app_5"].effective_at == 5
-    assert text(told["app_4"].cause).startswith("app_5 arrived: 2 apps now")
+    assert text(told["app_4"].cause).startswith("app_5 arrived; the pool now has 2 applications (")
 
 
 def test_weights_protect_allocations_until_the_grace_period_ends(arbiter):
@@ -142,7 +142,7 @@ def test_a_share_grows_at_once(arbiter):
     arbiter(30, Deregistered("app_5"))
     assert arbiter.told()["app_4"].grant.guarantee == amount(16)
     assert arbiter.told()["app_4"].effective_at == 30
-    assert text(arbiter.told()["app_4"].cause).startswith("app_5 ended: 1 app now")
+    assert text(arbiter.told()["app_4"].cause).startswith("app_5 ended; the pool now has 1 application (")
 
 
 def test_node_loss_and_return_change_the_share(arbiter):

@@ -10,28 +10,29 @@ from yarn_plugin.quantities import count
 
 
 def text(why: Cause) -> str:
-    """The cause in words: "app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"."""
+    """The cause in words, such as "app_17 arrived; the pool now has 2 applications (...)"."""
     match why:
         case ShareCause(causes, apps, explanation):
-            return f"{text(causes)}: {count(apps, 'app')} now ({text(explanation)})"
+            return f"{text(causes)}; the pool now has {count(apps, 'application')} ({text(explanation)})"
         case Causes(named, more):
             return "; ".join([*map(_happening, named), *([f"{more} more"] if more else [])])
         case WeightedShare():
             return _weighted_share(why)
         case cause.OverShare(app, holds, share, overstay_s):
-            return f"{app} holds {holds} but its share is {share}; others have waited for {overstay_s:g} s"
+            over = f"{app} holds {holds} but its share is {share}"
+            return f"{over}; others have waited for {overstay_s:g} s (preempt_after_s)"
         case cause.Preempted(app, share):
             return f"{app} was still over its share of {share} when the grace period ended"
         case cause.UseAsked(app):
-            return f"the use of {app} on each node is needed"
+            return f"per-node usage of {app} was requested, to select containers"
         case cause.RegisteredBy(user, queue):
             return f"registered by {user} in queue {queue}"
         case cause.ControllerFailed(pool, error):
             return f"pool {pool} is stopped: its controller failed: {error}"
         case cause.ControllerResumed(pool):
-            return f"pool {pool} runs again"
+            return f"pool {pool} resumed: its controller works again"
         case cause.ControllerNotified(pool, what):
-            return f"the controller of pool {pool} sent {what.replace('_', ' ')}"
+            return f"message {what!r} from the controller of pool {pool}"
         case cause.NoLongerKnown(app):
             return f"{app} is no longer known"
         case cause.LegacyText(words):
@@ -47,19 +48,19 @@ def _happening(what: Happening) -> str:
         case cause.AppEnded(app):
             return f"{app} ended"
         case cause.AppMatched(app, yarn_app):
-            return f"{app} runs as {yarn_app}"
+            return f"{app} is YARN application {yarn_app}"
         case cause.AppRevised(app):
-            return f"{app} revised its weight or demand"
+            return f"{app} changed its weight or demand"
         case cause.AppVacated(app):
-            return f"{app} has vacated"
+            return f"{app} released the containers over its share"
         case cause.AppQuiet(app):
-            return f"{app} demands nothing now"
+            return f"{app} requests no resources now"
         case cause.NotSubmitted(app, within_s):
             return f"{app} ended: not submitted within {within_s:g} s"
         case cause.PoolGone(app, pool):
             return f"{app} ended: pool {pool} was removed"
         case cause.OtherUser(app, yarn_app):
-            return f"{yarn_app} runs in the queue of {app} as another user"
+            return f"{yarn_app} was submitted to the queue of {app} by another user, so it is not matched"
         case cause.NodeLost(host):
             return f"node {host} lost"
         case cause.NodeJoined(host):
@@ -73,7 +74,7 @@ def _happening(what: Happening) -> str:
         case cause.ArbiterStarted():
             return "the arbiter started"
         case cause.ManagerAnswers():
-            return "the ResourceManager answers"
+            return "the ResourceManager responded"
         case cause.ManagerPolled():
             return "the ResourceManager was polled"
         case cause.WeightsRead():
@@ -85,20 +86,19 @@ def _happening(what: Happening) -> str:
         case cause.GraceOver():
             return "a grace period ended"
         case cause.DemandsChanged():
-            return "the demands changed"
+            return "the resources that applications use or request changed"
         case _:
             assert_never(what)
 
 
 def _weighted_share(why: WeightedShare) -> str:
-    guaranteed = (
-        f"weight {why.weight:g} of {why.total_weight:g} over {count(why.apps, 'app')} guarantees {why.guarantee:.1%}"
-    )
+    guaranteed = f"weight {why.weight:g} of a total of {why.total_weight:g}: guarantee {why.guarantee:.1%}"
+    entitlement = f"{why.entitlement:.1%}"
     match why.entitled_by:
         case "others-want-less":
-            return f"{guaranteed}; others want less, so {why.entitlement:.1%}"
+            return f"{guaranteed}; the others request less: entitlement {entitlement}"
         case "own-demand":
-            return f"{guaranteed}; it wants {why.entitlement:.1%}"
+            return f"{guaranteed}; it requests only {entitlement}: entitlement {entitlement}"
         case "guarantee":
             return guaranteed
 

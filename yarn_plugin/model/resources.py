@@ -90,7 +90,7 @@ class Resources:
         return dict(self.amounts)
 
     def __str__(self) -> str:
-        shown = {MEMORY: "MB", VCORES: "vcores", GPU: "GPUs"}
+        shown = {MEMORY: "MiB", VCORES: "vcores", GPU: "GPUs"}
         return ", ".join(f"{amount} {shown.get(name, name)}" for name, amount in self.amounts) or "nothing"
 
 
