@@ -22,7 +22,13 @@ PURE = (
 )
 """Rooms without input, output, time or threads: they decide, and the same inputs give the same decisions."""
 
-PURE_TOO = ("yarn_plugin.errors", "yarn_plugin.quantities", "qoop.errors", "themis_agent.errors")
+PURE_TOO = (
+    "yarn_plugin.errors",
+    "yarn_plugin.quantities",
+    "yarn_plugin.validation",
+    "qoop.errors",
+    "themis_agent.errors",
+)
 """What pure rooms may use beside each other; itself without input and output."""
 
 ALLOWED = {

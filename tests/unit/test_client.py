@@ -152,11 +152,11 @@ def test_answers_of_a_proxy_or_an_overloaded_arbiter_do_not_end_a_stream(serve, 
     server = serve(said, said, stream(share_event(1)))
     found, problems = followed(server, 1)
     assert (found, len(problems)) == ([1], 1)
-    assert problems[0].startswith((f"arbiter {server.url}: ", "the arbiter refused (429): 20 streams"))
+    assert problems[0].startswith((f"arbiter {server.url}: ", "the arbiter refused (429): app: 20 streams"))
 
 
 def test_the_arbiters_own_refusal_ends_a_stream(serve):
-    with pytest.raises(ArbiterRefusedError, match=r"refused \(403\): this token") as caught:
+    with pytest.raises(ArbiterRefusedError, match=r"refused \(403\): app: this token") as caught:
         followed(serve(refusal("403 Forbidden", "this token may not")), 1)
     assert caught.value.status == 403
 
@@ -212,7 +212,7 @@ def test_an_application_that_was_removed_in_error_is_followed_again(listen, gone
 
 def test_a_refused_token_ends_the_listener_with_a_reason(listen):
     _, heard = listen(refusal("401 Unauthorized", "send a token"))
-    heard.wait(lambda heard: heard.said == ["the arbiter refused (401): send a token"])
+    heard.wait(lambda heard: heard.said == ["the arbiter refused (401): app: send a token"])
     heard.listener._thread.join(20)
     assert not heard.listener._thread.is_alive()
 
@@ -233,7 +233,7 @@ def test_an_exception_in_on_share_does_not_end_the_listener(listen, monkeypatch)
     monkeypatch.setattr(Heard, "_take", fragile)
     _, heard = listen(stream(share_event(1)))
     heard.wait(lambda heard: heard.shares)
-    assert heard.said[0] == "the share could not be followed: ZeroDivisionError: executors of no size"
+    assert heard.said[0] == "following the share failed: ZeroDivisionError: executors of no size"
 
 
 # Answers.
@@ -248,8 +248,8 @@ def test_an_exception_in_on_share_does_not_end_the_listener(listen, monkeypatch)
         (answer('[{"app": 1}]'), "(0.app: "),
         (answer("gone", "404 Not Found", "text/plain"), "404"),
         (answer("", "307 Temporary", Location="https://x/"), "'https://x/'"),
-        (refusal("503 Unavailable", "the disk is full", "journal"), "(503): the disk is full"),
-        (answer("oops", "502 Bad Gateway"), "(502)"),
+        (refusal("503 Unavailable", "the disk is full", "journal"), "status 503: journal: the disk is full"),
+        (answer("oops", "502 Bad Gateway"), "status 502"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[", "no connection"),
         (b"", "no connection"),
     ],
@@ -298,7 +298,7 @@ def test_a_proxy_that_refuses_deregistration_is_an_error(serve):
 def test_an_invalid_address(url):
     with pytest.raises(ArbiterError) as caught:
         ArbiterClient(url, "x")
-    assert str(caught.value).startswith(f"arbiter {url!r}: ")
+    assert str(caught.value).startswith(f"--arbiter {url!r}: must be a URL")
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_what_lies_in_something_broken_or_is_gone_is_broken():
 
 
 def test_a_part_has_a_cell_once():
-    with pytest.raises(ValueError, match="the same cell twice"):
+    with pytest.raises(ValueError, match="to one cell"):
         Part({"a": "n1/gpu-0", "b": "n1/gpu-0"})
 
 
@@ -124,7 +124,7 @@ def test_a_grant_names_the_hosts_cells_once_it_leaves_the_host():
 
 @pytest.mark.parametrize("cell", ["n1/gpu-0", "n2/gpu-0", "v1"])
 def test_a_child_names_no_cell_but_its_own(cell):
-    with pytest.raises(NotItsCellError, match=f"no cell '{cell}'; its cells are v0"):
+    with pytest.raises(NotItsCellError, match=f"cell '{cell}': .* v0"):
         hosting.outward(Grant("gpu/a#2", "app_1", (lease(cell),)), Part({"v0": "n1/gpu-0"}))
 
 

@@ -213,7 +213,7 @@ def touchy(state, seq, at, event):
 def test_an_undecidable_input_is_skipped_permanently(path, open_intake):
     intake = open_intake(path, step=touchy)
     intake.take(Added(1))
-    with pytest.raises(SkippedInputError, match=r"input 2 .*OverflowError: thirteen"):
+    with pytest.raises(SkippedInputError, match=r"event 2 .*OverflowError: thirteen"):
         intake.take(Added(13))
     assert intake.take(Added(2)).commands == (Say(3),)
     intake.close()
@@ -238,7 +238,7 @@ def test_an_input_that_ends_the_process_twice_is_set_aside(path, open_intake):
     opened = open_intake(path, step=deadly)
     assert (opened.state, opened.seq, opened.skipped) == (Total(0), 1, 1)
     opened.close()
-    assert b"the process ended twice" in path.read_bytes()
+    assert b"the process crashed twice" in path.read_bytes()
     assert open_intake(path, step=add).state == Total(0)
 
 
@@ -342,7 +342,7 @@ KNOWN = {"kind": "input", "seq": 1, "at": 1.0, "wall": 1.0}
     [
         ({**KNOWN, "v": VERSION + 1, "event": {}}, f"version {VERSION + 1}.*{VERSION}"),
         ({**KNOWN, "v": "x", "event": {}}, "version 'x'"),
-        ({**KNOWN, "v": 1, "event": {"type": "Divided"}}, "type 'Divided' is not"),
+        ({**KNOWN, "v": 1, "event": {"type": "Divided"}}, "type 'Divided' is unknown"),
         ({**KNOWN, "v": 1, "event": {"type": "Added"}}, "'Added' cannot be read"),
         ({**KNOWN, "v": 1, "kind": "omen"}, "'omen'"),
         ({"v": 1, "kind": "input", "at": 1.0}, "record after 0"),

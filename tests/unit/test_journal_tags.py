@@ -121,7 +121,7 @@ def test_a_policy_declares_the_types_of_its_state():
 
 
 def test_a_field_named_type_is_refused():
-    with pytest.raises(ValueError, match=r"Typed .*`type`"):
+    with pytest.raises(ValueError, match=r"Typed.*`type`"):
         Codec({"typed": Typed})
 
 

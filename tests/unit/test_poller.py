@@ -195,7 +195,7 @@ def test_a_broken_node_that_cannot_be_decided_on_does_not_hold_up_the_others(sta
 
     def fails(event):
         if isinstance(event, NodesChanged) and any(node.id == "127.0.1.5:1" for node in event.broken):
-            raise SkippedInputError(1, "why not")
+            raise SkippedInputError(1, "AppsChanged", "why not")
 
     sink.fails = fails
     manager.states = {"127.0.1.5": "LOST", "127.0.1.6": "LOST"}
@@ -565,7 +565,7 @@ class Choosy(EventSink):
             ids = {one.id for one in event.present} | set(event.gone)
             if ids & self.bad:
                 self.refused.append(ids)
-                raise SkippedInputError(len(self.refused), "OverflowError: too large")
+                raise SkippedInputError(len(self.refused), "AppsChanged", "OverflowError: too large")
 
 
 def test_a_skipped_observation_is_narrowed_to_the_faulty_item(start_poller, caplog):
@@ -634,7 +634,7 @@ def test_a_skipped_internal_event_stops_nothing(start_poller):
 
     def refuse(event):
         if isinstance(event, ManagerReached | Looked):
-            raise SkippedInputError(1, "no")
+            raise SkippedInputError(1, "AppsChanged", "no")
 
     sink.fails = refuse
     poller, _ = start_poller(manager, sink=sink)

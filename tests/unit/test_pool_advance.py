@@ -294,7 +294,7 @@ def test_a_timer_at_no_time_is_a_failure(controller, call, due):
     call(at=0.0)
     controller.does = lambda what: [SetTimer("a", due)]
     (stopped,) = stops(call(at=1.0, view=NEW))
-    assert stopped.error.startswith(f"ValueError: timer 'a' at {due!r}")
+    assert stopped.error.startswith(f"ValueError: controller {call.kept.controller}: timer 'a' {due!r}: must be ")
     assert call.kept.timers == {}
 
 
@@ -333,11 +333,11 @@ def test_a_report_is_made_after_calls_alone(controller, call):
 @pytest.mark.parametrize(
     ("queue", "weight", "said"),
     [
-        ("root.gpu.a", math.nan, "weight nan for queue 'root.gpu.a'"),
-        ("root.gpu.a", math.inf, "weight inf for queue 'root.gpu.a'"),
-        ("root.gpu.a", 0.0, "weight 0.0 for queue 'root.gpu.a'"),
-        ("root.sql.a", 5.0, "a weight for queue 'root.sql.a'"),
-        ("root.gpu.a.b", 5.0, "a weight for queue 'root.gpu.a.b'"),
+        ("root.gpu.a", math.nan, "queue 'root.gpu.a': weight nan: must be"),
+        ("root.gpu.a", math.inf, "queue 'root.gpu.a': weight inf: must be"),
+        ("root.gpu.a", 0.0, "queue 'root.gpu.a': weight 0.0: must be"),
+        ("root.sql.a", 5.0, "queue 'root.sql.a': must be"),
+        ("root.gpu.a.b", 5.0, "queue 'root.gpu.a.b': must be"),
     ],
 )
 def test_an_invalid_weight_or_a_foreign_queue_is_a_failure(controller, call, queue, weight, said):
@@ -345,7 +345,7 @@ def test_an_invalid_weight_or_a_foreign_queue_is_a_failure(controller, call, que
     call(at=0.0)
     controller.does = lambda what: [WantWeights(((queue, weight),))]
     (stopped,) = stops(call(at=1.0, view=NEW))
-    assert stopped.error.startswith(f"ValueError: {said}")
+    assert stopped.error.startswith(f"ValueError: controller {call.kept.controller}: {said}")
     assert call.kept.weights == (("root.gpu.a", 1.0),)
 
 

@@ -22,7 +22,12 @@ AppId = Annotated[str, Path(max_length=MAX_ID_LENGTH)]
 
 Documented = Annotated[
     Any,
-    Security(HTTPBearer(auto_error=False, description="A token of this arbiter.")),
+    Security(
+        HTTPBearer(
+            auto_error=False,
+            description="Token issued by this arbiter (`yarn-plugin token`). Checked on every request.",
+        )
+    ),
 ]
 """Has OpenAPI show that a route needs a token. The authentication middleware has checked it by then."""
 
@@ -30,7 +35,7 @@ Documented = Annotated[
 async def _caller(request: Request, documented: Documented) -> Principal:
     caller: Principal = request.state.principal
     if caller == SCRAPE:
-        raise Refused(403, "Authorization", None, "this token reads /metrics and nothing else")
+        raise Refused(403, "Authorization", None, "this token is for /metrics only; use another")
     return caller
 
 
@@ -77,7 +82,7 @@ class Access:
         if known is None:
             raise Refused(404, "app", app, "no such application (it may have ended); see GET /v1/apps")
         if not self.can_see(known):
-            raise Refused(403, "app", app, "this token may read and change its own application only")
+            raise Refused(403, "app", app, "belongs to another user or application; use a token of its user")
         return known
 
     def find_registration(self, state: State, app: str) -> Registration:
@@ -88,7 +93,7 @@ class Access:
         """
         known = self.find_app(state, app)
         if not isinstance(known, Registration):
-            raise Refused(404, "app", app, "this application is not registered; POST /v1/apps with its yarn_app first")
+            raise Refused(404, "app", app, "not registered; POST /v1/apps with its yarn_app first")
         return known
 
 

@@ -35,7 +35,7 @@ class AuthenticationMiddleware:
         caller = find_principal(self._tokens, scope["headers"])
         is_open = scope["path"] in OPEN_PATHS
         if caller is None and not is_open:
-            expected = "send 'Authorization: Bearer TOKEN' with a token of this arbiter"
+            expected = "must be 'Bearer TOKEN', with a valid token of this arbiter"
             await self._refuse(scope, receive, send, 401, wire.Problem(field="Authorization", expected=expected))
             return
         limit = 0 if is_open else self._limits.max_body
@@ -44,10 +44,12 @@ class AuthenticationMiddleware:
             scope.setdefault("state", {})["principal"] = caller
             await self._app(scope, _replaying(body, receive), send)
         elif body == "too large":
-            problem = wire.Problem(field="body", expected=f"send at most {limit} bytes" if limit else "send no body")
+            problem = wire.Problem(
+                field="body", expected=f"must have at most {limit} bytes" if limit else "must be empty"
+            )
             await self._refuse(scope, receive, send, 413, problem)
         elif body == "too slow":
-            expected = f"send it completely within {self._limits.header_timeout:g} s"
+            expected = f"must arrive completely within {self._limits.header_timeout:g} s"
             await self._refuse(scope, receive, send, 408, wire.Problem(field="body", expected=expected))
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, status: int, problem: wire.Problem) -> None:

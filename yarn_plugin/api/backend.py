@@ -133,14 +133,14 @@ class Backend:
         except QueueFullError as full:
             raise Refused(429, "Authorization", None, str(full)) from None
         except self.ended:
-            raise Refused(503, "arbiter", None, "it is shutting down; retry when it has restarted") from None
+            raise Refused(503, "arbiter", None, "is shutting down; retry when it has restarted") from None
         except JournalUnavailableError as problem:
-            expected = f"the journal cannot be written ({problem}), so nothing is decided; retry later"
+            expected = f"cannot be written, so the arbiter accepts no changes ({problem}); retry later"
             raise Refused(503, "journal", None, expected) from None
         except SkippedInputError as problem:
             expected = (
-                f"the arbiter could not decide on this request; it is recorded as input {problem.seq} and changed "
-                "nothing"
+                f"the arbiter failed on this request, which changed nothing; report event {problem.seq} to its "
+                "administrator"
             )
             raise Refused(422, "body", None, expected) from None
 

@@ -15,6 +15,7 @@ from yarn_plugin.api.refusals import Refused
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool
+from yarn_plugin.validation import one_of
 
 MAX_DIGITS = 4000
 """Digits of an integer; Python itself parses no more than 4,300."""
@@ -47,32 +48,32 @@ def parse(body: bytes) -> Any:
     try:
         text = body.decode()
     except UnicodeDecodeError as problem:
-        raise Refused(400, "body", None, f"write it in UTF-8; byte {problem.start} is not") from None
+        raise Refused(400, "body", None, f"must be UTF-8; byte {problem.start} is not") from None
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer)
     except json.JSONDecodeError as problem:
-        expected = f"write JSON: {problem.msg} (character {problem.pos})"
+        expected = f"must be JSON; line {problem.lineno}, column {problem.colno}: {problem.msg}"
         raise Refused(422, "body", text[problem.pos : problem.pos + 40], expected) from None
     except RecursionError:
-        raise Refused(400, "body", None, "nest fewer lists and objects") from None
+        raise Refused(400, "body", None, "must have fewer nested lists and objects") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
-            raise Refused(422, "body", key, "write each key of an object once")
+            raise Refused(422, "body", key, "key occurs twice in one object")
         result[key] = value
     return result
 
 
 def _constant(name: str) -> NoReturn:
-    raise Refused(422, "body", name, "write a number; this is not JSON")
+    raise Refused(422, "body", name, "must be a finite number; JSON has no other")
 
 
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise Refused(422, "body", digits, f"write a number of at most {MAX_DIGITS} digits")
+        raise Refused(422, "body", digits, f"must be a number of at most {MAX_DIGITS} digits")
     return int(digits)
 
 
@@ -98,16 +99,14 @@ class Messages:
         """
         allowed = self._allowed(pool.controller) if pool is not None else {}
         if pool is None or message.type not in allowed:
-            expected = (
-                f"one of {', '.join(sorted(allowed))}" if allowed else "the pool's controller accepts no messages"
-            )
+            expected = one_of(allowed) if allowed else "the pool's controller accepts no messages"
             raise Refused(422, "type", message.type, expected)
         extra = message.model_extra or {}
         known = {field.name for field in fields(allowed[message.type])}
         unknown = next((name for name in extra if name not in known), None)
         if unknown is not None:
             shown = ", ".join(sorted(known)) or "no fields"
-            raise Refused(422, unknown, None, f"leave it out: {message.type} has {shown}")
+            raise Refused(422, unknown, None, f"unknown key; a message of type {message.type!r} has {shown}")
         for name, value in extra.items():
             _check_plain(name, value)
         codec = self._codec(pool.controller)
@@ -119,7 +118,7 @@ class Messages:
         except (ValueError, TypeError, RecursionError):
             # Such as a lone surrogate: what cannot be journaled is not decided on.
             raise Refused(
-                422, "body", None, f"it cannot be recorded as {message.type}; write numbers and text"
+                422, "body", None, f"cannot be stored as {message.type}; must be numbers and valid Unicode text"
             ) from None
         return parsed
 
@@ -136,11 +135,11 @@ def _check_plain(field: str, value: object, depth: int = 1) -> None:
     """Refuse excessive nesting, and numbers that are not finite or too large."""
     match value:
         case float() if not math.isfinite(value):
-            raise Refused(422, field, value, "write a finite number")
+            raise Refused(422, field, value, "must be a finite number")
         case int() if not -MAX_INTEGER <= value < MAX_INTEGER:
-            raise Refused(422, field, value, "write an integer of at most 64 bits")
+            raise Refused(422, field, value, "must be an integer of at most 64 bits")
         case list() | dict():
             if depth >= MAX_DEPTH:
-                raise Refused(422, field, None, f"nest at most {MAX_DEPTH} lists and objects")
+                raise Refused(422, field, None, f"must have at most {MAX_DEPTH} levels of lists and objects")
             for one in value.values() if isinstance(value, dict) else value:
                 _check_plain(field, one, depth + 1)

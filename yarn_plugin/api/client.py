@@ -47,6 +47,7 @@ GONE = (404, 410)
 """Statuses for an application that the arbiter does not know, or no longer."""
 
 _CHUNK_BYTES = 65536
+_IS_ADDRESS_RIGHT = "is this the address of an arbiter?"
 
 
 class ArbiterError(ReportedError):
@@ -85,11 +86,12 @@ def find_token(file: Path | None = None) -> str:
             raise ArbiterError(f"--token-file {str(file)!r}: {_MALFORMED_TOKEN}") from None
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not token:
-        raise ArbiterError(f"no token: give --token-file, or set {TOKEN_VARIABLE} (`yarn-plugin token USER` makes one)")
+        raise ArbiterError(f"--token-file: required, or set {TOKEN_VARIABLE}; {_TOKEN_SOURCE}")
     return _checked_token(token, TOKEN_VARIABLE)
 
 
-_MALFORMED_TOKEN = "not a token; write the one line there that `yarn-plugin token USER` prints"
+_TOKEN_SOURCE = "the administrator creates tokens with `yarn-plugin token USER`"
+_MALFORMED_TOKEN = f"contains no token; {_TOKEN_SOURCE}"
 
 
 def _checked_token(token: str, where: str) -> str:
@@ -106,7 +108,7 @@ def _checked_url(url: str) -> str:
     except ValueError:
         is_address = False
     if not is_address:
-        raise ArbiterError(f"arbiter {url!r}: write its address, such as {DEFAULT_URL}")
+        raise ArbiterError(f"--arbiter {url!r}: must be a URL, such as {DEFAULT_URL}")
     return url.rstrip("/")
 
 
@@ -234,7 +236,7 @@ class ArbiterClient:
                 reason = str(problem)
             except ArbiterRefusedError as refused:
                 if refused.status == 410:
-                    on_end(_describe(refused.problems))
+                    on_end("; ".join(problem.expected for problem in refused.problems))
                     return
                 if refused.status != 429:
                     raise
@@ -256,7 +258,7 @@ class ArbiterClient:
         with self._open("GET", path, headers=headers) as answer:
             kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
             if kind != "text/event-stream":
-                raise self._unavailable(f"it answers with {kind or 'nothing'} instead of events")
+                raise self._unavailable(f"answers with {kind or 'nothing'} instead of events; {_IS_ADDRESS_RIGHT}")
             parser = EventParser()
             for chunk in self._chunks(answer):
                 if should_stop():
@@ -288,8 +290,10 @@ class ArbiterClient:
         deadline, body = time.monotonic() + ANSWER_TIMEOUT, bytearray()
         for chunk in self._chunks(answer):
             body += chunk
-            if time.monotonic() > deadline or len(body) > MAX_ANSWER_BYTES:
-                raise self._unavailable("its answer is too long or too slow")
+            if len(body) > MAX_ANSWER_BYTES:
+                raise self._unavailable(f"its answer has more than {MAX_ANSWER_BYTES // 2**20} MiB")
+            if time.monotonic() > deadline:
+                raise self._unavailable(f"its answer was not complete after {ANSWER_TIMEOUT:g} s")
         return bytes(body)
 
     def _chunks(self, answer: requests.Response) -> Iterator[bytes]:
@@ -331,16 +335,16 @@ class ArbiterClient:
         status = answer.status_code
         if answer.is_redirect:
             where = answer.headers.get("Location")
-            return self._unavailable(f"it redirects to {where!r}; give the arbiter's own address")
+            return self._unavailable(f"redirects to {where!r}; use the arbiter's own address")
         try:
             problems = wire.Problems.model_validate_json(self._body(answer)).problems
         except ValueError:
             problems = []
         if status >= 500:
             why = f": {_describe(problems)}" if problems else ""
-            return self._unavailable(f"it failed ({status}){why}")
+            return self._unavailable(f"HTTP status {status}{why}")
         if not problems:
-            return self._unavailable(f"the server there is not an arbiter (it answers {status})")
+            return self._unavailable(f"HTTP status {status}; {_IS_ADDRESS_RIGHT}")
         return ArbiterRefusedError(status, problems)
 
 
@@ -382,12 +386,12 @@ class ShareListener:
                 if refused.status not in GONE:
                     return
             except Exception as problem:  # noqa: BLE001 - if the thread died silently, the last share would stay in force for good
-                self._report(f"the share could not be followed: {type(problem).__name__}: {problem}")
+                self._report(f"following the share failed: {type(problem).__name__}: {problem}")
             self._stop.wait(RETRY_INTERVAL)
 
     def _follow(self) -> None:
         def on_end(reason: str) -> None:
-            self._report(f"the arbiter no longer follows {self._app}: {reason}")
+            self._report(f"the arbiter sends no more shares of {self._app}: {reason}")
 
         # From the present share on, each time: an end that was seen must not hide what came after it.
         stopped = self._stop.is_set
@@ -431,7 +435,7 @@ def _end_of(event: ServerSent) -> str:
     try:
         return wire.End.model_validate_json(event.data).reason
     except ValidationError:
-        return "it has ended"
+        return "the application has ended"
 
 
 def _is_older(share: wire.Share, event: ServerSent, last_seen: int | None) -> bool:
@@ -442,16 +446,14 @@ def _is_older(share: wire.Share, event: ServerSent, last_seen: int | None) -> bo
 
 
 def _describe(problems: list[wire.Problem]) -> str:
-    return "; ".join(f"{p.field} {p.value!r}: {p.expected}" if p.value else p.expected for p in problems)
+    return "; ".join(f"{p.field}{f' {p.value!r}' if p.value else ''}: {p.expected}" for p in problems)
 
 
 def _describe_invalid(problem: ValidationError) -> str:
     first = problem.errors()[0]
     field = ".".join(map(str, first["loc"]))
     where = f"{field}: " if field else ""
-    return (
-        f"its answer cannot be read ({where}{expectation(dict(first), 'object')}); is this the address of an arbiter?"
-    )
+    return f"its answer cannot be read ({where}{expectation(dict(first), 'object')}); {_IS_ADDRESS_RIGHT}"
 
 
 def _cause(problem: BaseException) -> str:
@@ -487,5 +489,5 @@ def _advice(problem: BaseException) -> str:
     """What to check: where nothing answers, whether the arbiter runs; where TLS fails, which certificates to trust."""
     cause = _cause(problem)
     if "certificate verify failed" in cause:
-        return "; give the certificate of its authority with --ca-file"
+        return "; trust its authority's certificate with --ca-file"
     return "" if cause.startswith("TLS") else "; is `yarn-plugin arbiter` running there?"

@@ -90,7 +90,7 @@ class CountingListener(socket.socket):
 
 def refusal() -> bytes:
     """The answer to a connection beyond the limit."""
-    expected = "the limit of open connections is reached; try again later"
+    expected = "the limit of open connections is reached; retry later"
     response = answer(503, [wire.Problem(field="connection", expected=expected)])
     head = (
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
@@ -143,7 +143,7 @@ class _LimitedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer malformed HTTP with problems, as the routes do."""
         self._refusals.count("malformed")
-        expected = "send a valid HTTP/1.1 request, its line and headers within 32 KiB"
+        expected = "must be valid HTTP/1.1, its line and headers within 32 KiB"
         response = answer(400, [wire.Problem(field="request", expected=expected)])
         head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(response.body)}\r\n"
         # Not in the middle of an answer to an earlier request.

@@ -55,8 +55,12 @@ class _Collector:
     def collect(self) -> Iterator[Metric]:
         figures, state = self._figures, self._figures.state
         yield _gauge("manager_up", "1 while a ResourceManager answers", float(not state.manager_error))
-        yield _counter("inputs", "Inputs decided on since the journal began", figures.inputs)
-        yield _gauge("weights_refused", "1 while queue weights could not be written", _refused(state))
+        yield _counter(
+            "inputs",
+            "Events processed (API calls, ResourceManager polls, timers) since the journal was created",
+            figures.inputs,
+        )
+        yield _gauge("weights_refused", "1 while queue weights cannot be written", _refused(state))
         yield from self._service()
         yield from self._arbiter()
         yield from self._pools()
@@ -67,7 +71,7 @@ class _Collector:
         yield _gauge("connections", "Open connections", figures.connections)
         yield _gauge("streams", "Open event streams", figures.streams)
         yield _counter("streams_cut_off", "Event streams ended because they were not read", figures.streams_cut_off)
-        refused = CounterMetricFamily("yarn_arbiter_requests_refused", "Requests refused, by reason", labels=["reason"])
+        refused = CounterMetricFamily("yarn_arbiter_requests_refused", "Requests refused by reason", labels=["reason"])
         for reason, count in sorted(figures.refused.items()):
             refused.add_metric([reason], count)
         yield refused
@@ -76,15 +80,15 @@ class _Collector:
         figures = self._figures
         for name, value in sorted(figures.counters.items()):
             yield _counter(name, f"{name.replace('_', ' ').capitalize()} since the arbiter started", value)
-        yield _gauge("journal_writable", "1 while the journal takes records", float(figures.journal_writable))
+        yield _gauge("journal_writable", "1 while the journal is writable", float(figures.journal_writable))
         if figures.last_poll_age is not None:
             yield _gauge(
                 "last_look_age_seconds",
-                "Seconds since the last complete reading of the ResourceManager",
+                "Seconds since the last complete poll of the ResourceManager",
                 figures.last_poll_age,
             )
         enforcement = GaugeMetricFamily(
-            "yarn_arbiter_enforcement", "1 for the way shares are enforced now", labels=["mode"]
+            "yarn_arbiter_enforcement", "1 for the enforcement mode in effect, else 0", labels=["mode"]
         )
         present = translate.mode(figures.state)
         for mode in translate.MODES:
@@ -92,12 +96,12 @@ class _Collector:
         yield enforcement
 
     def _pools(self) -> Iterator[Metric]:
-        apps = GaugeMetricFamily("yarn_arbiter_pool_apps", "Applications that share the pool", labels=["pool"])
+        apps = GaugeMetricFamily("yarn_arbiter_pool_apps", "Applications in the pool", labels=["pool"])
         amounts = GaugeMetricFamily(
-            "yarn_arbiter_pool_capacity", "What the pool divides, in YARN's units", labels=["pool", "resource"]
+            "yarn_arbiter_pool_capacity", "Pool capacity by resource (memory in MiB)", labels=["pool", "resource"]
         )
         stopped = GaugeMetricFamily(
-            "yarn_arbiter_pool_stopped", "1 while the pool's controller has failed and is not called", labels=["pool"]
+            "yarn_arbiter_pool_stopped", "1 while the pool is stopped because its controller failed", labels=["pool"]
         )
         for pool in self._figures.state.pools:
             seen = snapshot(self._figures.state, pool, self._figures.now)
@@ -112,7 +116,9 @@ class _Collector:
 
     def _shares(self) -> Metric:
         shares = GaugeMetricFamily(
-            "yarn_arbiter_app_share", "Fraction of the pool, by kind", labels=["app", "user", "kind"]
+            "yarn_arbiter_app_share",
+            "Fraction of the pool (kind: current use, guarantee, entitlement)",
+            labels=["app", "user", "kind"],
         )
         state = self._figures.state
         own = heapq.nlargest(

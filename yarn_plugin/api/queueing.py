@@ -52,7 +52,9 @@ class FairQueue:
         """
         queue = self._queues.setdefault(owner, _OwnerQueue(self._slots))
         if queue.length >= self._slots + MAX_WAITING:
-            raise QueueFullError(f"you have {queue.length} {self._requests} waiting; wait for their answers")
+            raise QueueFullError(
+                f"{queue.length} {self._requests} of this caller are waiting, the limit; retry after their answers"
+            )
         queue.length += 1
         try:
             async with queue.slots:
@@ -92,7 +94,9 @@ class SharedPoll:
             try:
                 self._poll()
             except Exception:
-                log.exception("a requested poll of the ResourceManager failed")
+                log.exception(
+                    "an API request's poll of the ResourceManager failed; it is answered from the previous poll"
+                )
             with contextlib.suppress(Exception):
                 done.set_result(None)
             time.sleep(MIN_POLL_INTERVAL)

@@ -103,7 +103,7 @@ def answer_problems(service: FastAPI, refusals: Refusals) -> None:
 
     @service.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> Response:
-        expected = f"{error.detail}; the routes are in /openapi.json"
+        expected = f"{error.detail.lower()}; the routes are in /openapi.json"
         problem = wire.Problem(field="path", value=printable(request.scope["path"]), expected=expected)
         return refuse(error.status_code, [problem], error.headers)
 
@@ -112,13 +112,13 @@ def answer_problems(service: FastAPI, refusals: Refusals) -> None:
         errors = error.errors()
         problems = [_problem(dict(one)) for one in errors[:MAX_PROBLEMS]]
         if len(errors) > MAX_PROBLEMS:
-            hidden = f"{count(len(errors) - MAX_PROBLEMS, 'more problem')} not listed"
+            hidden = f"{count(len(errors) - MAX_PROBLEMS, 'more problem')} not listed; fix those above first"
             problems.append(wire.Problem(field="body", expected=hidden))
         return refuse(422, problems)
 
     @service.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
-        expected = "the arbiter failed on this request; its log says why"
+        expected = "the arbiter failed on this request; see its log"
         return refuse(500, [wire.Problem(field="path", value=printable(request.scope["path"]), expected=expected)])
 
 

@@ -13,6 +13,7 @@ from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Demand, Pool, Registration
 from yarn_plugin.quantities import count
+from yarn_plugin.validation import one_of
 
 Users = Mapping[str, Sequence[str]]
 """For a user of the arbiter, the YARN users whose applications are this user's; by default the same name."""
@@ -60,11 +61,11 @@ async def check(
         if caller == ADMIN:
             user = next((one for one, names in users.items() if running.user in names), running.user)
         elif running.user not in allowed:
-            raise Refused(403, "yarn_app", running.id, f"it is {running.user}'s; a token of that user is needed")
+            raise Refused(403, "yarn_app", running.id, f"belongs to user {running.user}; use a token of that user")
         _check_running(arbiter.state, running, pool)
     existing = find_request(arbiter.state, user, request.request_id)
     if request.yarn_app and existing is None and request.yarn_app in arbiter.state.yarn_apps.values():
-        raise Refused(409, "yarn_app", request.yarn_app, "it is registered already")
+        raise already_registered(arbiter.state, request.yarn_app)
     if existing is None and caller != ADMIN and is_full(arbiter.state, pool, user):
         raise too_many(pool, user)
     return Registered(
@@ -80,6 +81,12 @@ async def check(
     )
 
 
+def already_registered(state: State, yarn_app: str) -> Refused:
+    """The refusal for a YARN application that is registered."""
+    known = next((app for app, matched in state.yarn_apps.items() if matched == yarn_app), None)
+    return Refused(409, "yarn_app", yarn_app, f"already registered as {known}; use that application")
+
+
 def check_weight(pool: Pool, weight: float, caller: Principal) -> None:
     """Refuse more weight than the pool allows.
 
@@ -87,7 +94,7 @@ def check_weight(pool: Pool, weight: float, caller: Principal) -> None:
         Refused: 422.
     """
     if caller != ADMIN and pool.max_weight is not None and weight > pool.max_weight:
-        raise Refused(422, "weight", weight, f"at most {pool.max_weight:g} in pool {pool.name}")
+        raise Refused(422, "weight", weight, f"must be at most {pool.max_weight:g} in pool {pool.name}")
 
 
 def check_grace(pool: Pool, grace_s: float | None, caller: Principal) -> None:
@@ -97,7 +104,7 @@ def check_grace(pool: Pool, grace_s: float | None, caller: Principal) -> None:
         Refused: 422.
     """
     if caller != ADMIN and grace_s is not None and pool.max_grace is not None and grace_s > pool.max_grace:
-        raise Refused(422, "grace_s", grace_s, f"at most {pool.max_grace:g} s in pool {pool.name}")
+        raise Refused(422, "grace_s", grace_s, f"must be at most {pool.max_grace:g} s in pool {pool.name}")
 
 
 def is_full(state: State, pool: Pool, user: str) -> bool:
@@ -119,14 +126,15 @@ def _pool(state: State, name: str | None) -> Pool:
         return state.pools[0]
     found = next((pool for pool in state.pools if pool.name == name), None)
     if found is None:
-        raise Refused(422, "pool", name, f"name one of the pools: {', '.join(pool.name for pool in state.pools)}")
+        expected = one_of(pool.name for pool in state.pools)
+        raise Refused(422, "pool", name, expected if name else f"required; {expected}")
     return found
 
 
 def _check_running(state: State, running: YarnApp, pool: Pool) -> None:
     home = home_of(state, running.id)
     if home is None or home.name != pool.name:
-        expected = f"it runs in queue {running.queue}, which is not in pool {pool.name} ({pool.queue})"
+        expected = f"runs in queue {running.queue}, which is not in pool {pool.name} ({pool.queue})"
         raise Refused(422, "yarn_app", running.id, expected)
 
 
@@ -135,5 +143,7 @@ async def _running(arbiter: HasState, poll: Callable[[], Awaitable[None]], yarn_
         await poll()
     running = arbiter.state.cluster.apps.get(yarn_app)
     if running is None:
-        raise Refused(422, "yarn_app", yarn_app, "the ResourceManager has no unfinished application of this id")
+        raise Refused(
+            422, "yarn_app", yarn_app, "the ResourceManager has no running application with this id; submit it first"
+        )
     return running

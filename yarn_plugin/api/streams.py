@@ -190,10 +190,10 @@ class Streams:
         """
         if self._max_open is not None and self._slots.total() >= self._max_open:
             raise StreamLimitError(
-                f"at most {count(self._max_open, 'event stream')} may be open at a time for all users; try again later"
+                f"{count(self._max_open, 'event stream')} open, the limit for all users; retry later"
             )
         if limit is not None and self._slots[owner] >= limit:
-            raise StreamLimitError(f"at most {count(limit, 'stream')} of one user may be open at a time in this pool")
+            raise StreamLimitError(f"{count(limit, 'event stream')} open, the limit of this pool for a user; close one")
         self._slots[owner] += 1
         return StreamSlot(self._slots, owner)
 

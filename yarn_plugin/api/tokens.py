@@ -57,7 +57,9 @@ class Tokens:
             _ensure_content(self.scrape_file, self.issue(SCRAPE) + "\n")
         except OSError as problem:
             where = problem.filename or folder
-            raise SecretError(f"state file {str(where)!r}: {problem.strerror}; it must be the arbiter's own") from None
+            raise SecretError(
+                f"state file {str(where)!r}: {problem.strerror}; must belong to the user who runs the arbiter"
+            ) from None
 
     def issue(self, principal: Principal) -> str:
         """The token of this principal."""
@@ -92,7 +94,7 @@ def _secret(path: Path) -> bytes:
     secret = path.read_bytes().strip()
     if len(secret) < MIN_SECRET_LENGTH:
         raise SecretError(
-            f"secret file {str(path)!r}: it holds {len(secret)} characters, not at least {MIN_SECRET_LENGTH}; "
-            "restore it, or delete it, which revokes every token"
+            f"secret file {str(path)!r}: too short ({len(secret)} of {MIN_SECRET_LENGTH} characters); "
+            "restore it from a backup, or delete it, which revokes every token"
         )
     return secret

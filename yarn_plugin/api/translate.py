@@ -36,7 +36,7 @@ Mode = Literal["full", "weights_only", "feedback_only", "superseded", "unknown"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 ENFORCEMENT: dict[Mode, str] = {
-    "full": "queue weights, YARN preemption, container signals",
+    "full": "queue weights, YARN preemption, container kills",
     "weights_only": "queue weights, without preemption: the ResourceManager's preemption monitor is off",
     "feedback_only": "feedback only: the ResourceManager's configuration store is read-only",
     "unknown": "unknown: no ResourceManager has answered yet",
@@ -139,7 +139,7 @@ def enforcement(state: State) -> str:
     """How shares are enforced, in words."""
     by = state.enforcement.superseded
     if by is not None:
-        return f"none by this arbiter: the one at {by} owns the pools' queues now"
+        return f"off: another arbiter ({by}) controls the pools' queues now"
     return ENFORCEMENT[mode(state)]
 
 

@@ -26,7 +26,7 @@ def _check_printable(text: str) -> str:
         unicodedata.category(letter) in CONTROL_CATEGORIES or unicodedata.bidirectional(letter) in BIDI_CONTROLS
         for letter in text
     ):
-        raise ValueError("leave out control characters and line breaks")
+        raise ValueError("must have no control characters or line breaks")
     return text
 
 
@@ -207,7 +207,7 @@ class Cluster(Wire):
 
 
 class Decision(Wire):
-    """One decision: the input (`seq`, `cause`), the command, and why.
+    """One decision: the event (number `seq`, kind `cause`), the command, and why.
 
     `reason`: why, in words; `because`: the same as a value.
     """
@@ -228,6 +228,10 @@ class Why(Wire):
     app: App | None
     decisions: list[Decision]
     manager_says: list[str]
+
+
+USER_NAME = "must be 1 to 100 letters, digits or characters of ._@-, such as alice"
+"""What the name of a user must be."""
 
 
 class IssueToken(Request):

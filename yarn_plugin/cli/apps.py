@@ -12,7 +12,6 @@ from yarn_plugin.api.client import ArbiterClient, find_token
 from yarn_plugin.cli.options import arbiter_options, json_option
 from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.files import write_private
-from yarn_plugin.validation import expectation
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -107,8 +106,8 @@ def token(user: str, arbiter: str, token_file: Path | None, verify: str | bool, 
     client = ArbiterClient(arbiter, find_token(token_file), verify)
     try:
         issued = client.issue_token(user)
-    except ValidationError as problem:
-        raise BadInputError("USER", user, expectation(dict(problem.errors()[0]))) from None
+    except ValidationError:
+        raise BadInputError("USER", user, wire.USER_NAME) from None
     if out is None:
         click.echo(issued.token)
         return

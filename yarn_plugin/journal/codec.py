@@ -39,10 +39,11 @@ class Codec:
         self._types = dict(tags)
         self._tags = {kind: tag for tag, kind in tags.items()}
         if len(self._tags) < len(self._types):
-            raise ValueError("a type has two tags")
+            twice = next(kind for tag, kind in tags.items() if self._tags[kind] != tag)
+            raise ValueError(f"type {twice.__name__} has more than one tag; must have one")
         for kind in self._types.values():
             if is_dataclass(kind) and any(field.name == "type" for field in fields(kind)):
-                raise ValueError(f"{kind.__name__} has a field `type`, which is where its tag is written")
+                raise ValueError(f"type {kind.__name__}: its field `type` must have another name; the tag uses it")
         self._adapters: dict[type, TypeAdapter[Any]] = {
             kind: _adapter(kind) for kind in self._types.values() if not _is_mutable(kind)
         }
@@ -74,9 +75,9 @@ class Codec:
         try:
             same = self.read(json.loads(written)) == value
         except UnknownRecordError as problem:
-            raise ValueError(f"{type(value).__name__} cannot be read back: {problem}") from None
+            raise ValueError(f"a stored {type(value).__name__} cannot be read back: {problem}") from None
         if not same:
-            raise ValueError(f"{type(value).__name__} changes when it is read back")
+            raise ValueError(f"a stored {type(value).__name__} differs when it is read back")
 
     def read(self, written: dict[str, Any]) -> Any:
         """The value of a written record.
@@ -87,7 +88,10 @@ class Codec:
         tag = written.get("type")
         kind = self._types.get(tag) if isinstance(tag, str) else None
         if kind is None:
-            raise UnknownRecordError(f"a record of type {tag!r} is not known to this program")
+            raise UnknownRecordError(
+                f"record type {tag!r} is unknown; it needs a newer release or the controller package that wrote it",
+                problem=f"unknown type {tag!r}",
+            )
         try:
             adapter = self._adapters.get(kind)
             if adapter is None:
@@ -109,7 +113,7 @@ class Codec:
     def _tag(self, value: object) -> str:
         tag = self._tags.get(type(value))
         if tag is None:
-            raise ValueError(f"{type(value).__name__} has no tag, so no journal can hold it")
+            raise ValueError(f"type {type(value).__name__} has no journal tag, so its values cannot be stored")
         return tag
 
 
@@ -131,7 +135,7 @@ def _read_tagged(written: Any, info: core_schema.ValidationInfo) -> Any:
     if written is None or codec.is_tagged(written):
         return written
     if not isinstance(written, dict):
-        raise ValueError(f"give an object with `type`, not {type(written).__name__}")
+        raise ValueError(f"must be an object with `type`, not {type(written).__name__}")
     try:
         return codec.read(written)
     except UnknownRecordError as problem:

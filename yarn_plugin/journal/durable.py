@@ -22,7 +22,7 @@ so at most three times the appended bytes are written."""
 MAX_DECISION_BYTES = 64 * 1024
 """A decision above this size is journaled as a digest: it follows from its input anyway."""
 
-CRASHED_TWICE = "the process ended twice while it decided on this"
+CRASHED_TWICE = "the process crashed twice while it processed this event"
 
 
 class Durable(Generic[State, Event, Command]):
@@ -80,7 +80,7 @@ class Durable(Generic[State, Event, Command]):
             written = self.replay.codec.dump(event)
         except ValueError as problem:
             # Not serializable (mostly an unpaired surrogate), so it is not recorded at all.
-            raise SkippedInputError(seq, describe(problem)) from problem
+            raise SkippedInputError(seq, type(event).__name__, describe(problem)) from problem
         self._append(_input(b"input", seq, at, wall, written), durable=True)
         self._size = len(written)
 
@@ -97,11 +97,13 @@ class Durable(Generic[State, Event, Command]):
         Raises:
             SkippedInputError: always.
         """
-        error = describe(problem)
-        log.error("input %d, %s, is skipped", seq, type(event).__name__, exc_info=problem)
+        error, name = describe(problem), type(event).__name__
+        log.error(
+            "event %d (%s) failed and was skipped; shares are unchanged; report this", seq, name, exc_info=problem
+        )
         self.replay.skip(at, self.replay.is_timer(event))
         self._append_later(_failed(seq, error))
-        raise SkippedInputError(seq, error) from problem
+        raise SkippedInputError(seq, name, error) from problem
 
     def close(self) -> None:
         """Close the journal."""
@@ -168,7 +170,7 @@ class Durable(Generic[State, Event, Command]):
             self._append(_attempt(record["seq"], undone=True), durable=True)
             raise
         if isinstance(decided, str):
-            log.warning("input %d is skipped: %s", record["seq"], decided)
+            log.warning("event %d, the last before the restart, failed and was skipped: %s", record["seq"], decided)
             self._append_later(_failed(record["seq"], decided))
         elif decided is not None:
             self._append_later(_decision(decided, self.replay.last_commands))
@@ -194,7 +196,7 @@ class Durable(Generic[State, Event, Command]):
         except JournalUnavailableError as problem:
             # Do not retry at every input: there will hardly be room at the next one.
             self._compact_at = self.records.size + COMPACT_AT // 8
-            log.warning("the journal is not compacted: %s", problem)
+            log.warning("could not compact the journal: %s; it keeps growing, decisions continue", problem)
 
     def _past_decision(self, decided: Decided[Event, Command]) -> bytes:
         replay = self.replay

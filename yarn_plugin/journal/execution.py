@@ -17,10 +17,13 @@ TIMER_RETRY, MAX_TIMER_RETRY = 5.0, 300.0
 
 
 class SkippedInputError(ReportedError):
-    """An input failed and was skipped. It is recorded as number `seq` with its `error`; the state is unchanged."""
+    """An event failed and was skipped. It is recorded as number `seq` with its `error`; the state is unchanged.
 
-    def __init__(self, seq: int, error: str) -> None:
-        super().__init__(f"input {seq} failed and is skipped: {error}")
+    `name`: the event's class.
+    """
+
+    def __init__(self, seq: int, name: str, error: str) -> None:
+        super().__init__(f"event {seq} ({name}) failed and was skipped: {error}")
         self.seq, self.error = seq, error
 
 

@@ -27,6 +27,8 @@ from yarn_plugin.quantities import count
 
 Record = dict[str, Any]
 
+_CHOOSE_STATE = "choose a --state directory that you can write"
+
 _RECORD_START = re.compile(rb"[0-9a-f]{8} \{")
 
 
@@ -141,14 +143,14 @@ class RecordFile:
         except Timeout:
             raise JournalInUseError(path) from None
         except OSError as problem:
-            raise JournalError(f"journal {str(path)!r}: {problem.strerror}; choose a --state you can write") from None
+            raise JournalError(f"journal {str(path)!r}: {problem.strerror}; {_CHOOSE_STATE}") from None
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_MODE)
             os.fchmod(self._file, PRIVATE_MODE)
             self._remove_damage(accept_loss, before_loss)
         except OSError as problem:
             self._lock.release()
-            raise JournalError(f"journal {str(path)!r}: {problem.strerror}; choose a --state you can write") from None
+            raise JournalError(f"journal {str(path)!r}: {problem.strerror}; {_CHOOSE_STATE}") from None
         except JournalError:
             os.close(self._file)
             self._lock.release()
@@ -177,7 +179,7 @@ class RecordFile:
         except OSError as problem:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self.size)
-            raise JournalUnavailableError(f"journal {str(self.path)!r}: {problem.strerror}") from None
+            raise _unavailable(self.path, problem) from None
         self.size += len(data)
         self.written += len(data)
 
@@ -194,7 +196,7 @@ class RecordFile:
         except OSError as problem:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self.size)
-            raise JournalUnavailableError(f"journal {str(self.path)!r}: {problem.strerror}") from None
+            raise _unavailable(self.path, problem) from None
 
     def rewrite(self, *records: Record | bytes) -> None:
         """Atomically replace the file: a reader finds either the old one or the new one.
@@ -211,7 +213,7 @@ class RecordFile:
         except OSError as problem:
             if opened >= 0:
                 os.close(opened)
-            raise JournalUnavailableError(f"journal {str(self.path)!r}: {problem.strerror}") from None
+            raise _unavailable(self.path, problem) from None
         os.close(self._file)
         self._file = opened
         self.size = self.rewritten_size = size
@@ -229,11 +231,11 @@ class RecordFile:
         if damage is None:
             return
         if damage.at == 0 and not damage.in_the_middle and not _may_be_journal(self.path):
-            raise JournalError(f"journal {str(self.path)!r}: it holds something else than a journal; choose another")
+            raise JournalError(f"journal {str(self.path)!r}: not a journal; choose another --state")
         if damage.in_the_middle and not accept_loss:
             raise JournalDamagedError(
-                f"journal {str(self.path)!r}: {damage}, before valid records; the disk may be failing. "
-                "Restore the folder from a backup, or start with --accept-loss to continue from before the damage"
+                f"journal {str(self.path)!r}: {damage}; valid records follow it, so the disk may be failing; "
+                "restore the directory from a backup, or discard all records from there on with --accept-loss"
             )
         if damage.in_the_middle:
             self.lost = tuple(_valid_records_after(self.path, damage.at))
@@ -315,6 +317,12 @@ def _may_be_journal(path: Path) -> bool:
     with path.open("rb") as file:
         begin = file.read(10)
     return _RECORD_START.match(begin + b"00000000 {"[len(begin) :]) is not None
+
+
+def _unavailable(path: Path, problem: OSError) -> JournalUnavailableError:
+    return JournalUnavailableError(
+        f"journal {str(path)!r}: {problem.strerror}; check the disk's space and the file's permissions"
+    )
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

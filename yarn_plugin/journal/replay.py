@@ -122,7 +122,7 @@ class Replay(Execution[State, Event, Command]):
                 self._waiting, self.attempts = record, 0
             case _:
                 raise JournalError(
-                    f"journal: record {self.seq} is of a kind that is not known to this program: {kind!r}"
+                    f"journal: record {self.seq} has the unknown kind {kind!r}; it needs a newer release"
                 )
 
     def _close(self, record: Record, kind: str, version: int) -> None:
@@ -144,7 +144,7 @@ class Replay(Execution[State, Event, Command]):
         """Decide on an input that other records follow; skip it if it fails."""
         decided = self.decide_waiting()
         if isinstance(decided, str):
-            log.warning("input %d is skipped: %s", self.seq, decided)
+            log.warning("event %d failed in replay and was skipped: %s", self.seq, decided)
             return None
         return decided
 

@@ -26,7 +26,7 @@ def version_of(record: Record) -> int:
     if type(version) is not int or not 0 <= version <= VERSION:
         raise JournalVersionError(
             f"journal: record {record.get('seq')} has version {version!r}, this program reads up to {VERSION}; "
-            "use the program that wrote it, or a later one"
+            "use the release that wrote it, or a later one"
         )
     return version
 

@@ -36,7 +36,7 @@ async def register(request: wire.Register, access: Allowed, backend: Shared) -> 
     """Register an application. It is given a queue, a token of its own, and a share."""
     caller = access.caller
     if caller.kind == "app":
-        raise Refused(403, "Authorization", None, "registering needs a user's token")
+        raise Refused(403, "Authorization", None, "must be a user's token, not an application's")
     event = await registration.check(backend.arbiter, backend.poll.run, request, caller, backend.users)
     await backend.decide(event, event.user)
     state = backend.arbiter.state
@@ -93,7 +93,7 @@ async def say(app: AppId, request: wire.Message, access: Allowed, backend: Share
 def _not_registered(state: State, event: events.Registered, caller: Principal) -> Refused:
     """Why there is no application after a registration; it passed the checks, but another was decided on first."""
     if event.yarn_app and event.yarn_app in state.yarn_apps.values():
-        return Refused(409, "yarn_app", event.yarn_app, "it is registered already")
+        return registration.already_registered(state, event.yarn_app)
     pool = next((pool for pool in state.pools if pool.name == event.pool), None)
     if pool is not None and caller != ADMIN and registration.is_full(state, pool, event.user):
         return registration.too_many(pool, event.user)

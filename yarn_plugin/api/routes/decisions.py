@@ -26,7 +26,7 @@ async def why(
     """Why an application has what it has: the last decisions about it."""
     state, arbiter = backend.arbiter.state, backend.arbiter
     known = translate.find_known(state, app)
-    unknown = Refused(404, "app", app, "no such application, and no decision about it is remembered")
+    unknown = Refused(404, "app", app, "no such application, and no stored decision about it")
     if known is not None:
         access.find_app(state, app)
     elif not access.is_admin and not access.can_see_ended(state, app):

@@ -38,9 +38,10 @@ async def ready(backend: Shared, response: Response) -> wire.Health:
 async def issue(request: wire.IssueToken, caller: Caller, backend: Shared) -> wire.Token:
     """A token for a user. Needs the administrator's token."""
     if caller != ADMIN:
-        raise Refused(403, "Authorization", None, "only the administrator's token issues tokens")
+        expected = "must be the administrator's token (admin.token in the arbiter's --state directory)"
+        raise Refused(403, "Authorization", None, expected)
     if request.user == ADMIN.name:
-        raise Refused(422, "user", request.user, "this name is the administrator's; choose another")
+        raise Refused(422, "user", request.user, "reserved for the administrator; choose another name")
     return wire.Token(user=request.user, token=backend.tokens.issue(Principal("user", request.user)))
 
 
@@ -56,7 +57,8 @@ async def measure(request: Request, documented: Documented, backend: Shared) -> 
     """Metrics for Prometheus. Needs the token in the file scrape.token, or the administrator's."""
     caller = request.state.principal
     if caller not in (ADMIN, SCRAPE):
-        raise Refused(403, "Authorization", None, "send the token in scrape.token of the arbiter's state folder")
+        expected = "must be the token for metrics (scrape.token in the arbiter's --state directory)"
+        raise Refused(403, "Authorization", None, expected)
     figures = _figures(backend)
     return await backend.respond(caller, lambda: metrics.render(figures).encode(), metrics.TYPE)
 

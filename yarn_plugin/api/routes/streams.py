@@ -52,7 +52,7 @@ async def follow(
     if known is not None or not access.can_see_ended(state, app):
         app = access.find_app(state, app).id
     elif streams.end_of(app) is None:
-        raise Refused(410, "app", app, "it has ended, too long ago to say why")
+        raise Refused(410, "app", app, "has ended; the reason is no longer stored")
     slot = _open_slot(streams, state, known, access)
     position = None if last_event_id is None else Position.parse(last_event_id)
     return EventStream(streams.follow(app, position), slot)

@@ -136,7 +136,7 @@ def _take(call: _Call, what: Input, refusable: bool) -> bool:
     try:
         state, commands = call.controller.advance(kept.state, call.view, call.at, what)
         kept, given = _execute(replace(kept, state=state), call, commands)
-        call.registry.check_state(state)
+        call.registry.check_state(call.pool.controller, state)
         if call.shows_each:
             kept = replace(kept, report=call.controller.report(state))
     except Exception as problem:
@@ -207,7 +207,7 @@ def _execute(kept: PoolState, call: _Call, commands: Sequence[Command]) -> tuple
             case SetTimer(key, None):
                 timers.pop(key, None)
             case SetTimer(key, due) if due is not None:
-                timers[key] = _due_after(call.at, key, due)
+                timers[key] = _due_after(call, key, due)
             case WantWeights(wanted):
                 _check_weights(call.pool, wanted)
                 weights = wanted
@@ -215,7 +215,7 @@ def _execute(kept: PoolState, call: _Call, commands: Sequence[Command]) -> tuple
                 given.append(arbiter.SolveInWorker(call.pool.name, name, problem))
                 call.registry.check(given[-1])
             case arbiter.TellShare():
-                _check_share(command)
+                _check_share(call.pool, command)
                 given.append(command)
             case arbiter.ListContainers() | arbiter.SignalContainers() | arbiter.PoolStopped() | arbiter.PoolResumed():
                 given.append(command)
@@ -226,12 +226,12 @@ def _execute(kept: PoolState, call: _Call, commands: Sequence[Command]) -> tuple
     return replace(kept, timers=timers, weights=weights), given
 
 
-def _due_after(now: float, key: str, due: float) -> float:
+def _due_after(call: _Call, key: str, due: float) -> float:
     """When a timer is due: never before MIN_TIMER_DELAY, so that a controller that always sets it to now does not block
     the arbiter."""
     if not math.isfinite(due):
-        raise ValueError(f"timer {key!r} at {due!r}; give a finite time, or None to remove it")
-    return float(due) if due > now else now + MIN_TIMER_DELAY
+        raise ValueError(f"controller {call.pool.controller}: timer {key!r} {due!r}: must be a finite time or None")
+    return float(due) if due > call.at else call.at + MIN_TIMER_DELAY
 
 
 def _check_weights(pool: Pool, wanted: tuple[tuple[str, float], ...]) -> None:
@@ -241,13 +241,14 @@ def _check_weights(pool: Pool, wanted: tuple[tuple[str, float], ...]) -> None:
         ValueError: a weight or a queue is invalid.
     """
     for queue, weight in wanted:
+        where = f"controller {pool.controller}: queue {queue!r}"
         if queue.rpartition(".")[0] != pool.queue:
-            raise ValueError(f"a weight for queue {queue!r}; name leaf queues directly below {pool.queue}")
+            raise ValueError(f"{where}: must be a leaf queue directly below {pool.queue}")
         if not (math.isfinite(weight) and weight > 0):
-            raise ValueError(f"weight {weight!r} for queue {queue!r}; give a number above 0")
+            raise ValueError(f"{where}: weight {weight!r}: must be a number above 0")
 
 
-def _check_share(command: arbiter.TellShare) -> None:
+def _check_share(pool: Pool, command: arbiter.TellShare) -> None:
     """Check that a share's numbers are finite, so that it can be journaled. Nothing else: shares are many.
 
     Raises:
@@ -256,4 +257,6 @@ def _check_share(command: arbiter.TellShare) -> None:
     share, grant = command.share, command.share.grant
     numbers = (grant.current, grant.guarantee_fraction, grant.entitlement_fraction, share.told_at, share.effective_at)
     if not all(map(math.isfinite, numbers)):
-        raise ValueError(f"the share of {command.app} contains {numbers}; give finite numbers")
+        raise ValueError(
+            f"controller {pool.controller}: share of {command.app}: must have finite numbers, not {numbers}"
+        )

@@ -27,6 +27,7 @@ from yarn_plugin.decide.pools.inputs import Input
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.errors import BadInputError, ReportedError, describe
 from yarn_plugin.model.share import Pool
+from yarn_plugin.validation import one_of
 
 Advance = tuple[Any, tuple[Command, ...]]
 
@@ -107,7 +108,7 @@ class Registry:
             BadInputError: there is none.
         """
         if name not in self.kinds:
-            raise BadInputError("controller", name, f"choose one of {', '.join(sorted(self.kinds))}")
+            raise BadInputError("controller", name, f"not installed; {one_of(self.kinds)}")
         return self.kinds[name]
 
     def policy(self, name: str) -> Any:
@@ -117,17 +118,19 @@ class Registry:
             BadInputError: there is none.
         """
         if name not in self.policies:
-            raise BadInputError("policy", name, f"choose one of {', '.join(sorted(self.policies))}")
+            raise BadInputError("policy", name, f"not installed; {one_of(self.policies)}")
         return self.policies[name]
 
-    def check_state(self, state: object) -> None:
+    def check_state(self, controller: str, state: object) -> None:
         """Check that a state's type is declared by a kind.
 
         Raises:
             TypeError: it is not.
         """
         if type(state) not in self._types:
-            raise TypeError(f"the state is a {type(state).__name__}, which no controller declares in its tags")
+            raise TypeError(
+                f"controller {controller}: the type of its state, {type(state).__name__}, is not in its tags"
+            )
 
     @cached_property
     def _types(self) -> frozenset[type]:

@@ -46,7 +46,7 @@ class Part:
     def __post_init__(self) -> None:
         """Check that no cell of the host is mapped twice."""
         if len(set(self.cells.values())) < len(self.cells):
-            raise ValueError("a part contains the same cell twice; name each cell once")
+            raise ValueError(f"a part maps two virtual cells to one cell of the host: {dict(self.cells)}")
 
     def real(self, virtual: str) -> str:
         """The host's cell.
@@ -55,7 +55,7 @@ class Part:
             NotItsCellError: the part has no such cell.
         """
         if virtual not in self.cells:
-            raise NotItsCellError(f"no cell {virtual!r}; its cells are {', '.join(self.cells)}")
+            raise NotItsCellError(f"cell {virtual!r}: not a cell of this child; choose one of {', '.join(self.cells)}")
         return self.cells[virtual]
 
     def names(self) -> dict[str, str]:
