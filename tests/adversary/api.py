@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.adversary.checks import Seen, check
-from tests.adversary.lab import Arbiter, Lab, Stream, happens
+from tests.adversary.checks import Result, check
+from tests.adversary.lab import Arbiter, Lab, Stream, happens_within
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "version0" / "arbiter"
 
 
 @check
-def huge_demand(lab: Lab) -> Seen:
-    """A demand of 401 digits fails the decision, and every start after it. Must be refused (422), and all goes on."""
+def a_huge_demand_is_rejected(lab: Lab) -> Result:
+    """A demand of 401 digits is rejected with 422. It used to fail the decision and every later start."""
     arbiter = lab.arbiter().start()
     first = arbiter.register("alice", "honest")
     refused = arbiter.try_register("mallory", "huge", demand=[{"vcores": int("9" * 401)}])
@@ -30,27 +30,27 @@ def huge_demand(lab: Lab) -> Seen:
     except AssertionError as problem:
         return False, f"{refused.status}; the next registration {after.status}; then {problem}"
     known = bool(arbiter.app(first["app"]))
-    seen = f"{refused.status}; the next registration {after.status}; after kill -9 it starts, Alice known: {known}"
-    return refused.status == 422 and after.status == 201 and known, seen
+    observed = f"{refused.status}; the next registration {after.status}; after kill -9 it starts, Alice known: {known}"
+    return refused.status == 422 and after.status == 201 and known, observed
 
 
 @check
-def a_journal_that_holds_the_huge_demand(lab: Lab) -> Seen:
-    """An input on which an earlier version failed stops every start. Must be set aside; the honest one is known."""
+def a_journal_with_a_huge_demand_opens(lab: Lab) -> Result:
+    """An event on which an earlier version failed is skipped; it used to prevent every start."""
     folder = _fixture(lab, "poisoned")
     arbiter = lab.arbiter(folder, pools={"submit_timeout_s": 3600}).start()
     known = [app["app"] for app in arbiter.apps()]
-    token = arbiter.ask("GET", "/v1/health").status
+    health = arbiter.ask("GET", "/v1/health").status
     made = arbiter.try_register("alice", "after")
-    again = arbiter.stop()
+    code = arbiter.stop()
     arbiter.start()
-    seen = f"starts (health {token}), lists {known}, registers {made.status}, ends with {again}, starts again"
-    return made.status == 201, seen
+    observed = f"starts (health {health}), lists {known}, registers {made.status}, exits with {code}, starts again"
+    return made.status == 201, observed
 
 
 @check
-def large_names_and_counts(lab: Lab) -> Seen:
-    """Resource names of 100,000 letters, 5,000 alternatives, 5,000 resources. Must be refused (422)."""
+def large_names_and_counts_are_rejected(lab: Lab) -> Result:
+    """Resource names of 100,000 letters, 5,000 alternatives and 5,000 resources are rejected with 422."""
     arbiter = lab.arbiter().start()
     tried: dict[str, Any] = {
         "a long resource name": [{"x" * 100_000: 1}],
@@ -59,13 +59,13 @@ def large_names_and_counts(lab: Lab) -> Seen:
     }
     found = {what: arbiter.try_register("mallory", what, demand=demand).status for what, demand in tried.items()}
     size = arbiter.journal.stat().st_size
-    seen = ", ".join(f"{what}: {status}" for what, status in found.items()) + f"; journal {size // 1024} KiB"
-    return all(400 <= status < 500 for status in found.values()), seen
+    observed = ", ".join(f"{what}: {status}" for what, status in found.items()) + f"; journal {size // 1024} KiB"
+    return all(400 <= status < 500 for status in found.values()), observed
 
 
 @check
-def not_a_number(lab: Lab) -> Seen:
-    """NaN, Infinity and half a surrogate pair in a body: 500 while the refusal is written. Must be 4xx."""
+def invalid_json_values_are_rejected(lab: Lab) -> Result:
+    """NaN, Infinity and a lone surrogate in a body are rejected with 4xx. The response used to be a 500."""
     arbiter = lab.arbiter().start()
     token = arbiter.user("mallory")
     bodies = {
@@ -81,8 +81,8 @@ def not_a_number(lab: Lab) -> Seen:
 
 
 @check
-def request_id_of_another_user(lab: Lab) -> Seen:
-    """Bob posts Alice's request_id and gets her application's token. Idempotency keys are per user."""
+def request_ids_are_separate_for_each_user(lab: Lab) -> Result:
+    """Bob posts Alice's request_id. He must not receive her application's token: idempotency keys are per user."""
     arbiter = lab.arbiter().start()
     body = {"name": "nightly", "request_id": "nightly-2026-11-21"}
     hers = arbiter.ask("POST", "/v1/apps", arbiter.user("alice"), body).json
@@ -90,15 +90,15 @@ def request_id_of_another_user(lab: Lab) -> Seen:
     answer = arbiter.ask("POST", "/v1/apps", arbiter.user("bob"), body)
     his = answer.json or {}
     gone = arbiter.ask("DELETE", f"/v1/apps/{hers['app']}", his.get("token", "none"))
-    seen = (
+    observed = (
         f"Alice has {hers['app']}, again {again['app']}; Bob {answer.status} {his.get('app')}, deletes it {gone.status}"
     )
-    return his.get("app") != hers["app"] and gone.status in (401, 403) and again["app"] == hers["app"], seen
+    return his.get("app") != hers["app"] and gone.status in (401, 403) and again["app"] == hers["app"], observed
 
 
 @check
-def a_weight_of_1000(lab: Lab) -> Seen:
-    """Bob's weight of 1000 leaves a neighbour 0.1%. The pool's max_weight (10) bounds it: refused, or 10 of 11."""
+def max_weight_limits_a_registration(lab: Lab) -> Result:
+    """Bob's weight of 1000 would leave a neighbour 0.1%. max_weight (10) limits it: rejected, or 10 of 11."""
     arbiter = lab.arbiter().start()
     alice = arbiter.run("alice", "neighbour")
     answer = arbiter.try_register("bob", "heavy", weight=1000)
@@ -110,8 +110,8 @@ def a_weight_of_1000(lab: Lab) -> Seen:
 
 
 @check
-def a_weight_revised_to_1000(lab: Lab) -> Seen:
-    """The same by PATCH."""
+def max_weight_limits_a_revision(lab: Lab) -> Result:
+    """The same with PATCH."""
     arbiter = lab.arbiter().start()
     alice, bob = arbiter.run("alice", "neighbour"), arbiter.run("bob", "heavy")
     answer = arbiter.ask("PATCH", f"/v1/apps/{bob['app']}", bob["token"], {"weight": 1000})
@@ -121,8 +121,8 @@ def a_weight_revised_to_1000(lab: Lab) -> Seen:
 
 
 @check
-def a_grace_of_an_hour(lab: Lab) -> Seen:
-    """`grace_s` 3600 keeps everything for an hour. The pool's max_grace_s (300) bounds it: refused, or at most that."""
+def max_grace_limits_a_registration(lab: Lab) -> Result:
+    """A `grace_s` of 3600 would delay enforcement for an hour. max_grace_s limits it: rejected, or at most 300."""
     arbiter = lab.arbiter().start()
     answer = arbiter.try_register("bob", "slow to leave", grace_s=3600)
     grace = (answer.json or {}).get("grace_s", 0)
@@ -130,32 +130,32 @@ def a_grace_of_an_hour(lab: Lab) -> Seen:
 
 
 @check
-def many_registrations_never_submitted(lab: Lab) -> Seen:
-    """200 registrations of Bob's that YARN never sees leave Alice 0.5%. Together they are one claim; 100 at most."""
+def unsubmitted_registrations_of_a_user_share_one_claim(lab: Lab) -> Result:
+    """200 unsubmitted registrations of Bob count as one claim; at most 100 are accepted. Alice used to get 0.5%."""
     arbiter = lab.arbiter().start()
     alice = arbiter.run("alice", "honest")
-    token, answers, told = arbiter.user("bob"), [], 0.0
+    token, answers, last = arbiter.user("bob"), [], 0.0
     for number in range(200):
         body = {"name": f"squatter {number}", "request_id": f"request-squatter-{number}"}
         answer = arbiter.ask("POST", "/v1/apps", token, body)
         answers.append(answer.status)
         if answer.status == 201 and answer.json["share"]:
-            told = answer.json["share"]["guarantee"]["fraction"]
+            last = answer.json["share"]["guarantee"]["fraction"]
     part = arbiter.guarantee(alice["app"])
     accepted = answers.count(201)
-    seen = f"{accepted} of 200 accepted; Alice is guaranteed {part:.1%}; the last one of Bob's was told {told:.1%}"
-    return part >= 0.49 and accepted <= 100 and told >= 0.49, seen
+    observed = f"{accepted} of 200 accepted; Alice is guaranteed {part:.1%}; Bob's last one is guaranteed {last:.1%}"
+    return part >= 0.49 and accepted <= 100 and last >= 0.49, observed
 
 
 @check
-def why_asked_120_times_at_once(lab: Lab) -> Seen:
-    """120 questions `why` hold every thread behind one lock of 2 s; health waits minutes. Health answers in 3 s."""
+def health_answers_during_120_requests_for_why(lab: Lab) -> Result:
+    """120 concurrent requests for `why`: health answers within 3 s. A lock used to block it for minutes."""
     arbiter = lab.arbiter().start()
     made = arbiter.run("alice", "too large", memory_mb=4096)
     waiting = arbiter.run("alice", "waits", memory_mb=4096)
     path = f"/v1/apps/{waiting['app']}/why"
     with ThreadPoolExecutor(120) as pool:
-        asked = [pool.submit(arbiter.ask, "GET", path, waiting["token"], timeout=25.0) for _ in range(120)]
+        requests = [pool.submit(arbiter.ask, "GET", path, waiting["token"], timeout=25.0) for _ in range(120)]
         time.sleep(1)
         worst, deadline, statuses = 0.0, time.monotonic() + 12, set()
         while time.monotonic() < deadline:
@@ -163,38 +163,38 @@ def why_asked_120_times_at_once(lab: Lab) -> Seen:
             worst = max(worst, health.seconds)
             statuses.add(health.status)
             time.sleep(0.1)
-        answered = [one.result().status for one in asked]
+        answered = [request.result().status for request in requests]
     counts = {status: answered.count(status) for status in sorted(set(answered))}
-    seen = f"slowest health {worst:.1f} s, health statuses {sorted(statuses)}, why statuses {counts}"
-    return worst < 3 and statuses == {200} and bool(made) and counts.get(200, 0) >= 1, seen
+    observed = f"slowest health {worst:.1f} s, health statuses {sorted(statuses)}, why statuses {counts}"
+    return worst < 3 and statuses == {200} and bool(made) and counts.get(200, 0) >= 1, observed
 
 
 @check
-def a_large_body_without_a_token(lab: Lab) -> Seen:
-    """30 MB are read completely and then refused with 401. Must be refused before the body is read."""
+def a_large_body_without_a_token_is_not_read(lab: Lab) -> Result:
+    """A body of 30 MB without a token is rejected with 401 or 413 before it has been read."""
     arbiter = lab.arbiter().start()
     sent, status = _large_body(arbiter, None)
     return status in (401, 413) and sent < 4, f"answered {status or 'nothing'} after {sent:.1f} of 30 MB"
 
 
 @check
-def a_large_body_with_a_token(lab: Lab) -> Seen:
-    """30 MB with a user's token are read completely. Must be refused with 413 before that."""
+def a_large_body_with_a_token_is_not_read(lab: Lab) -> Result:
+    """A body of 30 MB with a user's token is rejected with 413 before it has been read."""
     arbiter = lab.arbiter().start()
     sent, status = _large_body(arbiter, arbiter.user("mallory"))
     return status == 413 and sent < 4, f"answered {status or 'nothing'} after {sent:.1f} of 30 MB"
 
 
 @check
-def a_large_body_in_chunks(lab: Lab) -> Seen:
-    """The same without a Content-Length, in chunks. Must be refused with 413 or 411 before 4 MB were taken."""
+def a_large_chunked_body_is_not_read(lab: Lab) -> Result:
+    """The same in chunks, without a Content-Length, is rejected with 411 or 413 before 8 MB have been read."""
     arbiter = lab.arbiter().start()
     sent, status = _large_body(arbiter, arbiter.user("mallory"), chunked=True)
     return status in (411, 413) and sent < 8, f"answered {status or 'nothing'} after {sent:.1f} of 30 MB"
 
 
 def _large_body(arbiter: Arbiter, token: str | None, chunked: bool = False) -> tuple[float, int]:
-    """Send as long as the other side takes it; returns the megabytes sent when an answer came, and its status."""
+    """Send until there is an answer; returns the megabytes sent by then, and the status of the answer."""
     total, piece = 30 * 2**20, b'{"name": "' + b"x" * (2**16 - 10)
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {total}"
     head = f"POST /v1/apps HTTP/1.1\r\nHost: arbiter\r\nContent-Type: application/json\r\n{length}\r\n"
@@ -205,7 +205,7 @@ def _large_body(arbiter: Arbiter, token: str | None, chunked: bool = False) -> t
         sent = 0
         try:
             while sent < total:
-                # Leave time to answer: whoever refuses early does so before much has been sent.
+                # Leave time to answer, so that an early rejection comes before much has been sent.
                 opened.settimeout(0.05)
                 try:
                     return sent / 2**20, _status(opened.recv(4096))
@@ -219,7 +219,7 @@ def _large_body(arbiter: Arbiter, token: str | None, chunked: bool = False) -> t
                 opened.sendall(b"0\r\n\r\n")
             return sent / 2**20, _status(opened.recv(4096))
         except OSError:
-            # Cut off: an answer sent before that can still be there.
+            # The connection was closed; an answer sent before that may still be readable.
             try:
                 return sent / 2**20, _status(opened.recv(4096))
             except OSError:
@@ -241,54 +241,54 @@ def _connect(arbiter: Arbiter) -> socket.socket:
 
 
 @check
-def slow_headers(lab: Lab) -> Seen:
-    """A connection that never ends its headers is kept for ever. Must be closed after header_timeout_s (here 2)."""
+def slow_headers_time_out(lab: Lab) -> Result:
+    """A connection that never completes its headers is closed after header_timeout_s (2 here)."""
     arbiter = lab.arbiter(limits={"header_timeout_s": 2}).start()
     results = {}
     for what, first in (("half a header", b"GET /v1/health HTTP/1.1\r\nHost: x\r\nX-Slow: "), ("nothing", b"")):
         with _connect(arbiter) as opened:
             opened.sendall(first)
-            began = time.monotonic()
+            started = time.monotonic()
             closed = False
-            while not closed and time.monotonic() < began + 9:
+            while not closed and time.monotonic() < started + 9:
                 try:
                     if first:
-                        opened.sendall(b"a")  # a drop at a time
+                        opened.sendall(b"a")  # one byte at a time
                     opened.settimeout(0.5)
                     closed = opened.recv(1000) == b"" or True
                 except TimeoutError:
                     continue
                 except OSError:
                     closed = True
-            results[what] = f"closed after {time.monotonic() - began:.1f} s" if closed else "open after 9 s"
-    seen = ", ".join(f"{what}: {found}" for what, found in results.items())
-    return all(found.startswith("closed") for found in results.values()), seen
+            results[what] = f"closed after {time.monotonic() - started:.1f} s" if closed else "open after 9 s"
+    observed = ", ".join(f"{what}: {found}" for what, found in results.items())
+    return all(found.startswith("closed") for found in results.values()), observed
 
 
 @check
-def a_slow_body(lab: Lab) -> Seen:
-    """A body that comes a byte at a time holds its connection for ever. Must be closed, or answered, in 30 s."""
+def a_slow_body_times_out(lab: Lab) -> Result:
+    """A connection whose body arrives byte by byte is closed or answered within 30 s."""
     arbiter = lab.arbiter(limits={"header_timeout_s": 2}).start()
     head = f"POST /v1/apps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {arbiter.user('mallory')}\r\n"
     with _connect(arbiter) as opened:
         opened.sendall((head + "Content-Type: application/json\r\nContent-Length: 9000\r\n\r\n").encode())
-        began = time.monotonic()
-        while time.monotonic() < began + 30:
+        started = time.monotonic()
+        while time.monotonic() < started + 30:
             try:
                 opened.sendall(b" ")
                 opened.settimeout(0.5)
                 if not (answer := opened.recv(1000)) or _status(answer):
-                    return True, f"ended after {time.monotonic() - began:.1f} s with {_status(answer) or 'nothing'}"
+                    return True, f"ended after {time.monotonic() - started:.1f} s with {_status(answer) or 'nothing'}"
             except TimeoutError:
                 continue
             except OSError:
-                return True, f"closed after {time.monotonic() - began:.1f} s"
+                return True, f"closed after {time.monotonic() - started:.1f} s"
     return False, "open after 30 s"
 
 
 @check
-def the_same_request_at_once(lab: Lab) -> Seen:
-    """Kept: one registration sent thirty times at once registers once."""
+def concurrent_duplicate_registrations_register_once(lab: Lab) -> Result:
+    """The same registration sent 30 times concurrently registers one application."""
     arbiter = lab.arbiter().start()
     token, body = arbiter.user("alice"), {"name": "impatient", "request_id": "request-impatient"}
     with ThreadPoolExecutor(30) as pool:
@@ -300,8 +300,8 @@ def the_same_request_at_once(lab: Lab) -> Seen:
 
 
 @check
-def all_decisions_asked_at_once(lab: Lab) -> Seen:
-    """Sixty questions for 10,000 decisions, the most there may be, at once. Health answers in 3 s meanwhile."""
+def health_answers_during_large_requests_for_decisions(lab: Lab) -> Result:
+    """60 concurrent requests for 10,000 decisions, the maximum: health answers within 3 s."""
     arbiter = lab.arbiter().start()
     apps = [arbiter.register(f"user{number % 10}", f"app {number}") for number in range(40)]
     for number in range(60):
@@ -309,38 +309,38 @@ def all_decisions_asked_at_once(lab: Lab) -> Seen:
         arbiter.ask("PATCH", f"/v1/apps/{one['app']}", one["token"], {"weight": 1 + number % 5})
     with ThreadPoolExecutor(60) as pool:
         path = "/v1/decisions?limit=10000"
-        asked = [pool.submit(arbiter.ask, "GET", path, arbiter.admin, timeout=60.0) for _ in range(60)]
+        requests = [pool.submit(arbiter.ask, "GET", path, arbiter.admin, timeout=60.0) for _ in range(60)]
         worst = 0.0
-        while not all(one.done() for one in asked):
+        while not all(request.done() for request in requests):
             worst = max(worst, arbiter.health(timeout=30).seconds)
             time.sleep(0.1)
-        statuses = sorted({one.result().status for one in asked})
-        size = max(len(one.result().text) for one in asked)
+        statuses = sorted({request.result().status for request in requests})
+        size = max(len(request.result().text) for request in requests)
     return worst < 3, f"slowest health {worst:.1f} s; statuses {statuses}, answers up to {size // 1024} KiB"
 
 
 @check
-def names_in_other_scripts(lab: Lab) -> Seen:
-    """Kept: a name in any script makes a queue that YARN takes, and whose weight can be written."""
+def names_in_any_script_get_a_valid_queue(lab: Lab) -> Result:
+    """A name in any script gets a queue that YARN accepts and whose weight can be written."""
     arbiter = lab.arbiter().start()
     found = {}
     for name in ("Ünïcode çafé", "数据 仓库", "🦆", "a.b.c", "ß" * 60, "-", "x,y=z${user.home}"):
         answer = arbiter.try_register("alice", name)
         if answer.status == 422:
-            found[name] = "refused"
+            found[name] = "rejected"
             continue
         queue = answer.json["queue"]
         lab.yarn.submit(queue, "alice")
-        matched = happens(lambda app=answer.json["app"]: arbiter.app(app).get("yarn_app"), 6)
-        written = matched and happens(lambda queue=queue: lab.yarn.capacity(queue), 6)
-        found[name] = "well" if written else f"{queue}: {'not written' if matched else 'not matched'}"
-    wrong = {name: what for name, what in found.items() if what not in ("well", "refused")}
-    return not wrong, f"{sum(what == 'well' for what in found.values())} well; wrong: {wrong or 'none'}"
+        matched = happens_within(lambda app=answer.json["app"]: arbiter.app(app).get("yarn_app"), 6)
+        written = matched and happens_within(lambda queue=queue: lab.yarn.capacity(queue), 6)
+        found[name] = "ok" if written else f"{queue}: {'not written' if matched else 'not matched'}"
+    wrong = {name: what for name, what in found.items() if what not in ("ok", "rejected")}
+    return not wrong, f"{sum(what == 'ok' for what in found.values())} ok; wrong: {wrong or 'none'}"
 
 
 @check
-def many_connections(lab: Lab) -> Seen:
-    """1,500 idle connections take every descriptor (1,024 here). Must be bounded (max_connections, here 256)."""
+def connections_are_limited(lab: Lab) -> Result:
+    """1,500 idle connections do not use up the 1,024 descriptors: max_connections (256 here) limits them."""
     arbiter = lab.arbiter(limits={"max_connections": 256, "header_timeout_s": 20}).start()
     arbiter.limit(resource.RLIMIT_NOFILE, 1024)
     parts = urlsplit(arbiter.url)
@@ -358,32 +358,34 @@ def many_connections(lab: Lab) -> Seen:
     selector.close()
     for one in opened:
         one.close()
-    back = happens(lambda: arbiter.health(timeout=2).status == 200, 15)
+    back = happens_within(lambda: arbiter.health(timeout=2).status == 200, 15)
     made = arbiter.try_register("alice", "after").status if back else 0
-    seen = f"{most} descriptors open of 1,024; afterwards health {'answers' if back else 'is silent'}, registers {made}"
-    return most < 512 and back and made == 201 and journal > 0, seen
+    observed = f"{most} of 1,024 descriptors open; afterwards health {'answers' if back else 'fails'}, registers {made}"
+    return most < 512 and back and made == 201 and journal > 0, observed
 
 
 @check
-def many_streams_of_one_user(lab: Lab) -> Seen:
-    """One user opens any number of streams. Must be bounded by max_streams_per_user (here 5)."""
+def streams_of_a_user_are_limited(lab: Lab) -> Result:
+    """max_streams_per_user (5 here) limits the event streams of one user; other users' streams still open."""
     arbiter = lab.arbiter(pools={"max_streams_per_user": 5}).start()
     made, other = arbiter.register("bob"), arbiter.register("alice")
     streams = [Stream(arbiter.url, made["app"], made["token"]) for _ in range(12)]
     time.sleep(2)
     statuses = [stream.status for stream in streams]
     hers = Stream(arbiter.url, other["app"], other["token"])
-    told = happens(lambda: hers.has("share"), 5)
+    notified = happens_within(lambda: hers.has("share"), 5)
     for stream in [*streams, hers]:
         stream.close()
-    taken = statuses.count(200)
-    seen = f"{taken} of 12 streams opened, the others {sorted(set(statuses) - {200})}; another user's: {hers.status}"
-    return taken <= 5 and told, seen
+    opened = statuses.count(200)
+    observed = (
+        f"{opened} of 12 streams opened, the others {sorted(set(statuses) - {200})}; another user's: {hers.status}"
+    )
+    return opened <= 5 and notified, observed
 
 
 @check
-def an_end_that_is_no_longer_remembered(lab: Lab) -> Seen:
-    """The stream of one whose end left the history is kept alive for ever. Must be the end again, or 410."""
+def a_stream_ends_if_its_end_has_left_the_history(lab: Lab) -> Result:
+    """A stream for an application whose end has left the history ends, or is answered with 410."""
     folder = _fixture(lab, "compacted")
     journal = folder / "state" / "journal"
     lines = journal.read_bytes().splitlines(keepends=True)
@@ -394,31 +396,31 @@ def an_end_that_is_no_longer_remembered(lab: Lab) -> Seen:
     found = []
     for last in (None, "3"):
         stream = Stream(arbiter.url, app, tokens[app], last)
-        happens(lambda stream=stream: stream.ended.is_set() or stream.has("end"), 7)
-        found.append("end" if stream.has("end") else str(stream.status) + (" kept alive" if stream.comments else ""))
+        happens_within(lambda stream=stream: stream.ended.is_set() or stream.has("end"), 7)
+        found.append("end" if stream.has("end") else str(stream.status) + (" still open" if stream.comments else ""))
         stream.close()
     return all(one in ("end", "410") for one in found), f"{app}: {found[0]}; resumed: {found[1]}"
 
 
 @check
-def an_application_that_never_was(lab: Lab) -> Seen:
-    """A stream for an id of which nothing is known is kept alive for ever. Must be refused, or be the end."""
+def a_stream_of_an_unknown_application_ends(lab: Lab) -> Result:
+    """A stream for an unknown application is rejected or ends; it used to stay open."""
     arbiter = lab.arbiter().start()
     made = arbiter.register("alice")
     arbiter.stop()
     for file in arbiter.state.glob("journal*"):
-        file.unlink()  # the secret stays, so the token is still its own
+        file.unlink()  # the secret remains, so the token is still valid
     arbiter.start()
     stream = Stream(arbiter.url, made["app"], made["token"])
-    happens(lambda: stream.ended.is_set(), 7)
+    happens_within(lambda: stream.ended.is_set(), 7)
     stream.close()
-    found = "end" if stream.has("end") else f"{stream.status}" + (" kept alive" if stream.comments else "")
+    found = "end" if stream.has("end") else f"{stream.status}" + (" still open" if stream.comments else "")
     return found in ("end", "410", "404", "401", "403"), f"{made['app']}: {found}"
 
 
 @check
-def a_lost_journal_beside_its_secret(lab: Lab) -> Seen:
-    """The journal is lost and the secret is not: numbers begin again, and old tokens fit new applications. Never."""
+def old_tokens_do_not_fit_new_applications_after_a_lost_journal(lab: Lab) -> Result:
+    """The journal is lost but not the secret: application ids do not repeat, so old tokens fit no new application."""
     arbiter = lab.arbiter().start()
     old = [arbiter.register("alice", f"old {number}") for number in range(5)]
     arbiter.stop()
@@ -429,22 +431,22 @@ def a_lost_journal_beside_its_secret(lab: Lab) -> Seen:
     fits = {
         one["app"]
         for one in new
-        for token in (past["token"] for past in old)
+        for token in (app["token"] for app in old)
         if arbiter.ask("GET", f"/v1/apps/{one['app']}", token).status == 200
     }
     return not fits, f"Alice's old tokens read {len(fits)} of Bob's 15 new applications"
 
 
 @check
-def a_bare_integer_resumes(lab: Lab) -> Seen:
-    """Kept: `Last-Event-ID` takes a bare integer (a seq), event ids grow, and resuming at each loses nothing."""
+def streams_resume_at_any_event_id(lab: Lab) -> Result:
+    """`Last-Event-ID` accepts an event id or an integer (a seq); event ids grow, and resuming at any loses no event."""
     arbiter = lab.arbiter().start()
     made = arbiter.run("alice", "first")
     stream = Stream(arbiter.url, made["app"], made["token"])
     others = [arbiter.register("bob", f"other {number}") for number in range(3)]
     for other in others:
         arbiter.ask("DELETE", f"/v1/apps/{other['app']}", other["token"])
-    happens(lambda: len(stream.events) >= 4, 5)
+    happens_within(lambda: len(stream.events) >= 4, 5)
     time.sleep(0.5)
     seqs = [json.loads(data)["seq"] for _, name, data in stream.events if name == "share"]
     ids = [name for name, _, _ in stream.events]
@@ -453,7 +455,7 @@ def a_bare_integer_resumes(lab: Lab) -> Seen:
         (name, seqs[at + 1 :]) for at, name in enumerate(ids)
     ]:
         resumed = Stream(arbiter.url, made["app"], made["token"], last)
-        happens(lambda resumed=resumed, expected=expected: len(resumed.events) >= len(expected), 3)
+        happens_within(lambda resumed=resumed, expected=expected: len(resumed.events) >= len(expected), 3)
         got = [json.loads(data)["seq"] for _, name, data in resumed.events if name == "share"]
         resumed.close()
         if got != expected:
@@ -464,8 +466,8 @@ def a_bare_integer_resumes(lab: Lab) -> Seen:
 
 
 @check
-def metrics_show_everybody(lab: Lab) -> Seen:
-    """Anybody on loopback reads everybody's shares at /metrics. Needs the scrape token, or the administrator's."""
+def metrics_require_a_token(lab: Lab) -> Result:
+    """/metrics shows all shares: it requires the scrape token or the administrator's token, on loopback too."""
     arbiter = lab.arbiter().start()
     arbiter.register("alice", "secret project")
     scrape = arbiter.state / "scrape.token"
@@ -478,53 +480,53 @@ def metrics_show_everybody(lab: Lab) -> Seen:
     }
     found = {what: arbiter.ask("GET", "/metrics", token).status for what, token in tokens.items()}
     refused = all(found[what] in (401, 403) for what in ("none", "a user's", "an application's"))
-    taken = found["the administrator's"] == found["scrape.token"] == 200
-    return refused and taken, ", ".join(f"{what}: {status}" for what, status in found.items())
+    accepted = found["the administrator's"] == found["scrape.token"] == 200
+    return refused and accepted, ", ".join(f"{what}: {status}" for what, status in found.items())
 
 
 @check
-def metrics_of_many_applications(lab: Lab) -> Seen:
-    """Each application and user is a label for ever more. Labels are bounded (metrics_apps, here 10)."""
+def metric_labels_are_limited(lab: Lab) -> Result:
+    """Each application would add a label value: metrics_apps (10 here) limits them."""
     arbiter = lab.arbiter(limits={"metrics_apps": 10}).start()
     for number in range(30):
         arbiter.register(f"user{number}", f"app {number}")
     lines = [name for name in arbiter.metrics() if "app=" in name]
     apps = {name.partition('app="')[2].partition('"')[0] for name in lines}
-    return bool(arbiter.metrics()) and len(apps) <= 11, f"{len(apps)} applications of 30 have labels of their own"
+    return bool(arbiter.metrics()) and len(apps) <= 11, f"{len(apps)} of 30 applications have their own labels"
 
 
 @check
-def health_is_truthful_and_ready_exists(lab: Lab) -> Seen:
-    """Only /v1/health, always 'running'. /v1/ready must be 200 when all is well, and 503 while the RM is away."""
+def ready_is_503_while_the_manager_is_down(lab: Lab) -> Result:
+    """/v1/ready is 200 in normal operation and 503 while the RM is down; /v1/health is 200 throughout."""
     arbiter = lab.arbiter().start()
-    happens(lambda: arbiter.ask("GET", "/v1/ready").status == 200, 5)
+    happens_within(lambda: arbiter.ask("GET", "/v1/ready").status == 200, 5)
     health, well = arbiter.health(), arbiter.ask("GET", "/v1/ready").status
-    lab.proxy.set("", lambda asked, forward: None, method=None)
-    away = happens(lambda: arbiter.ask("GET", "/v1/ready").status == 503, 10)
+    lab.proxy.set("", lambda request, forward: None, method=None)
+    away = happens_within(lambda: arbiter.ask("GET", "/v1/ready").status == 503, 10)
     lost, alive = arbiter.ask("GET", "/v1/ready").status, arbiter.health()
     fields = {"arbiter", "manager"} <= set(health.json or {})
-    seen = f"health {health.status} {health.text[:80]}; ready {well}, without an RM {lost}, health then {alive.status}"
-    return fields and well == 200 and away and alive.status == 200, seen
+    observed = f"health {health.status} {health.text[:80]}; ready {well}, without an RM {lost}, health {alive.status}"
+    return fields and well == 200 and away and alive.status == 200, observed
 
 
 @check
-def control_characters_in_names(lab: Lab) -> Seen:
-    """Line feeds and escape sequences in a name reach the log and terminals. Refused, or escaped in the log."""
+def control_characters_in_names_are_escaped(lab: Lab) -> Result:
+    """Line feeds and escape sequences in a name are rejected, or escaped in the log and in `apps`."""
     arbiter = lab.arbiter().start()
     evil = "x\n2026-01-01 00:00:00,000 ERROR forged line\x1b[2J\x00"
     answer = arbiter.try_register("mallory", evil)
-    arbiter.looks(1)
+    arbiter.wait_for_polls(1)
     forged = any(line.startswith("2026-01-01 00:00:00,000 ERROR") for line in arbiter.log.splitlines())
     shown = lab.run("apps", "--arbiter", arbiter.url, "--token-file", arbiter.state / "admin.token")
     escapes = "\x1b[2J" in shown.stdout
-    seen = (
-        f"{answer.status}; forged log line: {forged}; `apps` ends with {shown.returncode}, passes escapes on: {escapes}"
+    observed = (
+        f"{answer.status}; forged log line: {forged}; `apps` exits with {shown.returncode}, prints escapes: {escapes}"
     )
-    return not forged and not escapes and shown.returncode == 0, seen
+    return not forged and not escapes and shown.returncode == 0, observed
 
 
 def _fixture(lab: Lab, name: str) -> Path:
-    """A copy of a state folder that an earlier version wrote."""
+    """A copy of a state directory that an earlier version wrote."""
     folder = lab.folder()
     shutil.copytree(FIXTURES / name / "state", folder / "state")
     for file in (folder / "state").iterdir():

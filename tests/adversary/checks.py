@@ -5,33 +5,33 @@ from dataclasses import dataclass
 
 from tests.adversary.lab import Lab
 
-Seen = tuple[bool, str]
-"""Whether it holds, and what was seen, in one line."""
+Result = tuple[bool, str]
+"""Whether the check passed, and what was observed, in one line."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """`text`: the symptom and what must hold."""
+    """`text`: the attack and the required behavior."""
 
     name: str
     text: str
-    run: Callable[[Lab], Seen]
+    run: Callable[[Lab], Result]
 
 
 CHECKS: dict[str, Check] = {}
 
 
-def check(function: Callable[[Lab], Seen]) -> Callable[[Lab], Seen]:
-    """Make a function one of the checks, under its name."""
+def check(function: Callable[[Lab], Result]) -> Callable[[Lab], Result]:
+    """Register a function as a check under its name."""
     CHECKS[function.__name__] = Check(function.__name__, " ".join((function.__doc__ or "").split()), function)
     return function
 
 
-def carry_out(found: Check, lab: Lab) -> Seen:
-    """Run one check on a clean lab; an unexpected error on the way is a failure with that error."""
+def run_check(check: Check, lab: Lab) -> Result:
+    """Run a check on a clean lab; an unexpected error is a failure with that error."""
     try:
         with lab.clean():
-            holds, seen = found.run(lab)
-            return holds, " ".join(seen.split())[:600]
-    except Exception as problem:  # noqa: BLE001 - whatever an attack brings down is what was seen
+            holds, observed = check.run(lab)
+            return holds, " ".join(observed.split())[:600]
+    except Exception as problem:  # noqa: BLE001 - whatever fails is what was observed
         return False, " ".join(f"{type(problem).__name__}: {problem}".split())[:300]

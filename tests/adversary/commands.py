@@ -1,4 +1,4 @@
-"""Attacks on users: names that contain markup, wide table cells, certificates, signals."""
+"""Attacks on the commands: names that contain markup, wide table cells, certificates, signals."""
 
 import json
 import signal
@@ -12,8 +12,8 @@ import psutil
 
 from tests.adversary import proxy
 from tests.adversary.api import FIXTURES
-from tests.adversary.checks import Seen, check
-from tests.adversary.lab import Arbiter, Lab, happens
+from tests.adversary.checks import Result, check
+from tests.adversary.lab import Arbiter, Lab, happens_within
 
 
 def _access(arbiter: Arbiter, url: str | None = None) -> tuple[object, ...]:
@@ -26,34 +26,34 @@ def _shown(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 @check
-def an_application_named_like_markup(lab: Lab) -> Seen:
-    """An application named [/x] breaks `apps` for the administrator (MarkupError). Names are never markup."""
+def names_are_never_markup(lab: Lab) -> Result:
+    """`apps`, `why` and `replay` print names such as [/x] and [bold]; they used to fail with a MarkupError."""
     arbiter = lab.arbiter().start()
     for name in ("[/x]", "[bold]quiet", "[link=http://evil]click"):
         arbiter.register("mallory", name)
     made = arbiter.register("mallory", "[/red]")
     apps, why = lab.run("apps", *_access(arbiter)), lab.run("why", made["app"], *_access(arbiter))
-    whole = all(name in apps.stdout for name in ("[/x]", "[bold]quiet", "[link=http://evil]click"))
+    complete = all(name in apps.stdout for name in ("[/x]", "[bold]quiet", "[link=http://evil]click"))
     replayed = lab.run("replay", arbiter.journal)
-    seen = f"apps {_shown(apps)}, all names as they are: {whole}; why {_shown(why)}; replay {_shown(replayed)}"
-    return apps.returncode == 0 and why.returncode == 0 and whole and "MarkupError" not in replayed.stderr, seen
+    observed = f"apps {_shown(apps)}, all names verbatim: {complete}; why {_shown(why)}; replay {_shown(replayed)}"
+    return apps.returncode == 0 and why.returncode == 0 and complete and "MarkupError" not in replayed.stderr, observed
 
 
 @check
-def wide_cells_in_a_pipe(lab: Lab) -> Seen:
-    """Wide cells are cut with an ellipsis, or wrapped, in a pipe. Whole rows, one line each."""
+def wide_cells_are_not_truncated_in_a_pipe(lab: Lab) -> Result:
+    """In a pipe, each row is one line with its wide cells complete."""
     arbiter = lab.arbiter().start()
     name = "nightly-" + "x" * 150 + "-" + "y" * 30
     made = arbiter.register("alice", name)
     done = lab.run("apps", *_access(arbiter))
     rows = [line for line in done.stdout.splitlines() if line.startswith(made["app"])]
-    whole = len(rows) == 1 and name in rows[0] and "alone" not in rows[0] and made["app"] + " arrived" in rows[0]
-    return whole, f"{_shown(done)}; in one line: {whole}; ellipsis: {'…' in done.stdout}"
+    complete = len(rows) == 1 and name in rows[0] and "alone" not in rows[0] and made["app"] + " arrived" in rows[0]
+    return complete, f"{_shown(done)}; in one line: {complete}; ellipsis: {'…' in done.stdout}"
 
 
 @check
-def fields_added_to_messages(lab: Lab) -> Seen:
-    """A field added by a newer arbiter ends older clients with a traceback. Clients ignore what they do not know."""
+def clients_ignore_fields_of_a_newer_arbiter(lab: Lab) -> Result:
+    """A field added by a newer arbiter is ignored by `apps` and `why`."""
     arbiter = lab.arbiter().start()
     made = arbiter.register("alice", "known")
     between = lab.proxy_before(arbiter.url)
@@ -82,55 +82,55 @@ import os, sys, threading
 from yarn_plugin.api.client import ArbiterClient
 threading.Timer(12, lambda: os._exit(3)).start()
 shares = ArbiterClient(sys.argv[1], "app.app_1.x").follow("app_1")
-print("told", next(shares).seq, flush=True)
+print("seq", next(shares).seq, flush=True)
 os._exit(0)
 """
 
 
 def _follow(lab: Lab, url: str) -> "subprocess.CompletedProcess[str]":
-    """A client of the checkout that waits for its first share."""
+    """Run a client of the checkout that waits for its first share."""
     command = [sys.executable, "-c", FOLLOWING, url]
     environment, folder = lab.environment(), lab.scratch
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder, env=environment)
 
 
 def _stream(*more: str, **fields: Any) -> bytes:
-    """An event stream with one share, and what comes before it."""
+    """An event stream with one share, preceded by `more`."""
     recorded = json.loads((FIXTURES.parent / "transcript" / "parsed_by_client.json").read_text())
     share = recorded["streams"]["followed"]["shares"][0] | {"app": "app_1"} | fields
     return ("".join(more) + f"id: {share['seq']}\nevent: share\ndata: {json.dumps(share)}\n\n").encode()
 
 
 @check
-def a_stream_of_a_newer_arbiter(lab: Lab) -> Seen:
-    """An event of an unknown name, or a field added to a share, ends a client. Both are ignored."""
+def clients_ignore_events_of_a_newer_arbiter(lab: Lab) -> Result:
+    """An event with an unknown name and an unknown field of a share are ignored by a client."""
     arbiter = lab.proxy_before("http://127.0.0.1:1")
     news = 'id: 3\nevent: novelty\ndata: {"x": 1}\n\n'
     arbiter.set("/events", proxy.text(_stream(news, added_later={"x": 1}), 200, "text/event-stream"))
     done = _follow(lab, arbiter.url)
-    return done.returncode == 0 and "told 5" in done.stdout, f"{done.stdout.strip()[:80]}; {_shown(done)}"
+    return done.returncode == 0 and "seq 5" in done.stdout, f"{done.stdout.strip()[:80]}; {_shown(done)}"
 
 
 @check
-def a_refusal_of_a_proxy_in_the_feed(lab: Lab) -> Seen:
-    """A 404 page of a proxy before the arbiter ends the feed for good. Only the arbiter's own refusal does."""
+def a_proxys_404_does_not_end_a_feed(lab: Lab) -> Result:
+    """A 404 page of a proxy in front of the arbiter does not end the feed; only the arbiter's own rejection does."""
     arbiter = lab.proxy_before("http://127.0.0.1:1")
     arbiter.set("/events", proxy.text(_stream(), 200, "text/event-stream"))
     arbiter.set("/events", proxy.text(b"<html>no such host</html>", 404), times=2)
     done = _follow(lab, arbiter.url)
-    return done.returncode == 0 and "told 5" in done.stdout, f"{done.stdout.strip()[:80]}; {_shown(done)}"
+    return done.returncode == 0 and "seq 5" in done.stdout, f"{done.stdout.strip()[:80]}; {_shown(done)}"
 
 
 @check
-def fields_that_are_not_known_in_requests(lab: Lab) -> Seen:
-    """Kept: a misspelt field of a request is refused with 422 that names it."""
+def unknown_fields_of_requests_are_rejected(lab: Lab) -> Result:
+    """A misspelled field of a request is rejected with a 422 that names it."""
     arbiter = lab.arbiter().start()
     answer = arbiter.try_register("alice", "known", wieght=2)
     return answer.status == 422 and "wieght" in answer.text, f"{answer.status} {answer.text[:100]}"
 
 
 def _certificates(folder: Path) -> tuple[Path, Path, Path, Path]:
-    """A private authority, and a certificate of it for 127.0.0.1: (authority, certificate, key, both in one file)."""
+    """A private authority and its certificate for 127.0.0.1: (authority, certificate, key, both in one file)."""
     authority, key = folder / "ca.pem", folder / "ca.key"
     own, own_key, request = folder / "own.pem", folder / "own.key", folder / "own.csr"
     extensions = folder / "extensions"
@@ -149,70 +149,70 @@ def _certificates(folder: Path) -> tuple[Path, Path, Path, Path]:
 
 
 @check
-def a_private_authority(lab: Lab) -> Seen:
-    """`apps`, `why`, `token` have no --ca-file and ignore REQUESTS_CA_BUNDLE. Both are taken everywhere."""
+def commands_accept_a_private_authority(lab: Lab) -> Result:
+    """`apps`, `why` and `token` accept a private certificate authority by --ca-file and REQUESTS_CA_BUNDLE."""
     folder = lab.folder()
     authority, own, key, _ = _certificates(folder)
     arbiter = lab.arbiter(words=("--tls-cert", str(own), "--tls-key", str(key))).start()
     found = {
         "apps --ca-file": lab.run("apps", *_access(arbiter), "--ca-file", authority),
         "token --ca-file": lab.run("token", "bob", *_access(arbiter), "--ca-file", authority),
-        "apps, by the variable": lab.run("apps", *_access(arbiter), REQUESTS_CA_BUNDLE=str(authority)),
-        "why, by the variable": lab.run("why", "app_1", *_access(arbiter), REQUESTS_CA_BUNDLE=str(authority)),
+        "apps, with the variable": lab.run("apps", *_access(arbiter), REQUESTS_CA_BUNDLE=str(authority)),
+        "why, with the variable": lab.run("why", "app_1", *_access(arbiter), REQUESTS_CA_BUNDLE=str(authority)),
     }
     codes = {what: done.returncode for what, done in found.items()}
-    trusts = "no such application" in found["why, by the variable"].stderr
-    seen = "; ".join(f"{what}: {_shown(done)}" for what, done in found.items())
-    return list(codes.values())[:3] == [0, 0, 0] and trusts, seen
+    trusts = "no such application" in found["why, with the variable"].stderr
+    observed = "; ".join(f"{what}: {_shown(done)}" for what, done in found.items())
+    return list(codes.values())[:3] == [0, 0, 0] and trusts, observed
 
 
 @check
-def an_authority_that_is_not_trusted(lab: Lab) -> Seen:
-    """Without the authority the error must quote TLS, not say 'no connection'."""
+def an_untrusted_certificate_is_reported(lab: Lab) -> Result:
+    """Without the authority, the error is about the certificate, not 'no connection'."""
     folder = lab.folder()
     _, own, key, both = _certificates(folder)
     arbiter = lab.arbiter(words=("--tls-cert", str(own), "--tls-key", str(key))).start()
     manager = lab.proxy_before(lab.rm_url, both)
     apps, doctor = lab.run("apps", *_access(arbiter)), lab.run("doctor", "--rm", manager.url)
-    said = ["certificate" in done.stderr.lower() and done.stderr.count("\n") == 1 for done in (apps, doctor)]
+    quoted = ["certificate" in done.stderr.lower() and done.stderr.count("\n") == 1 for done in (apps, doctor)]
     return all(
-        said
+        quoted
     ) and apps.returncode != 0 and doctor.returncode != 0, f"apps {_shown(apps)}; doctor {_shown(doctor)}"
 
 
 @check
-def a_manager_behind_a_private_authority(lab: Lab) -> Seen:
-    """An HTTPS RM is unusable. --ca-file and REQUESTS_CA_BUNDLE are taken."""
+def doctor_accepts_a_manager_with_a_private_authority(lab: Lab) -> Result:
+    """`doctor` accepts an HTTPS RM with a private certificate authority by --ca-file and REQUESTS_CA_BUNDLE."""
     authority, _, _, both = _certificates(lab.folder())
     manager = lab.proxy_before(lab.rm_url, both)
     option = lab.run("doctor", "--rm", manager.url, "--ca-file", authority)
     variable = lab.run("doctor", "--rm", manager.url, REQUESTS_CA_BUNDLE=str(authority))
-    seen = f"--ca-file {_shown(option)}; by the variable {_shown(variable)}"
-    return option.returncode == 0 and variable.returncode == 0, seen
+    observed = f"--ca-file {_shown(option)}; with the variable {_shown(variable)}"
+    return option.returncode == 0 and variable.returncode == 0, observed
 
 
 @check
-def result_values_like_markup(lab: Lab) -> Seen:
-    """Result values [a] and [/x] are printed empty, or a MarkupError after the query has run. They are values."""
+def result_values_are_never_markup(lab: Lab) -> Result:
+    """Result values such as [a] and [/x] are printed verbatim; they used to be empty, or an error."""
     words = ("submit", "--master", "local[1]", "-e", "select '[a]' as one, '[/x]' as two, '[bold]' as three")
     done = lab.run(*words, command="qoop", limit_s=120)
-    whole = all(value in done.stdout for value in ("[a]", "[/x]", "[bold]"))
-    return done.returncode == 0 and whole, f"exit {done.returncode}; all values shown: {whole}"
+    complete = all(value in done.stdout for value in ("[a]", "[/x]", "[bold]"))
+    return done.returncode == 0 and complete, f"exit {done.returncode}; all values shown: {complete}"
 
 
 @check
-def a_hangup_under_submit(lab: Lab) -> Seen:
-    """SIGHUP ends `qoop submit` and leaves spark-submit behind. Must end it, as SIGTERM does."""
+def a_hangup_stops_spark_submit(lab: Lab) -> Result:
+    """SIGHUP stops `qoop submit` and its spark-submit, as SIGTERM does."""
     text = "select count(*) as n from range(10000000) a, range(10000000) b where a.id * b.id % 7 = 3"
     process = lab.spawn(["submit", "--master", "local[1]", "-e", text], command="qoop")
     family = psutil.Process(process.pid)
-    if not happens(lambda: any("java" in one.name() for one in family.children(recursive=True)), 60):
-        return False, "no Spark was started"
+    if not happens_within(lambda: any("java" in one.name() for one in family.children(recursive=True)), 60):
+        return False, "Spark did not start"
     time.sleep(6)
     children = family.children(recursive=True)
     process.send_signal(signal.SIGHUP)
-    ended = happens(lambda: process.poll() is not None, 30)
-    happens(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in children), 20)
+    ended = happens_within(lambda: process.poll() is not None, 30)
+    happens_within(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in children), 20)
     left = []
     for one in children:
         try:
@@ -221,4 +221,4 @@ def a_hangup_under_submit(lab: Lab) -> Seen:
                 one.kill()
         except psutil.NoSuchProcess:
             continue
-    return ended and not left, f"ended: {ended} ({process.poll()}); left behind: {left or 'none'}"
+    return ended and not left, f"ended: {ended} ({process.poll()}); left over: {left or 'none'}"

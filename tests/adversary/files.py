@@ -10,22 +10,22 @@ from typing import Any
 from zlib import crc32
 
 from tests.adversary.api import FIXTURES
-from tests.adversary.checks import Seen, check
-from tests.adversary.lab import Arbiter, Lab, happens
+from tests.adversary.checks import Result, check
+from tests.adversary.lab import Arbiter, Lab, happens_within
 
 
 def record(value: dict[str, Any]) -> bytes:
-    """A record as today's journals hold it."""
+    """A record in the current format of journals."""
     body = json.dumps(value, separators=(",", ":")).encode()
     return b"%08x %s\n" % (crc32(body), body)
 
 
 def _different(lab: Lab, arbiter: Arbiter) -> int | str:
-    """How many decisions differ in a replay of its journal; the error where the replay failed."""
-    figures = arbiter.folder / "replay.json"
-    figures.unlink(missing_ok=True)
-    done = lab.run("replay", arbiter.journal, "--json", figures)
-    return json.loads(figures.read_text())["different"] if figures.exists() else _last_line(done.stderr)
+    """The number of decisions that differ in a replay of its journal; the error if the replay failed."""
+    results = arbiter.folder / "replay.json"
+    results.unlink(missing_ok=True)
+    done = lab.run("replay", arbiter.journal, "--json", results)
+    return json.loads(results.read_text())["different"] if results.exists() else _last_line(done.stderr)
 
 
 def _last_line(text: str) -> str:
@@ -33,8 +33,8 @@ def _last_line(text: str) -> str:
 
 
 @check
-def a_full_disk(lab: Lab) -> Seen:
-    """No space (RLIMIT_FSIZE): the deciding thread ends, health reports running. 503 meanwhile; recovers with space."""
+def a_full_disk_is_survived(lab: Lab) -> Result:
+    """On a full disk (RLIMIT_FSIZE), changes are rejected with 503 and shares are served; it recovers."""
     arbiter = lab.arbiter().start()
     known = arbiter.run("alice", "known")
     time.sleep(1)
@@ -47,23 +47,23 @@ def a_full_disk(lab: Lab) -> Seen:
     revised = arbiter.ask("PATCH", f"/v1/apps/{known['app']}", known["token"], {"weight": 2}, timeout=8).status
     arbiter.limit(resource.RLIMIT_FSIZE, None)
     body = {"name": "afterwards", "request_id": "request-afterwards"}
-    back = happens(lambda: arbiter.ask("POST", "/v1/apps", token, body, timeout=5).status == 201, 20)
+    back = happens_within(lambda: arbiter.ask("POST", "/v1/apps", token, body, timeout=5).status == 201, 20)
     arbiter.kill()
     written = arbiter.journal.read_bytes()
     leaked = sum(f"refused-{number}".encode() in written for number in range(3))
     different = _different(lab, arbiter)
-    seen = (
+    observed = (
         f"while full: registering {refused}, PATCH {revised}, shares {read.status}, ready {ready}; space back: "
-        f"{'recovers' if back else 'does not recover in 20 s'}; refused in the journal: {leaked}; replay {different}"
+        f"{'recovers' if back else 'does not recover in 20 s'}; rejected in the journal: {leaked}; replay {different}"
     )
     return set(refused) == {
         503
-    } and revised == 503 and share and ready == 503 and back and not leaked and different == 0, seen
+    } and revised == 503 and share and ready == 503 and back and not leaked and different == 0, observed
 
 
 @check
-def a_full_disk_and_then_killed(lab: Lab) -> Seen:
-    """The half record of a full disk is decided on at the next start. What was refused never appears."""
+def an_event_rejected_on_a_full_disk_never_appears(lab: Lab) -> Result:
+    """On a full disk and after kill -9: what was rejected never appears, what was accepted is not lost."""
     arbiter = lab.arbiter().start()
     arbiter.run("alice", "known")
     time.sleep(1)
@@ -76,15 +76,15 @@ def a_full_disk_and_then_killed(lab: Lab) -> Seen:
     back = sorted(names & set(refused))
     accepted = [f"refused-{number}" for number, status in enumerate(statuses) if status == 201]
     lost = sorted(set(accepted) - names)
-    seen = (
-        f"answers {statuses}; after the restart: refused and there {back or 'none'}, accepted and lost {lost or 'none'}"
+    observed = (
+        f"answers {statuses}; restarted: rejected but present {back or 'none'}, accepted but lost {lost or 'none'}"
     )
-    return not back and not lost and bool(refused), seen
+    return not back and not lost and bool(refused), observed
 
 
 @check
-def a_flipped_bit_early_in_the_journal(lab: Lab) -> Seen:
-    """One bit at 10%: 90% are dropped, and old tokens fit new applications. Refused; the line names --accept-loss."""
+def a_damaged_journal_needs_accept_loss(lab: Lab) -> Result:
+    """With a bit flipped at 10% of the journal, it does not start; old tokens fit no new application."""
     arbiter = lab.arbiter().start()
     made = [arbiter.register(("alice", "bob")[number % 2], f"app {number}") for number in range(20)]
     arbiter.stop()
@@ -95,25 +95,27 @@ def a_flipped_bit_early_in_the_journal(lab: Lab) -> Seen:
         arbiter.start(15)
     except AssertionError:
         code = arbiter.process.poll() if arbiter.process else None
-        said = _last_line(arbiter.log)
-        kept = arbiter.journal.read_bytes() == bytes(data)
+        error = _last_line(arbiter.log)
+        unchanged = arbiter.journal.read_bytes() == bytes(data)
         arbiter.words.append("--accept-loss")
         arbiter.start()
         fits = _old_tokens_that_fit(arbiter, made)
-        seen = f"refused with {code}, file unchanged: {kept}: {said}; with --accept-loss old tokens fit {fits}"
+        observed = (
+            f"refused with {code}, file unchanged: {unchanged}: {error}; with --accept-loss old tokens fit {fits}"
+        )
         return code not in (
             None,
             0,
-        ) and "--accept-loss" in said and kept and not fits and "Traceback" not in arbiter.log, seen
+        ) and "--accept-loss" in error and unchanged and not fits and "Traceback" not in arbiter.log, observed
     left, fits = len(arbiter.apps()), _old_tokens_that_fit(arbiter, made)
     return False, f"starts with {left} of 20 applications; old tokens fit {len(fits)} new applications"
 
 
 def _old_tokens_that_fit(arbiter: Arbiter, old: list[dict[str, Any]]) -> list[str]:
-    """The new applications that a token of an old one reads."""
-    kept = {app["app"] for app in arbiter.apps()}
+    """The new applications that a token of an old one can read."""
+    remaining = {app["app"] for app in arbiter.apps()}
     new = [arbiter.register("carol", f"new {number}") for number in range(30)]
-    tokens = {one["token"] for one in old if one["app"] not in kept}
+    tokens = {one["token"] for one in old if one["app"] not in remaining}
     fits = []
     for one in new:
         if any(arbiter.ask("GET", f"/v1/apps/{one['app']}", token).status == 200 for token in tokens):
@@ -122,8 +124,8 @@ def _old_tokens_that_fit(arbiter: Arbiter, old: list[dict[str, Any]]) -> list[st
 
 
 @check
-def a_torn_last_record(lab: Lab) -> Seen:
-    """Kept: a truncated last record is dropped, saved aside, and the arbiter starts."""
+def a_truncated_last_record_is_saved_and_dropped(lab: Lab) -> Result:
+    """A truncated last record is dropped and saved to another file, and the arbiter starts."""
     arbiter = lab.arbiter().start()
     made = arbiter.register("alice", "known")
     arbiter.kill()
@@ -131,13 +133,13 @@ def a_torn_last_record(lab: Lab) -> Seen:
         file.write(b'01234567 {"kind":"input","seq":99,"at":1.0,"ev')
     arbiter.start()
     known = bool(arbiter.app(made["app"]))
-    aside = [file.name for file in arbiter.state.glob("journal.dropped*")]
-    return known and len(aside) == 1, f"starts, Alice known: {known}, kept aside: {aside}"
+    saved = [file.name for file in arbiter.state.glob("journal.dropped*")]
+    return known and len(saved) == 1, f"starts, Alice known: {known}, saved: {saved}"
 
 
 @check
-def records_of_another_version(lab: Lab) -> Seen:
-    """A record of an unknown type or a newer version is a traceback. One line at every start, the file unchanged."""
+def records_of_a_newer_version_are_rejected(lab: Lab) -> Result:
+    """A record of an unknown type or a newer version is a one-line error at every start; the file stays unchanged."""
     source = (FIXTURES / "plain" / "state" / "journal").read_bytes()
     last = json.loads(source.splitlines()[-1].split(b" ", 1)[1])
     base = {"seq": last["seq"] + 1, "at": last["at"] + 1}
@@ -176,35 +178,35 @@ def _how_it_starts(arbiter: Arbiter) -> str:
 
 
 @check
-def replay_of_a_file_that_is_no_journal(lab: Lab) -> Seen:
-    """`yarn-plugin replay notes.txt` cuts it to 0 bytes. Reading never writes."""
+def replay_never_writes_to_its_file(lab: Lab) -> Result:
+    """`yarn-plugin replay notes.txt` fails and leaves the file unchanged; it used to truncate it."""
     notes = lab.folder() / "notes.txt"
     text = "Shopping list\n- milk\n- eggs\n" * 20
     notes.write_text(text)
     done = lab.run("replay", notes)
-    same, beside = notes.read_text() == text, [file.name for file in notes.parent.iterdir() if file != notes]
+    same, others = notes.read_text() == text, [file.name for file in notes.parent.iterdir() if file != notes]
     size = "unchanged" if same else f"{notes.stat().st_size} bytes"
-    seen = f"exit {done.returncode}, file {size}, beside it {beside or 'nothing'}"
-    return same and not beside and done.returncode != 0 and "Traceback" not in done.stderr, seen
+    observed = f"exit {done.returncode}, file {size}, other files {others or 'none'}"
+    return same and not others and done.returncode != 0 and "Traceback" not in done.stderr, observed
 
 
 @check
-def replay_of_a_journal_in_use(lab: Lab) -> Seen:
-    """Replay locks, cuts and appends to what it reads. It works beside a running arbiter and changes nothing."""
+def replay_works_while_the_arbiter_runs(lab: Lab) -> Result:
+    """Replay of a running arbiter's journal succeeds and changes nothing; it used to lock and truncate the file."""
     arbiter = lab.arbiter().start()
     arbiter.register("alice", "known")
     before = {file.name for file in arbiter.state.iterdir()}
     done = lab.run("replay", arbiter.journal)
     made = arbiter.try_register("alice", "after").status
     new = {file.name for file in arbiter.state.iterdir()} - before
-    said = _last_line(done.stdout or done.stderr)
-    seen = f"exit {done.returncode}: {said}; registering goes on: {made}; new files {new or 'none'}"
-    return done.returncode == 0 and made == 201 and not new, seen
+    last = _last_line(done.stdout or done.stderr)
+    observed = f"exit {done.returncode}: {last}; registering: {made}; new files {new or 'none'}"
+    return done.returncode == 0 and made == 201 and not new, observed
 
 
 @check
-def replay_of_a_querys_journal(lab: Lab) -> Seen:
-    """A query's journal given to the arbiter's replay is a traceback. Must be one line."""
+def replay_of_a_query_journal_is_one_line(lab: Lab) -> Result:
+    """A query journal given to the arbiter's replay is a one-line error."""
     copy = lab.folder() / "query.journal"
     copy.write_bytes((FIXTURES.parent / "query" / "returns.journal").read_bytes())
     done = lab.run("replay", copy)
@@ -213,11 +215,11 @@ def replay_of_a_querys_journal(lab: Lab) -> Seen:
 
 
 @check
-def modes_of_files(lab: Lab) -> Seen:
-    """Rewritten and dropped files are 0644 and hold what was private. Everything in the state folder is 0600."""
+def state_files_are_private(lab: Lab) -> Result:
+    """All files in the state directory have mode 0600, rewritten and dropped ones too."""
     arbiter = lab.arbiter(pools={"submit_timeout_s": 3600})
     arbiter.state.mkdir(mode=0o700)
-    # Above the size at which a journal is rewritten: thousands of remembered inputs, then a state.
+    # Larger than the size at which a journal is compacted: thousands of events of the history, then a snapshot.
     lines = (FIXTURES / "compacted" / "state" / "journal").read_bytes().splitlines(keepends=True)
     snapshot = next(line for line in lines if b'"kind":"snapshot"' in line)
     known = json.loads(snapshot.split(b" ", 1)[1])
@@ -234,7 +236,7 @@ def modes_of_files(lab: Lab) -> Seen:
     try:
         arbiter.start(60)
         arbiter.register("alice", "after")
-        rewritten = happens(lambda: arbiter.journal.stat().st_size < size * 0.95, 5)
+        rewritten = happens_within(lambda: arbiter.journal.stat().st_size < size * 0.95, 5)
         access = ("--arbiter", arbiter.url, "--token-file", arbiter.state / "admin.token")
         lab.run("token", "bob", *access, "--out", arbiter.folder / "bob.token")
     finally:
@@ -243,18 +245,18 @@ def modes_of_files(lab: Lab) -> Seen:
     open_to_others = [f"{file.name} {stat.S_IMODE(file.stat().st_mode):04o}" for file in files if _others_read(file)]
     names = [file.name for file in files]
     shown = ", ".join(sorted(open_to_others)) or "none"
-    seen = f"readable by others: {shown}; of {len(names)} files; rewritten: {rewritten}"
-    return not open_to_others and any("dropped" in name for name in names), seen
+    observed = f"readable by others: {shown}; of {len(names)} files; rewritten: {rewritten}"
+    return not open_to_others and any("dropped" in name for name in names), observed
 
 
 def _others_read(file: Path) -> bool:
-    # Where the arbiter listens is no secret, and says so to everybody.
+    # The address of the arbiter is not secret.
     return file.name != "arbiter.json" and bool(file.stat().st_mode & 0o077)
 
 
 @check
-def mode_of_a_querys_journal(lab: Lab) -> Seen:
-    """A query's journal holds its SQL and is 0644. Must be 0600."""
+def query_journals_are_private(lab: Lab) -> Result:
+    """A query journal contains SQL text; its mode is 0600."""
     folder = lab.folder()
     words = ("submit", "--master", "local[1]", "--journal", folder / "q.journal", "-e", "select 1 as one")
     done = lab.run(*words, command="qoop", limit_s=120)

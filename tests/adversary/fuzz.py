@@ -1,7 +1,7 @@
-"""Random operations, valid and hostile, on one arbiter; then what must hold of whatever was done.
+"""Random operations, valid and hostile, on one arbiter; then checks of what must hold after any operations.
 
-The operations are drawn from a seed. Each registration carries a name of its own, so that its fate can be told from
-what the arbiter says and from its journal.
+The operations depend only on the seed. Each registration has a unique name, by which it can be found in the answers
+and the journal of the arbiter.
 """
 
 import contextlib
@@ -19,26 +19,26 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.adversary import proxy
-from tests.adversary.lab import Answer, Arbiter, Lab, Stream, eventually, happens
-from tests.adversary.manager import MOODS
+from tests.adversary.lab import Answer, Arbiter, Lab, Stream, eventually, happens_within
+from tests.adversary.manager import FAULTS
 
 MEMORY_GROWTH_MB = 300.0
-"""What the process may grow by: the inputs that are remembered, and no more."""
+"""The most that the process may grow by: the history of events."""
 
-SLOWEST_HEALTH_S = 5.0
-MOST_APPLICATIONS = 60
+MAX_HEALTH_S = 5.0
+MAX_APPLICATIONS = 60
 """Registered at the same time."""
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW")
-TELLING = re.compile(
+FAULT_METRICS = re.compile(
     r"fail|error|refus|lost|manager_up|aside|reject|mistrust|unread|invalid|problem|fault|retr|age|away"
 )
-SERIOUS = re.compile(r" (WARNING|ERROR|CRITICAL) ")
+LOGGED_FAULT = re.compile(r" (WARNING|ERROR|CRITICAL) ")
 
 
 @dataclass
 class Accepted:
-    """An application that was registered (201), and how it ended, if by us."""
+    """A registered application (201); `ended`: whether this test ended it."""
 
     app: str
     queue: str
@@ -52,7 +52,7 @@ class Accepted:
 
 @dataclass
 class Report:
-    """What was done, and what was wrong."""
+    """The operations, and the problems found."""
 
     done: Counter[str] = field(default_factory=Counter)
     statuses: Counter[int] = field(default_factory=Counter)
@@ -60,17 +60,17 @@ class Report:
     checked: dict[str, str] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
 
-    def blame(self, what: str) -> None:
-        """Note something that must not be; each kind at most five times."""
-        kind = what.partition(":")[0]
+    def add_problem(self, problem: str) -> None:
+        """Add a problem; at most five of a kind."""
+        kind = problem.partition(":")[0]
         if sum(one.startswith(kind) for one in self.wrong) < 5:
-            self.wrong.append(what)
+            self.wrong.append(problem)
 
     def lines(self) -> list[str]:
         shown = [", ".join(f"{name} {count}" for name, count in sorted(self.done.items()))]
         shown += [f"statuses: {', '.join(f'{status}: {count}' for status, count in sorted(self.statuses.items()))}"]
         shown += [f"{what}: {found}" for what, found in self.checked.items()]
-        return shown + ([f"WRONG {one}" for one in self.wrong] or ["nothing is wrong"])
+        return shown + ([f"WRONG {problem}" for problem in self.wrong] or ["no problems"])
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -80,7 +80,7 @@ class Report:
 
 
 def fuzz(lab: Lab, operations: int, seed: int) -> Report:
-    """Carry out so many operations, then check."""
+    """Run a number of random operations, then check."""
     arbiter = lab.arbiter(pools={"submit_timeout_s": 3600}).start()
     attack = Attack(lab, arbiter, random.Random(seed))
     memory = arbiter.memory_mb()
@@ -88,17 +88,17 @@ def fuzz(lab: Lab, operations: int, seed: int) -> Report:
     try:
         for number in range(operations):
             attack.one(number)
-            if not arbiter.lives:
-                attack.report.blame(f"the arbiter ended: with {arbiter.process and arbiter.process.returncode}")
+            if not arbiter.is_running:
+                attack.report.add_problem(f"the arbiter exited: with {arbiter.process and arbiter.process.returncode}")
                 attack.start()
         attack.check(memory)
     except StartError as problem:
-        attack.report.blame(f"no start after {number + 1} operations: {problem}")
+        attack.report.add_problem(f"no start after {number + 1} operations: {problem}")
     return attack.report
 
 
 class StartError(Exception):
-    """The arbiter does not start again; there is nothing left to attack."""
+    """The arbiter does not start again, so the attack ends."""
 
 
 class Attack:
@@ -130,7 +130,7 @@ class Attack:
             raise StartError(str(problem)) from None
 
     def one(self, number: int) -> None:
-        """One random operation."""
+        """Run one random operation."""
         weights = [weight for weight, _ in self._choices]
         (choice,) = self.rng.choices([operation for _, operation in self._choices], weights)
         self.report.done[choice.__name__] += 1
@@ -140,17 +140,17 @@ class Attack:
         answer = self.arbiter.ask(method, path, token, timeout=20, **more)
         self.report.statuses[answer.status] += 1
         if answer.status == 500:
-            self.report.blame(f"500: {method} {path[:80]} {str(more)[:120]}")
+            self.report.add_problem(f"500: {method} {path[:80]} {str(more)[:120]}")
         if "Traceback" in answer.text:
-            self.report.blame(f"a traceback in a body: {method} {path[:80]}")
+            self.report.add_problem(f"a traceback in a body: {method} {path[:80]}")
         if answer.status == 0 and "timed out" in answer.text:
-            self.report.blame(f"no answer in 20 s: {method} {path[:80]}")
+            self.report.add_problem(f"no answer in 20 s: {method} {path[:80]}")
         return answer
 
-    # What a good client does.
+    # Operations of a valid client.
 
     def register(self, number: int) -> None:
-        if sum(not one.ended for one in self.accepted) > MOST_APPLICATIONS:
+        if sum(not one.ended for one in self.accepted) > MAX_APPLICATIONS:
             self.deregister(number)
         user = self.rng.choice(list(self.users))
         name = f"fz-{number}-{self.rng.choice(('nightly', '[/x]', 'ünïcode ☃', 'a b', '../..', '%s%n'))}"
@@ -191,7 +191,7 @@ class Attack:
             self.ask("POST", f"/v1/apps/{one.app}/vacated", self._token(one), raw=_json({"seq": seq}))
 
     def _token(self, one: Accepted) -> str | None:
-        """Its own token most times; sometimes its user's, another's or none."""
+        """Usually its own token; sometimes that of its user or another user, an invalid one, or none."""
         if self.rng.random() < 0.7:
             return one.token
         return self.rng.choice([self.users[one.user], self.rng.choice(list(self.users.values())), None, "app.x.y"])
@@ -232,10 +232,10 @@ class Attack:
             with contextlib.suppress(UnicodeEncodeError):
                 self.streams.append(Stream(self.arbiter.url, one.app, self._token(one) or "", last))
 
-    # What a hostile one does.
+    # Operations of a hostile client.
 
     def hostile(self) -> Any:
-        """A value that is wrong almost anywhere."""
+        """A value that is invalid almost anywhere."""
         return self.rng.choice(
             [int("9" * 401), 10**30, -1, 0, 1e308, float("nan"), float("inf"), True, None, "", "x" * 5000, "\x00",
              "\ud800", "a\nb", [], {}, [[[[]]]], {"": ""}, [{"vcores": 10**40}], [{"vcores": -1}], [{}],
@@ -271,7 +271,7 @@ class Attack:
         self.ask(self.rng.choice(METHODS), path, token, raw=raw)
 
     def raw_bytes(self, number: int) -> None:
-        """Bytes that are not HTTP, or nearly; cut off at any point."""
+        """Send bytes that are not quite HTTP, or truncated at any point."""
         whole = b"POST /v1/apps HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{}"
         sent = self.rng.choice(
             [bytes(self.rng.randrange(256) for _ in range(200)), whole[: self.rng.randrange(len(whole))],
@@ -288,7 +288,7 @@ class Attack:
             opened.recv(1000)
 
     def large(self, number: int) -> None:
-        """A few megabytes."""
+        """Register with a body of a few megabytes."""
         name = f"fz-{number}-large"
         names = ("".join(self.rng.choices(string.ascii_letters, k=9)) for _ in range(50_000))
         body = {"name": name, "request_id": f"request-{number}", "demand": [{one: 1} for one in names]}
@@ -298,41 +298,52 @@ class Attack:
     # Faults.
 
     def manager_fault(self, number: int) -> None:
-        """The ResourceManager answers in some mood for a moment; it must show in a metric or in the log."""
-        moods = {**MOODS, "trickle": proxy.trickle, "finished": proxy.finished_apps(10_000), "-7": proxy.numbers("-7")}
-        name = self.rng.choice(list(moods))
+        """Make the ResourceManager answer with a fault for a moment; it must show in a metric or in the log."""
+        faults = {
+            **FAULTS,
+            "trickle": proxy.trickle,
+            "finished": proxy.finished_apps(10_000),
+            "-7": proxy.numbers("-7"),
+        }
+        name = self.rng.choice(list(faults))
         path = self.rng.choice(["metrics", "nodes", "apps", "apps", "scheduler", "scheduler-conf"])
-        before, log = self._telling(), len(self.arbiter.log)
-        used = self.lab.proxy.set(f"/ws/v1/cluster/{path}$", moods[name])
-        happens(lambda: used() >= 3, 1.5)
+        before, log = self._fault_metrics(), len(self.arbiter.log)
+        used = self.lab.proxy.set(f"/ws/v1/cluster/{path}$", faults[name])
+        happens_within(lambda: used() >= 3, 1.5)
         time.sleep(0.1)
-        during = self._telling()
-        self.lab.proxy.behave()
+        during = self._fault_metrics()
+        self.lab.proxy.clear_faults()
         self._health(f"{path} {name}")
         harmless = name in ("trickle", "finished", "-7", "1e999", "wrong types") or path == "scheduler"
         if used() and not harmless:
             self.report.faults[f"{path} {name}"] += 1
-            told = during != before or happens(lambda: self._telling() != before or self._logged(log), 2)
-            if not told:
-                self.report.blame(f"no trace of a fault: {path} answered as {name!r}, in no metric and no log line")
+            reported = during != before or happens_within(
+                lambda: self._fault_metrics() != before or self._logged(log), 2
+            )
+            if not reported:
+                self.report.add_problem(
+                    f"no trace of a fault: {path} answered as {name!r}, in no metric and no log line"
+                )
 
     def _logged(self, since: int) -> bool:
-        return bool(SERIOUS.search(self.arbiter.log[since:]))
+        return bool(LOGGED_FAULT.search(self.arbiter.log[since:]))
 
-    def _telling(self) -> dict[str, float]:
-        """The metrics that count faults; ages are left out, as they always change."""
+    def _fault_metrics(self) -> dict[str, float]:
+        """The metrics that count faults, without ages, which always change."""
         names = {
-            name: value for name, value in self.arbiter.metrics().items() if TELLING.search(name.partition("{")[0])
+            name: value
+            for name, value in self.arbiter.metrics().items()
+            if FAULT_METRICS.search(name.partition("{")[0])
         }
         return {name: value for name, value in names.items() if "age" not in name and "app=" not in name}
 
     def rarely(self, number: int) -> None:
-        """What takes seconds: kill -9 and a restart, or a full disk."""
+        """Do what takes seconds: kill -9 and a restart, or a full disk."""
         if self.rng.random() < 0.5:
             self.arbiter.kill()
             self.start()
             return
-        before, log = self._telling(), len(self.arbiter.log)
+        before, log = self._fault_metrics(), len(self.arbiter.log)
         size = self.arbiter.journal.stat().st_size
         self.arbiter.limit(resource.RLIMIT_FSIZE, size + self.rng.choice((0, 50, 400, 900)))
         for more in range(3):
@@ -341,44 +352,44 @@ class Attack:
             body = {"name": name, "request_id": f"request-{number}-{more}"}
             self._note(self.ask("POST", "/v1/apps", self.users[user], body=body), name, user)
         self._health("a full disk")
-        shown = happens(lambda: self._telling() != before or self._logged(log), 2)
+        shown = happens_within(lambda: self._fault_metrics() != before or self._logged(log), 2)
         self.arbiter.limit(resource.RLIMIT_FSIZE, None)
         self.report.faults["a full disk"] += 1
         if not shown:
-            self.report.blame("no trace of a fault: a full disk, in no metric and no log line")
+            self.report.add_problem("no trace of a fault: a full disk, in no metric and no log line")
         self._recovers()
 
     def _recovers(self) -> None:
-        """Until changes are taken again."""
+        """Wait until changes are accepted again."""
         one = self._some()
         if one is None:
             return
 
-        def taken() -> bool:
+        def accepts() -> bool:
             return self.arbiter.ask("PATCH", f"/v1/apps/{one.app}", one.token, {}, timeout=5).status in (200, 404, 403)
 
-        if not happens(taken, 15):
-            self.report.blame("does not recover from a full disk: restarted by force")
+        if not happens_within(accepts, 15):
+            self.report.add_problem("does not recover from a full disk: restarted by force")
             self.arbiter.kill()
             self.start()
 
     def _health(self, during: str) -> None:
         health = self.arbiter.health(timeout=15)
-        if health.status != 200 or health.seconds > SLOWEST_HEALTH_S:
-            self.report.blame(f"health: {health.status} after {health.seconds:.1f} s ({during})")
+        if health.status != 200 or health.seconds > MAX_HEALTH_S:
+            self.report.add_problem(f"health: {health.status} after {health.seconds:.1f} s ({during})")
 
-    # What must hold in the end.
+    # Checks at the end.
 
     def check(self, memory_mb: float) -> None:
-        """Check everything that must hold of what was done."""
+        """Check all that must hold after these operations."""
         for stream in self.streams:
             stream.close()
-        self.lab.proxy.behave()
+        self.lab.proxy.clear_faults()
         time.sleep(3)
         grown = self.arbiter.memory_mb() - memory_mb
         self.report.checked["memory"] = f"{memory_mb:.0f} MB, grown by {grown:.0f} MB"
         if grown > MEMORY_GROWTH_MB:
-            self.report.blame(f"memory: grown by {grown:.0f} MB")
+            self.report.add_problem(f"memory: grown by {grown:.0f} MB")
         self._check_accepted()
         self.arbiter.kill()
         self._check_refused()
@@ -386,10 +397,10 @@ class Attack:
         foreign = self.lab.foreign_writes()
         self.report.checked["queues written"] = f"{len(self.lab.proxy.queue_writes())}, foreign {len(foreign)}"
         for one in foreign:
-            self.report.blame(f"a foreign queue was written: {one}")
+            self.report.add_problem(f"a foreign queue was written: {one}")
         traces = self.arbiter.log.count("Traceback (most recent call last)")
         if traces:
-            self.report.blame(
+            self.report.add_problem(
                 f"tracebacks in the log: {traces}, the last ends with {_after_traceback(self.arbiter.log)}"
             )
         self.report.checked["faults injected"] = (
@@ -397,7 +408,7 @@ class Attack:
         )
 
     def _check_accepted(self) -> None:
-        """What was accepted is there after kill -9 and a restart, with the same id and queue."""
+        """Check that what was accepted is known after kill -9 and a restart, with the same id and queue."""
         self.arbiter.kill()
         self.start()
         unfinished = {app["id"] for app in self.lab.yarn.unfinished()}
@@ -405,18 +416,18 @@ class Attack:
             one.app: one for one in self.accepted if not one.ended and (not one.yarn_app or one.yarn_app in unfinished)
         }
         with contextlib.suppress(AssertionError):
-            eventually(lambda: set(expected) <= {app["app"] for app in self.arbiter.apps()}, "all are there", 10)
+            eventually(lambda: set(expected) <= {app["app"] for app in self.arbiter.apps()}, "all are known", 10)
         known = {app["app"]: app for app in self.arbiter.apps()}
         for app, one in expected.items():
             if app not in known:
-                self.report.blame(f"accepted and lost: {app} {one.name!r} ({one.yarn_app})")
+                self.report.add_problem(f"accepted but lost: {app} {one.name!r} ({one.yarn_app})")
             elif (known[app]["queue"], known[app]["name"], known[app]["user"]) != (one.queue, one.name, one.user):
-                self.report.blame(f"accepted and changed: {app} {known[app]['queue']} for {one.queue}")
+                self.report.add_problem(f"accepted but changed: {app} {known[app]['queue']} for {one.queue}")
             elif self.arbiter.ask("GET", f"/v1/apps/{app}", one.token).status != 200:
-                self.report.blame(f"accepted, and its token is refused: {app}")
+                self.report.add_problem(f"accepted, but its token is rejected: {app}")
         refused = [one["name"] for one in known.values() if _marker(one["name"]) in self.refused | self.conflicts]
         for name in refused:
-            self.report.blame(f"refused and registered: {name!r}")
+            self.report.add_problem(f"rejected but registered: {name!r}")
         self.report.checked["accepted"] = (
             f"{len(self.accepted)}, of which {len(expected)} must be known after a restart"
         )
@@ -425,19 +436,19 @@ class Attack:
         journal = self.arbiter.journal.read_bytes()
         found = [marker for marker in self.refused if f'"{marker}'.encode() in journal]
         for marker in found:
-            self.report.blame(f"refused and in the journal: {marker}")
-        self.report.checked["refused"] = f"{len(self.refused)}, in the journal {len(found)}"
+            self.report.add_problem(f"rejected but in the journal: {marker}")
+        self.report.checked["rejected"] = f"{len(self.refused)}, in the journal {len(found)}"
 
     def _check_replay(self) -> None:
-        figures = self.arbiter.folder / "replay.json"
-        done = self.lab.run("replay", self.arbiter.journal, "--json", figures, limit_s=300)
-        if done.returncode or not figures.exists():
-            self.report.blame(f"replay: exit {done.returncode} {done.stderr.strip()[-200:]}")
+        results = self.arbiter.folder / "replay.json"
+        done = self.lab.run("replay", self.arbiter.journal, "--json", results, limit_s=300)
+        if done.returncode or not results.exists():
+            self.report.add_problem(f"replay: exit {done.returncode} {done.stderr.strip()[-200:]}")
             return
-        told = json.loads(figures.read_text())
-        self.report.checked["replay"] = f"{told['inputs']} inputs, {told['different']} differently"
-        if told["different"]:
-            self.report.blame(f"replay differs: {told['different']} of {told['inputs']}")
+        replayed = json.loads(results.read_text())
+        self.report.checked["replay"] = f"{replayed['inputs']} events, {replayed['different']} different decisions"
+        if replayed["different"]:
+            self.report.add_problem(f"replay differs: {replayed['different']} of {replayed['inputs']}")
 
 
 def _marker(name: str) -> str:
@@ -445,13 +456,13 @@ def _marker(name: str) -> str:
 
 
 def _json(value: Any) -> bytes:
-    """JSON as Python's writer has it, with NaN and half surrogates; the deepest values by hand."""
+    """JSON as Python writes it, with NaN and lone surrogates."""
     return json.dumps(value).encode()
 
 
 def _deep(levels: int) -> Any:
     value: Any = 1
-    for _ in range(min(levels, 900)):  # Python's own writer stops at a thousand
+    for _ in range(min(levels, 900)):  # Python's encoder stops at a thousand
         value = [value]
     return value
 

@@ -1,4 +1,4 @@
-"""Where attacks run: a real ResourceManager behind a hostile proxy, and arbiters of any checkout."""
+"""The environment of the attacks: a real ResourceManager behind a hostile proxy, and arbiters of any checkout."""
 
 import contextlib
 import http.client
@@ -36,30 +36,30 @@ POOL = {
     "submit_timeout_s": 120,
 }
 POLL = {"metrics_s": 0.2, "apps_s": 0.5, "nodes_s": 0.5, "queues_s": 2}
-SINCE = {"poll": {"reconcile_s": 2}}
-"""Settings that older versions refuse: left out for them."""
+NEW_SETTINGS = {"poll": {"reconcile_s": 2}}
+"""Settings that older versions reject: omitted for them."""
 
 Settings = dict[str, dict[str, Any]]
 
 
-def eventually(holds: Callable[[], Found], what: str, limit_s: float = 20.0) -> Found:
-    """Wait until `holds()` is true; returns what it returned.
+def eventually(condition: Callable[[], Found], expected: str, limit_s: float = 20.0) -> Found:
+    """Wait until `condition()` is true; returns its value.
 
     Raises:
         AssertionError: it did not become true.
     """
     deadline = time.monotonic() + limit_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {expected}"
         time.sleep(0.05)
     return found
 
 
-def happens(holds: Callable[[], Any], limit_s: float) -> bool:
-    """Whether it becomes true in so many seconds."""
+def happens_within(condition: Callable[[], Any], limit_s: float) -> bool:
+    """Whether a condition becomes true within a number of seconds."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
-        if holds():
+        if condition():
             return True
         time.sleep(0.05)
     return False
@@ -67,7 +67,7 @@ def happens(holds: Callable[[], Any], limit_s: float) -> bool:
 
 @dataclass
 class Answer:
-    """What came back: status 0 where nothing did, with the reason as text."""
+    """An answer; status 0 with the error as text if there was none."""
 
     status: int
     text: str
@@ -76,7 +76,7 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body as JSON; None where it is not."""
+        """The body as JSON; None if it is not JSON."""
         try:
             return json.loads(self.text)
         except ValueError:
@@ -93,28 +93,28 @@ def ask(
     headers: dict[str, str] | None = None,
     timeout: float = 20.0,
 ) -> Answer:
-    """One request on a connection of its own."""
+    """Send a request on a new connection."""
     parts = urlsplit(url)
     sent = {**({"Authorization": f"Bearer {token}"} if token else {}), **(headers or {})}
     content = raw if raw is not None else None if body is None else json.dumps(body).encode()
     if content is not None:
         sent.setdefault("Content-Type", "application/json")
-    began = time.monotonic()
+    started = time.monotonic()
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
     try:
         connection.request(method, path, content, sent)
         answer = connection.getresponse()
         text = answer.read().decode(errors="replace")
         found = {name.lower(): value for name, value in answer.getheaders()}
-        return Answer(answer.status, text, found, time.monotonic() - began)
+        return Answer(answer.status, text, found, time.monotonic() - started)
     except (OSError, http.client.HTTPException, ValueError) as problem:
-        return Answer(0, f"{type(problem).__name__}: {problem}", {}, time.monotonic() - began)
+        return Answer(0, f"{type(problem).__name__}: {problem}", {}, time.monotonic() - started)
     finally:
         connection.close()
 
 
 class Stream:
-    """An event stream in a thread of its own: `events` are (id, event, data), `comments` counts keep-alives."""
+    """An event stream, read by a thread: `events` are (id, event, data), `comments` counts keep-alives."""
 
     def __init__(self, url: str, app: str, token: str, last_seen: str | None = None) -> None:
         parts = urlsplit(url)
@@ -156,14 +156,14 @@ class Stream:
 
 
 class Yarn:
-    """The real ResourceManager, asked directly and as any user."""
+    """The real ResourceManager, accessed directly and as any user."""
 
     def __init__(self, rm_url: str) -> None:
         self.url = f"{rm_url}/ws/v1/cluster"
         self._session = requests.Session()
         self._session.trust_env = False
         self._session.headers["Accept"] = "application/json"
-        # Hadoop remembers in a cookie who asked first, and takes every later request for that user's.
+        # Hadoop stores the user of the first request in a cookie, and attributes every later request to that user.
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     def get(self, path: str, **parameters: str) -> Any:
@@ -172,7 +172,7 @@ class Yarn:
         return answer.json()
 
     def submit(self, queue: str, user: str, name: str = "sleeper", memory_mb: int = 128) -> str:
-        """An application whose master sleeps, as this user; returns its id."""
+        """Submit an application whose master sleeps, as this user; returns its id."""
         as_user = {"user.name": user}
         made = self._session.post(f"{self.url}/apps/new-application", params=as_user, timeout=20).json()
         app: str = made.get("application-id") or next(iter(made.values()))["application-id"]
@@ -197,18 +197,18 @@ class Yarn:
         return list(found.get("app", []))
 
     def kill_all(self) -> None:
-        """End every application; returns when none is left."""
-        eventually(lambda: not self._end_some(), "applications of an earlier check end", 60)
+        """Kill all applications and wait until none is left."""
+        eventually(lambda: not self._kill_unfinished(), "applications of an earlier check end", 60)
 
-    def _end_some(self) -> bool:
-        found = self.unfinished()
-        self.kill(*(app["id"] for app in found))
-        return bool(found)
+    def _kill_unfinished(self) -> bool:
+        unfinished = self.unfinished()
+        self.kill(*(app["id"] for app in unfinished))
+        return bool(unfinished)
 
     def properties(self) -> dict[str, str]:
         """The scheduler's configuration."""
-        said = self.get("/scheduler-conf")
-        entries = said.get("property") or (said.get("sched-conf") or {}).get("property") or []
+        answer = self.get("/scheduler-conf")
+        entries = answer.get("property") or (answer.get("sched-conf") or {}).get("property") or []
         return {one["name"]: one["value"] for one in entries}
 
     def capacity(self, queue: str) -> str | None:
@@ -228,10 +228,10 @@ def _me() -> str:
 
 
 class Arbiter:
-    """`yarn-plugin arbiter` of one checkout, as a process. Its log is read from a pipe: a full disk does not cut it."""
+    """A process of `yarn-plugin arbiter` of a checkout; its log is a pipe, which a full disk does not affect."""
 
     def __init__(self, lab: "Lab", rm: str, folder: Path, settings: Settings, words: list[str]) -> None:
-        self._ground, self.rm, self.folder, self.words = lab, rm, folder, words
+        self._lab, self.rm, self.folder, self.words = lab, rm, folder, words
         self.state, self.url, self.log = folder / "state", "", ""
         self.settings = settings
         self.process: subprocess.Popen[bytes] | None = None
@@ -241,34 +241,34 @@ class Arbiter:
         """Start it, and wait until it answers.
 
         Raises:
-            AssertionError: it ended, or does not answer.
+            AssertionError: it exited, or does not answer.
         """
-        for settings in (_merged(SINCE, self.settings), _known(self.settings)):
+        for settings in (_merged(NEW_SETTINGS, self.settings), _with_old_names(self.settings)):
             (self.folder / "arbiter.toml").write_text(_toml(settings))
-            if self._started(limit_s):
+            if self._try_start(limit_s):
                 return self
-            # An earlier version says it in pydantic's words.
+            # The error of an earlier version is pydantic's.
             if "unknown key" not in self.log and "Extra inputs are not permitted" not in self.log:
                 break
             self.log = ""
-        said = self.log.strip().splitlines() or ["it says nothing"]
+        lines = self.log.strip().splitlines() or ["no output"]
         traceback = " after a traceback" if "Traceback" in self.log else ""
-        raise AssertionError(f"the arbiter does not start{traceback}: {said[-1][:250]}")
+        raise AssertionError(f"the arbiter does not start{traceback}: {lines[-1][:250]}")
 
-    def _started(self, limit_s: float) -> bool:
+    def _try_start(self, limit_s: float) -> bool:
         address = self.state / "arbiter.json"
         address.unlink(missing_ok=True)
         listen = urlsplit(self.url).netloc or "127.0.0.1:0"
         words = ["arbiter", "--rm", self.rm, "--state", str(self.state), "--listen", listen, *self.words]
         words += ["--config", str(self.folder / "arbiter.toml")]
-        self.process = self._ground.spawn(words)
+        self.process = self._lab.spawn(words)
         threading.Thread(target=self._read_log, args=(self.process,), daemon=True).start()
-        happens(lambda: address.exists() or not self.lives, limit_s)
-        if not self.lives or not address.exists():
+        happens_within(lambda: address.exists() or not self.is_running, limit_s)
+        if not self.is_running or not address.exists():
             time.sleep(0.2)
             return False
         self.url = json.loads(address.read_text())["url"]
-        return True if self.url.startswith("https") else happens(lambda: self.health().status == 200, limit_s)
+        return True if self.url.startswith("https") else happens_within(lambda: self.health().status == 200, limit_s)
 
     def _read_log(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdout is not None
@@ -277,7 +277,7 @@ class Arbiter:
                 self.log += line.decode(errors="replace")
 
     @property
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
     @property
@@ -287,15 +287,15 @@ class Arbiter:
 
     def kill(self) -> None:
         """kill -9."""
-        if self.process and self.lives:
+        if self.process and self.is_running:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait(30)
 
     def stop(self) -> int | None:
-        """Ask it to end, and make it where it does not; returns its exit code."""
+        """Stop it with SIGTERM, or SIGKILL if that fails; returns its exit code."""
         if self.process is None:
             return None
-        if self.lives:
+        if self.is_running:
             self.process.send_signal(signal.SIGTERM)
             try:
                 self.process.wait(12)
@@ -303,7 +303,7 @@ class Arbiter:
                 self.kill()
         return self.process.returncode
 
-    # What is asked of it.
+    # Requests.
 
     def ask(self, method: str, path: str, token: str | None = None, body: Any = None, **more: Any) -> Answer:
         return ask(self.url, method, path, token, body, **more)
@@ -334,14 +334,14 @@ class Arbiter:
         return self.ask("POST", "/v1/apps", self.user(user), body, timeout=timeout)
 
     def run(self, user: str, name: str = "app", memory_mb: int = 128, **more: Any) -> dict[str, Any]:
-        """Register an application and submit it; returns when the arbiter knows it under its YARN id."""
+        """Register an application and submit it; returns when the arbiter has matched it with its YARN id."""
         made = self.register(user, name, **more)
-        made["yarn_app"] = self._ground.yarn.submit(made["queue"], user, name, memory_mb)
+        made["yarn_app"] = self._lab.yarn.submit(made["queue"], user, name, memory_mb)
         eventually(lambda: self.app(made["app"]).get("yarn_app"), f"{name} is matched")
         return made
 
     def app(self, app: str) -> dict[str, Any]:
-        """An application as the administrator sees it; empty when there is none."""
+        """An application as the administrator sees it; empty if there is none."""
         answer = self.ask("GET", f"/v1/apps/{app}", self.admin)
         return answer.json if answer.status == 200 else {}
 
@@ -368,11 +368,11 @@ class Arbiter:
                     found[name] = float(value)
         return found
 
-    def looks(self, seconds: float = 2.0) -> None:
-        """Let it poll the ResourceManager a few times."""
+    def wait_for_polls(self, seconds: float = 2.0) -> None:
+        """Wait while it polls the ResourceManager a few times."""
         time.sleep(seconds)
 
-    # Its files and its limits.
+    # Files and limits.
 
     @property
     def journal(self) -> Path:
@@ -381,10 +381,10 @@ class Arbiter:
     def inputs(self) -> int:
         return self.journal.read_bytes().count(b'"kind":"input"')
 
-    def limit(self, what: int, soft: int | None) -> None:
-        """Lower a resource limit of the running process, or (None) give it back."""
-        hard = resource.prlimit(self.pid, what)[1]
-        resource.prlimit(self.pid, what, (hard if soft is None else soft, hard))
+    def limit(self, kind: int, soft: int | None) -> None:
+        """Lower a resource limit of the running process, or (None) restore it."""
+        hard = resource.prlimit(self.pid, kind)[1]
+        resource.prlimit(self.pid, kind, (hard if soft is None else soft, hard))
 
     def memory_mb(self) -> float:
         return float(psutil.Process(self.pid).memory_info().rss) / 2**20
@@ -394,7 +394,7 @@ class Arbiter:
 
 
 class Lab:
-    """The cluster's ResourceManager, the proxy before it, and everything that one check starts; ended with it."""
+    """The ResourceManager, its proxy, and all processes that a check starts, which are stopped at its end."""
 
     def __init__(self, rm_url: str, checkout: Path, scratch: Path) -> None:
         self.rm_url, self.checkout, self.scratch = rm_url, checkout, scratch
@@ -411,13 +411,13 @@ class Lab:
 
     @contextlib.contextmanager
     def clean(self) -> Iterator[None]:
-        """For one check: nothing runs, the proxy behaves; what the check starts ends with it."""
-        self.proxy.forget()
+        """For one check: nothing runs, and the proxy has no faults; at the end, stop what the check has started."""
+        self.proxy.reset()
         self.yarn.kill_all()
         try:
             yield
         finally:
-            self.proxy.behave()
+            self.proxy.clear_faults()
             for arbiter in self._arbiters:
                 arbiter.stop()
             for process in self._processes:
@@ -431,7 +431,7 @@ class Lab:
             self._arbiters, self._processes, self._proxies = [], [], []
 
     def close(self) -> None:
-        """Leave the ResourceManager as it was."""
+        """Restore the ResourceManager's queues."""
         self.yarn.kill_all()
         self.yarn.set(FOREIGN, state="STOPPED")
         self.yarn.configure({"remove-queue": FOREIGN})
@@ -451,23 +451,25 @@ class Lab:
         words: tuple[str, ...] = (),
         **settings: dict[str, Any],
     ) -> Arbiter:
-        """An arbiter behind the proxy that is not started yet; `settings` by section (`pools`: of the one pool)."""
+        """An arbiter behind the proxy, not yet started; `settings` by section (`pools`: those of the only pool)."""
         arbiter = Arbiter(self, rm or self.proxy.url, folder or self.folder(), settings, list(words))
         self._arbiters.append(arbiter)
         return arbiter
 
     def proxy_before(self, url: str, certificate: Path | None = None) -> HostileProxy:
-        """Another proxy, before any server."""
+        """Another proxy, in front of any server."""
         made = HostileProxy(url, certificate)
         self._proxies.append(made)
         return made
 
     def environment(self, **more: str) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("YARN_ARBITER", "PYTHON"))}
-        return {**kept, "PYTHONPATH": str(self.checkout), "PYTHONUNBUFFERED": "1", **more}
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(("YARN_ARBITER", "PYTHON"))
+        }
+        return {**inherited, "PYTHONPATH": str(self.checkout), "PYTHONUNBUFFERED": "1", **more}
 
     def spawn(self, words: list[str], command: str = "yarn_plugin", **environment: str) -> "subprocess.Popen[bytes]":
-        """A command of the checkout, running; its output on one pipe."""
+        """Start a command of the checkout; stdout and stderr go to one pipe."""
         process = subprocess.Popen(
             _python(command, words),
             stdout=subprocess.PIPE,
@@ -481,7 +483,7 @@ class Lab:
     def run(
         self, *words: object, command: str = "yarn_plugin", limit_s: float = 60.0, **environment: str
     ) -> "subprocess.CompletedProcess[str]":
-        """A command of the checkout to its end; one that does not end has the exit code 124."""
+        """Run a command of the checkout; the exit code is 124 if it does not end."""
         listed = _python(command, [str(word) for word in words])
         try:
             return subprocess.run(
@@ -495,13 +497,13 @@ class Lab:
                 env=self.environment(**environment),
             )
         except subprocess.TimeoutExpired as late:
-            said = (late.stdout or b"").decode(errors="replace") if isinstance(late.stdout, bytes) else ""
-            return subprocess.CompletedProcess(listed, 124, said, f"still running after {limit_s:g} s")
+            output = (late.stdout or b"").decode(errors="replace") if isinstance(late.stdout, bytes) else ""
+            return subprocess.CompletedProcess(listed, 124, output, f"still running after {limit_s:g} s")
 
     def foreign_writes(self) -> list[str]:
         """Changes of queues that are neither the arbiter's own nor dynamic leaves of its pool.
 
-        On the pool's queue itself nothing that the scheduler acts on may be changed.
+        On the pool's queue itself, no property that the scheduler uses may be changed.
         """
         wrong = []
         for change in self.proxy.queue_writes():
@@ -517,7 +519,7 @@ SCHEDULED = {
     "capacity", "maximum-capacity", "state", "user-limit-factor", "maximum-am-resource-percent", "queues",
     "minimum-user-limit-percent", "disable_preemption", "maximum-applications", "ordering-policy",
 }  # fmt: skip
-"""Properties of a queue that change what the scheduler does."""
+"""Properties of a queue that the scheduler uses."""
 
 
 def _python(command: str, words: list[str]) -> list[str]:
@@ -532,7 +534,7 @@ def _merged(*all_settings: Settings) -> Settings:
     return merged
 
 
-KNOWN = {
+OLD_NAMES = {
     "grace_s": "grace_s",
     "preempt_after_s": "overstay_s",
     "idle_timeout_s": "settle_s",
@@ -544,16 +546,16 @@ KNOWN = {
     "queues_s": "queues_s",
     "pools": "pools",
 }
-"""The sections and settings that older versions have, by their names today."""
+"""The names of sections and settings in older versions, by their current names."""
 
 
-def _known(settings: Settings) -> Settings:
-    """The settings as older versions name them, without those that they refuse."""
+def _with_old_names(settings: Settings) -> Settings:
+    """The settings with their names in older versions, without those that these reject."""
     merged = _merged(settings)
     return {
-        KNOWN[section]: {KNOWN[name]: value for name, value in values.items() if name in KNOWN}
+        OLD_NAMES[section]: {OLD_NAMES[name]: value for name, value in values.items() if name in OLD_NAMES}
         for section, values in merged.items()
-        if section in KNOWN
+        if section in OLD_NAMES
     }
 
 
@@ -572,8 +574,8 @@ def _value(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def on_a_cluster(checkout: Path) -> Iterator[Lab]:
-    """A lab on an embedded cluster of one node, brought up for it and ended with it."""
+def lab_on_a_cluster(checkout: Path) -> Iterator[Lab]:
+    """A lab on an embedded cluster of one node, which is stopped at the end."""
     from yarn_plugin.embedded import cluster as embedded
     from yarn_plugin.embedded.ports import free_base
     from yarn_plugin.embedded.spec import ClusterSpec

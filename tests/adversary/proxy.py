@@ -1,7 +1,7 @@
-"""A reverse proxy on loopback that answers well, or in any way a broken network, cache or gateway would.
+"""A reverse proxy on loopback that can answer as a broken network, cache or gateway would.
 
-A mood is a function of (the request, a function that asks the real server) that returns a `Reply`, or None to drop the
-connection. `HostileProxy.set` gives paths a mood; everything else passes through. All writes are recorded.
+A fault is a function of (the request, a function that forwards it) that returns a `Reply`, or None to drop the
+connection. `HostileProxy.set` sets a fault for paths; other requests are forwarded. All writes are recorded.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ HOP_BY_HOP = {
 
 
 @dataclass
-class Asked:
-    """A request that the proxy got; `path` without the query."""
+class Request:
+    """A request to the proxy; `path` is without the query."""
 
     method: str
     path: str
@@ -45,7 +45,7 @@ class Asked:
 
 @dataclass
 class Reply:
-    """What is answered. `promised`: a Content-Length that is not the body's; `pause_s`: between pieces of a trickle."""
+    """An answer. `promised`: a false Content-Length; `piece`, `pause_s`: bytes sent at a time, and pauses."""
 
     status: int
     body: bytes
@@ -56,27 +56,27 @@ class Reply:
 
 
 Forward = Callable[[], Reply]
-Mood = Callable[[Asked, Forward], Reply | None]
+Fault = Callable[[Request, Forward], Reply | None]
 
 
 @dataclass
 class _Rule:
     path: re.Pattern[str]
     method: str | None
-    mood: Mood
+    fault: Fault
     times: int | None
     used: int = 0
 
 
 class HostileProxy:
-    """Stands before `target` (http://host:port); over TLS where it has a certificate (with its key, in one file).
+    """A proxy of `target` (http://host:port), with TLS if it has a certificate (and its key, in one file).
 
-    `writes` holds every PUT, POST and DELETE that got through.
+    `writes`: each PUT, POST and DELETE that the target accepted.
     """
 
     def __init__(self, target: str, certificate: Path | None = None) -> None:
         self.target = target
-        self.writes: list[Asked] = []
+        self.writes: list[Request] = []
         self._rules: list[_Rule] = []
         self._lock = threading.Lock()
         proxy = self
@@ -89,8 +89,8 @@ class HostileProxy:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 parts = urlsplit(self.path)
                 query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-                asked = Asked(self.command, parts.path, query, dict(self.headers.items()), body)
-                reply = proxy._reply(asked, self.path)
+                request = Request(self.command, parts.path, query, dict(self.headers.items()), body)
+                reply = proxy._reply(request, self.path)
                 with contextlib.suppress(OSError):
                     self._send(reply)
 
@@ -113,7 +113,7 @@ class HostileProxy:
                     self.wfile.flush()
                     time.sleep(reply.pause_s)
 
-            do_GET = do_PUT = do_POST = do_DELETE = do_PATCH = _handle  # noqa: N815 - the names http.server looks for
+            do_GET = do_PUT = do_POST = do_DELETE = do_PATCH = _handle  # noqa: N815 - the names that http.server requires
 
             def log_message(self, *arguments: Any) -> None:
                 pass
@@ -123,7 +123,7 @@ class HostileProxy:
             request_queue_size = 256
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                pass  # a client that has gone
+                pass  # the client closed its connection
 
         self._server = Server(("127.0.0.1", 0), Handler)
         if certificate:
@@ -133,79 +133,79 @@ class HostileProxy:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self._server.server_address[1]}"
 
-    def set(self, path: str, mood: Mood, times: int | None = None, method: str | None = "GET") -> Callable[[], int]:
-        """Answer requests whose path matches the expression in this mood (so many times).
+    def set(self, path: str, fault: Fault, times: int | None = None, method: str | None = "GET") -> Callable[[], int]:
+        """Answer requests whose path matches an expression with a fault, at most `times` times.
 
-        Returns a function that says how often that was done.
+        Returns a function that returns how often that was done.
         """
-        rule = _Rule(re.compile(path), method, mood, times)
+        rule = _Rule(re.compile(path), method, fault, times)
         with self._lock:
             self._rules.insert(0, rule)
         return lambda: rule.used
 
     def allow(self, path: str) -> None:
-        """End the moods that were set with this expression."""
+        """Remove the faults that were set with this expression."""
         with self._lock:
             self._rules = [rule for rule in self._rules if rule.path.pattern != path]
 
-    def behave(self) -> None:
-        """Pass everything through again."""
+    def clear_faults(self) -> None:
+        """Forward all requests again."""
         with self._lock:
             self._rules.clear()
 
-    def forget(self) -> None:
-        """Behave, and forget what was written."""
-        self.behave()
+    def reset(self) -> None:
+        """Remove all faults and recorded writes."""
+        self.clear_faults()
         self.writes.clear()
 
     def queue_writes(self) -> list[dict[str, Any]]:
-        """Every change of a queue that the server took: its name, what was done, and the properties."""
-        found = []
-        for asked in list(self.writes):
-            if asked.path.endswith("/scheduler-conf"):
+        """Each change of a queue that the server accepted: its name, the kind of change, and the properties."""
+        changes = []
+        for request in list(self.writes):
+            if request.path.endswith("/scheduler-conf"):
                 with contextlib.suppress(ValueError):
-                    found += _changes(json.loads(asked.body))
-        return found
+                    changes += _changes(json.loads(request.body))
+        return changes
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
 
-    def _reply(self, asked: Asked, target: str) -> Reply | None:
+    def _reply(self, request: Request, target: str) -> Reply | None:
         with self._lock:
-            rule = next((rule for rule in self._rules if self._matches(rule, asked)), None)
+            rule = next((rule for rule in self._rules if self._matches(rule, request)), None)
             if rule:
                 rule.used += 1
         if rule:
-            return rule.mood(asked, lambda: self._forward(asked, target))
-        return self._forward(asked, target)
+            return rule.fault(request, lambda: self._forward(request, target))
+        return self._forward(request, target)
 
     @staticmethod
-    def _matches(rule: _Rule, asked: Asked) -> bool:
-        fresh = rule.times is None or rule.used < rule.times
-        return fresh and rule.method in (None, asked.method) and bool(rule.path.search(asked.path))
+    def _matches(rule: _Rule, request: Request) -> bool:
+        is_active = rule.times is None or rule.used < rule.times
+        return is_active and rule.method in (None, request.method) and bool(rule.path.search(request.path))
 
-    def _forward(self, asked: Asked, target: str) -> Reply:
+    def _forward(self, request: Request, target: str) -> Reply:
         parts = urlsplit(self.target)
         headers = {
             name: value
-            for name, value in asked.headers.items()
+            for name, value in request.headers.items()
             if name.lower() not in HOP_BY_HOP | {"host", "accept-encoding"}
         }
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
         try:
-            connection.request(asked.method, target, asked.body or None, headers)
+            connection.request(request.method, target, request.body or None, headers)
             answer = connection.getresponse()
             body = answer.read()
-            kept = {name: value for name, value in answer.getheaders() if name.lower() not in HOP_BY_HOP}
+            headers = {name: value for name, value in answer.getheaders() if name.lower() not in HOP_BY_HOP}
         except (OSError, http.client.HTTPException):
-            return Reply(502, b'{"message": "nobody behind this proxy"}')
+            return Reply(502, b'{"message": "the target does not answer"}')
         finally:
             connection.close()
-        if asked.method != "GET" and answer.status < 300:
-            self.writes.append(asked)
-        return Reply(answer.status, body, kept)
+        if request.method != "GET" and answer.status < 300:
+            self.writes.append(request)
+        return Reply(answer.status, body, headers)
 
 
 def _changes(body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -226,48 +226,48 @@ def _each(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-# Moods.
+# Faults.
 
 
-def json_reply(value: Any, status: int = 200) -> Mood:
-    """Always this JSON."""
-    return lambda asked, forward: Reply(status, json.dumps(value).encode())
+def json_reply(value: Any, status: int = 200) -> Fault:
+    """Always answer with this JSON."""
+    return lambda request, forward: Reply(status, json.dumps(value).encode())
 
 
-def text(body: bytes, status: int = 200, kind: str = "text/html") -> Mood:
-    """Always these bytes."""
-    return lambda asked, forward: Reply(status, body, {"Content-Type": kind})
+def text(body: bytes, status: int = 200, kind: str = "text/html") -> Fault:
+    """Always answer with these bytes."""
+    return lambda request, forward: Reply(status, body, {"Content-Type": kind})
 
 
-def drop(asked: Asked, forward: Forward) -> None:
-    """The connection is cut without an answer."""
+def drop(request: Request, forward: Forward) -> None:
+    """Close the connection without an answer."""
 
 
-def redirect(asked: Asked, forward: Forward) -> Reply:
-    """A gateway's login page is elsewhere."""
+def redirect(request: Request, forward: Forward) -> Reply:
+    """Redirect to a login page, as a gateway does."""
     return Reply(302, b"", {"Location": "http://127.0.0.1:1/login"})
 
 
-def truncated(asked: Asked, forward: Forward) -> Reply:
-    """The connection is cut in the middle of the answer."""
+def truncated(request: Request, forward: Forward) -> Reply:
+    """Close the connection in the middle of the answer."""
     real = forward()
     return Reply(real.status, real.body[: len(real.body) // 2], real.headers, promised=len(real.body))
 
 
-def half(asked: Asked, forward: Forward) -> Reply:
-    """Half of the JSON, declared complete."""
+def half(request: Request, forward: Forward) -> Reply:
+    """Send half of the JSON as a complete answer."""
     real = forward()
     return Reply(real.status, real.body[: len(real.body) // 2], real.headers)
 
 
-def trickle(asked: Asked, forward: Forward) -> Reply:
-    """The answer comes in fifty pieces, with pauses of 60 ms."""
+def trickle(request: Request, forward: Forward) -> Reply:
+    """Send the answer in fifty pieces, with pauses of 60 ms."""
     real = forward()
     return Reply(real.status, real.body, real.headers, piece=max(len(real.body) // 50, 1), pause_s=0.06)
 
 
-def wrong_types(asked: Asked, forward: Forward) -> Reply:
-    """Numbers are strings, strings are lists, lists are numbers."""
+def wrong_types(request: Request, forward: Forward) -> Reply:
+    """Replace numbers by strings, strings by lists, lists by numbers."""
     real = forward()
     with contextlib.suppress(ValueError):
         return Reply(real.status, json.dumps(_twisted(json.loads(real.body), 0)).encode())
@@ -289,33 +289,32 @@ def _twisted(value: Any, depth: int) -> Any:
     return 0
 
 
-def numbers(spelt: str) -> Mood:
-    """Every number in the answer is this one, as it is spelt (1e999, -1, NaN, a hundred digits)."""
+def numbers(literal: str) -> Fault:
+    """Replace every number in the answer by a literal (1e999, -1, NaN, a hundred digits)."""
 
-    def mood(asked: Asked, forward: Forward) -> Reply:
+    def fault(request: Request, forward: Forward) -> Reply:
         real = forward()
-        body = re.sub(rb"([:\[,]\s*)-?\d+(\.\d+)?(?=\s*[,}\]])", rb"\g<1>" + spelt.encode(), real.body)
+        body = re.sub(rb"([:\[,]\s*)-?\d+(\.\d+)?(?=\s*[,}\]])", rb"\g<1>" + literal.encode(), real.body)
         return Reply(real.status, body, real.headers)
 
-    return mood
+    return fault
 
 
-def nested(asked: Asked, forward: Forward) -> Reply:
-    """Twenty thousand lists in one another."""
+def nested(request: Request, forward: Forward) -> Reply:
+    """Twenty thousand nested lists."""
     return Reply(200, b"[" * 20_000 + b"]" * 20_000)
 
 
-def finished_apps(count: int, queue: str = "root.sql.gone") -> Mood:
-    """A gateway that drops the query: so many finished applications beside the real ones."""
+def finished_apps(count: int, queue: str = "root.sql.gone") -> Fault:
+    """Drop the query, as a gateway may: the list of applications has `count` finished ones too."""
 
-    def mood(asked: Asked, forward: Forward) -> Reply:
+    def fault(request: Request, forward: Forward) -> Reply:
         real = forward()
-        said = json.loads(real.body)
-        listed = ((said.get("apps") or {}).get("app")) or []
+        listed = ((json.loads(real.body).get("apps") or {}).get("app")) or []
         finished = [_finished(number, f"{queue}_{number % 50}") for number in range(count)]
         return Reply(200, json.dumps({"apps": {"app": [*listed, *finished]}}).encode())
 
-    return mood
+    return fault
 
 
 def _finished(number: int, queue: str) -> dict[str, Any]:
@@ -326,13 +325,13 @@ def _finished(number: int, queue: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def edited(change: Callable[[Any], Any]) -> Mood:
-    """The real answer's JSON, changed."""
+def edited(change: Callable[[Any], Any]) -> Fault:
+    """The real answer, its JSON modified by a function."""
 
-    def mood(asked: Asked, forward: Forward) -> Reply:
+    def fault(request: Request, forward: Forward) -> Reply:
         real = forward()
         with contextlib.suppress(ValueError):
             return Reply(real.status, json.dumps(change(json.loads(real.body))).encode(), real.headers)
         return real
 
-    return mood
+    return fault
