@@ -1,6 +1,6 @@
-"""The contract of pools' controllers, shown by toys: an auction, a host of two auctions, 65,536 cells changed in place.
+"""The contract of pool controllers, with toys: an auction, a host of two auctions, 65,536 cells changed in place.
 
-Each live (the daemon, a journal on disk, a worker process), simulated and replayed; all agree byte for byte.
+Each runs live (the daemon, a journal on disk, a worker process), simulated and replayed, with identical results.
 """
 
 import itertools
@@ -58,11 +58,11 @@ def auctioned(**settings):
 def live(tmp_path):
     made = []
 
-    def begin(*pools):
+    def start(*pools):
         made.append(Live(tmp_path, *pools))
         return made[-1]
 
-    yield begin
+    yield start
     for one in made:
         one.close()
 
@@ -70,29 +70,29 @@ def live(tmp_path):
 # (a) An auction: ask, deadline, solve in the worker, leases, revoke, cancelled revoke.
 
 
-def test_an_auction_live_simulated_and_replayed(live, tmp_path):
+def test_an_auction_gives_the_same_results_live_simulated_and_replayed(live, tmp_path):
     stage = live(auctioned(ask_s=30.0, lease_s=1.0, grace_s=0.6))
     a = stage.register("ann", wants=4)
     stage.until(lambda: len(stage.state().leases) == 4, "ann has all cells")
     b = stage.register("eve", wants=2)
-    stage.until(lambda: len(stage.sent(Revoke)) == 4, "ann's leases end, for eve waits")
+    stage.until(lambda: len(stage.sent(Revoke)) == 4, "ann's leases are revoked, since eve waits")
     stage.deregister(b)
     lease = stage.sent(Revoke)[0].lease
     stage.say(a, StillNeeded(lease))
-    stage.until(lambda: stage.sent(CancelRevoke), "nobody took it: ann keeps it")
-    stage.until(lambda: len(stage.sent(LeaseEnded)) == 3, "the grace of the others is over")
-    stage.until(lambda: len(stage.state().leases) == 4, "and ann wins them in another round")
-    stage.until(lambda: stage.sent(Renew), "leases that nobody wants go on")
+    stage.until(lambda: stage.sent(CancelRevoke), "no one took the lease, so ann keeps it")
+    stage.until(lambda: len(stage.sent(LeaseEnded)) == 3, "the grace period of the others ends")
+    stage.until(lambda: len(stage.state().leases) == 4, "ann wins their cells in another round")
+    stage.until(lambda: stage.sent(Renew), "leases that no one else wants are renewed")
     stage.daemon.stop()
     assert [one.lease for one in stage.sent(CancelRevoke)] == [lease]
     check_leases(stage.decided)
     check_agreement(tmp_path / "journal", stage.decided)
 
 
-def test_a_round_takes_answers_that_are_timely_and_for_it_alone():
+def test_a_round_accepts_only_valid_answers_for_it_before_its_deadline():
     stage = Simulated(auctioned(ask_s=1.0))
     good, silent, stale, malformed, late = (stage.register(name) for name in ("good", "silent", "stale", "mal", "late"))
-    # The first round was about those that were there when it was opened.
+    # The first round concerns only the applications that were registered when it opened.
     stage.wait(2.0)
     stage.take(request("one more"), 0.01)
     number = stage.state().round
@@ -110,16 +110,16 @@ def test_a_round_takes_answers_that_are_timely_and_for_it_alone():
     assert silent not in stage.state().wants
 
 
-def test_an_unregistered_application_gets_no_question():
+def test_an_unregistered_application_is_not_asked():
     stage = Simulated(auctioned())
-    stranger = YarnApp("application_1_0001", "x", "eve", "root.gpu.x", True, 1000.0, Resources(), Resources(), 0)
-    stage.take(AppsChanged((stranger,), ()), 0.1)
-    assert (stage.sent(Ask), len(stage.kept().seen.claims)) == ([], 1)
+    unregistered = YarnApp("application_1_0001", "x", "eve", "root.gpu.x", True, 1000.0, Resources(), Resources(), 0)
+    stage.take(AppsChanged((unregistered,), ()), 0.1)
+    assert (stage.sent(Ask), len(stage.pool_state().seen.claims)) == ([], 1)
     app = stage.register("ann")
     assert [ask.app for ask in stage.sent(Ask)] == [app]
 
 
-def test_whether_an_answer_is_late_is_decided_by_the_order_of_the_journal():
+def test_the_order_of_the_journal_decides_whether_an_answer_is_late():
     def round_with(after):
         stage = Simulated(auctioned(ask_s=1.0))
         stage.register("silent")
@@ -151,7 +151,7 @@ def test_stale_and_duplicate_outcomes_change_nothing():
         assert (decided.commands, stage.state()) == ((), before)
 
 
-def test_a_problem_that_is_lost_is_given_again_under_its_id_and_one_that_fails_ends_its_round():
+def test_a_lost_problem_is_solved_again_under_its_id_and_a_failed_one_ends_its_round():
     stage = Simulated(auctioned(), solves=False)
     app = stage.register("ann")
     stage.say(app, Answer(1, 2))
@@ -162,31 +162,31 @@ def test_a_problem_that_is_lost_is_given_again_under_its_id_and_one_that_fails_e
     assert (stage.state().phase, dict(stage.state().leases), stage.problems) == ("idle", {}, [])
 
 
-def test_open_commands_are_given_again_after_a_restart_with_the_same_ids():
+def test_open_commands_are_repeated_after_a_restart_with_the_same_ids():
     stage = Simulated(auctioned(lease_s=1.0), solves=False)
     pools = stage.intake.state.pools
     a = stage.register("ann")
     stage.register("eve")
 
-    def again():
+    def commands_after_restart():
         before = len(stage.decided)
         stage.take(Configured(pools), 0.001)
         commands = stage.decided[before].commands
         return [one for one in commands if isinstance(one, SolveInWorker)] + sent(stage.decided[before : before + 1])
 
-    assert again() == stage.sent(Ask)[:1], "asking"
+    assert commands_after_restart() == stage.sent(Ask)[:1], "asking"
     stage.say(a, Answer(1, 4))
-    asked = again()
-    assert [type(one) for one in asked] == [SolveInWorker]
-    assert asked == stage.problems[:1], "solving"
+    repeated = commands_after_restart()
+    assert [type(command) for command in repeated] == [SolveInWorker]
+    assert repeated == stage.problems[:1], "solving"
     stage.solve()
     stage.problems.clear()
     assert len(stage.state().leases) == 4
-    assert again() == [], "what is granted is granted"
+    assert commands_after_restart() == [], "grants are not repeated"
     stage.wait(1.0)
     assert {one.lease for one in stage.sent(Revoke)} == set(stage.state().leases)
     revokes = sorted(stage.sent(Revoke), key=lambda one: one.id)
-    assert sorted(again(), key=lambda one: one.id) == revokes, "revoking"
+    assert sorted(commands_after_restart(), key=lambda one: one.id) == revokes, "revoking"
 
 
 def test_other_pools_send_shares_while_a_solve_runs(live, tmp_path):
@@ -194,11 +194,11 @@ def test_other_pools_send_shares_while_a_solve_runs(live, tmp_path):
     stage.register("ann", wants=1)
     stage.until(lambda: stage.state().phase == "solving", "the worker solves")
     stage.register("sam", pool="sql")
-    stage.until(lambda: stage.state().leases, "it has solved")
+    stage.until(lambda: stage.state().leases, "the worker has solved the problem")
     stage.daemon.stop()
     kinds = [kind for one in stage.decided for kind in (type(one.event), *map(type, one.commands))]
-    begun, told, solved = (kinds.index(kind) for kind in (SolveInWorker, TellShare, Solved))
-    assert begun < told < solved
+    started, shared, solved = (kinds.index(kind) for kind in (SolveInWorker, TellShare, Solved))
+    assert started < shared < solved
     check_agreement(tmp_path / "journal", stage.decided)
 
 
@@ -209,19 +209,19 @@ def kill_worker(stage):
     os.kill(stage.until(stage.worker_pid, "there is a worker process"), signal.SIGKILL)
 
 
-def test_a_worker_that_is_killed_in_any_phase_costs_no_more_than_its_solve(live, tmp_path):
+def test_a_killed_worker_loses_only_its_current_solve(live, tmp_path):
     stage = live(auctioned(ask_s=60.0, solve_s=1.0, lease_s=2.0, grace_s=1.0))
     a = stage.register("ann")
     stage.say(a, Answer(1, 4))
     kill_worker(stage)
-    stage.until(lambda: len(stage.state().leases) == 4, "its problem is solved by another")
+    stage.until(lambda: len(stage.state().leases) == 4, "another worker solves its problem")
     kill_worker(stage)
     b = stage.register("eve")
-    stage.until(lambda: stage.sent(Revoke), "eve waits, so ann's leases end")
-    stage.until(lambda: stage.state().round == 2, "and there is another round")
+    stage.until(lambda: stage.sent(Revoke), "eve waits, so ann's leases are revoked")
+    stage.until(lambda: stage.state().round == 2, "another round starts")
     stage.say(a, Answer(2, 1))
     stage.say(b, Answer(2, 3))
-    stage.until(lambda: len(stage.state().leases) == 4, "which a new process solves")
+    stage.until(lambda: len(stage.state().leases) == 4, "a new process solves it")
     stage.daemon.stop()
     solved = [one.event for one in stage.decided if isinstance(one.event, Solved)]
     assert [one.kind for one in solved] == ["lost", "done", "done"]
@@ -240,7 +240,7 @@ def process(tmp_path):
     manager.close()
 
 
-def test_an_arbiter_that_is_killed_in_any_phase_completes_its_rounds_once(process):
+def test_an_arbiter_killed_in_any_phase_completes_each_round_once(process):
     """Killed while it asks, while the worker solves, with leases granted, and while they are revoked."""
     process.start()
     ann = process.register("ann")
@@ -258,7 +258,7 @@ def test_an_arbiter_that_is_killed_in_any_phase_completes_its_rounds_once(proces
     eventually(lambda: process.auction().round == 2, "the next round asks")
     ann.answer(2, 1)
     eve.answer(2, 3)
-    eventually(lambda: eve.ids("grant"), "eve hears what is granted")
+    eventually(lambda: eve.ids("grant"), "eve receives her grant")
     process.close()
     for follower in (ann, eve):
         follower.close()
@@ -283,7 +283,7 @@ def test_an_arbiter_that_is_killed_in_any_phase_completes_its_rounds_once(proces
 
 
 def hosted(**settings):
-    """Two tenants with two cells each, which they call the same; a third cell is in both parts."""
+    """Two tenants with cells of the same names; one physical cell is in both of their parts."""
     ann = Part({"gpu-0": "n1/gpu-0", "gpu-1": "n1/gpu-1", "spare": "n2/gpu-1"})
     eve = Part({"gpu-0": "n2/gpu-0", "spare": "n2/gpu-1"})
     tenants = [
@@ -293,14 +293,14 @@ def hosted(**settings):
     return gpu("toy-host", HostSettings(tuple(tenants), FOUR))
 
 
-def test_a_host_of_two_children_live_simulated_and_replayed(live, tmp_path):
+def test_a_host_of_two_children_gives_the_same_results_live_simulated_and_replayed(live, tmp_path):
     stage = live(hosted(ask_s=30.0, lease_s=1.0, grace_s=0.3))
     a, b = stage.register("ann", wants=3), stage.register("eve", wants=2)
     stage.until(lambda: len(stage.state().taken) == 4, "all cells are leased")
-    stage.until(lambda: len(stage.state().delayed) == 1, "one of them is wanted by both; one waits for it")
+    stage.until(lambda: len(stage.state().delayed) == 1, "both want one of them, so one child waits for it")
     first = stage.state().taken["n2/gpu-1"]
     stage.deregister(a if first.startswith("gpu/prod-a#") else b)
-    stage.until(lambda: stage.state().taken.get("n2/gpu-1", first) != first, "then it is the other's")
+    stage.until(lambda: stage.state().taken.get("n2/gpu-1", first) != first, "then the other child leases it")
     stage.daemon.stop()
     grants = stage.sent(Grant)
     assert {holding.cell for grant in grants for lease in grant.leases for holding in lease.holdings} <= set(FOUR)
@@ -309,7 +309,7 @@ def test_a_host_of_two_children_live_simulated_and_replayed(live, tmp_path):
     check_agreement(tmp_path / "journal", stage.decided)
 
 
-def test_a_child_never_sees_a_physical_cell_and_its_ids_and_timers_carry_its_path():
+def test_a_child_sees_no_physical_cells_and_its_ids_and_timers_contain_its_path():
     stage = Simulated(hosted(solve_s=0.0), solves=False)
     for user in ("ann", "eve"):
         app = stage.register(user)
@@ -319,13 +319,13 @@ def test_a_child_never_sees_a_physical_cell_and_its_ids_and_timers_carry_its_pat
     stage.solve()
     stage.solve()
     for name, child in stage.state().children.items():
-        assert set(stage.kept().timers) >= {f"gpu/{name}"}
+        assert set(stage.pool_state().timers) >= {f"gpu/{name}"}
         seen = repr((child.state, child.seen))
         assert "gpu-0" in seen
         assert not any(cell in seen for cell in FOUR)
 
 
-def test_a_host_refuses_a_cell_that_is_not_in_the_part_of_its_child():
+def test_a_host_rejects_a_cell_outside_the_part_of_its_child():
     rogue = Tenant("rogue", "ann", Part({"gpu-0": "n1/gpu-0"}), "toy-auction", auction.Settings(cells=("n2/gpu-0",)))
     stage = Simulated(gpu("toy-host", HostSettings((rogue,), FOUR)))
     stage.say(stage.register("ann"), Answer(1, 1))
@@ -333,7 +333,7 @@ def test_a_host_refuses_a_cell_that_is_not_in_the_part_of_its_child():
     assert stage.state().taken == {}
 
 
-def test_a_child_that_raises_stops_alone():
+def test_a_child_that_raises_does_not_stop_its_sibling():
     stage = Simulated(hosted(ask_s=1.0))
     a = stage.register("ann")
     stage.say(a, Provoke("TimerDue"), 0.5)
@@ -341,7 +341,7 @@ def test_a_child_that_raises_stops_alone():
     decided = stage.wait(0.7)
     (stopped,) = [one for one in commands(decided) if isinstance(one, PoolStopped)]
     assert (stopped.pool, stopped.error) == ("gpu/prod-a", "RuntimeError: provoked by TimerDue")
-    assert stage.kept().failure is None
+    assert stage.pool_state().failure is None
     stage.say(b, Answer(1, 1))
     assert {lease.split("#")[0] for lease in stage.state().taken.values()} == {"gpu/prod-b"}
     stage.say(a, Provoke("nothing"))
@@ -354,21 +354,21 @@ def cells_hosted():
     return gpu("toy-host", HostSettings(tenants, FOUR))
 
 
-def test_what_children_change_in_place_is_taken_back_with_them(touchy):
+def test_changes_of_children_in_place_are_rolled_back(failing_events):
     stage = Simulated(cells_hosted())
     app = stage.register("ann")
     tables = [child.state for child in stage.state().children.values()]
     before = [table.dump() for table in tables]
     with pytest.raises(SkippedInputError, match="9 cells at once"):
         stage.say(app, More(9))
-    touchy.append(lambda event: isinstance(event, AppSaid))
+    failing_events.append(lambda event: isinstance(event, AppSaid))
     with pytest.raises(SkippedInputError, match="OverflowError"):
         stage.say(app, More(2))
     assert [table.dump() for table in tables] == before
-    touchy.clear()
+    failing_events.clear()
     stage.say(app, More(2))
     assert len(tables[0].of[app]) == EACH + 2
-    assert [table.savepoint() for table in tables] == [0, 0], "nothing is kept to be undone"
+    assert [table.savepoint() for table in tables] == [0, 0], "the undo log is empty"
     stage.intake.compact()
     again = Simulated(journal=stage.journal)
     assert [child.state.dump() for child in again.state().children.values()] == [table.dump() for table in tables]
@@ -377,7 +377,7 @@ def test_what_children_change_in_place_is_taken_back_with_them(touchy):
 # (c) 65,536 cells changed in place.
 
 
-def test_cells_changed_in_place_live_simulated_and_replayed(live, tmp_path):
+def test_cells_changed_in_place_give_the_same_results_live_and_replayed(live, tmp_path):
     stage = live(gpu("toy-cells", name="cells"))
     a = stage.register("ann", "cells")
     b = stage.register("eve", "cells")
@@ -389,14 +389,14 @@ def test_cells_changed_in_place_live_simulated_and_replayed(live, tmp_path):
     stage.deregister(a)
     reports.append(stage.daemon.state.pool_states["cells"].report)
     stage.daemon.stop()
-    assert reports[0] == reports[1], "what the API shows does not change with the state"
+    assert reports[0] == reports[1], "a report does not change with the state"
     assert [(one.free, len(one.of)) for one in reports] == [(CELLS - 2 * EACH - 3, 2)] * 2 + [(CELLS - EACH, 1)]
     replayed = check_agreement(tmp_path / "journal", stage.decided)
     assert replayed.skipped == 1
     assert replayed.state.pool_states["cells"].state.dump() == stage.state("cells").dump()
 
 
-def test_an_advance_costs_what_it_changes_not_what_there_is():
+def test_an_advance_costs_as_much_as_it_changes():
     stage = Simulated(gpu("toy-cells", name="cells"))
     for number in range(20):
         before = stage.state("cells").operations
@@ -405,36 +405,36 @@ def test_an_advance_costs_what_it_changes_not_what_there_is():
     before = stage.state("cells").operations
     with pytest.raises(SkippedInputError):
         stage.say("app_2", More(9))
-    assert stage.state("cells").operations - before == 2 * 9, "nine cells, and back"
-    assert stage.state("cells").savepoint() == 0, "nothing is kept to be undone"
+    assert stage.state("cells").operations - before == 2 * 9, "nine cells, and their rollback"
+    assert stage.state("cells").savepoint() == 0, "the undo log is empty"
 
 
 @pytest.fixture
-def touchy(monkeypatch):
-    """A step that fails after all pools have been advanced, on what a test names."""
-    step, fails = journaling.step, []
+def failing_events(monkeypatch):
+    """Predicates of events on which a step fails after all pools have been advanced."""
+    step, predicates = journaling.step, []
 
     def failing(state, seq, at, event, registry):
         decided = step(state, seq, at, event, registry)
-        if any(wrong(event) for wrong in fails):
+        if any(predicate(event) for predicate in predicates):
             raise OverflowError("int too large to convert to float")
         return decided
 
     monkeypatch.setattr(journaling, "step", failing)
-    return fails
+    return predicates
 
 
-def test_a_step_that_fails_later_leaves_mutable_state_unchanged(touchy):
+def test_a_step_that_fails_later_leaves_mutable_state_unchanged(failing_events):
     stage = Simulated(gpu("toy-cells", name="cells"))
     stage.register("ann", "cells")
     before, seen = stage.state("cells").dump(), stage.intake.state
-    touchy.append(lambda event: isinstance(event, AppSaid))
+    failing_events.append(lambda event: isinstance(event, AppSaid))
     with pytest.raises(SkippedInputError, match="OverflowError"):
         stage.say("app_2", More(5))
     assert (stage.state("cells").dump(), stage.intake.state) == (before, seen)
-    touchy.clear()
+    failing_events.clear()
     again = Simulated(journal=stage.journal)
-    assert again.state("cells").dump() == before, "the journal says that it failed"
+    assert again.state("cells").dump() == before, "the journal records that it failed"
 
 
 # Failure: a controller that raises stops its own pool only.
@@ -445,25 +445,26 @@ def nodes(count):
                               for n in range(count)), ())  # fmt: skip
 
 
-def shared_beside(*pools):
+def beside_a_share_pool(*pools):
+    """Pools in a stage that also has a pool of shares, with four nodes."""
     stage = Simulated(*pools)
     stage.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
     stage.take(nodes(4))
     return stage
 
 
-def stopped_on(stage, decided, pool, error):
+def check_stopped(stage, decided, pool, error):
+    """Check that this pool, and no other, has stopped with this error."""
     (stopped,) = [one for one in commands(decided) if isinstance(one, PoolStopped)]
     assert (stopped.pool, stopped.error, stopped.retry_at) == (pool, error, decided[-1].at + advance.RETRY_AFTER)
-    told = [one.app for one in commands(stage.take(request(f"sam {len(stage.decided)}", "sql", "sam")))
+    notified = [one.app for one in commands(stage.take(request(f"sam {len(stage.decided)}", "sql", "sam")))
             if isinstance(one, TellShare)]  # fmt: skip
-    assert told, "the share pool goes on"
-    return stopped
+    assert notified, "the share pool continues"
 
 
 @pytest.mark.parametrize("what", ["ViewChanged", "TimerDue", "Outcome"])
-def test_a_controller_that_raises_stops_its_own_pool_until_it_does_not(what):
-    stage = shared_beside(auctioned(ask_s=1.0))
+def test_a_controller_that_raises_stops_only_its_own_pool_until_a_retry_succeeds(what):
+    stage = beside_a_share_pool(auctioned(ask_s=1.0))
     app, other = stage.register("ann"), stage.register("eve")
     stage.say(app, Provoke(what))
     before = stage.state()
@@ -477,35 +478,35 @@ def test_a_controller_that_raises_stops_its_own_pool_until_it_does_not(what):
             stage.say(app, Answer(1, 2))
             before = stage.state()
             decided = stage.solve()
-    stopped_on(stage, decided, "gpu", f"RuntimeError: provoked by {what}")
+    check_stopped(stage, decided, "gpu", f"RuntimeError: provoked by {what}")
     assert stage.state() == before
     stage.say(app, Provoke("nothing"))
     decided = stage.wait(advance.RETRY_AFTER)
     match what:
         case "Outcome":
-            # What is owed comes in its order: the outcome is tried again, then lost, before the message behind it.
+            # Postponed inputs are retried in order: first the outcome, which then counts as lost, then the message.
             assert PoolResumed("gpu") not in commands(decided)
             decided = stage.wait(20 * advance.RETRY_AFTER)
     assert PoolResumed("gpu") in commands(decided)
-    assert stage.kept().failure is None
+    assert stage.pool_state().failure is None
     stage.wait(2.0)
-    check_same(stage)
+    check_replay(stage)
 
 
 @pytest.mark.parametrize("what", ["ViewChanged", "TimerDue"])
-def test_a_controller_of_cells_that_raises_midway_leaves_them_as_they_were(what):
-    stage = shared_beside(gpu("toy-cells", name="cells"))
+def test_a_controller_that_raises_midway_leaves_its_cells_unchanged(what):
+    stage = beside_a_share_pool(gpu("toy-cells", name="cells"))
     app, other = stage.register("ann", "cells"), stage.register("eve", "cells")
     stage.say(app, Provoke(what))
     before = stage.state("cells").dump()
     decided = stage.take(Deregistered(other), 0.01) if what == "ViewChanged" else stage.wait(0.1)
-    stopped_on(stage, decided, "cells", f"RuntimeError: provoked by {what}")
+    check_stopped(stage, decided, "cells", f"RuntimeError: provoked by {what}")
     assert stage.state("cells").dump() == before
     stage.say(app, Provoke("nothing"))
     assert PoolResumed("cells") in commands(stage.wait(advance.RETRY_AFTER))
     if what == "ViewChanged":
         assert set(stage.state("cells").of) == {app}
-    check_same(stage)
+    check_replay(stage)
 
 
 def test_the_daemon_continues_after_a_controller_raises(live, tmp_path, monkeypatch):
@@ -518,28 +519,28 @@ def test_the_daemon_continues_after_a_controller_raises(live, tmp_path, monkeypa
     sam = stage.register("sam", pool="sql")
     assert sam in stage.daemon.state.members
     stage.say(a, Provoke("nothing"))
-    stage.until(lambda: PoolResumed("gpu") in commands(list(stage.decided)), "it is called again")
+    stage.until(lambda: PoolResumed("gpu") in commands(list(stage.decided)), "the controller is called again")
     assert stage.state().provoked == "nothing"
     stage.daemon.stop()
     check_agreement(tmp_path / "journal", stage.decided)
 
 
-def check_same(stage):
-    """What is journaled so far, decided on again, is the same."""
+def check_replay(stage):
+    """Check that a replay of the journal so far gives the same state."""
     again = journaling.arbiter_replay(TOYS)
     again.take_all(stage.journal.read())
     again.decide_waiting()
     assert again.different == 0
-    for name, kept in stage.intake.state.pool_states.items():
-        one = again.state.pool_states[name]
-        if isinstance(kept.state, CellTable):
-            assert kept.state.dump() == one.state.dump()
-            kept, one = replace(kept, state=None), replace(one, state=None)
-        assert kept == one
+    for name, expected in stage.intake.state.pool_states.items():
+        actual = again.state.pool_states[name]
+        if isinstance(expected.state, CellTable):
+            assert expected.state.dump() == actual.state.dump()
+            expected, actual = replace(expected, state=None), replace(actual, state=None)
+        assert expected == actual
 
 
-def test_a_message_on_which_a_controller_raises_is_refused_and_nothing_else():
-    stage = shared_beside(auctioned(), gpu("toy-cells", name="cells"))
+def test_a_message_on_which_a_controller_raises_is_rejected_without_other_effects():
+    stage = beside_a_share_pool(auctioned(), gpu("toy-cells", name="cells"))
     app = stage.register("ann")
     stage.register("kim", "cells")
     before, cells = stage.intake.state, stage.state("cells").dump()
@@ -548,11 +549,11 @@ def test_a_message_on_which_a_controller_raises_is_refused_and_nothing_else():
     assert (stage.intake.state, stage.state("cells").dump()) == (before, cells)
     stage.say(app, Answer(1, 1))
     assert stage.state().leases
-    check_same(stage)
+    check_replay(stage)
 
 
-class Careless:
-    """A controller that, on a message, gives what no journal can hold, or keeps it."""
+class InvalidController:
+    """A controller that returns commands or a state that cannot be journaled, as a message requests."""
 
     reads = frozenset({"claims"})
 
@@ -564,8 +565,8 @@ class Careless:
 
     def advance(self, state, view, at, what):
         match state.round, what:
-            case _, FromApp(_, Answer() as said):
-                return replace(said, worth=math.inf) if said.round == 9 else said, ()
+            case _, FromApp(_, Answer() as answer):
+                return replace(answer, worth=math.inf) if answer.round == 9 else answer, ()
             case 1, _:
                 return state, (Ask("bad#1", "app_1", object(), at),)
             case 2, _:
@@ -577,24 +578,24 @@ class Careless:
         return state, ()
 
 
-CARELESS = Kind("careless", lambda pool, registry: Careless(), {})
+INVALID = Kind("invalid", lambda pool, registry: InvalidController(), {})
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_what_no_journal_can_hold_stops_the_pool_that_gives_it_alone(number):
-    registry = replace(TOYS, kinds={**TOYS.kinds, "careless": CARELESS})
-    stage = Simulated(gpu("careless"), registry=registry)
+def test_a_result_that_cannot_be_journaled_stops_only_its_pool(number):
+    registry = replace(TOYS, kinds={**TOYS.kinds, "invalid": INVALID})
+    stage = Simulated(gpu("invalid"), registry=registry)
     app, other = stage.register("ann"), stage.register("eve")
     stage.say(app, Answer(number, 0))
     decided = stage.take(Deregistered(other))
     assert [one.pool for one in commands(decided) if isinstance(one, PoolStopped)] == ["gpu"]
-    assert other not in stage.intake.state.registered, "the input itself is decided on"
+    assert other not in stage.intake.state.registered, "the event itself is processed"
     assert any(isinstance(one, TellShare) for one in commands(stage.take(request("sam", "sql"))))
 
 
-def test_a_state_that_cannot_be_restored_does_not_replace_its_inputs():
-    registry = replace(TOYS, kinds={**TOYS.kinds, "careless": CARELESS})
-    stage = Simulated(gpu("careless"), registry=registry)
+def test_a_state_that_cannot_be_restored_does_not_replace_its_events():
+    registry = replace(TOYS, kinds={**TOYS.kinds, "invalid": INVALID})
+    stage = Simulated(gpu("invalid"), registry=registry)
     stage.say(stage.register("ann"), Answer(9, 0))
     before = stage.journal.content()
     with pytest.raises(JournalUnavailableError, match="cannot be written and read back"):
@@ -604,7 +605,7 @@ def test_a_state_that_cannot_be_restored_does_not_replace_its_inputs():
     assert again.state() == stage.state()
 
 
-# A compaction in the middle.
+# Compaction between two events.
 
 
 def test_a_compaction_changes_nothing_and_restores_typed_values(tmp_path):
@@ -619,23 +620,23 @@ def test_a_compaction_changes_nothing_and_restores_typed_values(tmp_path):
                 seen = stage.intake.state
                 journal.close()
                 journal = RecordFile(tmp_path / name)
-                began = stage
+                before = stage
                 stage = Simulated(journal=journal)
-                stage.clock.time, stage.decided = began.clock.time, began.decided
+                stage.clock.time, stage.decided = before.clock.time, before.decided
                 assert typed(stage.intake.state) == typed(seen)
             step(stage)
         journal.close()
         return [stage.intake.encoded(one) for one in stage.decided], stage.state("cells").dump()
 
     def typed(state):
-        kept = state.pool_states
-        return kept["gpu"], replace(kept["cells"], state=None), kept["cells"].state.dump(), state.registered
+        pools = state.pool_states
+        return pools["gpu"], replace(pools["cells"], state=None), pools["cells"].state.dump(), state.registered
 
-    assert run(True, "compacted") == run(False, "whole")
+    assert run(True, "compacted") == run(False, "uncompacted")
 
 
 def test_open_commands_are_restored_from_the_journal():
-    stage = Simulated(auctioned(), hosted_beside(), solves=False)
+    stage = Simulated(auctioned(), hosted_in_cells(), solves=False)
     app = stage.register("ann")
     stage.register("eve", "cells")
     stage.say(app, Answer(1, 1))
@@ -646,17 +647,17 @@ def test_open_commands_are_restored_from_the_journal():
     assert [type(one).__name__ for one in again.state().open.values()] == ["Solve"]
     assert isinstance(again.state("cells"), HostState)
     assert isinstance(again.state("cells").children["prod-b"].state, AuctionState)
-    assert no_dicts_for_types(again.intake.state.pool_states)
+    assert is_typed(again.intake.state.pool_states)
 
 
-def hosted_beside():
+def hosted_in_cells():
     return replace(hosted(), name="cells", queue="root.cells")
 
 
-def no_dicts_for_types(value):
-    """Whether nothing that was an object is a mapping with a type now."""
+def is_typed(value):
+    """Whether no object has become a mapping with a `type`."""
     if is_dataclass(value):
-        return all(no_dicts_for_types(getattr(value, field.name)) for field in fields(value))
+        return all(is_typed(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, dict):
-        return "type" not in value and all(map(no_dicts_for_types, value.values()))
-    return not isinstance(value, tuple | list) or all(map(no_dicts_for_types, value))
+        return "type" not in value and all(map(is_typed, value.values()))
+    return not isinstance(value, tuple | list) or all(map(is_typed, value))

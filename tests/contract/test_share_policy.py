@@ -1,4 +1,4 @@
-"""The contract of policies of shares, clause by clause (yarn_plugin/decide/policies/__init__.py), for each of them."""
+"""The contract of share policies, rule by rule (yarn_plugin/decide/policies/__init__.py), for each policy."""
 
 import pytest
 from hypothesis import given
@@ -14,10 +14,10 @@ from yarn_plugin.model.share import Claim, Demand
 NAMES = ("memory-mb", "vcores", "yarn.io/gpu")
 
 
-def vectors(least, most):
-    return st.fixed_dictionaries({name: st.integers(least, top) for name, top in zip(NAMES, most, strict=True)}).map(
-        Resources.of
-    )
+def vectors(minimum, maxima):
+    return st.fixed_dictionaries(
+        {name: st.integers(minimum, top) for name, top in zip(NAMES, maxima, strict=True)}
+    ).map(Resources.of)
 
 
 def claim(number, drawn):
@@ -39,56 +39,56 @@ snapshots = st.builds(
 @pytest.fixture(params=sorted(BUILT_IN.policies), scope="module")
 def decide(request):
     policy = BUILT_IN.policy(request.param)
-    return lambda seen, policy_state=None: policy.decide(seen, policy_state)
+    return lambda snapshot, policy_state=None: policy.decide(snapshot, policy_state)
 
 
 def total(amounts):
     return sum(amounts, Resources())
 
 
-@given(seen=snapshots)
-def test_1_guarantees_and_entitlements_never_exceed_the_capacity(decide, seen):
-    grants = decide(seen).grants.values()
-    assert total(grant.guarantee for grant in grants).fits(seen.capacity)
-    assert total(grant.entitlement for grant in grants).fits(seen.capacity)
+@given(snapshot=snapshots)
+def test_1_guarantees_and_entitlements_never_exceed_the_capacity(decide, snapshot):
+    grants = decide(snapshot).grants.values()
+    assert total(grant.guarantee for grant in grants).fits(snapshot.capacity)
+    assert total(grant.entitlement for grant in grants).fits(snapshot.capacity)
 
 
-@given(seen=snapshots)
-def test_2_no_application_is_entitled_to_more_than_it_can_use(decide, seen):
-    grants = decide(seen).grants
-    for one in seen.claims:
+@given(snapshot=snapshots)
+def test_2_no_application_is_entitled_to_more_than_it_can_use(decide, snapshot):
+    grants = decide(snapshot).grants
+    for one in snapshot.claims:
         if one.demand is not None:
             assert any(grants[one.app].entitlement.fits(wanted) for wanted in one.demand.alternatives)
 
 
-@given(seen=snapshots)
-def test_3_something_stays_undivided_only_when_everyone_has_all_that_it_can_use_of_it(decide, seen):
+@given(snapshot=snapshots)
+def test_3_a_resource_remains_unassigned_only_if_no_application_can_use_more_of_it(decide, snapshot):
     """Amounts are integers: each claim may miss a fraction of one unit of each resource."""
-    grants, parts = decide(seen).grants, len(seen.claims)
-    undivided = seen.capacity - total(grant.entitlement for grant in grants.values())
-    for one in seen.claims:
-        wanted = seen.capacity if one.demand is None else one.demand.alternatives[0].at_most(seen.capacity)
+    grants, parts = decide(snapshot).grants, len(snapshot.claims)
+    unassigned = snapshot.capacity - total(grant.entitlement for grant in grants.values())
+    for one in snapshot.claims:
+        wanted = snapshot.capacity if one.demand is None else one.demand.alternatives[0].at_most(snapshot.capacity)
         has_all = all(amount - grants[one.app].entitlement[name] <= 1 for name, amount in wanted)
-        lacks = [name for name, _ in wanted if undivided[name] <= parts]
-        # What it wants of something the pool does not have it cannot use, whatever is left of the rest.
+        lacks = [name for name, _ in wanted if unassigned[name] <= parts]
+        # An application that lacks one resource cannot use what remains of the others.
         assert has_all or lacks
 
 
-@given(seen=snapshots)
-def test_4_the_same_snapshot_and_policy_state_give_the_same_decision(decide, seen):
-    first = decide(seen)
-    assert decide(seen) == first
-    again = decide(seen, first.policy_state)
-    assert decide(seen, first.policy_state) == again
+@given(snapshot=snapshots)
+def test_4_the_same_snapshot_and_policy_state_give_the_same_decision(decide, snapshot):
+    first = decide(snapshot)
+    assert decide(snapshot) == first
+    again = decide(snapshot, first.policy_state)
+    assert decide(snapshot, first.policy_state) == again
 
 
-@given(seen=snapshots)
-def test_5_every_claim_gets_a_grant_and_every_grant_an_explanation(decide, seen):
-    decision = decide(seen)
-    assert set(decision.grants) == set(decision.explanations) == {one.app for one in seen.claims}
+@given(snapshot=snapshots)
+def test_5_every_claim_gets_a_grant_and_every_grant_an_explanation(decide, snapshot):
+    decision = decide(snapshot)
+    assert set(decision.grants) == set(decision.explanations) == {one.app for one in snapshot.claims}
     assert all(isinstance(one, Explanation) for one in decision.explanations.values())
 
 
-def test_a_policy_that_is_not_there_is_named_with_those_that_are():
+def test_an_unknown_policy_is_an_error_that_lists_the_known_ones():
     with pytest.raises(BadInputError, match=r"policy 'lottery': .*max_min"):
         BUILT_IN.policy("lottery")

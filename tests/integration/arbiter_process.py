@@ -1,4 +1,4 @@
-"""`yarn-plugin arbiter` as a process of its own, its journal, and clients that follow their shares."""
+"""An arbiter process, its journal, and clients that follow their shares."""
 
 import getpass
 import json
@@ -35,7 +35,7 @@ def command(*arguments):
 
 
 def run(*arguments):
-    """A command of `yarn-plugin`, to its end."""
+    """Run a command of `yarn-plugin`."""
     return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -62,7 +62,7 @@ class ArbiterProcess:
         return self
 
     def _address(self):
-        assert self.process.poll() is None, f"the arbiter has ended: {self.log()[-2000:]}"
+        assert self.process.poll() is None, f"the arbiter has exited: {self.log()[-2000:]}"
         path = self.state / "arbiter.json"
         return json.loads(path.read_text())["url"] if path.exists() else None
 
@@ -72,7 +72,7 @@ class ArbiterProcess:
         self.process.wait(30)
 
     def stop(self):
-        """Ask it to end; returns its exit code."""
+        """Stop it with SIGTERM; returns its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
@@ -89,7 +89,7 @@ class ArbiterProcess:
         return ArbiterClient(self.url, self.admin_token_file.read_text().strip())
 
     def register(self, name, user=None, **more):
-        """Register an application as the user that YARN knows us by, and follow it; gives up when the test does."""
+        """Register an application, by default as the current user, and follow it."""
         user = self.admin().issue_token(user or getpass.getuser()).token
         request = wire.Register(name=name, request_id=new_request_id(), **more)
         return Follower(self.url, ArbiterClient(self.url, user).register(request))
@@ -101,7 +101,7 @@ class ArbiterProcess:
 
 
 class Follower:
-    """Follows an application's shares in a thread of its own, as its driver would."""
+    """Follows an application's shares in a thread, as its driver would."""
 
     def __init__(self, url, registered):
         self.app, self.queue, self.token = registered.app, registered.queue, registered.token
@@ -118,26 +118,28 @@ class Follower:
     def close(self):
         self._stop.set()
 
-    def share(self, holds, what):
+    def share(self, condition, expected):
         """Wait for the first share that matches, and return it."""
-        return eventually(lambda: next((one for one in list(self.shares) if holds(one)), None), f"{self.app}: {what}")
+        return eventually(
+            lambda: next((one for one in list(self.shares) if condition(one)), None), f"{self.app}: {expected}"
+        )
 
-    def after(self, count, holds, what):
+    def after(self, count, condition, expected):
         """Like `share`, ignoring the first `count` shares."""
         return eventually(
-            lambda: next((one for one in list(self.shares)[count:] if holds(one)), None), f"{self.app}: {what}"
+            lambda: next((one for one in list(self.shares)[count:] if condition(one)), None), f"{self.app}: {expected}"
         )
 
 
 def check_journal(records, followers):
-    """Every input once and in order, one decision for each; every share sent was received once, in order."""
+    """Check that events are recorded once and in order, with one decision each, and shares received once in order."""
     inputs = [record["seq"] for record in records if record["kind"] == "input"]
     assert inputs == list(range(1, len(inputs) + 1))
     decisions = Counter(record["seq"] for record in records if record["kind"] == "decision")
     assert set(decisions.values()) == {1}
     assert set(decisions) == set(inputs)
     for follower in followers:
-        told = [
+        sent = [
             one["share"]["seq"]
             for record in records
             if record["kind"] == "decision"
@@ -145,4 +147,4 @@ def check_journal(records, followers):
             if one["type"] == "TellShare" and one["app"] == follower.app
         ]
         received = [share.seq for share in follower.shares]
-        assert received == told[-len(received) :], "a share was missed, doubled or disordered"
+        assert received == sent[-len(received) :], "a share was lost, repeated or out of order"

@@ -14,7 +14,7 @@ from yarn_plugin.embedded.ports import free_base
 
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Four nodes in two racks, brought up by the first test that asks, ended with the last."""
+    """Four nodes in two racks, started by the first test that needs them and stopped after the last."""
     spec = ClusterSpec(tmp_path_factory.mktemp("cluster"), memory_mb=4096, vcores=8, node_expiry_ms=6000)
     spec = dataclasses.replace(spec, port_base=free_base(spec.hosts))
     made = embedded.up(spec)
@@ -22,12 +22,12 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
         yield made
     finally:
         made.down()
-        assert not made.members, "processes of the test cluster are left"
+        assert not made.members, "processes of the test cluster still run"
 
 
 @pytest.fixture
 def cluster(shared_cluster: Cluster) -> Cluster:
-    """The shared cluster with all its daemons running: a test that kills one need not start it again."""
+    """The shared cluster with all daemons running; those that a test has killed are started again."""
     for name in shared_cluster.spec.daemon_names:
         if name not in shared_cluster.daemons:
             shared_cluster.start(name)
@@ -37,7 +37,7 @@ def cluster(shared_cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def arbiter(cluster, tmp_path):
-    """An arbiter for one test alone, on a cluster where nothing runs."""
+    """An arbiter for one test, on the cluster without applications."""
     sleepers = Sleepers(cluster.rm_url)
     sleepers.kill_all()
     made = ArbiterProcess(cluster.rm_url, tmp_path / "arbiter").start()

@@ -1,4 +1,4 @@
-"""`qoop submit` on the cluster as a process of its own, its journal, and what of it can be killed."""
+"""A `qoop submit` process on the cluster, its journal, and its processes that can be killed."""
 
 import getpass
 import os
@@ -23,11 +23,11 @@ FLAGS = (
     *("--conf", "spark.yarn.am.memory=256m", "--conf", "spark.yarn.am.memoryOverhead=128m"),
     *("--conf", "spark.sql.shuffle.partitions=8", "--conf", "spark.sql.session.timeZone=UTC"),
 )
-"""A node of the test cluster holds one executor of two slots and one master."""
+"""A node of the test cluster has room for one executor of two slots and one application master."""
 
 
 def access(cluster, arbiter, folder):
-    """What a user of the cluster has: the environment of Spark's clients, and the flags that name the arbiter."""
+    """The environment of a Spark client of the cluster, and the options for the arbiter."""
     configuration = {name: str(cluster.conf_dir) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")}
     configuration["SPARK_CONF_DIR"] = str(cluster.spark_conf_dir)
     token = folder / "token"
@@ -64,27 +64,27 @@ class QueryProcess:
         """The complete records of its journal so far."""
         return journal.follow(self.journal) if self.journal.exists() else []
 
-    def reach(self, phase, holds=lambda records: True, limit_s=150.0):
-        """Wait until the query is in a phase; returns the journal as it was then."""
+    def wait_for_phase(self, phase, condition=lambda records: True, limit_s=150.0):
+        """Wait until the query is in a phase; returns its journal at that time."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             ended = not self.running
             records = self.records()
-            if phase_of(records) == phase and holds(records):
+            if phase_of(records) == phase and condition(records):
                 return records
             assert not ended, f"the query ended before it was {phase}: {self.log()[-2000:]}"
             time.sleep(0.005)
         raise AssertionError(f"the query was not {phase} within {limit_s:g} s: {self.log()[-2000:]}")
 
     def finish(self, limit_s=240.0):
-        """Its rows, once it has ended well."""
+        """Wait for its successful end; returns its rows."""
         assert self.process.wait(limit_s) == 0, self.log()[-4000:]
         tables = [pq.read_table(file) for file in sorted((self.folder / "rows").glob("part-*.parquet"))]
         rows = [tuple(row.values()) for table in tables for row in table.to_pylist()]
         return Answer(tuple(tables[0].column_names), rows, 0.0)
 
     def stop(self):
-        """End it, if it has not ended."""
+        """Stop it if it still runs."""
         if self.running:
             self.process.terminate()
             try:
@@ -100,22 +100,22 @@ def phase_of(records):
 
 
 def stage_runs_after_one_has_finished(records):
-    """The query is in its middle: something is done, and something runs."""
+    """Whether a stage has finished and another one runs."""
     kinds = Counter(record["event"]["type"] for record in records if record["kind"] == "input")
     started = sum(one["type"] == "StartStage" for record in records for one in record.get("commands", ()))
     ended = sum(kinds[kind] for kind in ("StageFinished", "StageCancelled", "StageFailed"))
     return kinds["StageFinished"] > 0 and started > ended
 
 
-def fell_in(records, phase, killed_at):
-    """Whether a kill at this time fell in a phase: the last event before it led there, and another came after it."""
+def was_killed_in(records, phase, killed_at):
+    """Whether a kill happened in a phase: the last event before it led there, and another one came after it."""
     decisions = [record for record in records if record["kind"] == "decision"]
     before = [record for record in decisions if record["at"] <= killed_at]
     return bool(before) and before[-1]["phase"] == phase and len(before) < len(decisions)
 
 
 def check_query_journal(records):
-    """Every record once and in order, one decision for each event, and one end for each stage that was started."""
+    """Check that each event is recorded once, in order, with one decision, and each started stage ends once."""
     assert [record["kind"] for record in records[:1]] == ["query"]
     inputs = [record for record in records if record["kind"] == "input"]
     decisions = [record for record in records if record["kind"] == "decision"]
@@ -127,13 +127,13 @@ def check_query_journal(records):
         if record["event"]["type"] in ("StageFinished", "StageCancelled", "StageFailed")
     )
     commands = [one for record in decisions for one in record["commands"]]
-    # What runs as written is the last stage.
+    # A query that runs as written is the last stage.
     started = Counter(str(one["stage"]) for one in commands if one["type"] == "StartStage")
     started.update(str([*RESULT]) for one in commands if one["type"] == "RunAsWritten")
     assert not ended - started, "a stage has ended more often than it was started"
-    # What no plan needs any more may still run when the query ends.
-    let_go = {str(stage) for one in commands if one["type"] == "Note" for stage in one["decision"]["let_finish"]}
-    assert set(started - ended) <= let_go, "a stage was started and no end of it was told"
+    # A stage that no plan needs may still run when the query ends.
+    unneeded = {str(stage) for one in commands if one["type"] == "Note" for stage in one["decision"]["let_finish"]}
+    assert set(started - ended) <= unneeded, "a stage was started and its end was not reported"
     assert sum(one["type"] == "Finish" for one in commands) == 1
 
 
@@ -145,14 +145,14 @@ def executors(app_id):
             words = process.cmdline()
         except psutil.Error:
             continue
-        # The launching shell bears the same words; the JVM is what works.
+        # The shell that starts the JVM has the same arguments.
         if words and words[0].endswith("java") and "--app-id" in words and app_id in words:
             found.append(process)
     return found
 
 
 def yarn_app(arbiter, name_of_app):
-    """The id that YARN knows a registered application by."""
+    """The YARN id of a registered application."""
     return eventually(
         lambda: next((app.yarn_app for app in arbiter.admin().list_apps() if app.app == name_of_app), None),
         f"{name_of_app} runs on YARN",
@@ -160,7 +160,7 @@ def yarn_app(arbiter, name_of_app):
 
 
 def kill(pid):
-    """kill -9; returns when it was sent, in seconds since the epoch."""
+    """kill -9; returns the time, in seconds since the epoch."""
     at = time.time()
     os.kill(pid, signal.SIGKILL)
     return at

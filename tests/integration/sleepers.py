@@ -1,4 +1,4 @@
-"""Tiny YARN applications submitted over REST: a sleeping application master and nothing else."""
+"""Tiny YARN applications submitted over REST: only an application master, which sleeps."""
 
 import getpass
 import time
@@ -9,7 +9,7 @@ from yarn_plugin.observe.queue_tree import queue_tree
 
 
 class Sleepers:
-    """Submits and ends applications on one ResourceManager, as a YARN user: if not named, who runs the tests."""
+    """Submits and kills applications on a ResourceManager, as a YARN user, by default the current one."""
 
     def __init__(self, rm_url, user=None):
         self.url = f"{rm_url}/ws/v1/cluster"
@@ -25,7 +25,7 @@ class Sleepers:
         return answer.json()
 
     def submit(self, queue, memory_mb=128, seconds=600):
-        """An application whose master sleeps; returns its id."""
+        """Submit an application whose master sleeps; returns its id."""
         made = self.session.post(f"{self.url}/apps/new-application", timeout=20).json()
         app = made.get("application-id") or next(iter(made.values()))["application-id"]
         body = {
@@ -41,7 +41,7 @@ class Sleepers:
         return app
 
     def runs(self, app):
-        """Whether its master runs; it never registers as one, so YARN leaves it ACCEPTED."""
+        """Whether its master runs; it never registers, so YARN leaves the application ACCEPTED."""
         known = self.get(f"/apps/{app}")["app"]
         return known["state"] == "ACCEPTED" and known["runningContainers"] == 1
 
@@ -51,24 +51,26 @@ class Sleepers:
             self.session.put(f"{self.url}/apps/{app}/state", json=body, timeout=20).raise_for_status()
 
     def kill_all(self):
-        """End every unfinished application, whoever submitted it; returns when none is left."""
-        eventually(lambda: not self._end(), "applications end")
+        """Kill all unfinished applications of all users, and wait until none is left."""
+        eventually(lambda: not self._kill_unfinished(), "all applications end")
 
-    def _end(self):
-        found = (self.get("/apps", states="NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING")["apps"] or {}).get("app", [])
-        self.kill(*(app["id"] for app in found))
-        return found
+    def _kill_unfinished(self):
+        unfinished = (self.get("/apps", states="NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING")["apps"] or {}).get(
+            "app", []
+        )
+        self.kill(*(app["id"] for app in unfinished))
+        return unfinished
 
     def weights(self, parent="root.sql"):
-        """The weight of each queue directly below one, as the scheduler has it."""
+        """The scheduler's weight of each child of a queue."""
         tree = queue_tree(self.get("/scheduler"))
         return {path: queue.weight for path, queue in tree.items() if queue.parent == parent}
 
 
-def eventually(holds, what, limit_s=60.0):
-    """Wait until `holds()` is true; returns what it returned."""
+def eventually(condition, expected, limit_s=60.0):
+    """Wait until `condition()` is true; returns its value."""
     deadline = time.monotonic() + limit_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline, f"did not happen within {limit_s:g} s: {what}"
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {expected}"
         time.sleep(0.1)
     return found

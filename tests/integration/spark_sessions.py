@@ -1,4 +1,4 @@
-"""A Spark session on two cores of this machine, for a module of tests, and what a query may leave behind in it."""
+"""A local Spark session with two cores, and checks that a query leaves its state unchanged."""
 
 import contextlib
 import time
@@ -12,7 +12,7 @@ from tpcds.spark_engine import spark_session
 
 
 def small_data() -> DataSet:
-    """TPC-DS small enough that a query takes a second; made once for this user."""
+    """TPC-DS data so small that a query takes a second; generated once per user."""
     return data.open_data(data.ensure(0.01))
 
 
@@ -28,8 +28,8 @@ def local_session(folder: Path, data_set: DataSet):
         yield session
 
 
-def left_behind(spark: SparkSession) -> dict[str, object]:
-    """What a query could leave in its user's session."""
+def session_state(spark: SparkSession) -> dict[str, object]:
+    """The state of a session that a query could change."""
     context = spark.sparkContext
     manager = spark._jsparkSession.sharedState().cacheManager()
     return {
@@ -45,26 +45,26 @@ def left_behind(spark: SparkSession) -> dict[str, object]:
 
 
 def active_jobs(spark: SparkSession) -> list[int]:
-    """The jobs that run now."""
+    """The ids of running jobs."""
     return sorted(spark.sparkContext.statusTracker().getActiveJobsIds())
 
 
 @contextlib.contextmanager
-def nothing_left(spark: SparkSession):
-    """What is done inside leaves the session as it was. Spark lets go of some things a moment later."""
+def session_unchanged(spark: SparkSession):
+    """Check that the block leaves the session unchanged; Spark releases some state a moment later."""
     wait_until(lambda: not active_jobs(spark))
-    before = left_behind(spark)
+    before = session_state(spark)
     yield
-    wait_until(lambda: left_behind(spark) == before, lambda: f"left behind: {_difference(left_behind(spark), before)}")
+    wait_until(lambda: session_state(spark) == before, lambda: f"changed: {_difference(session_state(spark), before)}")
 
 
 def _difference(now, before):
     return {name: (now[name], before[name]) for name in now if now[name] != before[name]}
 
 
-def wait_until(holds, said=lambda: "it did not come about", limit_s=30.0):
-    """Wait for something that another thread or process does."""
+def wait_until(condition, message=lambda: "the condition did not become true", limit_s=30.0):
+    """Wait for a condition that another thread or process makes true."""
     deadline = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < deadline, said()
+    while not condition():
+        assert time.monotonic() < deadline, message()
         time.sleep(0.05)

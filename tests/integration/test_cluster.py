@@ -36,7 +36,7 @@ class ResourceManager:
         return answer.json()
 
     def submit(self, queue, command="sleep 600", memory_mb=128):
-        """An application whose master is a command; returns its id."""
+        """Submit an application whose master is a command; returns its id."""
         made = self.session.post(f"{self.url}/apps/new-application").json()
         app_id = next(iter(made.values()))["application-id"] if "application-id" not in made else made["application-id"]
         body = {
@@ -54,16 +54,16 @@ class ResourceManager:
         return self.get(f"/apps/{app_id}")["app"]
 
     def has_started(self, app_id):
-        """Whether the node runs the master: the ResourceManager counts it before the node has started it."""
+        """Whether a node runs the application master; the ResourceManager reports it before it has started."""
         node = self.app(app_id).get("amHostHttpAddress")
         if not node:
             return False
-        found = self.session.get(f"http://{node}/ws/v1/node/containers", headers={"Accept": "application/json"})
-        running = (found.json()["containers"] or {}).get("container", [])
+        answer = self.session.get(f"http://{node}/ws/v1/node/containers", headers={"Accept": "application/json"})
+        running = (answer.json()["containers"] or {}).get("container", [])
         return any(app_id.removeprefix("application_") in one["id"] and one["state"] == "RUNNING" for one in running)
 
     def log_level(self, logger, level):
-        """Set what a class of the ResourceManager logs."""
+        """Set the log level of a class of the ResourceManager."""
         address = self.url.removesuffix("/ws/v1/cluster")
         self.session.get(f"{address}/logLevel", params={"log": logger, "level": level}).raise_for_status()
 
@@ -71,24 +71,24 @@ class ResourceManager:
         self.session.put(f"{self.url}/apps/{app_id}/state", json={"state": "KILLED"}).raise_for_status()
 
     def write(self, queue, **settings):
-        """Write settings of a queue, with the bare body that the ResourceManager really reads."""
+        """Write settings of a queue, with the unwrapped body that the ResourceManager expects."""
         entries = [{"key": key, "value": value} for key, value in settings.items()]
         body = {"update-queue": [{"queue-name": queue, "params": {"entry": entries}}]}
         answer = self.session.put(f"{self.url}/scheduler-conf", json=body)
         assert answer.status_code == 200, answer.text
 
     def queue(self, path):
-        """A queue as the scheduler shows it, or None."""
+        """A queue of the scheduler, or None."""
         return queue_tree(self.get("/scheduler")).get(path)
 
 
-def eventually(holds, limit_s=60.0):
-    """Wait until `holds()` is true; returns how long that took."""
-    begin = time.monotonic()
-    while not holds():
-        assert time.monotonic() - begin < limit_s, "did not happen in time"
+def eventually(condition, limit_s=60.0):
+    """Wait until `condition()` is true; returns the seconds that took."""
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() - start < limit_s, f"not true within {limit_s:g} s"
         time.sleep(0.2)
-    return time.monotonic() - begin
+    return time.monotonic() - start
 
 
 def state(rm, host):
@@ -98,7 +98,7 @@ def state(rm, host):
 
 
 def words(numbers):
-    """All words of these processes' command lines; one that has ended has none."""
+    """All words of the command lines of these processes, if they still run."""
     found = set()
     for number in numbers:
         try:
@@ -115,7 +115,7 @@ def rm(cluster):
 
 @pytest.fixture
 def small(tmp_path):
-    """The size of a cluster of one's own; whatever becomes of it is ended with the test."""
+    """The specification of a small separate cluster, which is stopped after the test."""
     spec = ClusterSpec(tmp_path / "own", nodes=1, racks=1, port_base=ports.free_base(("127.0.1.1",), True, start=23000))
     yield spec
     if (spec.dir / "cluster.json").exists():
@@ -127,17 +127,17 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
-def test_every_node_registers_with_its_rack_and_its_offer(cluster, rm):
+def test_every_node_registers_with_its_rack_and_its_resources(cluster, rm):
     found = rm.get("/nodes")
-    seen = {node["nodeHostName"]: node["rack"] for node in found["nodes"]["node"] if node["state"] == "RUNNING"}
-    assert seen == {node.host: node.rack for node in cluster.nodes}
+    racks = {node["nodeHostName"]: node["rack"] for node in found["nodes"]["node"] if node["state"] == "RUNNING"}
+    assert racks == {node.host: node.rack for node in cluster.nodes}
     for node in found["nodes"]["node"]:
         offered = node["totalResource"]["resourceInformations"]["resourceInformation"]
         amounts = {resource["name"]: resource["value"] for resource in offered}
         assert amounts == {"memory-mb": 4096, "vcores": 8, "yarn.io/gpu": 4}
 
 
-def test_everything_listens_on_loopback_below_the_kernels_ports(cluster):
+def test_daemons_listen_on_loopback_below_the_ephemeral_ports(cluster):
     listening = {
         (connection.laddr.ip, connection.laddr.port)
         for number in cluster.daemons.values()
@@ -152,18 +152,18 @@ def test_everything_listens_on_loopback_below_the_kernels_ports(cluster):
 def test_status_shows_nodes_and_applications(cluster, rm, tmp_path):
     app_id = rm.submit("root.sql.status")
     eventually(lambda: rm.app(app_id)["runningContainers"] == 1)
-    answer = run("status", "--dir", cluster.spec.dir, "--json", tmp_path / "figures.json")
+    answer = run("status", "--dir", cluster.spec.dir, "--json", tmp_path / "status.json")
     rm.kill(app_id)
     assert answer.returncode == 0, answer.stderr
     for shown in (cluster.rm_url, str(cluster.conf_dir), "127.0.2.2", "/rack2", "RUNNING", app_id, "root.sql.status"):
         assert shown in answer.stdout
-    figures = json.loads((tmp_path / "figures.json").read_text())
-    assert figures["daemons"] == cluster.daemons
-    assert [node["total"]["yarn.io/gpu"] for node in figures["nodes"]] == [4, 4, 4, 4]
-    assert next(app for app in figures["apps"] if app["id"] == app_id)["used"]["memory-mb"] == 128
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert status["daemons"] == cluster.daemons
+    assert [node["total"]["yarn.io/gpu"] for node in status["nodes"]] == [4, 4, 4, 4]
+    assert next(app for app in status["apps"] if app["id"] == app_id)["used"]["memory-mb"] == 128
 
 
-def test_a_directory_in_use_is_refused_and_its_cluster_keeps_running(cluster):
+def test_up_in_a_directory_in_use_fails_and_its_cluster_keeps_running(cluster):
     before = cluster.daemons
     answer = run("up", "--dir", cluster.spec.dir)
     assert answer.returncode == 1
@@ -172,13 +172,13 @@ def test_a_directory_in_use_is_refused_and_its_cluster_keeps_running(cluster):
     assert cluster.daemons == before
 
 
-def test_taken_ports_are_refused_with_free_ones(cluster, small):
+def test_ports_in_use_are_an_error_that_suggests_free_ones(cluster, small):
     with pytest.raises(PortTakenError, match=r"--port-base \d+"):
         embedded.up(ClusterSpec(small.dir, port_base=cluster.spec.port_base))
     assert not (small.dir / "cluster.json").exists()
 
 
-def test_a_new_application_gets_a_leaf_queue_of_the_least_weight(cluster, rm):
+def test_a_new_application_gets_a_leaf_queue_of_weight_1(cluster, rm):
     app_id = rm.submit("root.sql.light")
     eventually(lambda: rm.queue("root.sql.light"))
     assert rm.queue("root.sql.light").weight == 1.0
@@ -189,7 +189,7 @@ def test_a_new_application_gets_a_leaf_queue_of_the_least_weight(cluster, rm):
     rm.kill(app_id)
 
 
-def test_a_weight_written_before_the_queue_exists_is_waiting_for_it(cluster, rm):
+def test_a_weight_written_before_its_queue_exists_is_used(cluster, rm):
     rm.write("root.sql.early", capacity="2w")
     app_id = rm.submit("root.sql.early")
     eventually(lambda: rm.queue("root.sql.early"))
@@ -202,7 +202,7 @@ PREEMPTION_MONITOR = (
     "org.apache.hadoop.yarn.server.resourcemanager.monitor.capacity.ProportionalCapacityPreemptionPolicy"
 )
 ROUND_ENDS = "Total time used="
-"""What the preemption monitor logs every half second; it waits a second before it kills what it marked."""
+"""The preemption monitor logs this every half second; it kills containers a second after it has selected them."""
 
 
 def test_application_masters_in_tiny_queues_are_not_preempted(cluster, rm):
@@ -221,7 +221,7 @@ def test_application_masters_in_tiny_queues_are_not_preempted(cluster, rm):
     rm.write("root.sql.heavy", capacity="")
 
 
-def test_a_killed_resource_manager_comes_back_with_applications_and_weights(cluster, rm):
+def test_a_restarted_resource_manager_recovers_applications_and_weights(cluster, rm):
     app_id = rm.submit("root.sql.survivor")
     eventually(lambda: rm.has_started(app_id))
     rm.write("root.sql.survivor", capacity="5w")
@@ -235,7 +235,7 @@ def test_a_killed_resource_manager_comes_back_with_applications_and_weights(clus
     rm.write("root.sql.survivor", capacity="")
 
 
-def test_a_killed_node_is_lost_then_comes_back(cluster, rm):
+def test_a_killed_node_is_lost_and_can_be_restarted(cluster, rm):
     host = "127.0.2.2"
     os.kill(cluster.daemons[f"nm-{host}"], signal.SIGKILL)
     eventually(lambda: state(rm, host) == "LOST", limit_s=30)
@@ -249,7 +249,7 @@ def test_a_killed_node_is_lost_then_comes_back(cluster, rm):
         cluster.start("nm-127.0.9.9")
 
 
-def test_a_second_cluster_with_hdfs_and_quotas_leaves_nothing_behind(cluster, small, tmp_path):
+def test_down_stops_all_processes_of_a_second_cluster_with_hdfs_and_quotas(cluster, small, tmp_path):
     quotas = cgroups.find_parent() is not None
     answer = run(
         *("up", "--dir", small.dir, "--nodes", 1, "--port-base", small.port_base, "--hdfs", "--cpu-per-node", 0.5)
@@ -265,7 +265,7 @@ def test_a_second_cluster_with_hdfs_and_quotas_leaves_nothing_behind(cluster, sm
     eventually(lambda: rm.app(app_id)["runningContainers"] == 1)
     eventually(lambda: "600" in words(own.members))
     assert all(group.exists() for group in own.record.cgroups.values())
-    # Its node is killed: the container stays, and is still found and ended.
+    # After its node is killed, the container still runs; `down` must find and stop it.
     os.kill(own.daemons["nm-127.0.1.1"], signal.SIGKILL)
     eventually(lambda: "nm-127.0.1.1" not in own.daemons)
     left = own.members
@@ -290,18 +290,18 @@ def test_a_node_that_fails_to_start_stops_the_cluster_with_the_reason(small, mon
     assert not embedded.load(small.dir).members
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupted_start_leaves_nothing_that_down_cannot_end(small, how):
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_after_an_interrupted_start_no_process_remains_or_down_stops_it(small, signal_number):
     command = ["up", "--dir", small.dir, "--nodes", 1, "--port-base", small.port_base]
     starting = subprocess.Popen(
         [sys.executable, "-c", "from yarn_plugin.cli import main; main()", "cluster", *map(str, command)],
         stderr=subprocess.DEVNULL,
     )
     eventually(lambda: (small.dir / "cluster.json").exists() and "rm" in embedded.load(small.dir).daemons)
-    starting.send_signal(how)
+    starting.send_signal(signal_number)
     assert starting.wait(60) != 0
     own = embedded.load(small.dir)
-    if how == signal.SIGKILL:
+    if signal_number == signal.SIGKILL:
         assert own.members
         assert run("down", "--dir", small.dir).returncode == 0
     assert not own.members

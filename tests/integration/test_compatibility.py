@@ -1,4 +1,4 @@
-"""State folders written by earlier versions (`tests/fixtures`) are continued: the whole process, over HTTP."""
+"""An arbiter process continues with state directories of earlier versions (`tests/fixtures`)."""
 
 import contextlib
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adversary.lab import Stream, eventually, happens
+from tests.adversary.lab import Stream, eventually, happens_within
 from tests.fixtures.renamed import reworded, with_present_names
 from tests.fixtures.scripted_manager import ScriptedManager
 from tests.integration.arbiter_process import ArbiterProcess
@@ -23,7 +23,7 @@ FOLDERS = ("version0/poisoned", *(f"{version}/{name}" for version in VERSIONS fo
 CONFIG = with_present_names((FIXTURES / "version0" / "configuration" / "arbiter.toml").read_text()).replace(
     "submit_timeout_s = 3600.0", "submit_timeout_s = 86400"
 )
-"""As it was, but for what depends on how long ago that was: who has not been submitted for an hour expires."""
+"""The original configuration, except that unsubmitted applications would expire: the fixtures are old."""
 
 pytestmark = pytest.mark.integration
 
@@ -38,7 +38,7 @@ def read(folder, name):
 
 
 def state_of(folder, to):
-    """A copy of a state folder, as private as it was."""
+    """A private copy of a state directory."""
     shutil.copytree(arbiter_of(folder) / "state", to)
     to.chmod(0o700)
     for file in to.iterdir():
@@ -47,7 +47,7 @@ def state_of(folder, to):
 
 
 class SameManager(ScriptedManager):
-    """The ResourceManager as the journal last saw it."""
+    """A ResourceManager in the state that the journal recorded last."""
 
     def __init__(self, journal):
         super().__init__({"root.sql": (75.0, 100.0), "root.batch": (25.0, 50.0), "root.default": (0.0, 100.0)})
@@ -72,14 +72,14 @@ class SameManager(ScriptedManager):
         }  # fmt: skip
 
     def capacities(self):
-        """The queues whose capacity was written."""
+        """The queues whose capacity has been written."""
         return {update["queue-name"] for write in self.writes for update in write["update-queue"]
                 if any(entry["key"] == "capacity" for entry in update["params"]["entry"])}  # fmt: skip
 
 
 @pytest.fixture
 def resume(tmp_path):
-    """Start an arbiter on a copy of a folder, before a ResourceManager that is as it was."""
+    """Start an arbiter with a copy of a state directory and the ResourceManager in its recorded state."""
     with contextlib.ExitStack() as made:
 
         def one(folder):
@@ -100,7 +100,7 @@ def test_a_replay_gives_the_same_ids_queues_and_decisions(folder, tmp_path):
     registered = {
         app: (r.name, r.user, r.pool, r.queue, r.weight, r.grace, r.request_id)
         for app, r in done.state.registered.items()
-        # What that version could not decide on may be decided on now.
+        # This version may process an event on which that version failed.
         if app != f"app_{expected['poison']}"
     }
     names = ("name", "user", "pool", "queue", "weight", "grace", "request_id")
@@ -108,17 +108,17 @@ def test_a_replay_gives_the_same_ids_queues_and_decisions(folder, tmp_path):
     assert done.state.yarn_apps == expected["yarn_apps"]
     assert done.state.enforcement.written == expected["written"]
     decisions = [(decided.seq, command) for decided in done.history for command in decided.commands]
-    dismissed = [(seq, one.app) for seq, one in decisions if type(one).__name__ == "Dismiss"]
-    assert dismissed == [(one["seq"], one["app"]) for one in expected["dismissals"]]
+    removed = [(seq, one.app) for seq, one in decisions if type(one).__name__ == "Dismiss"]
+    assert removed == [(one["seq"], one["app"]) for one in expected["dismissals"]]
     written = {(seq, queue, weight) for seq, one in decisions if type(one).__name__ == "WriteWeights"
                for queue, weight in one.weights}  # fmt: skip
     then = {(one["seq"], queue, weight) for one in expected["weight_writes"] for queue, weight in one["weights"]}
     assert written <= then
-    told = {one.app: (one.share.seq, one.share.grant.guarantee.as_dict(), one.share.grant.entitlement.as_dict())
+    shares = {one.app: (one.share.seq, one.share.grant.guarantee.as_dict(), one.share.grant.entitlement.as_dict())
             for _, one in decisions if type(one).__name__ == "TellShare"}  # fmt: skip
     known = {app: (share["seq"], share["guarantee"], share["entitlement"])
              for app, share in expected["told_last"].items()}  # fmt: skip
-    assert {app: told[app] for app in expected["registered"] if app in known} == {
+    assert {app: shares[app] for app in expected["registered"] if app in known} == {
         app: known[app] for app in expected["registered"] if app in known
     }
 
@@ -129,8 +129,11 @@ def test_an_arbiter_continues_with_the_same_applications_and_their_tokens(folder
     arbiter, rm = resume(folder)
     assert arbiter.admin_token_file.read_text().strip() == tokens["admin"]
     admin = ArbiterClient(arbiter.url, tokens["admin"])
-    eventually(lambda: admin.get_cluster().manager_error is None and admin.get_cluster().nodes, "it has looked")
-    time.sleep(3)  # several looks, and the graces that were running
+    eventually(
+        lambda: admin.get_cluster().manager_error is None and admin.get_cluster().nodes,
+        "it has polled the ResourceManager",
+    )
+    time.sleep(3)  # several polls, and the rest of the grace periods
     known = {app.app: app for app in admin.list_apps() if app.registered}
     assert {app: (one.name, one.user, one.queue, one.weight) for app, one in known.items()} == {
         app: (one["name"], one["user"], one["queue"], one["weight"]) for app, one in expected["registered"].items()
@@ -152,7 +155,7 @@ def test_an_arbiter_continues_with_the_same_applications_and_their_tokens(folder
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_streams_resume_where_they_were(resume, version):
+def test_streams_resume_at_their_last_event(resume, version):
     recorded = json.loads((FIXTURES / version / "transcript" / "streams.json").read_text())
     arbiter, _ = resume(f"{version}/plain")
     for name in ("from_far_back", "resumed", "after_the_end"):
@@ -162,19 +165,19 @@ def test_streams_resume_where_they_were(resume, version):
         body = recorded[name]["answer"]["body"]
         then = [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: ")]
         stream = Stream(arbiter.url, app, token, sent["headers"]["Last-Event-ID"])
-        happens(lambda stream=stream, then=then: len(stream.events) >= len(then), 10)
+        happens_within(lambda stream=stream, then=then: len(stream.events) >= len(then), 10)
         stream.close()
         now = [json.loads(data) for _, _, data in stream.events][: len(then)]
         assert [one.get("seq") for one in now] == [one.get("seq") for one in then]
         assert [one.get("guarantee") for one in now] == [one.get("guarantee") for one in then]
-        # Sentences of old journals stay; causes that are values are rendered in today's words.
+        # Old journals have causes as sentences, which stay, or as values, which are rendered with the current words.
         assert all(
             one["reason"] in (old["reason"], reworded(old["reason"])) for one, old in zip(now, then, strict=True)
         )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_recorded_answers_and_streams_are_read_by_this_client(version):
+def test_this_client_reads_recorded_answers_and_streams(version):
     parsed = json.loads((FIXTURES / version / "transcript" / "parsed_by_client.json").read_text())
     models = {"cluster": wire.Cluster, "why": wire.Why}
     for name, model in models.items():
@@ -188,7 +191,7 @@ def test_recorded_answers_and_streams_are_read_by_this_client(version):
 
 
 def _within(then, now):
-    """Whether everything that was there is there; fields may have been added."""
+    """Whether `now` contains all of `then`; fields may have been added."""
     if isinstance(then, dict):
         return all(name in now and _within(one, now[name]) for name, one in then.items())
     if isinstance(then, list):
@@ -197,8 +200,8 @@ def _within(then, now):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_requests_are_answered_as_they_were(resume, version):
-    """Of each recorded request that reads, or is refused: the same status, and the fields that were there."""
+def test_rejected_requests_are_answered_as_before(resume, version):
+    """Each recorded request that was rejected gets the same status, and at least the same fields."""
     exchanges = json.loads((FIXTURES / version / "transcript" / "http.json").read_text())
     arbiter, _ = resume(f"{version}/plain")
     client = ArbiterClient(arbiter.url, "none")

@@ -25,7 +25,7 @@ def engine():
 def test_the_image_builds_and_its_commands_run(engine):
     image, _ = engine.images.build(path=str(ROOT), dockerfile="docker/Dockerfile", tag="yarn-plugin-test", rm=True)
     for entry in ("yarn-plugin", "qoop", "tpcds"):
-        said = engine.containers.run(image, ["-h"], entrypoint=entry, remove=True).decode()
-        assert said.startswith(f"Usage: {entry}")
+        output = engine.containers.run(image, ["-h"], entrypoint=entry, remove=True).decode()
+        assert output.startswith(f"Usage: {entry}")
     java = engine.containers.run(image, ["-version"], entrypoint="java", remove=True, stderr=True).decode()
     assert 'version "17' in java

@@ -33,28 +33,28 @@ def arbiter(patient_cluster, tmp_path):
     assert "Traceback" not in made.log()
 
 
-def test_no_node_is_lost_while_nodes_find_the_manager_again(patient_cluster, arbiter):
+def test_no_node_is_lost_while_nodes_reconnect_to_the_manager(patient_cluster, arbiter):
     sleepers = Sleepers(patient_cluster.rm_url)
-    follower = arbiter.register("goes on")
+    follower = arbiter.register("survivor")
     running = sleepers.submit(follower.queue)
-    eventually(lambda: arbiter.admin().get_app(follower.app).yarn_app == running, "it is known to run")
+    eventually(lambda: arbiter.admin().get_app(follower.app).yarn_app == running, "the arbiter knows that it runs")
     eventually(lambda: sleepers.runs(running), "it runs")
-    # Once while the arbiter runs, and once while it is down too, so that it starts with nodes that have not reported.
-    for with_arbiter in (False, True):
+    # Once while the arbiter runs, and once with an arbiter that starts while nodes have not yet registered again.
+    for is_arbiter_killed in (False, True):
         os.kill(patient_cluster.daemons["rm"], signal.SIGKILL)
         eventually(lambda: arbiter.admin().get_cluster().manager_error, "the arbiter notices")
-        if with_arbiter:
+        if is_arbiter_killed:
             arbiter.kill()
         patient_cluster.start("rm")
-        if with_arbiter:
+        if is_arbiter_killed:
             arbiter.start()
-        eventually(lambda: arbiter.admin().get_cluster().manager_error is None, "the arbiter finds it again")
+        eventually(lambda: arbiter.admin().get_cluster().manager_error is None, "the arbiter reaches it again")
 
-        def all_are_back():
+        def all_nodes_are_active():
             assert len(arbiter.admin().get_cluster().nodes) == 2
             return sleepers.get("/metrics")["clusterMetrics"]["activeNodes"] == 2
 
-        eventually(all_are_back, "all nodes have reported again")
+        eventually(all_nodes_are_active, "all nodes have registered again")
     reasons = [decision.reason for decision in arbiter.admin().list_decisions(1000)]
     assert not [reason for reason in reasons if "lost" in reason or "ended" in reason]
     assert {share.apps for share in follower.shares} == {1}

@@ -1,4 +1,4 @@
-"""`qoop submit` on the cluster where nothing is killed: a driver on the cluster, and shares that hold no executor."""
+"""`qoop submit` on the cluster: a driver on the cluster, and shares too small for an executor."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def tables():
 
 @pytest.fixture
 def submit(cluster, arbiter, tables, tmp_path):
-    """`qoop submit` to its end, as a user of the cluster."""
+    """Run `qoop submit` as a user of the cluster."""
     environment, arbitration = access(cluster, arbiter, tmp_path)
 
     def run(*more):
@@ -46,14 +46,14 @@ def submit(cluster, arbiter, tables, tmp_path):
 
 
 def test_the_driver_runs_on_the_cluster_and_follows_its_share(arbiter, submit, tables, tmp_path):
-    """The archive stands for a packed environment: on one machine the nodes have this very Python."""
+    """The archive stands for a packed environment; on one machine, the nodes can use this Python."""
     with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as archive:
         archive.add(__file__, "packed")
-    house = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
+    python_path = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
     done = submit(
         *("--deploy-mode", "cluster", "--archives", f"{tmp_path / 'environment.tar.gz'}#environment"),
         *("--driver-memory", "512m", "--conf", f"spark.yarn.appMasterEnv.PYSPARK_PYTHON={sys.executable}"),
-        *("--conf", f"spark.yarn.appMasterEnv.PYTHONPATH={house}"),
+        *("--conf", f"spark.yarn.appMasterEnv.PYTHONPATH={python_path}"),
         *("--checkpoint", (tmp_path / "checkpoints").as_uri()),
         *("--output", "parquet", (tmp_path / "rows").as_uri(), "-e", TEXT),
     )
@@ -61,16 +61,16 @@ def test_the_driver_runs_on_the_cluster_and_follows_its_share(arbiter, submit, t
     (row,) = pq.read_table(tmp_path / "rows").to_pylist()
     assert row["n"] > 0
     reasons = [decision.reason for decision in arbiter.admin().list_decisions(100)]
-    assert any("arrived: 1 app now" in reason for reason in reasons)
+    assert any("arrived; the pool now has 1 application" in reason for reason in reasons)
     eventually(lambda: not arbiter.admin().list_apps(), "it is deregistered")
-    assert not list((tmp_path / "checkpoints").glob("qoop-*")), "what the stages kept is gone"
+    assert not list((tmp_path / "checkpoints").glob("qoop-*")), "outputs of stages are deleted"
 
 
-def test_a_share_that_holds_no_executor_is_refused_before_anything_starts(arbiter, submit, tmp_path):
+def test_a_share_too_small_for_an_executor_fails_before_anything_starts(arbiter, submit, tmp_path):
     done = submit("--executor-memory", "40g", "--output", "parquet", tmp_path / "rows", "-e", TEXT)
     assert done.returncode != 0
     (line,) = done.stderr.strip().splitlines()
     assert "16384 MB, 32 vcores" in line
     assert "--executor-memory" in line
     assert not (tmp_path / "rows").exists()
-    assert not arbiter.admin().list_apps(), "nothing stays registered"
+    assert not arbiter.admin().list_apps(), "no application remains registered"

@@ -1,4 +1,4 @@
-"""Queries whose plan, share, stages or stored outputs change while they run: the answer stays the same."""
+"""Queries whose plan or share changes, or whose stages or stored outputs are lost, give the same answer."""
 
 import shutil
 import threading
@@ -24,7 +24,7 @@ from qoop.replan.events import CheckpointLost, QueryCancelled, StageCancelled, S
 from qoop.run import journal
 from qoop.run.query_run import QueryFailedError
 from tests.integration.query_process import check_query_journal
-from tests.integration.spark_sessions import active_jobs, local_session, nothing_left, small_data, wait_until
+from tests.integration.spark_sessions import active_jobs, local_session, session_unchanged, small_data, wait_until
 from tpcds import data, queries
 
 pytestmark = pytest.mark.integration
@@ -66,9 +66,9 @@ def test_a_switch_after_every_stage_changes_no_answer(spark, sales, tmp_path, fi
         rules=Rules(force=True),
         cut_policy=EVERYWHERE,
         journal=tmp_path / "journal",
-        checkpoint=(tmp_path / "kept").as_uri() if files else None,
+        checkpoint=(tmp_path / "outputs").as_uri() if files else None,
     )
-    with nothing_left(spark):
+    with session_unchanged(spark):
         answer = qoop.collect(spark, SALES, options)
     assert rows_of(answer) == sales
     counts = answer.outcome.counts
@@ -81,7 +81,7 @@ def test_a_switch_after_every_stage_changes_no_answer(spark, sales, tmp_path, fi
 
 
 def test_a_tpcds_query_of_eight_joins_switched_after_every_stage(spark):
-    """Its tables are ten times as large here: at the small scale it finds nothing."""
+    """At scale 0.1, since the query finds no rows at scale 0.01."""
     tenth = data.open_data(data.ensure(0.1))
     session = spark.newSession()
     for table in ("store_sales", "store_returns", "catalog_sales", "date_dim", "store", "item"):
@@ -96,7 +96,7 @@ def test_a_tpcds_query_of_eight_joins_switched_after_every_stage(spark):
 # Shares.
 
 
-def test_a_profile_makes_it_decide_anew(spark, sales, tmp_path):
+def test_a_share_profile_triggers_new_decisions(spark, sales, tmp_path):
     file = tmp_path / "profile.csv"
     file.write_text("seconds,slots\n0,16\n0.3,1\n")
     options = qoop.Options(feed=lambda: profile.ProfileFeed(profile.read_profile(file)), cut_policy=EVERYWHERE)
@@ -112,7 +112,7 @@ def test_a_profile_makes_it_decide_anew(spark, sales, tmp_path):
     assert others[-1].slots == 1
 
 
-def test_a_fixed_share_stays(spark, sales):
+def test_a_fixed_share_does_not_change(spark, sales):
     answer = qoop.collect(spark, SALES, qoop.Options(feed=lambda: profile.fixed_share(3), cut_policy=EVERYWHERE))
     assert rows_of(answer) == sales
     assert {one.slots for one in answer.outcome.decisions} == {3}
@@ -123,22 +123,22 @@ def test_without_a_feed_the_share_is_the_sessions_cores(spark):
     assert {one.slots for one in answer.outcome.decisions} == {2}
 
 
-# Stages that are stopped.
+# Cancelled stages.
 
 
-class Watched:
+class EngineWithEvents:
     """An engine on the real session, and the events that it reports."""
 
     def __init__(self, spark):
-        self.events, self.goals = [], []
+        self.events, self.results = [], []
         session = query_session(spark)
         self.checkpoints = ExecutorCheckpoints(session)
         written = QueryAsWritten(spark, "SELECT 1 AS one")
         self.engine = SparkEngine(session, "watched", written, self.checkpoints, self._take, self.events.append)
 
     def _take(self, frame):
-        self.goals.append(frame.collect())
-        return len(self.goals[-1])
+        self.results.append(frame.collect())
+        return len(self.results[-1])
 
     def wait(self, kind, count=1):
         wait_until(lambda: sum(isinstance(event, kind) for event in self.events) >= count, lambda: str(self.events))
@@ -150,8 +150,8 @@ class Watched:
 
 @pytest.fixture
 def watched(spark):
-    with nothing_left(spark):
-        made = Watched(spark)
+    with session_unchanged(spark):
+        made = EngineWithEvents(spark)
         yield made
         made.close()
 
@@ -161,7 +161,7 @@ ONE, TWO = StageId("qoop_result", 3), StageId("qoop_result", 12)
 
 @pytest.fixture
 def slow(spark, tmp_path):
-    """A query whose tasks leave a mark for each row, for minutes."""
+    """A query that runs for minutes and whose tasks append to a file for each row."""
     marks = tmp_path / "marks"
 
     def mark(value):
@@ -177,7 +177,7 @@ def slow(spark, tmp_path):
     spark.sql("DROP TEMPORARY FUNCTION mark")
 
 
-def test_the_work_of_a_cancelled_stage_stops_and_others_go_on(spark, slow, watched):
+def test_a_cancelled_stage_stops_and_the_others_continue(spark, slow, watched):
     marks, text = slow
     watched.engine.start(ONE, text, "one", 0)
     wait_until(lambda: marks.exists() and marks.stat().st_size > 10)
@@ -190,28 +190,28 @@ def test_the_work_of_a_cancelled_stage_stops_and_others_go_on(spark, slow, watch
     wait_until(lambda: unchanged(marks))
     watched.engine.start(RESULT, "SELECT 1 AS one", None, 0)
     watched.wait(StageFinished, 2)
-    assert watched.goals == [[(1,)]]
+    assert watched.results == [[(1,)]]
 
 
 def unchanged(file: Path):
-    """Whether nothing was written for a second."""
+    """Whether nothing is written to a file for a second."""
     before = file.stat().st_size
     threading.Event().wait(1.0)
     return file.stat().st_size == before
 
 
-def test_a_stage_is_cancelled_before_it_has_a_job(watched):
-    for round_ in range(10):
+def test_a_stage_can_be_cancelled_before_it_has_a_job(watched):
+    for number in range(10):
         watched.engine.start(ONE, "SELECT count(*) AS n FROM store_sales GROUP BY ss_item_sk", "one", 0)
         watched.engine.cancel((ONE,))
-        wait_until(lambda round_=round_: len(watched.events) == round_ + 1)
-    # What has ended at the same moment has ended.
+        wait_until(lambda number=number: len(watched.events) == number + 1)
+    # A stage may have finished before it could be cancelled.
     assert {type(event) for event in watched.events} <= {StageCancelled, StageFinished}
     watched.engine.cancel((ONE,))
     assert watched.events[-1] == StageCancelled(ONE)
 
 
-def test_closing_stops_what_runs(spark, slow, watched):
+def test_closing_an_engine_cancels_running_stages(spark, slow, watched):
     marks, text = slow
     watched.engine.start(ONE, text, "one", 0)
     wait_until(lambda: marks.exists())
@@ -228,11 +228,11 @@ def test_a_failed_stage_reports_its_error(spark, watched):
     assert not any(isinstance(event, QueryCancelled) for event in watched.events)
 
 
-# CachedAnswer outputs that are lost.
+# Lost outputs.
 
 
 def losing(lose, options):
-    """Options under which outputs are lost as a stage is about to read some; `lost` notes of which stage."""
+    """Options with which outputs are lost just before a stage reads them; `lost` contains that stage."""
     lost = []
 
     def watch(command):
@@ -243,29 +243,29 @@ def losing(lose, options):
     return lost, qoop.Options(**{**options, "watch": watch})
 
 
-def test_files_that_are_gone_are_made_again(spark, sales, tmp_path):
-    kept = tmp_path / "kept"
+def test_deleted_output_files_are_computed_again(spark, sales, tmp_path):
+    outputs = tmp_path / "outputs"
     journal_file = tmp_path / "journal"
 
     def delete():
-        for folder in kept.glob("qoop-*/qoop_*"):
+        for folder in outputs.glob("qoop-*/qoop_*"):
             shutil.rmtree(folder)
 
-    given = {"cut_policy": EVERYWHERE, "checkpoint": kept.as_uri(), "journal": journal_file}
+    given = {"cut_policy": EVERYWHERE, "checkpoint": outputs.as_uri(), "journal": journal_file}
     lost, options = losing(delete, given)
-    with nothing_left(spark):
+    with session_unchanged(spark):
         answer = qoop.collect(spark, SALES, options)
     assert lost and rows_of(answer) == sales
     assert answer.outcome.counts.lost + answer.outcome.counts.failed > 0
     check_query_journal(journal.read(journal_file))
-    assert list(kept.iterdir()) == []
+    assert list(outputs.iterdir()) == []
 
 
-def test_blocks_that_are_gone_are_computed_again(spark, sales, tmp_path):
-    """The user's program clears Spark's cache in mid-query."""
+def test_lost_cached_blocks_are_computed_again(spark, sales, tmp_path):
+    """The user's program clears Spark's cache during a query."""
     given = {"cut_policy": EVERYWHERE, "journal": tmp_path / "journal"}
     lost, options = losing(spark.catalog.clearCache, given)
-    with nothing_left(spark):
+    with session_unchanged(spark):
         answer = qoop.collect(spark, SALES, options)
     assert lost and rows_of(answer) == sales
     check_query_journal(journal.read(tmp_path / "journal"))
@@ -286,14 +286,14 @@ def test_a_lost_output_is_reported_once_and_stored_again(spark, watched):
 
 
 @pytest.mark.parametrize("files", [False, True])
-def test_the_journal_of_a_query_that_fails(spark, tmp_path, files):
+def test_the_journal_records_the_failure_of_a_query(spark, tmp_path, files):
     options = qoop.Options(
         cut_policy=EVERYWHERE,
         journal=tmp_path / "journal",
-        checkpoint=(tmp_path / "kept").as_uri() if files else None,
+        checkpoint=(tmp_path / "outputs").as_uri() if files else None,
     )
     text = SALES.replace("count(*)", "sum(1 / (ss_quantity - ss_quantity))")
-    with nothing_left(spark), pytest.raises(QueryFailedError, match=r"^\[DIVIDE_BY_ZERO\]"):
+    with session_unchanged(spark), pytest.raises(QueryFailedError, match=r"^\[DIVIDE_BY_ZERO\]"):
         qoop.collect(spark, text, options)
     records = journal.read(tmp_path / "journal")
     kinds = [one["event"]["type"] for one in records if one["kind"] == "input"]
@@ -301,7 +301,7 @@ def test_the_journal_of_a_query_that_fails(spark, tmp_path, files):
     assert records[-1]["commands"][-1]["type"] == "Fail"
 
 
-def test_a_planner_that_fails_on_the_way_does_not_fail_the_query(spark, sales, monkeypatch):
+def test_an_error_of_the_planner_during_a_query_does_not_fail_it(spark, sales, monkeypatch):
     calls = []
 
     def step(state, at, event):
@@ -312,7 +312,7 @@ def test_a_planner_that_fails_on_the_way_does_not_fail_the_query(spark, sales, m
 
     monkeypatch.setattr("qoop.run.query_run.step", step)
     warned = []
-    with nothing_left(spark):
+    with session_unchanged(spark):
         answer = qoop.collect(spark, SALES, qoop.Options(cut_policy=EVERYWHERE, warn=warned.append))
     assert rows_of(answer) == sales
     assert warned == [
@@ -320,13 +320,13 @@ def test_a_planner_that_fails_on_the_way_does_not_fail_the_query(spark, sales, m
     ]
 
 
-def test_a_journal_is_written_over_an_earlier_one_and_over_nothing_else(spark, tmp_path):
+def test_a_journal_replaces_an_earlier_one_but_no_other_file(spark, tmp_path):
     text = "SELECT count(*) FROM item"
     for _ in range(2):
         qoop.collect(spark, text, qoop.Options(journal=tmp_path / "journal"))
         check_query_journal(journal.read(tmp_path / "journal"))
     notes = tmp_path / "notes.txt"
-    notes.write_text("what I must not forget")
-    with nothing_left(spark), pytest.raises(QoopError, match="journal"):
+    notes.write_text("my notes")
+    with session_unchanged(spark), pytest.raises(QoopError, match="journal"):
         qoop.collect(spark, text, qoop.Options(journal=notes))
-    assert notes.read_text() == "what I must not forget"
+    assert notes.read_text() == "my notes"

@@ -20,9 +20,9 @@ from qoop.replan.decision import Rules
 from qoop.run.query_run import QueryFailedError
 from tests.integration.spark_sessions import (
     active_jobs,
-    left_behind,
     local_session,
-    nothing_left,
+    session_state,
+    session_unchanged,
     small_data,
     wait_until,
 )
@@ -30,7 +30,7 @@ from tests.integration.spark_sessions import (
 pytestmark = pytest.mark.integration
 
 STAGED = qoop.Options(cut_policy=CutPolicy(everywhere=True))
-"""A stage at every join, however small: the tables here are."""
+"""A stage at every join, although the tables are small."""
 
 SALES = """
 SELECT i_category, s_state, d_year, count(*) AS sold, sum(ss_quantity) AS pieces
@@ -65,9 +65,9 @@ def spark(tmp_path_factory):
 
 @pytest.fixture
 def slow_views(spark: SparkSession):
-    """Views that take a hundredth of a second a row: the stages that read them run for minutes.
+    """Two views that take 10 ms per row, so that the stages that read them run for minutes.
 
-    Two: one may be read by the last stage alone.
+    One of them may be read only by the last stage.
     """
 
     def wait(value: int) -> int:
@@ -90,7 +90,7 @@ def rows_of(frame):
 
 
 def in_thread(call):
-    """Run a call beside the test; returns the thread and the list in which its error comes to lie."""
+    """Run a call in a thread; returns the thread and a list for its error."""
     errors = []
 
     def run():
@@ -104,10 +104,10 @@ def in_thread(call):
     return thread, errors
 
 
-# What comes out.
+# Results.
 
 
-def test_the_frame_is_that_of_spark(spark):
+def test_the_frame_equals_that_of_spark(spark):
     expected = spark.sql(SALES)
     for options in (None, STAGED):
         frame = qoop.sql(spark, SALES, options)
@@ -116,8 +116,8 @@ def test_the_frame_is_that_of_spark(spark):
         assert rows_of(frame) == rows_of(expected), "read a second time"
 
 
-def test_a_frame_is_built_on_like_any_other(spark):
-    with nothing_left(spark):
+def test_a_frame_can_be_transformed_and_joined(spark):
+    with session_unchanged(spark):
         many = qoop.sql(spark, SALES, STAGED).where("sold > 1").groupBy("s_state").count()
         gc.collect()
         other = spark.sql(SALES).where("sold > 1").groupBy("s_state").count()
@@ -128,19 +128,19 @@ def test_a_frame_is_built_on_like_any_other(spark):
         gc.collect()
 
 
-def test_what_the_stages_keep_goes_with_the_last_frame(spark):
-    before = left_behind(spark)["cached frames"]
+def test_outputs_of_stages_are_released_with_the_last_frame(spark):
+    before = session_state(spark)["cached frames"]
     frame = qoop.sql(spark, SALES, STAGED)
     derived = frame.where("sold > 1")
     del frame
     gc.collect()
-    assert left_behind(spark)["cached frames"] > before
+    assert session_state(spark)["cached frames"] > before
     del derived
     gc.collect()
-    wait_until(lambda: left_behind(spark)["cached frames"] == before)
+    wait_until(lambda: session_state(spark)["cached frames"] == before)
 
 
-def test_a_view_of_the_frame_is_in_the_users_session(spark):
+def test_a_view_of_a_frame_belongs_to_the_users_session(spark):
     qoop.sql(spark, SALES, STAGED).createOrReplaceTempView("sold_by_state")
     gc.collect()
     try:
@@ -151,7 +151,7 @@ def test_a_view_of_the_frame_is_in_the_users_session(spark):
         spark.catalog.dropTempView("sold_by_state")
 
 
-def test_a_view_outlives_the_frame_when_outputs_are_files(spark, tmp_path):
+def test_a_view_outlives_its_frame_if_outputs_are_files(spark, tmp_path):
     options = qoop.Options(cut_policy=CutPolicy(everywhere=True), checkpoint=tmp_path.as_uri())
     qoop.sql(spark, SALES, options).createOrReplaceTempView("sold_by_state")
     gc.collect()
@@ -161,7 +161,7 @@ def test_a_view_outlives_the_frame_when_outputs_are_files(spark, tmp_path):
         spark.catalog.dropTempView("sold_by_state")
 
 
-def test_rows_come_in_the_order_asked_for(spark):
+def test_rows_are_in_the_order_of_the_query(spark):
     ordered = f"{SALES} ORDER BY pieces DESC, i_category, s_state, d_year LIMIT 7"
     answer = qoop.collect(spark, ordered, STAGED)
     assert answer.rows == spark.sql(ordered).collect()
@@ -169,7 +169,7 @@ def test_rows_come_in_the_order_asked_for(spark):
     assert answer.outcome.counts.stages > 1
 
 
-def test_equal_column_names_and_strange_ones_stay(spark):
+def test_duplicate_and_unusual_column_names_are_preserved(spark):
     text = """SELECT i.i_item_sk, ss_item_sk AS i_item_sk, s_store_sk AS `a.b ``c`, 1 + 1
         FROM item i JOIN store_sales ON ss_item_sk = i.i_item_sk JOIN store ON ss_store_sk = s_store_sk"""
     frame = qoop.sql(spark, text, STAGED)
@@ -177,7 +177,7 @@ def test_equal_column_names_and_strange_ones_stay(spark):
     assert rows_of(frame) == rows_of(spark.sql(text))
 
 
-def test_everything_that_the_users_session_knows_is_known(spark):
+def test_tables_views_functions_and_variables_of_the_session_can_be_used(spark):
     """Stored tables, temporary views, functions, session variables, the current database."""
     spark.sql("CREATE DATABASE shop")
     spark.sql("USE shop")
@@ -201,8 +201,8 @@ def test_everything_that_the_users_session_knows_is_known(spark):
         spark.sql("DROP DATABASE shop CASCADE")
 
 
-def test_views_that_are_queries_themselves(spark):
-    """Planning reads some rows of a plain view; one that groups or sorts is not computed for that."""
+def test_views_with_their_own_joins_and_grouping_can_be_queried(spark):
+    """Planning samples the rows of a simple view, but does not compute one that groups or sorts."""
     spark.sql(f"CREATE TEMPORARY VIEW by_category AS {JOINED}")
     spark.sql("CREATE TEMPORARY VIEW failing AS SELECT raise_error('computed') AS x FROM store ORDER BY 1")
     try:
@@ -220,9 +220,9 @@ def test_views_that_are_queries_themselves(spark):
 
 @pytest.fixture
 def table(spark):
-    spark.sql("CREATE TABLE kept (category STRING, n BIGINT) USING parquet")
-    yield "kept"
-    spark.sql("DROP TABLE IF EXISTS kept")
+    spark.sql("CREATE TABLE stored (category STRING, n BIGINT) USING parquet")
+    yield "stored"
+    spark.sql("DROP TABLE IF EXISTS stored")
 
 
 JOINED = """SELECT i_category AS category, count(*) AS n FROM store_sales JOIN item ON ss_item_sk = i_item_sk
@@ -230,10 +230,10 @@ JOINED = """SELECT i_category AS category, count(*) AS n FROM store_sales JOIN i
 
 
 @pytest.mark.parametrize("call", [qoop.sql, qoop.collect, qoop.execute])
-def test_insert_inserts_once_and_the_session_sees_it(spark, table, call):
+def test_insert_inserts_its_rows_once(spark, table, call):
     expected = rows_of(spark.sql(JOINED))
     assert spark.table(table).count() == 0
-    with nothing_left(spark):
+    with session_unchanged(spark):
         call(spark, f"INSERT INTO {table} {JOINED}", STAGED)
     assert rows_of(spark.table(table)) == expected
     call(spark, f"INSERT INTO {table} VALUES ('one', 1)", STAGED)
@@ -244,12 +244,12 @@ def test_insert_inserts_once_and_the_session_sees_it(spark, table, call):
     assert spark.table(table).count() == expected.total() + 1
 
 
-def test_an_insert_has_an_empty_frame(spark, table):
+def test_an_insert_returns_an_empty_frame(spark, table):
     frame = qoop.sql(spark, f"INSERT INTO {table} {JOINED}", STAGED)
     assert (frame.columns, frame.collect()) == ([], [])
 
 
-def test_create_table_as(spark):
+def test_create_table_as_select(spark):
     try:
         outcome = qoop.execute(
             spark, f"CREATE TABLE made USING parquet PARTITIONED BY (category) COMMENT 'x' AS {JOINED}", STAGED
@@ -265,21 +265,21 @@ def test_create_table_as(spark):
         spark.sql("DROP TABLE IF EXISTS made")
 
 
-def test_a_wrong_insert_is_refused_before_anything_runs(spark, table):
+def test_an_invalid_insert_fails_before_anything_runs(spark, table):
     watched = []
     options = qoop.Options(cut_policy=CutPolicy(everywhere=True), watch=watched.append)
-    with nothing_left(spark), pytest.raises(AnalysisException, match="INSERT_COLUMN_ARITY_MISMATCH"):
+    with session_unchanged(spark), pytest.raises(AnalysisException, match="INSERT_COLUMN_ARITY_MISMATCH"):
         qoop.execute(spark, f"INSERT INTO {table} SELECT n FROM ({JOINED})", options)
     assert watched == []
 
 
-def test_a_failing_insert_inserts_nothing(spark, table):
-    with nothing_left(spark), pytest.raises(QueryFailedError, match="DIVIDE_BY_ZERO"):
+def test_a_failed_insert_inserts_no_rows(spark, table):
+    with session_unchanged(spark), pytest.raises(QueryFailedError, match="DIVIDE_BY_ZERO"):
         qoop.execute(spark, f"INSERT INTO {table} SELECT 'x', n FROM ({FAILS_IN_THE_MIDDLE})", STAGED)
     assert spark.table(table).count() == 0
 
 
-def test_a_view_keeps_its_text(spark):
+def test_create_view_works(spark):
     qoop.execute(spark, f"CREATE TEMPORARY VIEW grouped AS {JOINED}", STAGED)
     try:
         assert rows_of(spark.table("grouped")) == rows_of(spark.sql(JOINED))
@@ -298,78 +298,78 @@ def test_other_statements_run_once_as_written(spark):
 
 def test_write_returns_the_complete_result(spark, tmp_path):
     place = str(tmp_path / "rows")
-    with nothing_left(spark):
+    with session_unchanged(spark):
         qoop.write(spark, SALES, STAGED, lambda frame: frame.write.parquet(place))
     assert rows_of(spark.read.parquet(place)) == rows_of(spark.sql(SALES))
 
 
-def test_a_writer_that_fails_leaves_nothing(spark):
+def test_a_failed_writer_leaves_the_session_unchanged(spark):
     def refuse(frame):
         raise QoopError("full")
 
-    with nothing_left(spark), pytest.raises(QoopError, match="full"):
+    with session_unchanged(spark), pytest.raises(QoopError, match="full"):
         qoop.write(spark, SALES, STAGED, refuse)
 
 
-# What is left behind.
+# Cleanup.
 
 
 @pytest.mark.parametrize("files", [False, True])
-def test_a_query_leaves_nothing_behind(spark, tmp_path, files):
+def test_a_query_leaves_the_session_unchanged(spark, tmp_path, files):
     options = qoop.Options(
         cut_policy=CutPolicy(everywhere=True),
         rules=Rules(force=True),
         checkpoint=tmp_path.as_uri() if files else None,
         journal=tmp_path / "journal",
     )
-    with nothing_left(spark):
+    with session_unchanged(spark):
         assert qoop.collect(spark, SALES, options).outcome.counts.switches > 0
     assert not list(tmp_path.glob("qoop-*"))
 
 
 @pytest.mark.parametrize("files", [False, True])
 @pytest.mark.parametrize("call", [qoop.sql, qoop.collect])
-def test_a_query_that_fails_leaves_nothing_behind(spark, tmp_path, files, call):
-    # It fails with its last stage, which `sql` leaves to whoever uses the frame; a bad feed fails while stages run.
-    class Away:
-        def start(self, tell):
+def test_a_failed_query_leaves_the_session_unchanged(spark, tmp_path, files, call):
+    # An error of the feed occurs while stages run; one of the last stage would occur when the frame is used.
+    class FailingFeed:
+        def start(self, on_share):
             raise QoopError("no share")
 
         def close(self):
             pass
 
     options = qoop.Options(
-        cut_policy=CutPolicy(everywhere=True), checkpoint=tmp_path.as_uri() if files else None, feed=Away
+        cut_policy=CutPolicy(everywhere=True), checkpoint=tmp_path.as_uri() if files else None, feed=FailingFeed
     )
-    with nothing_left(spark), pytest.raises(QoopError, match="no share"):
+    with session_unchanged(spark), pytest.raises(QoopError, match="no share"):
         call(spark, SALES, options)
     assert not list(tmp_path.glob("qoop-*"))
 
 
-def test_an_error_of_the_query_is_sparks_and_comes_once(spark):
-    with nothing_left(spark), pytest.raises(QueryFailedError, match=r"^\[DIVIDE_BY_ZERO\]") as problem:
+def test_an_error_of_a_query_is_reported_as_spark_does_on_one_line(spark):
+    with session_unchanged(spark), pytest.raises(QueryFailedError, match=r"^\[DIVIDE_BY_ZERO\]") as problem:
         qoop.collect(spark, FAILS_IN_THE_MIDDLE, STAGED)
     assert "\n" not in str(problem.value)
 
 
-def test_a_frame_the_user_has_cached_stays_cached(spark):
+def test_a_frame_cached_by_the_user_stays_cached(spark):
     mine = spark.sql(JOINED).cache()
     mine.count()
     try:
-        with nothing_left(spark):
+        with session_unchanged(spark):
             qoop.write(spark, JOINED, qoop.Options(replanning=False), lambda frame: frame.count())
         assert mine.storageLevel.useMemory
     finally:
         mine.unpersist(blocking=True)
 
 
-def test_python_objects_stay_the_users(spark):
+def test_the_active_session_is_still_the_users(spark):
     qoop.collect(spark, SALES, STAGED)
     assert spark.sparkContext.parallelize([(1, 2)]).toDF(["a", "b"]).sparkSession is spark
     assert SparkSession.getActiveSession()._jsparkSession.equals(spark._jsparkSession)
 
 
-def test_many_queries_are_no_burden(spark):
+def test_many_queries_leak_no_threads_or_connections(spark):
     qoop.collect(spark, "SELECT count(*) FROM store")
     gc.collect()
     before, sockets = threading.active_count(), connections(spark)
@@ -381,23 +381,23 @@ def test_many_queries_are_no_burden(spark):
 
 
 def connections(spark):
-    """How many threads of the JVM serve threads of Python: they have Java's own names."""
+    """The number of JVM threads that serve Python connections; they have Java's default names."""
     threads = spark._jvm.java.lang.Thread.getAllStackTraces().keySet().toArray()
     return sum(bool(re.fullmatch(r"Thread-\d+", thread.getName())) for thread in threads)
 
 
-# What is cancelled.
+# Cancellation.
 
 
-def a_job_lasts(spark):
-    """Whether the query is in a long job: between two jobs there is nothing to cancel."""
+def has_long_job(spark):
+    """Whether a job runs for half a second; between two jobs there is nothing to cancel."""
     before = set(active_jobs(spark))
     threading.Event().wait(0.5)
     return bool(before & set(active_jobs(spark)))
 
 
 @pytest.mark.parametrize("how", ["tag", "group", "all"])
-def test_whoever_cancels_the_users_jobs_cancels_the_query(spark, slow_views, how):
+def test_cancelling_the_users_jobs_cancels_the_query(spark, slow_views, how):
     context = spark.sparkContext
     watched = []
     options = qoop.Options(cut_policy=CutPolicy(everywhere=True), watch=watched.append)
@@ -407,9 +407,9 @@ def test_whoever_cancels_the_users_jobs_cancels_the_query(spark, slow_views, how
         context.setJobGroup("group of mine", "a report", interruptOnCancel=True)
         qoop.collect(spark, SLOW, options)
 
-    with nothing_left(spark):
+    with session_unchanged(spark):
         thread, errors = in_thread(run)
-        wait_until(lambda: a_job_lasts(spark) and any(isinstance(one, StartStage) for one in watched))
+        wait_until(lambda: has_long_job(spark) and any(isinstance(one, StartStage) for one in watched))
         {
             "tag": lambda: context.cancelJobsWithTag("mine"),
             "group": lambda: context.cancelJobGroup("group of mine"),
@@ -427,22 +427,22 @@ def test_an_interrupted_query_stops_its_work(spark, slow_views, call):
     waiting = threading.get_ident()
 
     def interrupt():
-        wait_until(lambda: a_job_lasts(spark))
+        wait_until(lambda: has_long_job(spark))
         signal.pthread_kill(waiting, signal.SIGINT)
 
-    with nothing_left(spark):
-        beside = threading.Thread(target=interrupt)
-        beside.start()
+    with session_unchanged(spark):
+        thread = threading.Thread(target=interrupt)
+        thread.start()
         with pytest.raises(KeyboardInterrupt):
             call(spark, SLOW, STAGED)
-        beside.join()
+        thread.join()
 
 
-# What Spark refuses.
+# Errors.
 
 
-def test_what_spark_refuses_it_refuses_in_its_own_words(spark):
-    with nothing_left(spark):
+def test_invalid_queries_fail_with_the_errors_of_spark(spark):
+    with session_unchanged(spark):
         with pytest.raises(ParseException, match=r"near 'item'.* \(line 1, pos 14\)"):
             qoop.sql(spark, "SELECT * FORM item")
         with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
@@ -451,7 +451,7 @@ def test_what_spark_refuses_it_refuses_in_its_own_words(spark):
             qoop.collect(spark, "SELECT i_item_skk FROM item")
 
 
-def test_whatever_the_planner_stumbles_over_the_query_runs(spark, monkeypatch):
+def test_an_error_of_the_planner_does_not_fail_the_query(spark, monkeypatch):
     def broken(*args):
         raise ZeroDivisionError("a defect of the planner")
 
@@ -461,8 +461,8 @@ def test_whatever_the_planner_stumbles_over_the_query_runs(spark, monkeypatch):
     assert answer.outcome.one_stage_reason == "the planner failed: ZeroDivisionError: a defect of the planner"
 
 
-def test_a_checkpoint_that_cannot_be(spark, tmp_path):
-    with nothing_left(spark), pytest.raises(QoopError, match=r"^checkpoint 'nowhere://x': .*scheme"):
+def test_an_unusable_checkpoint_is_an_error_or_the_query_runs_as_written(spark, tmp_path):
+    with session_unchanged(spark), pytest.raises(QoopError, match=r"^checkpoint 'nowhere://x': .*scheme"):
         qoop.sql(spark, JOINED, qoop.Options(checkpoint="nowhere://x"))
     (tmp_path / "file").write_text("")
     warned = []
@@ -475,7 +475,7 @@ def test_a_checkpoint_that_cannot_be(spark, tmp_path):
 
 
 def test_char_columns_are_compared_as_spark_compares_them(spark):
-    """A `char` is compared with blanks after it or without, as the other side is: no equality is read into three."""
+    """Spark compares `char` with or without padding, depending on the other side, so equality is not transitive."""
     spark.sql("CREATE TABLE fixed (k CHAR(3), n INT) USING parquet")
     for name in ("plain", "other", "fourth"):
         spark.sql(f"CREATE TABLE {name} (k STRING) USING parquet")

@@ -1,4 +1,4 @@
-"""`qoop submit` on this machine, as a user runs it: its results, its errors, and what a kill leaves behind."""
+"""`qoop submit` on this machine, as a user runs it: its results, its errors, and cleanup after kills."""
 
 import json
 import os
@@ -34,12 +34,12 @@ def small():
 
 @pytest.fixture(scope="module")
 def tenth():
-    """Enough data that query 17 has stages worth keeping."""
+    """Enough data for query 17 to have several stages."""
     return data.open_data(data.ensure(0.1))
 
 
 class Submission:
-    """`qoop submit` as a process in a folder of its own."""
+    """A `qoop submit` process in a directory."""
 
     def __init__(self, folder: Path, tables: DataSet, *words):
         self.folder, self.mark = folder, f"{folder}-{time.monotonic_ns()}"
@@ -51,7 +51,7 @@ class Submission:
                 stdout=out,
                 stderr=err,
                 env={**os.environ, "TEST_SUBMISSION": self.mark, "TMPDIR": str(folder)},
-                # Whoever runs the tests may have SIGHUP ignored (nohup).
+                # SIGHUP may be ignored in the tests (nohup).
                 preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
             )
 
@@ -61,7 +61,7 @@ class Submission:
         return code, (self.folder / "out").read_text(), (self.folder / "err").read_text()
 
     def processes(self):
-        """All processes that belong to it, however they detach themselves."""
+        """All its processes, even detached ones."""
         return [one for one in psutil.process_iter() if _environment(one).get("TEST_SUBMISSION") == self.mark]
 
     def driver(self):
@@ -69,17 +69,17 @@ class Submission:
         return next(one for one in self.processes() if one.cmdline()[1:2] and one.cmdline()[1].endswith("driver.py"))
 
     def wait_for(self, kind, count=1, limit_s=120):
-        """Wait until so many events of a kind are in the journal."""
+        """Wait until the journal has `count` events of a kind."""
 
-        def holds():
+        def has_events():
             assert self.process.poll() is None, (self.folder / "err").read_text()
             return (self.folder / "journal").exists() and events_in(self.folder)[kind] >= count
 
-        wait_until(holds, limit_s=limit_s)
+        wait_until(has_events, limit_s=limit_s)
 
 
 def events_in(folder):
-    """How many events of each kind the journal there has."""
+    """The number of events of each kind in the journal of a directory."""
     records = journal.follow(folder / "journal")
     return Counter(record["event"]["type"] for record in records if record["kind"] == "input")
 
@@ -95,14 +95,14 @@ def run(folder, tables, *words):
     return Submission(folder, tables, *words).end()
 
 
-def ours(err):
-    """Our errors among Spark's startup messages; there must be no Python or Java stack trace."""
+def qoop_lines(err):
+    """The lines of qoop among Spark's messages; there must be no Python or Java stack trace."""
     assert "Traceback" not in err and "\tat " not in err
     return [line for line in err.splitlines() if line.startswith("qoop:")]
 
 
 def in_duckdb(tables, text):
-    """The rows of a query over a data set, by another engine."""
+    """The rows of a query over a data set, from DuckDB."""
     with duckdb.connect() as connection:
         for folder in tables.path.iterdir():
             if folder.is_dir() and any(folder.glob("*.parquet")):
@@ -130,21 +130,21 @@ def test_a_result_on_the_terminal(tmp_path, small):
     best = sorted(expected, key=lambda row: (-row[1], row[0] or ""))[:4]
     assert [line.split() for line in lines] == [[*str(name or "NULL").split(), str(count)] for name, count in best]
     assert "only the first 4 rows printed; --rows prints more, --output writes all" in err
-    assert "done in" in err and ours(err) == []
+    assert "done in" in err and qoop_lines(err) == []
 
 
-STRANGE = (
+UNUSUAL = (
     "SELECT '[/x]' AS `[h]`, '' AS `two words`, CAST(NULL AS STRING) AS none, 'a\\nb' AS lines, repeat('w', 999) AS w"
 )
 
 
-def test_strange_values_in_each_format(tmp_path, small):
+def test_unusual_names_and_values_in_each_format(tmp_path, small):
     wide = "w" * 999
-    code, out, err = run(tmp_path, small, "-e", STRANGE)
+    code, out, err = run(tmp_path, small, "-e", UNUSUAL)
     assert (code, out.splitlines()[1].split()) == (0, ["[/x]", "NULL", "a\\nb", wide]), err
-    code, out, err = run(tmp_path, small, "--format", "csv", "-e", STRANGE)
+    code, out, err = run(tmp_path, small, "--format", "csv", "-e", UNUSUAL)
     assert (code, out) == (0, f'[h],two words,none,lines,w\n[/x],"",,"a\nb",{wide}\n'), err
-    code, out, err = run(tmp_path, small, "--format", "json", "-e", STRANGE)
+    code, out, err = run(tmp_path, small, "--format", "json", "-e", UNUSUAL)
     row = {"[h]": "[/x]", "two words": "", "none": None, "lines": "a\nb", "w": wide}
     assert (code, [json.loads(line) for line in out.splitlines()]) == (0, [row]), err
 
@@ -153,31 +153,31 @@ def test_output_as_files_with_a_journal_and_a_report(tmp_path, tenth):
     query = tmp_path / "query.sql"
     query.write_text(queries.spark_text(17))
     words = ("--output", "parquet", "result", "--journal", "journal", "--report", "report.html", "--slots", "2")
-    code, out, err = run(tmp_path, tenth, *words, "--checkpoint", (tmp_path / "kept").as_uri(), str(query))
+    code, out, err = run(tmp_path, tenth, *words, "--checkpoint", (tmp_path / "outputs").as_uri(), str(query))
     assert (code, out) == (0, ""), err
     found = rows_in(tmp_path / "result")
     assert found.total() == in_duckdb(tenth, queries.duckdb_text(17)).total() > 0
     assert events_in(tmp_path)["StageFinished"] > 1
     assert "<html" in (tmp_path / "report.html").read_text()
-    assert list((tmp_path / "kept").iterdir()) == []
+    assert list((tmp_path / "outputs").iterdir()) == []
     assert not list(tmp_path.glob("result.*"))
 
 
 def test_statements_that_store_rows(tmp_path, small):
     expected = in_duckdb(small, JOINED)
-    code, out, err = run(tmp_path, small, "-e", f"CREATE TABLE kept USING parquet AS {JOINED}")
+    code, out, err = run(tmp_path, small, "-e", f"CREATE TABLE stored USING parquet AS {JOINED}")
     assert (code, out) == (0, ""), err
-    assert rows_in(tmp_path / "spark-warehouse" / "kept") == expected
+    assert rows_in(tmp_path / "spark-warehouse" / "stored") == expected
     code, out, err = run(tmp_path, small, "-e", f"INSERT OVERWRITE DIRECTORY '{tmp_path}/put' USING parquet {JOINED}")
     assert code == 0, err
     assert rows_in(tmp_path / "put") == expected
 
 
-# Bad input that only Spark can tell.
+# Bad input that is detected only with Spark.
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         pytest.param(
             ("-e", "SELECT *\nFORM item"),
@@ -191,38 +191,38 @@ def test_statements_that_store_rows(tmp_path, small):
         ),
     ],
 )
-def test_bad_input_is_one_line(tmp_path, small, words, said):
+def test_bad_input_is_an_error_of_one_line(tmp_path, small, words, expected):
     (tmp_path / "there").mkdir()
     code, out, err = run(tmp_path, small, *words)
-    (line,) = ours(err)
+    (line,) = qoop_lines(err)
     assert (code, out) == (1, "")
-    assert line.startswith(said)
+    assert line.startswith(expected)
     assert ("did you mean item" in line) == ("itm" in line)
     assert list((tmp_path / "there").iterdir()) == [] and not list(tmp_path.glob("there.*"))
 
 
-# Kills in mid-query.
+# Kills during a query.
 
 
 @pytest.fixture
 def slow(tmp_path, tenth):
-    """A query that keeps outputs as files, then computes for hours, and would write its result."""
+    """A query that stores outputs as files, then computes for hours before it writes its result."""
     text = queries.spark_text(17)
     inner = text[: text.upper().rindex("ORDER BY")]
     (tmp_path / "query.sql").write_text(
         f"""SELECT q.*, slow.n FROM ({inner}) q CROSS JOIN (SELECT count(*) AS n FROM inventory a
             CROSS JOIN inventory b WHERE a.inv_item_sk % 7 < b.inv_item_sk % 11) slow"""
     )
-    words = ("--output", "parquet", "result", "--journal", "journal", "--checkpoint", (tmp_path / "kept").as_uri())
+    words = ("--output", "parquet", "result", "--journal", "journal", "--checkpoint", (tmp_path / "outputs").as_uri())
     made = Submission(tmp_path, tenth, *words, "query.sql")
     yield made
     for process in made.processes():
         process.kill()
 
 
-def whole(tmp_path):
-    """What there is of the result, beside it, and of what stages keep."""
-    return [path.name for pattern in ("result*", "kept/*") for path in tmp_path.glob(pattern)]
+def written_files(tmp_path):
+    """The result, its drafts, and stored outputs of stages."""
+    return [path.name for pattern in ("result*", "outputs/*") for path in tmp_path.glob(pattern)]
 
 
 @pytest.mark.parametrize(
@@ -233,44 +233,44 @@ def whole(tmp_path):
         pytest.param(signal.SIGHUP, 129, marks=pytest.mark.matrix),
     ],
 )
-def test_a_signal_ends_it_in_order(tmp_path, slow, number, code):
+def test_a_signal_cancels_the_query_and_removes_its_files(tmp_path, slow, number, code):
     slow.wait_for("StageFinished")
-    assert whole(tmp_path) != []
+    assert written_files(tmp_path) != []
     slow.process.send_signal(number)
     ended, _, err = slow.end(60)
     assert ended == code
-    assert ours(err) == ["qoop: stopped by a signal; the query was cancelled"]
-    assert whole(tmp_path) == []
+    assert qoop_lines(err) == ["qoop: stopped by a signal; the query was cancelled"]
+    assert written_files(tmp_path) == []
     wait_until(lambda: slow.processes() == [])
 
 
-def test_a_killed_driver_leaves_nothing(tmp_path, slow):
+def test_files_of_a_killed_driver_are_removed(tmp_path, slow):
     slow.wait_for("StageFinished")
     slow.driver().kill()
     code, _, err = slow.end(60)
-    assert code != 0 and ours(err) == []
+    assert code != 0 and qoop_lines(err) == []
     wait_until(lambda: slow.processes() == [])
-    assert whole(tmp_path) == []
+    assert written_files(tmp_path) == []
 
 
-def test_what_a_killed_machine_leaves_the_next_query_removes(tmp_path, slow, tenth):
+def test_the_next_query_removes_files_of_a_query_that_was_killed_with_all_its_processes(tmp_path, slow, tenth):
     slow.wait_for("StageFinished")
     for process in slow.processes():
         process.kill()
     slow.process.wait(30)
     wait_until(lambda: slow.processes() == [])
-    (left,) = whole(tmp_path)
+    (remaining,) = written_files(tmp_path)
     draft = tmp_path / "result.qoop-1234"
     draft.mkdir()
     (draft / "_alive").touch()
-    for folder in (tmp_path / "kept" / left, draft):
+    for folder in (tmp_path / "outputs" / remaining, draft):
         for file in folder.rglob("*"):
             os.utime(file, (time.time() - 3600,) * 2)
-    other = tmp_path / "kept" / "qoop-of-another"
+    other = tmp_path / "outputs" / "qoop-of-another"
     other.mkdir()
     (other / "_alive").touch()
     (tmp_path / "query.sql").write_text(queries.spark_text(17))
-    words = ("--output", "parquet", "result", "--checkpoint", (tmp_path / "kept").as_uri())
+    words = ("--output", "parquet", "result", "--checkpoint", (tmp_path / "outputs").as_uri())
     code, _, err = run(tmp_path, tenth, *words, "query.sql")
     assert code == 0, err
-    assert sorted(whole(tmp_path)) == ["qoop-of-another", "result"]
+    assert sorted(written_files(tmp_path)) == ["qoop-of-another", "result"]

@@ -1,7 +1,7 @@
-"""Processes killed while a query runs on the real cluster: the answer is right, and nothing happens twice.
+"""Processes killed while a query runs on the real cluster: its answer is right, and no step is repeated.
 
 Each case kills one process with -9 while stages run, or while a switch waits for stages to stop; the query's journal
-proves in which of the two the kill fell. `make test` runs one case for each process, `make test-all` all of them.
+shows in which of the two it was killed. `make test` runs one case for each process, `make test-all` all of them.
 """
 
 import time
@@ -13,9 +13,9 @@ from tests.integration.query_process import (
     QueryProcess,
     check_query_journal,
     executors,
-    fell_in,
     kill,
     stage_runs_after_one_has_finished,
+    was_killed_in,
     yarn_app,
 )
 from tests.integration.sleepers import eventually
@@ -27,7 +27,7 @@ from tpcds.reference import DuckDbEngine
 pytestmark = pytest.mark.integration
 
 MANY_JOINS = 25
-"""Three fact tables under several joins: stages run side by side, and a switch finds some that it does not need."""
+"""Three fact tables in several joins: stages run concurrently, and a switch makes some of them unneeded."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def tables():
 
 
 @pytest.fixture(scope="module")
-def truth(tables):
+def expected(tables):
     engine = DuckDbEngine(tables)
     yield engine.run(duckdb_text(MANY_JOINS))
     engine.close()
@@ -44,7 +44,7 @@ def truth(tables):
 
 @pytest.fixture
 def submit(cluster, arbiter, tables, tmp_path):
-    """Submits the query; a folder of its own for each."""
+    """Submit the query, each time in a new directory."""
     made = []
 
     def one(*more):
@@ -67,7 +67,7 @@ def kill_manager(cluster, arbiter, app):
 
 
 def kill_node(cluster, arbiter, app):
-    """A node that holds an executor, and all of the node: what it started dies with a machine that is lost."""
+    """Kill a node with an executor, and its processes, as when a machine fails."""
     victim = executors(app)[0]
     host = victim.cmdline()[victim.cmdline().index("--hostname") + 1]
     at = kill(cluster.daemons[f"nm-{host}"])
@@ -92,36 +92,40 @@ VICTIMS = {
     "executor": kill_executor,
     "all executors": kill_all_executors,
 }
-SHOWN = {("arbiter", "switching"), ("executor", "switching")}
+ALWAYS_RUN = {("arbiter", "switching"), ("executor", "switching")}
 CASES = [
-    pytest.param(victim, phase, id=f"{victim}-{phase}", marks=() if (victim, phase) in SHOWN else pytest.mark.matrix)
+    pytest.param(
+        victim, phase, id=f"{victim}-{phase}", marks=() if (victim, phase) in ALWAYS_RUN else pytest.mark.matrix
+    )
     for victim in VICTIMS
     for phase in ("running", "switching")
 ]
 
 
 @pytest.mark.parametrize(("victim", "phase"), CASES)
-def test_a_query_survives_a_kill(victim, phase, cluster, arbiter, submit, truth):
+def test_a_query_survives_a_kill(victim, phase, cluster, arbiter, submit, expected):
     query = submit()
     app = eventually(lambda: next((one.app for one in arbiter.admin().list_apps()), None), "the query is registered")
     on_yarn = yarn_app(arbiter, app)
-    query.reach("running", stage_runs_after_one_has_finished)
+    query.wait_for_phase("running", stage_runs_after_one_has_finished)
     if phase == "switching":
         follower = arbiter.register("takes a half")
-        query.reach(phase)
+        query.wait_for_phase(phase)
     killed_at = VICTIMS[victim](cluster, arbiter, on_yarn)
     if victim == "arbiter":
-        eventually(lambda: "the last known share stays" in query.log(), "the query says that the arbiter is away")
+        eventually(
+            lambda: "the last known share stays" in query.log(), "the query warns that the arbiter does not answer"
+        )
         arbiter.start()
     if victim == "resource manager":
         cluster.start("rm")
     if phase == "running":
         follower = arbiter.register("takes a half later")
     rows = query.finish()
-    assert fell_in(query.records(), phase, killed_at)
+    assert was_killed_in(query.records(), phase, killed_at)
     check_query_journal(query.records())
     assert rows.rows
-    assert compare(rows, truth) == []
+    assert compare(rows, expected) == []
     eventually(lambda: app not in {one.app for one in arbiter.admin().list_apps()}, "the query is deregistered")
     check_journal(arbiter.journal(), [follower])
     follower.close()

@@ -37,23 +37,23 @@ weight = 0.5
 """
 PATHS = ("root.team", "root.team.a", "root.team.b", "root.team.own")
 STOPPED = "".join(f'[[queue]]\npath = "{path}"\nstate = "STOPPED"\n' for path in PATHS)
-GONE = "".join(f'[[queue]]\npath = "{path}"\nremove = true\n' for path in PATHS)
+REMOVED = "".join(f'[[queue]]\npath = "{path}"\nremove = true\n' for path in PATHS)
 
 
 @pytest.fixture
 def run(cluster, tmp_path, capsys):
-    """A command against the cluster's ResourceManager; returns its exit code, its figures and its complaint."""
+    """Run a command on the cluster's ResourceManager; returns its exit code, JSON results and stderr."""
 
     def run_one(*command, text=None):
-        figures = tmp_path / "figures.json"
-        figures.unlink(missing_ok=True)
-        arguments = [*command, "--rm", cluster.rm_url, "--json", str(figures)]
+        results = tmp_path / "results.json"
+        results.unlink(missing_ok=True)
+        arguments = [*command, "--rm", cluster.rm_url, "--json", str(results)]
         if text is not None:
             (tmp_path / "queues.toml").write_text(text)
             arguments.append(str(tmp_path / "queues.toml"))
         code = console.run(cli, "yarn-plugin", arguments)
         error = capsys.readouterr().err
-        return code, json.loads(figures.read_text()) if figures.exists() else None, error
+        return code, json.loads(results.read_text()) if results.exists() else None, error
 
     return run_one
 
@@ -63,7 +63,7 @@ def test_queues_are_added_changed_stopped_and_removed(run):
     assert (code, [change["change"] for change in planned["changes"]]) == (0, ["add"] * 4)
     assert {"root.default", "root.sql"} <= set(planned["unnamed"])
     assert run("queues", "apply", text=TEAM)[:2] == (0, planned)
-    assert run("queues", "apply", text=TEAM)[1]["changes"] == [], "the second time nothing is to do"
+    assert run("queues", "apply", text=TEAM)[1]["changes"] == [], "the second time there is nothing to change"
 
     _, shown, _ = run("queues", "show")
     queues = {queue["path"]: queue for queue in shown["queues"]}
@@ -78,18 +78,18 @@ def test_queues_are_added_changed_stopped_and_removed(run):
         ("root.team.a", [{"name": "disable_preemption", "now": "true", "then": "false"}]),
     ]
 
-    code, _, error = run("queues", "apply", text=GONE)
+    code, _, error = run("queues", "apply", text=REMOVED)
     assert (code, error.count("\n")) == (2, 1)
     assert "root.team.a remove True: " in error
     assert run("queues", "apply", text=STOPPED)[0] == 0
     assert run("queues", "apply", text=STOPPED)[1]["changes"] == []
-    code, made, _ = run("queues", "apply", text=GONE)
+    code, made, _ = run("queues", "apply", text=REMOVED)
     assert (code, [change["change"] for change in made["changes"]]) == (0, ["remove"] * 4)
-    assert run("queues", "apply", text=GONE)[1]["changes"] == []
+    assert run("queues", "apply", text=REMOVED)[1]["changes"] == []
     assert not [queue for queue in run("queues", "show")[1]["queues"] if "team" in queue["path"]]
 
 
-def test_what_the_manager_refuses_is_one_line_and_changes_nothing(run):
+def test_a_change_that_the_manager_rejects_is_an_error_of_one_line(run):
     text = '[[queue]]\npath = "root.default.x"\nweight = 1\n'
     code, _, error = run("queues", "apply", text=text)
     assert (code, error.count("\n")) == (1, 1)
@@ -97,8 +97,8 @@ def test_what_the_manager_refuses_is_one_line_and_changes_nothing(run):
     assert run("queues", "show")[1]["queues"][1]["path"] == "root.default"
 
 
-def test_a_wrapped_body_is_ignored_by_this_manager_and_a_bare_one_is_not(cluster):
-    """Why every write is read back: the answer is "successfully applied" both times."""
+def test_the_manager_ignores_a_wrapped_body_but_not_an_unwrapped_one(cluster):
+    """The answer is "successfully applied" both times, which is why every write is read back."""
     change = {"update-queue": [{"queue-name": "root.sql", "params": {"entry": [{"key": "capacity", "value": "7w"}]}}]}
 
     def weight_after(body):
@@ -114,8 +114,8 @@ def test_a_wrapped_body_is_ignored_by_this_manager_and_a_bare_one_is_not(cluster
     assert weight_after(change) == before
 
 
-def test_doctor_finds_that_shares_hold_on_the_embedded_cluster(run):
-    code, figures, _ = run("doctor")
-    assert (code, figures["can_run"]) == (0, True)
-    assert [one["topic"] for one in figures["findings"] if one["verdict"] != "good"] == []
-    assert figures["manager"]["store"] == "fs"
+def test_doctor_finds_no_problem_on_the_embedded_cluster(run):
+    code, results, _ = run("doctor")
+    assert (code, results["can_run"]) == (0, True)
+    assert [one["topic"] for one in results["findings"] if one["verdict"] != "good"] == []
+    assert results["manager"]["store"] == "fs"

@@ -1,4 +1,4 @@
-"""The step-by-step recipe of README.md, run as a newcomer would: every line in one bash, on an empty state folder."""
+"""The steps of README.md, run as a new user would: all lines in one bash, with an empty state directory."""
 
 import os
 import re
@@ -20,20 +20,20 @@ pytestmark = pytest.mark.integration
 README = Path(__file__).parents[2] / "README.md"
 ARBITER_PORT = 8780
 MARKER = "@@@ "
-"""Printed before each line of the recipe, so that its output can be found."""
+"""Printed before each line, so that its output can be found."""
 
 LIMIT_S = 500
 
 
-def recipe():
-    """The lines of the fenced block below "Step by step", without those that are empty."""
+def readme_steps():
+    """The lines of the fenced block below "Step by step", without empty ones."""
     block = re.search(r"## Step by step\n.*?```bash\n(.*?)```", README.read_text(), re.DOTALL)
-    assert block, "README.md has no recipe"
+    assert block, "README.md has no steps"
     return [line for line in block[1].splitlines() if line.strip()]
 
 
 def on_free_ports(lines):
-    """The recipe on the ports that it prints where they are free, and on others where they are not."""
+    """The steps, with other ports where those of README.md are in use."""
     text = "\n".join(lines)
     hosts = ClusterSpec(Path("/"), nodes=2).hosts
     try:
@@ -60,13 +60,13 @@ def script(lines):
 
 
 def outputs(text):
-    """What each line of the recipe printed, by its number."""
+    """The output of each line, by its number."""
     parts = re.split(rf"^{MARKER}(\d+)\n", text, flags=re.MULTILINE)
     return dict(zip(map(int, parts[1::2]), parts[2::2], strict=True))
 
 
 def processes_of(state):
-    """All processes that the recipe started, however they detached themselves."""
+    """All processes that the steps have started, even detached ones."""
     started = []
     for process in psutil.process_iter():
         try:
@@ -78,8 +78,8 @@ def processes_of(state):
 
 
 @pytest.fixture
-def newcomer(tmp_path):
-    """The folder that stands for the clone, and an environment with an empty state folder."""
+def clone_and_environment(tmp_path):
+    """A directory that stands for the clone, and an environment with an empty state directory."""
     clone, state, temporary = tmp_path / "clone", tmp_path / "state", tmp_path / "tmp"
     clone.mkdir()
     temporary.mkdir()
@@ -90,9 +90,9 @@ def newcomer(tmp_path):
         process.kill()
 
 
-def test_the_recipe_of_the_readme_works_as_printed(newcomer, tmp_path):
-    clone, environment = newcomer
-    lines = recipe()
+def test_the_steps_of_the_readme_work_as_printed(clone_and_environment, tmp_path):
+    clone, environment = clone_and_environment
+    lines = readme_steps()
     printed = tmp_path / "printed"
     with printed.open("w") as out:
         command = ["bash", "-c", script(on_free_ports(lines))]

@@ -1,4 +1,4 @@
-"""All 99 TPC-DS queries on real Spark and DuckDB, at the scale of the demo."""
+"""All 99 TPC-DS queries on real Spark and DuckDB, at scale 0.1."""
 
 import json
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ from tpcds.spark_engine import SparkEngine, spark_session
 from yarn_plugin import console
 
 ALL = range(queries.FIRST, queries.LAST + 1)
-# Where engines are most likely to part: CASE over scalar averages, stddev_samp, ranks over quotients, roll-ups with
-# NULLs, averages over windows, a rounded tie, set operations, sums over quotients.
+# Queries on which engines are most likely to differ: CASE over scalar averages, stddev_samp, ranks over quotients,
+# roll-ups with NULLs, averages over windows, a rounded tie, set operations, sums over quotients.
 DELICATE = [9, 14, 17, 36, 39, 44, 47, 49, 51, 66, 70, 75, 78, 80, 83, 87, 89, 90, 97]
 
 
@@ -40,24 +40,24 @@ def duckdb(data_set: DataSet) -> Iterator[DuckDbEngine]:
     engine.close()
 
 
-def test_every_query_finds_rows_at_scale_a_tenth(duckdb: DuckDbEngine) -> None:
+def test_every_query_returns_rows_at_scale_0_1(duckdb: DuckDbEngine) -> None:
     assert [query for query in ALL if not duckdb.run(queries.duckdb_text(query)).rows] == []
 
 
-def test_every_text_is_spark_sql(spark: SparkSession) -> None:
+def test_every_query_is_valid_spark_sql(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     for query in ALL:
         assert spark.sql(queries.spark_text(query)).columns
 
 
 @pytest.mark.parametrize("query", DELICATE)
-def test_spark_and_duckdb_agree(query: int, spark: SparkSession, duckdb: DuckDbEngine) -> None:
+def test_answers_of_spark_and_duckdb_are_equal(query: int, spark: SparkSession, duckdb: DuckDbEngine) -> None:
     ours, theirs = SparkEngine(spark).run(queries.spark_text(query)), duckdb.run(queries.duckdb_text(query))
     assert ours.rows
     assert compare(ours, theirs) == []
 
 
-def test_what_an_engine_cannot_answer_is_one_line(spark: SparkSession, duckdb: DuckDbEngine) -> None:
+def test_a_failed_query_is_an_error_of_one_line(spark: SparkSession, duckdb: DuckDbEngine) -> None:
     with pytest.raises(EngineError, match=r"^spark: \[DIVIDE_BY_ZERO\] .*$"):
         SparkEngine(spark).run("SELECT 1 / (i_item_sk - i_item_sk) FROM item")
     with pytest.raises(EngineError, match=r"^spark: \[TABLE_OR_VIEW_NOT_FOUND\] .*`nowhere`.*$"):
@@ -68,7 +68,7 @@ def test_what_an_engine_cannot_answer_is_one_line(spark: SparkSession, duckdb: D
 
 @pytest.mark.matrix
 @pytest.mark.timeout(1800)
-def test_all_queries_agree(tmp_path: Path, spark: SparkSession) -> None:
+def test_all_answers_of_spark_and_duckdb_are_equal(tmp_path: Path, spark: SparkSession) -> None:
     arguments = ["run", "--scale", "0.1", "--master", "local[2]", "--json", str(tmp_path / "results.json")]
     assert console.run(cli, "tpcds", arguments) == 0
     totals = json.loads((tmp_path / "results.json").read_text())["totals"]

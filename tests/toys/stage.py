@@ -138,7 +138,7 @@ class Simulated:
     def state(self, pool="gpu"):
         return self.intake.state.pool_states[pool].state
 
-    def kept(self, pool="gpu"):
+    def pool_state(self, pool="gpu"):
         return self.intake.state.pool_states[pool]
 
     def sent(self, kind):
