@@ -21,8 +21,8 @@ class UnknownNameError(QoopError):
 class UnknownTableError(UnknownNameError):
     """The query names a table that does not exist."""
 
-    def __init__(self, table: str) -> None:
-        super().__init__(f"table {table!r} not found")
+    def __init__(self, table: str, where: str = "query") -> None:
+        super().__init__(f"{where}: table {table!r} not found")
         self.table = table
 
 

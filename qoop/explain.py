@@ -74,14 +74,14 @@ def _plan(text: str, tables: str | None) -> PlannedQuery:
             return plan(parse_statement(text), catalogue, statistics, CutPolicy(), CostModel())
         except UnknownTableError as problem:
             similar = did_you_mean(problem.table, folder.tables)
-            raise UnknownNameError(f"query: {problem} in --tables {tables!r}{similar}") from None
+            raise UnknownNameError(f"{problem} in --tables {tables!r}{similar}") from None
     from qoop.engine.catalogue import local_catalogue
 
     with local_catalogue() as known:
         try:
             return plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel())
         except UnknownTableError as problem:
-            raise UnknownNameError(f"query: {problem} in Spark's catalog; give its directory with --tables") from None
+            raise UnknownNameError(f"{problem} in Spark's catalog; give its directory with --tables") from None
 
 
 def _show(

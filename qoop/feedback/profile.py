@@ -10,6 +10,7 @@ from pathlib import Path
 
 from qoop.errors import QoopError
 from qoop.replan.events import Event, ShareChanged
+from yarn_plugin.errors import os_reason
 
 MAX_WAIT_S = 3600.0
 """Seconds of one wait; Python refuses very long ones."""
@@ -36,7 +37,7 @@ def read_profile(path: Path) -> list[SharePoint]:
     try:
         rows = list(csv.reader(path.read_text().splitlines()))
     except OSError as problem:
-        raise ProfileError(f"--profile {str(path)!r}: {problem.strerror}") from None
+        raise ProfileError(f"--profile {str(path)!r}: {os_reason(problem)}") from None
     except UnicodeDecodeError:
         raise ProfileError(f"--profile {str(path)!r}: not valid UTF-8") from None
     points: list[SharePoint] = []

@@ -177,12 +177,20 @@ def _name_tables(
         if name not in types:
             columns = catalogue.columns(written)
             if columns is None:
-                raise UnknownTableError(written)
+                raise UnknownTableError(written, _where(node.this))
             tables[name], types[name] = written, columns
         elif tables[name].lower() != written.lower():
             raise CannotSplitError(f"after splitting, tables {tables[name]} and {written} would have the same name")
         _redirect(node, name)
     return tables, types
+
+
+def _where(node: exp.Expr) -> str:
+    """The position where a name starts, as in errors of syntax."""
+    line, end = node.meta.get("line"), node.meta.get("col")
+    if line is None or end is None:
+        return "query"
+    return f"query, line {line}, position {end - (node.meta['end'] - node.meta['start'])}"
 
 
 def _qualify_names(query: exp.Query, types: dict[str, Types]) -> exp.Query:

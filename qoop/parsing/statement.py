@@ -134,6 +134,7 @@ def _with_position(error: ParseError) -> str:
     near = " ".join(f"{first.get('start_context', '')}{token}".split())[-60:]
     # sqlglot gives the position of the token's end.
     position = int(first.get("col") or 0) - max(len(token) - 1, 0)
+    description = description[:1].lower() + description[1:]
     return f"query, line {first.get('line', '?')}, position {position}: {description} near {near!r}"
 
 

@@ -18,6 +18,7 @@ from qoop.replan.commands import Command
 from qoop.replan.events import Event
 from qoop.replan.state import State
 from qoop.run.journal_upgrade import upgrade
+from yarn_plugin.errors import os_reason
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.records import JournalError, JournalInUseError, RecordFile, decode
 
@@ -174,7 +175,7 @@ def _warning(path: Path, problem: Exception) -> str:
 
 def _message(problem: BaseException) -> str:
     cause = _os_error(problem)
-    return (cause.strerror if cause is not None else None) or " ".join(str(problem).split())
+    return os_reason(cause) if cause is not None else " ".join(str(problem).split())
 
 
 def _errno(problem: BaseException) -> int | None:
@@ -198,7 +199,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     try:
         return [_upgraded(path, number, record) for number, record in enumerate(_complete_records(path), 1)]
     except OSError as problem:
-        raise QoopError(f"journal {str(path)!r}: {problem.strerror}") from None
+        raise QoopError(f"journal {str(path)!r}: {os_reason(problem)}") from None
 
 
 def follow(path: Path) -> list[dict[str, Any]]:

@@ -211,7 +211,7 @@ def _spark_message(problem: PySparkException, spark: SparkSession | None, job: J
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     text = lines[0] if lines else type(problem).__name__
     text = text.removeprefix(f"[{condition}] ").partition(" SQLSTATE: ")[0].rstrip(".")
-    return f"{text} ({condition})" if condition else text
+    return f"{text[:1].lower()}{text[1:]} ({condition})" if condition else text
 
 
 def _unknown_table(relation: str, spark: SparkSession, job: Job) -> str:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from qoop.errors import QoopError
 from qoop.feedback.arbiter import ExecutorSize
-from yarn_plugin.errors import BadInputError
+from yarn_plugin.errors import BadInputError, os_reason
 
 MIN_OVERHEAD_MB = 384
 OVERHEAD_FACTOR = 0.1
@@ -194,7 +194,9 @@ def read_query(file: str | None, text: str | None) -> str:
         try:
             text = Path(file).read_text(encoding="utf-8")
         except OSError as problem:
-            raise SubmissionError(f"query {file!r}: {problem.strerror}; the last argument must be QUERY.sql") from None
+            raise SubmissionError(
+                f"query {file!r}: {os_reason(problem)}; the last argument must be QUERY.sql"
+            ) from None
         except UnicodeDecodeError:
             raise SubmissionError(f"query {file!r}: not valid UTF-8") from None
     if not text.isascii() and text.encode("utf-8", errors="replace").decode() != text:

@@ -181,7 +181,7 @@ def test_statements_that_store_rows(tmp_path, small):
     [
         pytest.param(
             ("-e", "SELECT *\nFORM item"),
-            "qoop: query, line 2, position 6: Syntax error at or near 'item'",
+            "qoop: query, line 2, position 6: syntax error at or near 'item'",
             marks=pytest.mark.matrix,
         ),
         (("-e", "SELECT * FROM itm"), "qoop: query, line 1, position 15: table 'itm' not found in --tables "),

@@ -80,20 +80,20 @@ def test_a_query_of_one_stage_shows_the_reason(tables, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("-e", "SELECT * FROM item"), "query: table 'item' not found in --tables '"),
+        (("-e", "SELECT * FROM item"), "query, line 1, position 15: table 'item' not found in --tables '"),
         (
             ("-e", "SELECT item_idd FROM items"),
             "query, line 1, position 8: column 'item_idd' not found; did you mean item_id?",
         ),
         (
             ("-e", "SELECT *\nFROM items JOIN JOIN stores"),
-            "query, line 2, position 17: Expected table name but got JOIN near",
+            "query, line 2, position 17: expected table name but got JOIN near",
         ),
         (("-e", "SELECT 1; SELECT 2"), "query: 2 statements"),
         (("-e", "SELECT 1", "--shares", "0"), "--shares '0': "),
         (("-e", "SELECT 1", "--shares", "nan"), "--shares 'nan': "),
         (("-e", "SELECT 1", "x.sql"), "QUERY.sql, -e: give only one"),
-        (("no.sql",), "query 'no.sql': No such file or directory"),
+        (("no.sql",), "query 'no.sql': no such file or directory"),
     ],
 )
 def test_bad_input_is_one_line(tables, capsys, words, said):

@@ -41,7 +41,7 @@ def test_a_malformed_profile_names_the_line(tmp_path, text, said):
 
 
 def test_a_missing_profile(tmp_path):
-    with pytest.raises(ProfileError, match=r"--profile '.*none.csv': No such file"):
+    with pytest.raises(ProfileError, match=r"--profile '.*none.csv': no such file"):
         read_profile(tmp_path / "none.csv")
 
 

@@ -134,7 +134,7 @@ def test_a_query_comes_from_a_file_or_the_command_line(tmp_path):
     for file, text, said in [
         (None, None, "QUERY.sql: required"),
         ("q.sql", "SELECT 1", "QUERY.sql, -e: give only one"),
-        (str(tmp_path / "none.sql"), None, "No such file"),
+        (str(tmp_path / "none.sql"), None, "no such file"),
         (None, " \n", "the text is empty"),
     ]:
         with pytest.raises(SubmissionError, match=said):

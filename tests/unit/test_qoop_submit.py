@@ -117,7 +117,7 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
     ("words", "said"),
     [
         ((), "qoop: QUERY.sql: required; "),
-        (("--master", "local"), "qoop: query 'local': No such file or directory"),
+        (("--master", "local"), "qoop: query 'local': no such file or directory"),
         (("-e", "  "), "qoop: query '-e': "),
         (("-e",), "qoop: option '-e' requires an argument"),
         (("--output", "xml", "x", "-e", "q"), "qoop: --output 'xml': "),
@@ -133,7 +133,7 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
             ("--hysteresis", "a", "-e", "q"),
             "qoop: --hysteresis 'a': must be a number from 0 to 1 (see qoop submit -h)",
         ),
-        (("--profile", "/no/such", "-e", "q"), "qoop: --profile '/no/such': No such file or directory"),
+        (("--profile", "/no/such", "-e", "q"), "qoop: --profile '/no/such': no such file or directory"),
         (
             ("--format", "csv", "--output", "csv", "x", "-e", "q"),
             "qoop: --format, --output: give only one",

@@ -174,7 +174,7 @@ def test_on_a_full_disk_the_query_continues_and_no_truncated_record_is_left(tmp_
     assert not any(b"zzz" in line for line in lines)
 
 
-@pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), JournalError("the disk is full")])
+@pytest.mark.parametrize("problem", [OSError(28, "no space left on device"), JournalError("the disk is full")])
 def test_every_failed_write_is_reported_once(tmp_path, monkeypatch, problem):
     def refuse(self, *records, durable=True):
         raise problem
@@ -189,11 +189,11 @@ def test_every_failed_write_is_reported_once(tmp_path, monkeypatch, problem):
 def test_a_disk_that_is_full_from_the_start_is_only_reported(tmp_path, monkeypatch):
     def full(self, *_):
         try:
-            raise OSError(28, "No space left on device")
+            raise OSError(28, "no space left on device")
         except OSError:
             raise JournalError("choose another --state") from None
 
     monkeypatch.setattr(RecordFile, "__init__", full)
     warned = []
     wrote(tmp_path / "journal", warned.append)
-    assert [line.partition(";")[0] for line in warned] == [f"--journal '{tmp_path}/journal': No space left on device"]
+    assert [line.partition(";")[0] for line in warned] == [f"--journal '{tmp_path}/journal': no space left on device"]
