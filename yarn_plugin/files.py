@@ -1,4 +1,4 @@
-"""Atomic writes of files: to a draft in the same folder, which then replaces the file.
+"""Atomic writes of files: to a draft in the same directory, which then replaces the file.
 
 Readers always find either the old file or the new one, also after a crash.
 """
@@ -64,7 +64,7 @@ def write(path: Path, content: str | bytes, mode: int = 0o666, durable: bool = F
 
 
 def write_private(path: Path, content: str) -> None:
-    """Write a file durably that only its owner can ever read; its folder is created.
+    """Write a file durably that only its owner can ever read; its directory is created.
 
     Raises:
         OSError: it could not be written; `path` is unchanged.
@@ -74,7 +74,7 @@ def write_private(path: Path, content: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the folder's entries durable, where the file system can."""
+    """Make the directory's entries durable, where the file system can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

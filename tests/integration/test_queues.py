@@ -80,7 +80,7 @@ def test_queues_are_added_changed_stopped_and_removed(run):
 
     code, _, error = run("queues", "apply", text=REMOVED)
     assert (code, error.count("\n")) == (2, 1)
-    assert "root.team.a remove True: " in error
+    assert "queue root.team.a: remove: " in error
     assert run("queues", "apply", text=STOPPED)[0] == 0
     assert run("queues", "apply", text=STOPPED)[1]["changes"] == []
     code, made, _ = run("queues", "apply", text=REMOVED)

@@ -72,8 +72,8 @@ def arbiter(
     """Run the arbiter: divide a YARN cluster, notify applications of their share, enforce the shares.
 
     A pool is a parent queue; the arbiter divides its capacity among the applications in it. When a share shrinks, the
-    application is notified and its grace period starts. After the grace period the share is enforced: the arbiter
-    changes queue weights and YARN preempts. Containers that are still over the share after preempt_after_s are killed.
+    application is notified and its grace period starts. When that ends, the share is enforced: the arbiter changes
+    queue weights, YARN preempts, and preempt_after_s later the arbiter kills containers that are still over the share.
 
     \b
     Example of --config FILE:

@@ -15,7 +15,7 @@ from yarn_plugin.observe.capabilities import ManagerFacts, probe
 from yarn_plugin.observe.findings import Finding, can_run, diagnose
 from yarn_plugin.observe.queue_tree import queue_tree
 from yarn_plugin.observe.resource_manager import ResourceManager, addresses
-from yarn_plugin.quantities import count
+from yarn_plugin.quantities import count, plural
 
 _COLOURS = {"good": "green", "limited": "yellow", "stops": "red"}
 
@@ -66,9 +66,10 @@ def _summary(found: list[Finding]) -> str:
     stops = sum(finding.verdict == "stops" for finding in found)
     limits = sum(finding.verdict == "limited" for finding in found)
     if stops:
-        return f"the arbiter cannot run here: see the {'line' if stops == 1 else f'{stops} lines'} marked stops"
+        return f"the arbiter cannot run here; see the {plural(stops, 'line')} marked stops"
     if limits:
-        return f"the arbiter can run here, with {count(limits, 'limitation')}: see the lines marked limited"
+        lines = plural(limits, "line")
+        return f"the arbiter can run here, with {count(limits, 'limitation')}; see the {lines} marked limited"
     return "the arbiter can run here and enforce shares"
 
 

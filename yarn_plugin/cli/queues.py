@@ -58,7 +58,7 @@ def _manager_options(command: _Command) -> _Command:
         "--user",
         default=getpass.getuser,
         metavar="NAME",
-        help="YARN user to act as (simple authentication).  [default: your login name]",
+        help="YARN user who makes the changes of `apply` (simple authentication).  [default: your login name]",
     )
     return rm_option(user(console.ca_option(json_option(command))))
 
