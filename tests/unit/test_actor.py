@@ -178,7 +178,7 @@ def test_where_everything_is_refused_it_is_not_tried_queue_by_queue(carry_out, m
 def test_a_manager_that_fails_is_asked_once(carry_out, manager):
     manager.mood = "fails"
     assert carry_out(many(40)) == WeightsRefused(
-        "the ResourceManager refused PUT /scheduler-conf of user ann (500): oh no"
+        "the ResourceManager refused PUT /scheduler-conf as user ann (500): oh no"
     )
 
 

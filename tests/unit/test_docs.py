@@ -1,5 +1,6 @@
 """The documentation stays true: its links, the commands, options, settings and metrics that it names."""
 
+import ast
 import contextlib
 import importlib
 import re
@@ -132,6 +133,21 @@ def test_metrics_exist(path, service):
 
 def test_every_metric_to_alert_on_has_a_rule():
     assert metrics_named_in("operations.md") - metrics_named_in("examples/alerts.yml") == set()
+
+
+def texts_of(package):
+    """All texts in the sources of a package, on lines of their own; values in them are left out."""
+    trees = (ast.parse(path.read_text()) for path in (ROOT / package).rglob("*.py"))
+    constants = (node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return "\n".join(re.sub(r"%[\d.]*[a-z]|%%", "...", one) for one in constants if isinstance(one, str))
+
+
+def test_log_lines_exist():
+    table = (ROOT / "docs/operations.md").read_text().split("### Log lines\n", 1)[1].split("\n## ", 1)[0]
+    lines = re.findall(r"^\| `([^`]+)`", table, re.MULTILINE)
+    texts = texts_of("yarn_plugin")
+    assert lines
+    assert not [part for line in lines for part in re.split(r" ?\.\.\. ?", line) if part not in texts]
 
 
 def is_importable(name):

@@ -32,7 +32,9 @@ def _parameters(kind: Kind, registry: Registry, given: object) -> object:
     """The parameters of a controller, checked so that the journal can store them."""
     tag = next((tag for tag, one in registry.tags().items() if one is kind.parameters), None)
     if tag is None:
-        raise ValueError(f"controller {kind.name!r} declares no tag for its parameters; report this to its author")
+        raise ValueError(
+            f"controller {kind.name!r} declares no journal tag for its parameters; report this to its author"
+        )
     if not isinstance(given, dict):
         raise ValueError(f"must be a table with the parameters of controller {kind.name!r}")
     if "type" in given:

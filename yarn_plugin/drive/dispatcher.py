@@ -144,7 +144,7 @@ class Dispatcher:
                          text(cause))  # fmt: skip
                 self._actor.carry_out(command)
             case SignalContainers(app, containers, cause):
-                log.warning("seq=%d app=%s killing %s: %s: %s", decided.seq, app,
+                log.warning("seq=%d app=%s killing %s (%s): %s", decided.seq, app,
                             count(len(containers), "container"), ", ".join(containers), text(cause))  # fmt: skip
                 self._actor.carry_out(command)
             case Dismiss(app, cause):

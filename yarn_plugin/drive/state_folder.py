@@ -58,7 +58,7 @@ def _is_arbiters_own(state_dir: Path) -> bool:
     if not names or any(name.startswith("journal") for name in names):
         return True
     if status.st_mode & 0o022:
-        raise StateError(f"{where}: other users can write there; choose another directory, or chmod go-w it")
+        raise StateError(f"{where}: other users can write there; choose another directory, or run chmod go-w on it")
     return all(name.startswith(STATE_FILES) for name in names)
 
 

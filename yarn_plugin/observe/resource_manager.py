@@ -36,7 +36,7 @@ class NotAManagerError(ManagerError):
 
 
 class ManagerRefusedError(ManagerError):
-    """The ResourceManager refused a request, such as "PUT /x of user yarn"; `status` is the HTTP status."""
+    """The ResourceManager refused a request, such as "PUT /x as user yarn"; `status` is the HTTP status."""
 
     def __init__(self, status: int, message: str, request: str = "a request") -> None:
         super().__init__(f"the ResourceManager refused {request} ({status}): {message}")
@@ -183,7 +183,7 @@ class ResourceManager:
         if answer.status in (502, 503, 504):
             raise ManagerAwayError(f"ResourceManager {url}: not ready (HTTP status {answer.status})")
         if not 200 <= answer.status < 300:
-            user = "" if method == "GET" else f" of user {self._user}"
+            user = "" if method == "GET" else f" as user {self._user}"
             raise ManagerRefusedError(answer.status, _message(answer), f"{method} {path}{user}")
         return answer
 
