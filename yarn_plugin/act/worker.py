@@ -17,7 +17,7 @@ from typing import IO, Any
 from yarn_plugin.act.outcomes import report
 from yarn_plugin.act.solving import MAX_ANSWER
 from yarn_plugin.decide.events import Solved
-from yarn_plugin.errors import describe
+from yarn_plugin.errors import describe, os_reason
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.observe.delivery import Stopped
 
@@ -188,7 +188,7 @@ class _Process:
                 start_new_session=True,
             )
         except OSError as problem:
-            raise _LostError(f"the worker process could not be started: {problem.strerror}") from None
+            raise _LostError(f"the worker process could not be started: {os_reason(problem)}") from None
         assert self._process.stdin is not None and self._process.stdout is not None
         self._tasks: IO[bytes] = self._process.stdin
         self._answers: IO[bytes] = self._process.stdout

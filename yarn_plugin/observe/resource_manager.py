@@ -14,7 +14,7 @@ import requests
 import urllib3.exceptions
 from pydantic_core import from_json
 
-from yarn_plugin.errors import BadInputError, ReportedError
+from yarn_plugin.errors import BadInputError, ReportedError, os_reason
 from yarn_plugin.observe import bounded
 
 TIMEOUT = (3.0, 20.0)
@@ -229,8 +229,8 @@ def _cause(problem: BaseException) -> str:
         return "its answer is truncated or not HTTP"
     if any(isinstance(cause, socket.gaierror) for cause in chain):
         return "unknown host name"
-    errors = [cause.strerror for cause in chain if isinstance(cause, OSError) and cause.errno and cause.strerror]
-    return f"no connection{f' ({errors[0].lower()})' if errors else ''}; is it running there?"
+    reasons = [os_reason(cause) for cause in chain if isinstance(cause, OSError) and cause.errno]
+    return f"no connection{f' ({reasons[0]})' if reasons else ''}; is it running there?"
 
 
 _TRUNCATED_ERRORS = (
