@@ -1,7 +1,7 @@
-"""Runs the tests: `python -m tests.run [--all] [PYTEST ARGUMENTS]`; what `make test` and `make test-all` do.
+"""Run the tests: `python -m tests.run [--all] [PYTEST ARGUMENTS]`, as `make test` and `make test-all` do.
 
-Beside what pytest checks: every skip is listed and must be for want of something that a fresh machine need not have
-(see `skips`), and no process that the tests started may be left.
+In addition to pytest: all skips are listed, each must have an allowed reason (see `skips`), and no process that the
+tests have started may still run at the end.
 """
 
 import argparse
@@ -14,45 +14,47 @@ import uuid
 import psutil
 
 MARK = "YARN_PLUGIN_TEST_RUN"
-"""Set in the environment of the run, and so of every process that it starts, however it detaches itself."""
+"""Set in the environment of the run, which all its processes inherit, even detached ones."""
 
-END_WITHIN = 10.0
-"""Seconds that processes have to end in which notice by themselves that the run is over."""
+MAX_EXIT_S = 10.0
+"""How long processes may take to exit by themselves at the end of the run."""
 
 
 def main() -> int:
-    """Run the tests and the checks; print what they found."""
-    parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
-    parser.add_argument("--all", action="store_true", help="the long fault matrices too")
+    """Run the tests and the checks; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.run", description="Run the tests; other arguments are passed to pytest."
+    )
+    parser.add_argument("--all", action="store_true", help="also run the long fault matrix")
     options, rest = parser.parse_known_args()
     mark = uuid.uuid4().hex
     selection = [] if options.all else ["-m", "not matrix"]
-    # A process of its own: what it has left when it has ended is left behind.
+    # In a separate process, so that any process with the mark that still runs afterwards was left by the tests.
     command = [sys.executable, "-m", "pytest", "-p", "tests.skips", *selection, *rest]
     code = subprocess.run(command, env={**os.environ, MARK: mark}, check=False).returncode
     return code or _check_processes(mark)
 
 
 def _check_processes(mark: str) -> int:
-    deadline = time.monotonic() + END_WITHIN
+    deadline = time.monotonic() + MAX_EXIT_S
     while (left := _marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.2)
     for pid, command in left.items():
-        print(f"left behind: process {pid}: {command[:200]}")
+        print(f"still running: process {pid}: {command[:200]}")
     if not left:
-        print("no process is left behind")
+        print("all processes of the tests have ended")
     return 1 if left else 0
 
 
 def _marked(mark: str) -> dict[int, str]:
-    """The processes of a run, by id: their commands."""
+    """The commands of a run's processes by process id."""
     found = {}
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARK) == mark:
                 found[process.pid] = " ".join(process.cmdline())
         except (psutil.Error, OSError):
-            # It has ended meanwhile, or is somebody else's.
+            # It has ended, or belongs to another user.
             continue
     return found
 

@@ -1,13 +1,13 @@
-"""A pytest plugin (`-p tests.skips`): lists every skip, and fails the run for one that has no good reason."""
+"""A pytest plugin (`-p tests.skips`) that lists all skips, and fails the run if the reason of one is not allowed."""
 
 import pytest
 
 ALLOWED = ("needs a GPU", "needs a container engine", "needs torch")
-"""What a skip's reason may begin with: a fresh machine need not have these."""
+"""Allowed beginnings of reasons: what a machine need not have."""
 
 
 class Skips:
-    """Notes what is skipped, and why."""
+    """Collects skipped tests and their reasons."""
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
@@ -26,7 +26,7 @@ class Skips:
         for test, reason in self.reasons.items():
             terminalreporter.write_line(f"skipped: {test}: {reason}")
         for test in self._wrong():
-            terminalreporter.write_line(f"not a reason to skip ({', '.join(ALLOWED)} are): {test}", red=True)
+            terminalreporter.write_line(f"skipped without an allowed reason ({', '.join(ALLOWED)}): {test}", red=True)
 
     def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if report.skipped and isinstance(report.longrepr, tuple):
@@ -37,5 +37,5 @@ class Skips:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take part in the run."""
+    """Register the plugin."""
     config.pluginmanager.register(Skips(), "skips")

@@ -1,1 +1,1 @@
-"""The training side: hyperparameter search, bids, trials on GPUs."""
+"""Planned: the training side, with auctions for GPUs and finish-time fairness (Themis)."""

@@ -123,7 +123,7 @@ class DemoRecord(RecordModel):
         except OSError as problem:
             raise DemoReportError(f"demo {str(path)!r}: {problem.strerror}") from None
         except ValidationError as wrong:
-            raise DemoReportError(f"demo {str(path)!r}: {_first(wrong)}") from None
+            raise DemoReportError(f"demo {str(path)!r}: {_describe(wrong)}") from None
 
     def scenarios(self) -> tuple[tuple[str, Scenario], ...]:
         """The scenarios with their names."""
@@ -147,10 +147,11 @@ def read_samples(path: Path) -> Iterator[Sample]:
             if number == len(lines):
                 # The sampler was stopped while writing this line.
                 return
-            raise DemoReportError(f"samples {str(path)!r}, line {number}: {_first(wrong)}") from None
+            raise DemoReportError(f"samples {str(path)!r}, line {number}: {_describe(wrong)}") from None
 
 
-def _first(wrong: ValidationError) -> str:
+def _describe(wrong: ValidationError) -> str:
     error = wrong.errors()[0]
     where = ".".join(map(str, error["loc"]))
-    return f"{where}: {expectation(dict(error))}" if where else expectation(dict(error))
+    expected = expectation(dict(error), "object")
+    return f"{where}: {expected}" if where else expected
