@@ -206,6 +206,7 @@ def test_help_explains_itself(capsys):
         shown = capsys.readouterr().out
         assert shown.startswith("Usage: qoop")
     assert console.run(cli, "qoop", ["submit", "-h"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    # Click also wraps lines at hyphens.
+    shown = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
     for needed in ("qoop submit --master 'local[4]' --tables DIR QUERY.sql", "passed to spark-submit unchanged"):
         assert needed in shown

@@ -166,7 +166,7 @@ def test_on_a_full_disk_the_query_continues_and_no_truncated_record_is_left(tmp_
     command = [sys.executable, "-c", FILLS_THE_DISK, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    said = f"--journal {str(path)!r}: File too large; the query continues without a journal"
+    said = f"--journal {str(path)!r}: file too large; the query continues without a journal"
     assert done.stdout.strip() == repr([said])
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) > 3
@@ -174,7 +174,7 @@ def test_on_a_full_disk_the_query_continues_and_no_truncated_record_is_left(tmp_
     assert not any(b"zzz" in line for line in lines)
 
 
-@pytest.mark.parametrize("problem", [OSError(28, "no space left on device"), JournalError("the disk is full")])
+@pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), JournalError("the disk is full")])
 def test_every_failed_write_is_reported_once(tmp_path, monkeypatch, problem):
     def refuse(self, *records, durable=True):
         raise problem
@@ -189,7 +189,7 @@ def test_every_failed_write_is_reported_once(tmp_path, monkeypatch, problem):
 def test_a_disk_that_is_full_from_the_start_is_only_reported(tmp_path, monkeypatch):
     def full(self, *_):
         try:
-            raise OSError(28, "no space left on device")
+            raise OSError(28, "No space left on device")
         except OSError:
             raise JournalError("choose another --state") from None
 
