@@ -11,6 +11,7 @@ import pytest
 
 from qoop.cli import cli as qoop
 from tpcds.cli import cli as tpcds
+from yarn_plugin import console
 from yarn_plugin.cli import cli as yarn_plugin
 from yarn_plugin.drive.config import load
 
@@ -85,9 +86,9 @@ def commands_of(group, words):
 
 def unknown_options(program, words):
     for command, rest in commands_of(PROGRAMS[program], words):
-        known = {option for parameter in command.get_params(click.Context(command)) for option in parameter.opts} | {
-            "-h"
-        }
+        # The help option is cached, so it must be the one that the programs have.
+        context = click.Context(command, **console.CONTEXT)
+        known = {option for parameter in command.get_params(context) for option in parameter.opts}
         known |= OF_SPARK_SUBMIT if (program, command.name) == ("qoop", "submit") else set()
         yield from (word for word in rest if word.startswith("-") and word.strip("])'\"").split("=")[0] not in known)
 
