@@ -109,11 +109,11 @@ def test_tasks_are_solved_in_order_and_by_one_process(start):
     [
         (Trouble("raises"), "ValueError: no solution xxx"),
         (Trouble("exits"), "SystemExit: enough"),
-        (Trouble("untagged"), "Untagged has no tag"),
+        (Trouble("untagged"), "Untagged has no journal tag"),
         (Trouble("wrong"), "value"),
         (Trouble("endless"), "Total"),
         (Unsolved(), "'unsolved'"),
-        (Untagged(), "Untagged has no tag"),
+        (Untagged(), "Untagged has no journal tag"),
     ],
 )
 def test_a_failed_task_reports_one_line_and_the_next_is_solved(start, problem, error):
