@@ -131,7 +131,7 @@ def _add(branch: RichTree, planned: PlannedQuery, shown: Plan, block: str, tree:
     cut = tree.relations in shown.block_plans[block].cuts
     label = Text(f"join: {_about_rows(rows)}")
     if cut:
-        label.append(f" stage {view_name(StageId(block, tree.relations))}", style="bold")
+        label.append(", ").append(f"stage {view_name(StageId(block, tree.relations))}", style="bold")
     below = branch.add(label)
     for side in (tree.left, tree.right):
         _add(below, planned, shown, block, side)

@@ -12,7 +12,7 @@ from pyspark import SparkContext, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.folders import QueryFolder
-from qoop.engine.session import in_session_of
+from qoop.engine.session import in_session_of, java_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None]
         problem = unpersist_all(frames)
         # If the JVM does not respond, Spark has stopped and nothing is stored any more.
         if isinstance(problem, Py4JJavaError):
-            warn(f"stage outputs could not be unpersisted: {problem.java_exception}")
+            warn(f"stage outputs could not be released: {java_message(problem)}")
 
     def on_collected() -> None:
         threading.Thread(target=release, name="qoop-unpersist", daemon=True).start()

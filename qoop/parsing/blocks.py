@@ -115,7 +115,7 @@ def _check_can_be_split(query: exp.Query) -> None:
         if isinstance(node, exp.With) and node.args.get("recursive"):
             raise CannotSplitError("the query has a recursive CTE")
         if isinstance(node, exp.Hint):
-            raise CannotSplitError("the query's hints name its original tables")
+            raise CannotSplitError("the query has hints, which refer to its joins as written")
         if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
             raise CannotSplitError(f"the query reads a table function, {node.this.sql(DIALECT)[:40]}")
         if isinstance(node, exp.Select):

@@ -91,7 +91,7 @@ class QueryParameters(BaseModel):
     def _consistent(self) -> Self:
         for name, table in self.tables.items():
             if table.get("rows", 0) < 1:
-                raise ValueError(f"tables.{name}.rows: must be given, at least 1")
+                raise ValueError(f"tables.{name}.rows: must be a number, at least 1")
         if self.profile is not None and self.volatility is not None:
             raise ValueError("profile, volatility: give only one; each of them sets the share")
         if self.profile is not None:

@@ -133,10 +133,10 @@ class SparkFlags:
         else:
             master = self._setting("", "spark.yarn.am.memory", "512m")
         return ExecutorSize(
-            memory=_container(memory, self.conf("spark.executor.memoryOverhead"), step_mb),
+            memory=self._container(memory, "spark.executor.memoryOverhead", step_mb),
             vcores=cores,
             slots=max(cores // tasks, 1),
-            master_memory=_container(master, self.conf(f"{master_of}.memoryOverhead"), step_mb),
+            master_memory=self._container(master, f"{master_of}.memoryOverhead", step_mb),
             master_vcores=self._number("--driver-cores" if self.is_cluster_mode else "", f"{master_of}.cores"),
         )
 
@@ -146,6 +146,11 @@ class SparkFlags:
 
     def _number(self, flag: str, conf: str) -> int:
         return _count(flag or conf, (self.value(flag) if flag else None) or self.conf(conf) or "1")
+
+    def _container(self, memory: float, overhead_conf: str, step_mb: int) -> int:
+        overhead = self.conf(overhead_conf)
+        extra = _memory(overhead_conf, overhead) if overhead else max(MIN_OVERHEAD_MB, int(OVERHEAD_FACTOR * memory))
+        return -(-int(memory + extra) // step_mb) * step_mb
 
     def check(self, output: bool, checkpoint: bool) -> None:
         """Check that cluster mode has the options that it needs.
@@ -218,8 +223,3 @@ def _memory(field: str, text: str) -> float:
     if match is None:
         raise BadInputError(field, text, "must be a memory size such as 512m or 2g")
     return int(match[1]) * MIB_PER_UNIT[match[2] or "m"]
-
-
-def _container(memory: float, overhead: str | None, step_mb: int) -> int:
-    extra = _memory("memoryOverhead", overhead) if overhead else max(MIN_OVERHEAD_MB, int(OVERHEAD_FACTOR * memory))
-    return -(-int(memory + extra) // step_mb) * step_mb

@@ -246,7 +246,7 @@ SELECT reflect('c', 'm') FROM a JOIN b ON a.id = b.id;
 SELECT rand() < 2 FROM a JOIN b ON a.id = b.id;
 -- alone: RAND() must be evaluated once
 SELECT a.id FROM a JOIN b ON a.id = b.id WHERE rand() < 2;
--- alone: the query's hints
+-- alone: the query has hints
 SELECT /*+ BROADCAST(b) */ a.id FROM a JOIN b ON a.id = b.id;
 -- alone: TABLESAMPLE (100 PERCENT) must be evaluated once
 SELECT a.id FROM a TABLESAMPLE (100 PERCENT) JOIN b ON a.id = b.id;

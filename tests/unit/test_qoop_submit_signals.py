@@ -242,7 +242,7 @@ def test_an_arbiter_without_a_share_is_one_line_and_deregistered(submit):
         (("--num-executors", "9" * 5000), "--num-executors '999"),
         (("--executor-cores", "\u0663"), "--executor-cores '\u0663': must be a whole number"),
         (("--executor-memory", "9" * 5000 + "g"), "--executor-memory '999"),
-        (("--conf", "spark.executor.memoryOverhead=x"), "memoryOverhead 'x': "),
+        (("--conf", "spark.executor.memoryOverhead=x"), "spark.executor.memoryOverhead 'x': "),
     ],
 )
 def test_flags_that_the_arbiter_rejects_are_one_line(submit, words, said):

@@ -124,7 +124,7 @@ def test_a_query_that_cannot_be_planned_is_refused(text):
         ({"profile": ((0, 4), (0, 5))}, "ascending from 0"),
         ({"profile": ((0, 0),)}, "above 0"),
         ({"profile": ((0, 4),), "volatility": {"levels": (1, 2), "mean_s": 1}}, "give only one"),
-        ({"tables": {"a": {"k": 4}}}, "tables.a.rows: must be given"),
+        ({"tables": {"a": {"k": 4}}}, "tables.a.rows: must be a number"),
     ],
 )
 def test_wrong_parameters_are_refused(parameters, said):
