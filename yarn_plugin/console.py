@@ -8,7 +8,6 @@ import io
 import json
 import os
 import sys
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -19,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from yarn_plugin import files
+from yarn_plugin.control_characters import escape_controls
 from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.usage_errors import usage_error
 
@@ -135,7 +135,7 @@ def _discard_output() -> None:
 def _fail(name: str, message: str, exit_code: int) -> int:
     # The terminal (SIGHUP) or the reader of a pipe may be gone; then the exit code has to do.
     with contextlib.suppress(OSError):
-        click.echo(printable(f"{name}: {message}"), err=True)
+        click.echo(escape_controls(f"{name}: {message}"), err=True)
     return exit_code
 
 
@@ -150,39 +150,17 @@ def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[obj
 
 def data_table(title: str | None, columns: Iterable[tuple[str, bool]], rows: Iterable[Sequence[object]]) -> Table:
     """A table as `table` makes it, for data whose column names are not ours: (name, whether it is right-aligned)."""
-    shown = None if title is None else Text(printable(title), style="table.title")
+    shown = None if title is None else Text(escape_controls(title), style="table.title")
     result = Table(title=shown, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name, right in columns:
-        result.add_column(Text(printable(name)), justify="right" if right else "left", overflow="fold")
+        result.add_column(Text(escape_controls(name)), justify="right" if right else "left", overflow="fold")
     for row in rows:
         result.add_row(*(cell if isinstance(cell, Text) else Text(_cell(cell)) for cell in row))
     return result
 
 
 def _cell(value: object) -> str:
-    return "" if value is None else printable(str(value))
-
-
-def printable(text: str) -> str:
-    """Text in which characters that could end a line or control a terminal are escaped, such as `\\n` or `\\x1b`."""
-    if text.isprintable():
-        return text
-    return "".join(_escaped(character) if _is_control(character) else character for character in text)
-
-
-_CONTROL_CATEGORIES = {"Cc", "Cs", "Zl", "Zp"}
-"""Unicode's categories of control characters, lone surrogates, and separators of lines and paragraphs."""
-
-_BIDI_CONTROLS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-"""Characters that change the direction of the rest of a line."""
-
-
-def _is_control(character: str) -> bool:
-    return character in _BIDI_CONTROLS or unicodedata.category(character) in _CONTROL_CATEGORIES
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", errors="backslashreplace").decode()
+    return "" if value is None else escape_controls(str(value))
 
 
 def write_json(path: Path, results: Any) -> None:

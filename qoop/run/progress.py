@@ -11,7 +11,7 @@ from qoop.replan.commands import CancelStages, Command, Note, RunAsWritten, SetE
 from qoop.replan.decision import Decision
 from qoop.run import wording
 from qoop.run.query_run import Outcome
-from yarn_plugin.console import printable
+from yarn_plugin.control_characters import escape_controls
 from yarn_plugin.quantities import count
 
 
@@ -57,7 +57,7 @@ class ProgressLines:
         # The reader of stderr may have gone; the query continues.
         with contextlib.suppress(OSError):
             elapsed = f"[{time.monotonic() - self._started:6.1f} s]"
-            self._console.print(f"{elapsed} {printable(line)}", markup=False, soft_wrap=True)
+            self._console.print(f"{elapsed} {escape_controls(line)}", markup=False, soft_wrap=True)
 
 
 def _outcome(decision: Decision) -> str:

@@ -293,8 +293,8 @@ def nested(levels, innermost="1"):
         ('"inner": {"type": "toy-cells/1"}', "inner"),
         ('"inner": {"type": "listener/bid", "shill": 1}', "inner"),
         ('"item": {"cell": "a", "shill": 1}', "item.shill"),
-        ('"note": "\\ud800"', "body"),
-        ('"anything": "\\ud800"', "body"),
+        ('"note": "\\ud800"', "note"),
+        ('"anything": "\\ud800"', "anything"),
         (f'"anything": {nested(200)}', "anything"),
     ],
 )

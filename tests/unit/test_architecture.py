@@ -45,6 +45,7 @@ FORBIDDEN_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
 PUBLISHED = (
     "yarn_plugin.errors",
     "yarn_plugin.console",
+    "yarn_plugin.control_characters",
     "yarn_plugin.files",
     "yarn_plugin.quantities",
     "yarn_plugin.validation",
@@ -188,7 +189,16 @@ def test_the_client_drags_in_nothing_of_the_service(house):
         seen.add(module.name)
         # `from package import name` may name a module, or something in one.
         waiting += [part for name in module.imports() if is_ours(name) for part in (name, name.rpartition(".")[0])]
-    parts = ("api", "api.client", "api.server_sent", "api.wire", "errors", "quantities", "validation")
+    parts = (
+        "api",
+        "api.client",
+        "api.server_sent",
+        "api.wire",
+        "control_characters",
+        "errors",
+        "quantities",
+        "validation",
+    )
     assert seen == {f"yarn_plugin.{part}" for part in parts}
 
 

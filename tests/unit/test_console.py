@@ -18,6 +18,7 @@ from tpcds.cli import cli as tpcds
 from yarn_plugin import console
 from yarn_plugin.api import wire
 from yarn_plugin.cli import cli
+from yarn_plugin.control_characters import escape_controls
 
 STRANGE = ["[a]", "[/x]", "[bold]b[/bold]", ":cat:", "\\[c]", "[link=http://x]y[/link]"]
 
@@ -214,7 +215,7 @@ def test_an_application_with_a_strange_name_is_listed(ask):
     assert code == 0
     *listed, enforced = out.splitlines()[1:]
     for name, line in zip(names, listed, strict=True):
-        assert line.count(console.printable(name)) == 2
+        assert line.count(escape_controls(name)) == 2
     expected = "queue weights, YARN preemption, container signals; queue root.sql.[/x]: refused"
     assert enforced == f"enforcement: {expected}"
 

@@ -164,7 +164,7 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
         ),
         (
             ("--arbiter", "http://127.0.0.1:9", "--master", "yarn", "-e", "q"),
-            "qoop: arbiter http://127.0.0.1:9: no connection",
+            "qoop: arbiter http://127.0.0.1:9: connection refused",
         ),
     ],
 )

@@ -116,10 +116,10 @@ class Messages:
         except UnknownRecordError as problem:
             raise Refused(422, problem.field or "body", None, problem.problem) from None
         except (ValueError, TypeError, RecursionError):
-            # Such as a lone surrogate: what cannot be journaled is not decided on.
-            raise Refused(
-                422, "body", None, f"cannot be stored as {message.type}; must be numbers and valid Unicode text"
-            ) from None
+            # What cannot be journaled is not decided on.
+            field = next((name for name, value in extra.items() if not _is_unicode(value)), "body")
+            expected = f"cannot be stored in a {message.type}; must be numbers and valid Unicode text"
+            raise Refused(422, field, None, expected) from None
         return parsed
 
     def _find_allowed(self, controller: str) -> dict[str, type]:
@@ -129,6 +129,15 @@ class Messages:
     def _make_codec(self, controller: str) -> Codec:
         # With the message types alone: a nested value must not become a controller's state, or another pool's type.
         return Codec(self._allowed(controller), unknown_fields="forbid")
+
+
+def _is_unicode(value: object) -> bool:
+    """Whether all text in a JSON value is valid Unicode: it may have lone surrogates."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_plain(field: str, value: object, depth: int = 1) -> None:

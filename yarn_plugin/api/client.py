@@ -465,6 +465,8 @@ def _cause(problem: BaseException) -> str:
             return f"TLS: {cause.reason.replace('_', ' ').lower()}"
         if isinstance(cause, urllib3.exceptions.NameResolutionError):
             return "unknown host name"
+        if isinstance(cause, ConnectionRefusedError):
+            return "connection refused"
         if isinstance(cause, requests.Timeout | urllib3.exceptions.ReadTimeoutError):
             return "timed out"
     if isinstance(problem, requests.ConnectionError | urllib3.exceptions.HTTPError):

@@ -19,6 +19,24 @@ TYPE = CONTENT_TYPE_PLAIN_0_0_4
 OTHERS = "other"
 """The label for the sum over applications without metrics of their own."""
 
+COUNTERS = {
+    "commands_failed": "Commands to the ResourceManager that failed",
+    "inputs_set_aside": "Events that failed and were skipped",
+    "items_unreadable": "Nodes and applications in the ResourceManager's answers that could not be read",
+    "journal_failures": "Events rejected because the journal could not be written",
+    "leaves_swept": "Queues of ended applications whose weights were removed",
+    "looks_failed": "Polls of the ResourceManager that failed",
+    "mass_disappearances": "Polls without many known nodes or applications, which were repeated",
+    "observations_refused": "Nodes and applications on which the arbiter failed, which were skipped",
+    "outcomes_lost": "Results of commands and computations on which the arbiter failed",
+    "pools_stopped": "Failures of controllers, each of which stopped its pool until a retry",
+    "queues_refused": "Queue weights that the ResourceManager rejected",
+    "tasks_failed": "Computations of controllers that failed",
+    "tasks_lost": "Computations of controllers whose worker process was lost",
+    "weights_reconciled": "Queue weights restored after another program had changed them",
+}
+"""The meanings of the arbiter's own counters, by name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -79,7 +97,7 @@ class _Collector:
     def _arbiter(self) -> Iterator[Metric]:
         figures = self._figures
         for name, value in sorted(figures.counters.items()):
-            yield _counter(name, f"{name.replace('_', ' ').capitalize()} since the arbiter started", value)
+            yield _counter(name, f"{COUNTERS.get(name, name)}, since the arbiter started", value)
         yield _gauge("journal_writable", "1 while the journal is writable", float(figures.journal_writable))
         if figures.last_poll_age is not None:
             yield _gauge(

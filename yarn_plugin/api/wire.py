@@ -4,10 +4,11 @@ Answers are parsed leniently: unknown fields are ignored, so that a later arbite
 strictly: unknown fields are refused, so that a misspelt one is noticed, and every field has a limit.
 """
 
-import unicodedata
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from yarn_plugin.control_characters import is_control
 
 Amounts = dict[str, Annotated[int, Field(ge=0)]]
 """Resources by YARN's names: `memory-mb` in MiB, `vcores`, `yarn.io/gpu`, ..."""
@@ -15,17 +16,9 @@ Amounts = dict[str, Annotated[int, Field(ge=0)]]
 MAX_AMOUNT = 10**15
 """The largest amount of a resource in a demand."""
 
-CONTROL_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
-"""Unicode's categories of control characters, surrogates, and separators of lines and paragraphs."""
-BIDI_CONTROLS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
-"""Unicode's classes of characters that change the direction of the text that follows, also beyond the name."""
-
 
 def _check_printable(text: str) -> str:
-    if any(
-        unicodedata.category(letter) in CONTROL_CATEGORIES or unicodedata.bidirectional(letter) in BIDI_CONTROLS
-        for letter in text
-    ):
+    if any(map(is_control, text)):
         raise ValueError("must have no control characters or line breaks")
     return text
 

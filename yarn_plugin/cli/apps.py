@@ -10,6 +10,7 @@ from yarn_plugin import console
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, find_token
 from yarn_plugin.cli.options import arbiter_options, json_option
+from yarn_plugin.control_characters import escape_controls
 from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.files import write_private
 
@@ -79,7 +80,7 @@ def why(
     rows = [(decision.seq, _time(decision.at), _kind(decision), decision.reason) for decision in answer.decisions]
     console.out.print(console.table("decisions", ("#seq", "time", "decision", "reason"), rows))
     for line in answer.manager_says:
-        console.out.print(f"ResourceManager: {console.printable(line)}", soft_wrap=True)
+        console.out.print(f"ResourceManager: {escape_controls(line)}", soft_wrap=True)
     if json_file is not None:
         console.write_json(json_file, answer.model_dump())
 
@@ -119,7 +120,7 @@ def token(user: str, arbiter: str, token_file: Path | None, verify: str | bool, 
 
 def _enforcement(cluster: wire.Cluster) -> str:
     problems = [problem for problem in (cluster.manager_error, cluster.enforcement_error) if problem]
-    return console.printable("; ".join([cluster.enforcement, *problems]))
+    return escape_controls("; ".join([cluster.enforcement, *problems]))
 
 
 def _row(app: wire.App) -> tuple[object, ...]:

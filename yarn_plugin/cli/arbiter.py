@@ -10,6 +10,7 @@ import platformdirs
 
 from yarn_plugin import console
 from yarn_plugin.cli.options import rm_option
+from yarn_plugin.control_characters import escape_controls
 from yarn_plugin.drive import config as configuration
 from yarn_plugin.drive.http_server import parse_listen
 from yarn_plugin.drive.registry import installed
@@ -113,7 +114,7 @@ class _OneLine(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - overrides logging.Formatter
         """The message on one line."""
-        return console.printable(super().formatMessage(record))
+        return escape_controls(super().formatMessage(record))
 
 
 def default_state(urls: Sequence[str], parent: Path) -> Path:

@@ -97,7 +97,7 @@ class State:
 
     pools: tuple[Pool, ...] = ()
     manager_url: str | None = None
-    manager_error: str | None = "not asked yet"
+    manager_error: str | None = "not polled yet"
     capabilities: Capabilities | None = None
     cluster: ClusterView = field(default_factory=ClusterView)
     registered: dict[str, Registration] = field(default_factory=dict)
