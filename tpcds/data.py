@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tpcds import generator
 from tpcds.errors import GenerationError, IncompleteDataError
 from tpcds.generator import TABLES, OnProgress, Progress
-from yarn_plugin.errors import BadInputError
+from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.quantities import count
 
 MANIFEST = "_tpcds.json"
@@ -159,7 +159,7 @@ def _write(scale: float, parts: int, out: Path, on_progress: OnProgress) -> None
         shutil.rmtree(out, ignore_errors=True)
         draft.rename(out)
     except OSError as wrong:
-        raise GenerationError(f"--out {str(out)!r}: cannot be written: {wrong.strerror or wrong}") from wrong
+        raise GenerationError(f"--out {str(out)!r}: cannot be written ({os_reason(wrong)})") from wrong
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

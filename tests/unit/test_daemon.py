@@ -88,7 +88,7 @@ def test_nothing_is_decided_while_the_disk_is_full_and_everything_resumes_after(
         eventually(lambda: arbiter.counters()["journal_failures"] > failures, "what is polled cannot be journaled")
         health = arbiter.health()
         assert (health.alive, health.ready) == (True, False)
-        assert "File too large" in health.journal_error
+        assert "file too large" in health.journal_error
         assert ((tmp_path / "journal").stat().st_size, arbiter.history()[-1].seq) == (size, seq)
         assert arbiter.state.members[a.id].share.apps == 1, "the last share is still answered"
     eventually(lambda: other in arbiter.state.cluster.apps, "what was seen meanwhile is taken in")

@@ -259,7 +259,7 @@ def test_what_a_full_disk_refuses_is_not_decided_on_and_never_written(path, fill
     whole = path.read_bytes()
     with room(len(whole) + more):
         for _ in range(3):
-            with pytest.raises(JournalUnavailableError, match="File too large"):
+            with pytest.raises(JournalUnavailableError, match="file too large"):
                 intake.take(Added(1000))
         with pytest.raises(JournalUnavailableError):
             intake.probe()

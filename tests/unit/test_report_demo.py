@@ -155,7 +155,7 @@ def test_an_invalid_record_is_one_line_with_its_field(
 
 
 def test_missing_files_are_one_line(folder: Path) -> None:
-    with pytest.raises(DemoReportError, match=r"none.json': No such file"):
+    with pytest.raises(DemoReportError, match=r"none.json': no such file"):
         write_report(folder / "none.json", folder / "report.html")
     change(folder, "switching", "runs", 0, "journal", value="none.journal")
     with pytest.raises(NoRecordError, match="no such file"):

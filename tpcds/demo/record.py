@@ -16,6 +16,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tpcds.errors import TpcdsError
+from yarn_plugin.errors import os_reason
 from yarn_plugin.validation import expectation
 
 
@@ -121,7 +122,7 @@ class DemoRecord(RecordModel):
         try:
             return cls.model_validate_json(path.read_bytes())
         except OSError as problem:
-            raise DemoReportError(f"demo {str(path)!r}: {problem.strerror}") from None
+            raise DemoReportError(f"demo {str(path)!r}: {os_reason(problem)}") from None
         except ValidationError as wrong:
             raise DemoReportError(f"demo {str(path)!r}: {_describe(wrong)}") from None
 
@@ -139,7 +140,7 @@ def read_samples(path: Path) -> Iterator[Sample]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as problem:
-        raise DemoReportError(f"samples {str(path)!r}: {problem.strerror}") from None
+        raise DemoReportError(f"samples {str(path)!r}: {os_reason(problem)}") from None
     for number, line in enumerate(lines, 1):
         try:
             yield Sample.model_validate_json(line)

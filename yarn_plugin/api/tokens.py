@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, get_args
 
-from yarn_plugin.errors import ReportedError
+from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.files import PRIVATE_MODE, write_private
 
 Kind = Literal["admin", "scrape", "user", "app"]
@@ -58,7 +58,7 @@ class Tokens:
         except OSError as problem:
             where = problem.filename or folder
             raise SecretError(
-                f"state file {str(where)!r}: {problem.strerror}; must belong to the user who runs the arbiter"
+                f"state file {str(where)!r}: {os_reason(problem)}; must belong to the user who runs the arbiter"
             ) from None
 
     def issue(self, principal: Principal) -> str:

@@ -21,7 +21,7 @@ from zlib import crc32
 from filelock import FileLock, Timeout
 
 from yarn_plugin import files
-from yarn_plugin.errors import ReportedError
+from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.files import PRIVATE_MODE
 from yarn_plugin.quantities import count
 
@@ -143,14 +143,14 @@ class RecordFile:
         except Timeout:
             raise JournalInUseError(path) from None
         except OSError as problem:
-            raise JournalError(f"journal {str(path)!r}: {problem.strerror}; {_CHOOSE_STATE}") from None
+            raise JournalError(f"journal {str(path)!r}: {os_reason(problem)}; {_CHOOSE_STATE}") from None
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_MODE)
             os.fchmod(self._file, PRIVATE_MODE)
             self._remove_damage(accept_loss, before_loss)
         except OSError as problem:
             self._lock.release()
-            raise JournalError(f"journal {str(path)!r}: {problem.strerror}; {_CHOOSE_STATE}") from None
+            raise JournalError(f"journal {str(path)!r}: {os_reason(problem)}; {_CHOOSE_STATE}") from None
         except JournalError:
             os.close(self._file)
             self._lock.release()
@@ -321,7 +321,7 @@ def _may_be_journal(path: Path) -> bool:
 
 def _unavailable(path: Path, problem: OSError) -> JournalUnavailableError:
     return JournalUnavailableError(
-        f"journal {str(path)!r}: {problem.strerror}; check the disk's space and the file's permissions"
+        f"journal {str(path)!r}: {os_reason(problem)}; check the disk's space and the file's permissions"
     )
 
 
