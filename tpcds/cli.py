@@ -50,7 +50,7 @@ def cli() -> None:
 @click.option("--parts", type=click.IntRange(1), help="Files per large table.  [default: grows with the scale]")
 @click.option("--json", "json_file", type=FILE, help=JSON)
 def generate(scale: str, out: Path, parts: int | None, json_file: Path | None) -> None:
-    """Generate Parquet tables; a complete data set of the same scale is reused."""
+    """Generate Parquet tables. A complete data set of the same scale is reused."""
     size = data.parse_scale(scale)
     with show.progress() as bar:
         generated = data.generate(size, out, parts, _show_progress(bar))
@@ -77,7 +77,7 @@ def generate(scale: str, out: Path, parts: int | None, json_file: Path | None) -
 )
 @click.option("--show", "show_text", is_flag=True, help="Print the SQL of each query.")
 def list_queries(numbers: str, dialect: str, show_text: bool) -> None:
-    """List the queries with their joins and tables, or print their SQL."""
+    """List the queries with joins and tables, or print their SQL."""
     chosen = queries.parse_numbers(numbers)
     if not show_text:
         console.out.print(show.query_list([queries.shape(number) for number in chosen]))

@@ -100,7 +100,7 @@ REFERENCES = ("spark", "duckdb")
 def check_engine(name: str, switch_every_stage: bool) -> None:
     """Raise `BadInputError` for an unknown engine, or a forced switch on an engine that does not switch plans."""
     if name not in KINDS:
-        raise BadInputError("--engine", name, f"must be one of {', '.join(KINDS)}")
+        raise BadInputError("--engine", name, f"choose one of {', '.join(KINDS)}")
     if switch_every_stage and not KINDS[name].switches:
         raise BadInputError(
             "--engine", name, "must be qoop with --switch-every-stage; other engines do not switch plans"
