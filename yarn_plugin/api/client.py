@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from yarn_plugin.api import wire
 from yarn_plugin.api.server_sent import EventParser, ServerSent, TooLongError
-from yarn_plugin.errors import ReportedError
+from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.validation import expectation
 
 Answer = TypeVar("Answer")
@@ -81,7 +81,7 @@ def find_token(file: Path | None = None) -> str:
         try:
             return _checked_token(file.read_text(encoding="utf-8").strip(), f"--token-file {str(file)!r}")
         except OSError as problem:
-            raise ArbiterError(f"--token-file {str(file)!r}: {problem.strerror}") from None
+            raise ArbiterError(f"--token-file {str(file)!r}: {os_reason(problem)}") from None
         except UnicodeDecodeError:
             raise ArbiterError(f"--token-file {str(file)!r}: {_MALFORMED_TOKEN}") from None
     token = os.environ.get(TOKEN_VARIABLE, "").strip()

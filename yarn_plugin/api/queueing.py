@@ -52,9 +52,7 @@ class FairQueue:
         """
         queue = self._queues.setdefault(owner, _OwnerQueue(self._slots))
         if queue.length >= self._slots + MAX_WAITING:
-            raise QueueFullError(
-                f"{queue.length} {self._requests} of this caller are waiting, the limit; retry after their answers"
-            )
+            raise QueueFullError(f"{queue.length} {self._requests} of this caller are waiting, the limit; retry later")
         queue.length += 1
         try:
             async with queue.slots:
