@@ -332,6 +332,13 @@ def test_plan_and_apply_say_what_there_is_to_do_and_when_there_is_nothing(run, t
         assert (code, "nothing to do" in out) == (0, True)
 
 
+def test_the_command_that_plan_prints_repeats_the_options(run, tmp_path):
+    trusted = tmp_path / "ca certificates.pem"
+    trusted.touch()
+    _, out, _ = run("plan", TEAM, "--user", "ann", "--ca-file", str(trusted))
+    assert f"queues apply --rm http://rm:8088 --user ann --ca-file '{trusted}' {tmp_path / 'queues.toml'}\n" in out
+
+
 def test_show_prints_the_tree(run, store, tmp_path):
     store.dynamic = {"root.sql.app_1"}
     code, out, _ = run("show", "", "--json", str(tmp_path / "tree.json"))
