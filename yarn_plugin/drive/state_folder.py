@@ -39,7 +39,7 @@ def make_private(state_dir: Path) -> None:
     except OSError as problem:
         where = problem.filename or state_dir
         if isinstance(problem, FileExistsError):
-            raise StateError(f"--state {str(where)!r}: is a file; must be a directory") from None
+            raise StateError(f"--state {str(where)!r}: must be a directory, not a file") from None
         raise StateError(f"--state {str(where)!r}: {os_reason(problem)}; choose another directory") from None
 
 
