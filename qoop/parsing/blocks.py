@@ -198,8 +198,8 @@ def _qualify_names(query: exp.Query, types: dict[str, Types]) -> exp.Query:
         result = qualify(query, schema=dict(types), dialect=DIALECT)
     except (OptimizeError, SchemaError) as error:
         message = " ".join(str(error).split())
-        if (unresolved := UNRESOLVED.search(message)) is not None:
-            raise UnknownNameError(_unknown_column(unresolved, types)) from None
+        if "could not be resolved" in message or "Unknown column" in message:
+            raise UnknownNameError(_unknown_column(message, types)) from None
         raise CannotSplitError(f"the query's names could not be resolved: {message}") from None
     if not isinstance(result, exp.Query):
         raise CannotSplitError("the statement is not a SELECT")
@@ -208,22 +208,31 @@ def _qualify_names(query: exp.Query, types: dict[str, Types]) -> exp.Query:
 
 UNRESOLVED = re.compile(
     r"(?:Column '(?P<quoted>.*?)' could not be resolved|Unknown column: (?P<plain>.*?))"
-    r"(?: for table: '(?P<table>.*?)')?(?:\. Line: (?P<line>\d+), Col: (?P<end>\d+))?$"
+    r"(?: for table: '(?P<table>.*?)')?(?:\. Line: (?P<line>\d+), Col: (?P<end>\d+))?\.?$"
 )
 """sqlglot's messages about a column that does not exist, is not in scope or is ambiguous."""
 
 
-def _unknown_column(unresolved: re.Match[str], types: dict[str, Types]) -> str:
+def _unknown_column(message: str, types: dict[str, Types]) -> str:
     """sqlglot's message with the position where the column starts, and columns of similar names."""
+    unresolved = UNRESOLVED.search(message)
+    if unresolved is None:
+        return f"query: {message}"
     name = unresolved["quoted"] or unresolved["plain"] or ""
-    where = "query"
-    if unresolved["line"]:
-        written = len(name) + (0 if re.fullmatch(r"\w+", name) else len("``"))
-        where = f"query, line {unresolved['line']}, position {int(unresolved['end']) - written + 1}"
+    where = _where_unresolved(unresolved, name)
     known = {column for columns in types.values() for column in columns}
     if name.lower() in known:
         return f"{where}: column {name!r} is ambiguous, or of a table that is not in scope"
     return f"{where}: column {name!r} not found{did_you_mean(name, known)}"
+
+
+def _where_unresolved(unresolved: re.Match[str], name: str) -> str:
+    """The position where the column starts; only the line where it ends if there is a line break in its name."""
+    if not unresolved["line"]:
+        return "query"
+    written = len(name) + (0 if re.fullmatch(r"\w+", name) else len("``"))
+    position = int(unresolved["end"]) - written + 1
+    return f"query, line {unresolved['line']}" + (f", position {position}" if position >= 1 else "")
 
 
 def _extract_ctes(query: exp.Query, blocks: dict[str, exp.Query]) -> None:

@@ -1,8 +1,10 @@
 """The kind of a statement, syntax errors, and unknown names."""
 
 import pytest
+from sqlglot.errors import OptimizeError
 
 from qoop.errors import QuerySyntaxError, UnknownNameError
+from qoop.parsing import blocks
 from qoop.parsing.statement import parse_statement
 from tests.duckdb_plans import Tables
 
@@ -102,3 +104,26 @@ def test_an_unknown_column(tables, column):
 def test_a_column_that_two_tables_have(tables):
     with pytest.raises(UnknownNameError, match="column 'id' is ambiguous"):
         tables.plan("SELECT id FROM orders, items")
+
+
+UNRESOLVED_COLUMNS = [
+    ("Column 'prize' could not be resolved.", "query: column 'prize' not found; did you mean price?"),
+    ("Column '' could not be resolved. Line: 3, Col: 9", "query, line 3, position 8: column '' not found"),
+    ("Column 'prize' could not be resolved: it is gone", "query: Column 'prize' could not be resolved: it is gone"),
+]
+
+
+@pytest.mark.parametrize(("message", "said"), UNRESOLVED_COLUMNS)
+def test_any_message_about_an_unknown_column_is_reported(tables, monkeypatch, message, said):
+    def fail(*_, **__):
+        raise OptimizeError(message)
+
+    monkeypatch.setattr(blocks, "qualify", fail)
+    with pytest.raises(UnknownNameError) as caught:
+        tables.plan("SELECT prize FROM orders, items WHERE orders.id = items.id")
+    assert str(caught.value) == said
+
+
+def test_a_position_hidden_by_a_line_break_is_omitted(tables):
+    with pytest.raises(UnknownNameError, match="query, line 2: column 'a b' not found"):
+        tables.plan("SELECT `a\nb` FROM orders, items WHERE orders.id = items.id")
