@@ -47,8 +47,8 @@ class ProgressLines:
         failures = [f"{count(counts.failed, 'stage')} failed"] if counts.failed else []
         failures += [f"{count(counts.lost, 'output')} lost"] if counts.lost else []
         self._print(
-            f"done in {outcome.seconds:.1f} s: {count(counts.stages, 'stage')} run, "
-            f"{count(counts.switches, 'plan switch', 'plan switches')} "
+            f"done in {outcome.seconds:.1f} s: {count(outcome.join_trees, 'join tree')}, "
+            f"{count(counts.stages, 'stage')} run, {count(counts.switches, 'plan switch', 'plan switches')} "
             f"({count(counts.reused, 'output')} reused, {counts.unused} unused, "
             f"{count(counts.cancelled, 'stage')} cancelled)" + "".join(f", {failure}" for failure in failures)
         )

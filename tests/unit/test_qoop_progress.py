@@ -116,4 +116,4 @@ def test_lines_carry_the_seconds_since_the_start(capsys, monkeypatch):
 )
 def test_the_summary_reports_failures_if_there_were_any(capsys, counts, shown_counts):
     ProgressLines(console.err).summary(Outcome(counts, 4, 1.5, None, ()))
-    assert capsys.readouterr().err.partition("] ")[2] == f"done in 1.5 s: {shown_counts}\n"
+    assert capsys.readouterr().err.partition("] ")[2] == f"done in 1.5 s: 4 join trees, {shown_counts}\n"
