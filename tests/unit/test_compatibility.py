@@ -15,9 +15,9 @@ from yarn_plugin.decide import events
 from yarn_plugin.decide.commands import Dismiss, WriteWeights
 from yarn_plugin.drive.config import load
 from yarn_plugin.drive.journaling import open_intake
-from yarn_plugin.drive.replay import replay
+from yarn_plugin.drive.replay import replay, rerun
 from yarn_plugin.drive.topology import load_topology
-from yarn_plugin.journal.records import RecordFile
+from yarn_plugin.journal.records import RecordFile, read_records
 from yarn_plugin.toml_files import FileError
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -122,6 +122,34 @@ def test_a_compacted_journal_of_that_version_is_compacted_again_to_the_same(then
     again = opened(folder)
     assert (again.state, list(again.history)) == (before, history)
     again.close()
+
+
+@pytest.fixture(params=("plain", "compacted"))
+def journal_of_version_2(request, tmp_path):
+    """A journal whose decisions must still come out the same, copied."""
+    return Path(shutil.copy(folder_of(f"version2/{request.param}") / "state" / "journal", tmp_path))
+
+
+def test_a_diverging_decision_of_version_2_is_counted(journal_of_version_2):
+    records = list(read_records(journal_of_version_2))
+    tampered = [one for one in records if one["kind"] == "decision" and one["commands"]][::2]
+    assert tampered
+    for one in tampered:
+        one["commands"] = []
+    journal = RecordFile(journal_of_version_2)
+    journal.rewrite(*records)
+    journal.close()
+    assert replay(journal_of_version_2).different == len(tampered)
+    intake = opened(journal_of_version_2.parent)
+    assert intake.different == len(tampered)
+    intake.close()
+    assert rerun(journal_of_version_2).first_difference() is not None
+
+
+def test_a_rerun_repeats_the_decisions_of_version_2(journal_of_version_2):
+    repeated = rerun(journal_of_version_2)
+    assert repeated.timers
+    assert repeated.first_difference() is None
 
 
 @pytest.mark.parametrize("name", ARBITERS)

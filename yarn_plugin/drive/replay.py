@@ -21,7 +21,7 @@ from yarn_plugin.drive.virtual_time import UncompactedJournal, VirtualClock
 from yarn_plugin.errors import ReportedError, os_reason
 from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import Record, find_damage, read_records
-from yarn_plugin.journal.upgrade import VERSION, version_of
+from yarn_plugin.journal.upgrade import SAME_DECISIONS_SINCE, upgrade, version_of
 
 COMPARED = ("input", "decision", "failed")
 """The kinds of records that a rerun compares."""
@@ -33,7 +33,7 @@ class ReplayError(ReportedError):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A replayed journal. `different`: how many decisions differ in this version.
+    """A replayed journal. `different`: how many decisions differ from the recorded ones (see `Replay`).
 
     `skipped`: events that failed. `dropped`: the incomplete end of the journal, which was not read.
     """
@@ -92,7 +92,7 @@ def rerun(journal: Path, registry: Registry = BUILT_IN) -> Rerun:
     Raises:
         OSError: there is no journal.
         JournalError: it is invalid.
-        ValueError: an earlier version wrote it, which did not stamp timers with their due times.
+        ValueError: a version before `SAME_DECISIONS_SINCE` wrote it, which did not stamp timers with their due times.
     """
     return rerun_records(read_records(journal), registry)
 
@@ -100,8 +100,11 @@ def rerun(journal: Path, registry: Registry = BUILT_IN) -> Rerun:
 def rerun_records(records: Iterable[Record], registry: Registry = BUILT_IN) -> Rerun:
     """Repeat the inputs in these records; see `rerun`."""
     before, after = _from_the_last_snapshot(list(records))
-    if any(version_of(record) != VERSION for record in after):
-        raise ValueError(f"a version before {VERSION} wrote records of this journal; they cannot be repeated")
+    if any(version_of(record) < SAME_DECISIONS_SINCE for record in after):
+        raise ValueError(
+            f"a version before {SAME_DECISIONS_SINCE} wrote records of this journal; they cannot be repeated"
+        )
+    after = [upgrade(record) for record in after]
     repeated = UncompactedJournal()
     repeated.append(*before)
     clock = VirtualClock(_start_time(before, after))

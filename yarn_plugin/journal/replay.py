@@ -11,7 +11,7 @@ from yarn_plugin.errors import describe
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.execution import Command, Decided, Event, Execution, FailedTimer, State, StateMachine
 from yarn_plugin.journal.records import JournalError, Record
-from yarn_plugin.journal.upgrade import VERSION, upgrade, version_of
+from yarn_plugin.journal.upgrade import SAME_DECISIONS_SINCE, upgrade, version_of
 
 log = logging.getLogger("yarn_plugin.journal")
 
@@ -23,9 +23,9 @@ MAX_HISTORY_BYTES = 16 * 1024 * 1024
 class Replay(Execution[State, Event, Command]):
     """Replays a journal record by record, which restores `state` and `history`. Writes nothing.
 
-    `replayed`: inputs decided on again. `different`: those, written by this version, whose journaled decision differs
-    (0 unless a bug made decisions depend on more than their inputs). `skipped`: inputs recorded as failed, or failing
-    now.
+    `replayed`: inputs decided on again. `different`: those that a version since `SAME_DECISIONS_SINCE` decided
+    differently (0 unless the code has changed, or decisions depend on more than their inputs). `skipped`: inputs
+    recorded as failed, or failing now.
 
     `tags`: the types of all events, commands, the state and its parts (see `Codec`).
     """
@@ -128,7 +128,7 @@ class Replay(Execution[State, Event, Command]):
     def _close(self, record: Record, kind: str, version: int) -> None:
         """Apply the outcome of the waiting input."""
         if self._waiting is None or self._waiting["seq"] != record["seq"]:
-            if kind == "decision" and version == VERSION:
+            if kind == "decision" and version >= SAME_DECISIONS_SINCE:
                 self.different += 1
             return
         if kind == "attempt":
@@ -137,7 +137,7 @@ class Replay(Execution[State, Event, Command]):
             self.skip_waiting()
         else:
             decided = self._decide_followed()
-            if version == VERSION and (decided is None or not self._same(record)):
+            if version >= SAME_DECISIONS_SINCE and (decided is None or not self._same(record)):
                 self.different += 1
 
     def _decide_followed(self) -> Decided[Event, Command] | None:

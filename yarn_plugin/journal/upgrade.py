@@ -11,6 +11,9 @@ from yarn_plugin.journal.records import JournalError, Record
 
 VERSION = 3
 
+SAME_DECISIONS_SINCE = 2
+"""The first version whose recorded decisions must equal those of a replay; earlier ones gave other commands."""
+
 
 class JournalVersionError(JournalError):
     """A record was written by a later version of the program."""
