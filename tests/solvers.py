@@ -73,6 +73,9 @@ def be_trouble(problem):
             return Total(1.0)
         case "dies":
             os._exit(3)
+        case "closes its pipes":
+            os.closerange(3, 100)
+            time.sleep(1000)
         case "starts another":
             child = subprocess.Popen(["sleep", "1000"])
             Path(problem.mark + ".child").write_text(str(child.pid))

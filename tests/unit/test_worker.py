@@ -173,7 +173,7 @@ def test_a_process_that_is_killed_loses_its_task_and_the_next_one_is_solved_by_a
     os.kill(killed, signal.SIGKILL)
     outcome = told.next()
     assert (outcome.pool, outcome.id, outcome.kind) == ("gpu", "1", "lost")
-    assert "SIGKILL" in outcome.error
+    assert "SIGKILL; check whether the machine ran out of memory" in outcome.error
     assert summed(told) == ("2", 2.0)
     assert worker.pid() != killed
     assert worker.counters["tasks_lost"] == 1
@@ -184,6 +184,13 @@ def test_a_process_that_exits_loses_its_task(start):
     worker.submit("gpu", "1", Trouble("dies"))
     outcome = told.next()
     assert (outcome.kind, "exit code 3" in outcome.error) == ("lost", True)
+
+
+def test_a_process_that_closes_its_pipes_is_stopped_and_loses_its_task(start):
+    worker, told = start()
+    worker.submit("gpu", "1", Trouble("closes its pipes"))
+    outcome = told.next()
+    assert (outcome.kind, "closed its pipes" in outcome.error) == ("lost", True)
 
 
 def test_a_process_that_is_killed_between_tasks_loses_none(start):
@@ -248,7 +255,7 @@ def test_a_task_that_was_lost_can_be_given_again(start, tmp_path):
     assert summed(told) == ("1", 1.0)
 
 
-def test_closing_ends_the_worker_at_once_without_an_outcome(start, tmp_path):
+def test_closing_ends_the_worker_at_once_without_an_outcome(start, tmp_path, caplog):
     worker, told = start()
     worker.submit("gpu", "1", Trouble("holds the interpreter", str(tmp_path / "mark")))
     worker.submit("gpu", "2", Sum(()))
@@ -257,6 +264,8 @@ def test_closing_ends_the_worker_at_once_without_an_outcome(start, tmp_path):
     assert not psutil.pid_exists(pid)
     assert not worker.is_alive()
     assert told.empty()
+    assert not caplog.records
+    assert not worker.counters["tasks_lost"]
 
 
 def test_an_unused_worker_is_closed(start):

@@ -26,6 +26,9 @@ log = logging.getLogger("yarn_plugin.arbiter")
 START_TIMEOUT = 60.0
 """Seconds for the process to start and to import its solvers."""
 
+EXIT_TIMEOUT = 1.0
+"""Seconds for the process to exit after it has closed its pipes."""
+
 
 class Worker:
     """Solves tasks in a worker process and emits their outcomes, in the order of the tasks, from its own thread.
@@ -119,8 +122,10 @@ class Worker:
             return Solved(pool, id, "done", self._result(self._ready().ask(task, self._timeout_s)))
         except _LostError as lost:
             self._end_process()
-            self.counters["tasks_lost"] += 1
-            log.warning("pool=%s task=%s no result: %s; its controller decides whether to retry", pool, id, lost)
+            # `close` kills the process and abandons the task.
+            if not self._closing:
+                self.counters["tasks_lost"] += 1
+                log.warning("pool=%s task=%s no result: %s; its controller decides whether to retry", pool, id, lost)
             return Solved(pool, id, "lost", error=str(lost))
         except _FailedError as failed:
             error = str(failed)
@@ -240,13 +245,25 @@ class _Process:
             raise _LostError(self._exit_reason()) from None
 
     def _exit_reason(self) -> str:
-        # It has closed a pipe, so it is exiting or useless. Killing it does not change the code of an exited one.
+        # It has closed a pipe, so it is exiting or useless.
+        exited = self._exits()
         self.kill()
         code = self._process.wait()
+        if not exited:
+            return "the worker process closed its pipes and was stopped"
         if code >= 0:
             return f"the worker process ended with exit code {code}"
         hint = "; check whether the machine ran out of memory" if -code == signal.SIGKILL else ""
         return f"the worker process was killed by {signal.Signals(-code).name}{hint}"
+
+    def _exits(self) -> bool:
+        """Whether it exits within `EXIT_TIMEOUT`. `Popen.wait` would reap it: see `is_running`."""
+        deadline = time.monotonic() + EXIT_TIMEOUT
+        while self.is_running():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.01)
+        return True
 
     def kill(self) -> None:
         """Kill it and its children."""
