@@ -144,7 +144,7 @@ class Daemon:
         if self._intake.different:
             log.warning(
                 "journal: %d of %d events were decided differently than recorded; the arbiter continues from the new "
-                "decisions. This is a bug; report it",
+                "decisions. Unless a controller or policy package has changed since, this is a bug; report it",
                 self._intake.different,
                 self._intake.replayed,
             )
