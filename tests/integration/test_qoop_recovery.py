@@ -327,6 +327,6 @@ def test_a_journal_replaces_an_earlier_one_but_no_other_file(spark, tmp_path):
         check_query_journal(journal.read(tmp_path / "journal"))
     notes = tmp_path / "notes.txt"
     notes.write_text("my notes")
-    with session_unchanged(spark), pytest.raises(QoopError, match="journal"):
+    with session_unchanged(spark), pytest.raises(QoopError, match="not a query journal"):
         qoop.collect(spark, text, qoop.Options(journal=notes))
     assert notes.read_text() == "my notes"

@@ -197,7 +197,9 @@ def test_an_invalid_body_is_reported(service, body):
 def test_with_two_pools_the_pool_must_be_named(make):
     service = make(SQL, GPU)
     answer = service.ask(service.user("ann"), "POST", "/v1/apps", {"name": "x", "request_id": "12345678"})
-    assert (answer.status_code, problems(answer)[0][:2]) == (422, ("pool", None))
+    ((field, value, expected),) = problems(answer)
+    assert (answer.status_code, field, value) == (422, "pool", None)
+    assert "gpu, sql" in expected
     assert service.register(pool="gpu").queue.startswith("root.gpu.")
 
 
@@ -229,7 +231,9 @@ def test_an_unregistered_application_can_be_read_but_not_changed(service):
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
 def test_an_unknown_path_is_404_with_a_hint(service, method):
     answer = service.as_admin(method, "/v1/apps/app_99", {} if method == "PATCH" else None)
-    assert (answer.status_code, problems(answer)[0][:2]) == (404, ("app", "app_99"))
+    ((field, value, hint),) = problems(answer)
+    assert (answer.status_code, field, value) == (404, "app", "app_99")
+    assert "see GET /v1/apps" in hint
 
 
 def test_an_unknown_path_or_method_is_refused_with_problems(service):

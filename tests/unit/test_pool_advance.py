@@ -354,7 +354,7 @@ def test_a_share_with_nan_is_a_failure(controller, call):
     grant = Grant(0.0, 0.5, Resources(), math.nan, Resources())
     controller.does = lambda what: [arbiter.TellShare("a", Share(1, 1.0, 1.0, grant, 1, Resources(), LegacyText("so")))]
     (stopped,) = stops(call(at=1.0, view=NEW))
-    assert stopped.error.startswith("ValueError: ")
+    assert stopped.error.startswith(f"ValueError: controller {call.kept.controller}: share of a: ")
 
 
 # Inputs that wait.

@@ -91,16 +91,16 @@ def test_other_files_are_not_overwritten(tmp_path):
     notes = tmp_path / "notes.txt"
     notes.write_text("what I must not forget\n" * 100)
     assert journal.read(notes) == []
-    with pytest.raises(QoopError, match="journal"):
+    with pytest.raises(QoopError, match="not a query journal"):
         record.read_journal(notes)
-    with pytest.raises(QoopError, match="journal"):
+    with pytest.raises(QoopError, match="not a query journal"):
         QueryJournal(notes)
     assert notes.read_text() == "what I must not forget\n" * 100
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(QoopError, match="file"):
+    with pytest.raises(QoopError, match="regular file"):
         QueryJournal(tmp_path / "pipe")
     (tmp_path / "file").touch()
-    with pytest.raises(QoopError, match="journal"):
+    with pytest.raises(QoopError, match="writable file"):
         QueryJournal(tmp_path / "file" / "journal")
 
 
@@ -182,8 +182,9 @@ def test_every_failed_write_is_reported_once(tmp_path, monkeypatch, problem):
     monkeypatch.setattr(RecordFile, "append", refuse)
     warned = []
     wrote(tmp_path / "journal", warned.append)
-    assert len(warned) == 1
-    assert warned[0].startswith("--journal ")
+    (warning,) = warned
+    assert warning.startswith("--journal ")
+    assert "continues without" in warning
 
 
 def test_a_disk_that_is_full_from_the_start_is_only_reported(tmp_path, monkeypatch):

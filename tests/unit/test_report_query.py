@@ -315,5 +315,5 @@ def test_a_file_that_is_not_a_journal_is_one_line(tmp_path: Path) -> None:
         read_journal(tmp_path / "none.journal")
     assert not list(tmp_path.iterdir())
     (tmp_path / "empty.journal").touch()
-    with pytest.raises(NoRecordError, match="journal"):
+    with pytest.raises(NoRecordError, match="not a query journal"):
         read_journal(tmp_path / "empty.journal")

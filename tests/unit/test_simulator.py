@@ -183,7 +183,7 @@ def test_the_command_writes_figures_a_page_and_a_journal(tmp_path, capsys):
         ({"cluster.toml": "nodes"}, [], "not TOML"),
         ({"work.toml": ""}, [], "no applications"),
         ({"work.toml": FILES["work.toml"].replace("90", "-1")}, [], "core_seconds -1: "),
-        ({"work.toml": FILES["work.toml"].replace('"batch"', '"fancy"')}, [], "'fancy': "),
+        ({"work.toml": FILES["work.toml"].replace('"batch"', '"fancy"')}, [], "'fancy': must be batch"),
         ({"work.toml": FILES["work.toml"] + "wages = 1"}, [], "wages: unknown key"),
         ({"work.toml": FILES["work.toml"].replace("90", '{ distribution = "even" }')}, [], "lognormal"),
         ({}, ["--policy", "lottery"], "lottery"),

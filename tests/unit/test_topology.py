@@ -202,7 +202,7 @@ def test_a_journal_keeps_it(tmp_path):
     [
         ("levels = 3", "levels 3: must be a list"),
         ("level = []", "level: unknown key"),
-        ('levels = ["rack"]', "levels: "),
+        ('levels = ["rack"]', "levels: 'node' is missing"),
         ('levels = ["node", "rack"]', "'rack'"),
         ('levels = ["node", "gpu", "gpu"]', "levels: 'gpu'"),
         ("[[nodes]]\nhosts = []", "nodes #1.hosts: must have at least 1 item"),
@@ -212,8 +212,8 @@ def test_a_journal_keeps_it(tmp_path):
             '[[nodes]]\nhosts = ["a"]\nwithin = { rack = "/r1" }\n[[nodes]]\nhosts = ["a"]\nwithin = { rack = "/r2" }',
             "hosts: 'a'",
         ),
-        ('[[nodes]]\nhosts = ["a"]\nwithin = { switch = "s1" }', "nodes #1.within.switch: "),
-        ('[[nodes]]\nhosts = ["a"]\nwithin = { node = "s1" }', "nodes #1.within.node: "),
+        ('[[nodes]]\nhosts = ["a"]\nwithin = { switch = "s1" }', "nodes #1.within.switch: must be rack"),
+        ('[[nodes]]\nhosts = ["a"]\nwithin = { node = "s1" }', "nodes #1.within.node: must be rack"),
         ('[[nodes]]\nhosts = ["a"]\nwithin = { rack = "a" }', "'a'"),
         (
             'levels = ["switch", "rack", "node"]\n'
