@@ -2,11 +2,11 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from yarn_plugin.errors import ReportedError, os_reason
@@ -37,18 +37,35 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     RENAMED: ClassVar[Mapping[str, str]] = {}
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _reject_renamed_keys(cls, values: Any) -> Any:
-        errors = [_renamed(*names) for names in cls.RENAMED.items() if isinstance(values, dict) and names[0] in values]
-        if errors:
-            raise ValidationError.from_exception_data(cls.__name__, errors)
-        return values
+    def _reject_renamed_keys(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Report renamed keys together with all other problems: their values are checked under the new names."""
+        renamed = [name for name in cls.RENAMED if isinstance(values, dict) and name in values]
+        if not renamed:
+            return handler(values)
+        errors = [_error("renamed", (name,), f"renamed to {cls.RENAMED[name]}") for name in renamed]
+        try:
+            handler({cls.RENAMED[name]: values[name] for name in renamed} | _without(values, renamed))
+        except ValidationError as problem:
+            errors += [
+                _error(one["type"], one["loc"], one["msg"], one["input"], one.get("ctx")) for one in problem.errors()
+            ]
+        raise ValidationError.from_exception_data(cls.__name__, errors)
 
 
-def _renamed(old_name: str, new_name: str) -> InitErrorDetails:
-    error = PydanticCustomError("renamed", "renamed to {new_name}", {"new_name": new_name})
-    return InitErrorDetails(type=error, loc=(old_name,), input=None)
+def _without(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _error(
+    kind: str,
+    location: tuple[int | str, ...],
+    message: str,
+    value: object = None,
+    context: dict[str, Any] | None = None,
+) -> InitErrorDetails:
+    return InitErrorDetails(type=PydanticCustomError(kind, message, context), loc=location, input=value)
 
 
 def matching(pattern: str, expected: str) -> AfterValidator:

@@ -41,6 +41,27 @@ def test_all_renamed_keys_of_a_section_are_named_at_once(tmp_path):
     )
 
 
+def test_renamed_keys_hide_no_other_problem(tmp_path):
+    text = "[watch]\nfigures_s = 0\nunknown = 1\n[users]\nann = 3\n[[pools]]\nname = 'sql'\nsettle_s = -1\n"
+    assert refusal(tmp_path, text).split("; ") == [
+        "watch: renamed to poll",
+        "pools.sql.settle_s: renamed to idle_timeout_s",
+        "pools.sql.queue: required",
+        "pools.sql.idle_timeout_s -1: must be at least 0",
+        "poll.figures_s: renamed to metrics_s",
+        "poll.metrics_s 0: must be at least 0.05",
+        "poll.unknown: unknown key",
+        "users.ann 3: must be a list",
+    ]
+
+
+def test_the_old_name_does_not_override_the_new_one(tmp_path):
+    assert refusal(tmp_path, f"{POOL}settle_s = -1\nidle_timeout_s = -2").split("; ") == [
+        "pools.sql.settle_s: renamed to idle_timeout_s",
+        "pools.sql.idle_timeout_s -2: must be at least 0",
+    ]
+
+
 def test_an_unknown_key_is_refused(tmp_path):
     assert refusal(tmp_path, f"{POOL}patience_s = 5") == "pools.sql.patience_s: unknown key"
 
