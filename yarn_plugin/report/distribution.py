@@ -70,7 +70,7 @@ class Distribution:
             self.title,
             description,
             bottom + 38,
-            y_axis(up, GUTTER, WIDTH - RIGHT, "fraction of all values", percent=True),
+            y_axis(up, GUTTER, WIDTH - RIGHT, "fraction of values up to x", percent=True),
             x_axis(across, top, bottom, self.unit),
             self._goal(across, top, bottom),
             *(
