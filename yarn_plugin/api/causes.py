@@ -22,7 +22,7 @@ def text(why: Cause) -> str:
             over = f"{app} holds {holds} but its share is {share}"
             return f"{over}; others have waited for {overstay_s:g} s (preempt_after_s)"
         case cause.Preempted(app, share):
-            return f"{app} was still over its share of {share} when the grace period ended"
+            return f"{app} stayed over its share of {share} after the grace period, while others waited"
         case cause.UseAsked(app):
             return f"per-node usage of {app} was requested, to select containers"
         case cause.RegisteredBy(user, queue):
