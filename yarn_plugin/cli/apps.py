@@ -8,11 +8,31 @@ from pydantic import ValidationError
 
 from yarn_plugin import console
 from yarn_plugin.api import wire
-from yarn_plugin.api.client import ArbiterClient, find_token
-from yarn_plugin.cli.options import arbiter_options, json_option
+from yarn_plugin.api.client import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE, ArbiterClient, find_token
+from yarn_plugin.cli.options import Command, json_option
 from yarn_plugin.control_characters import escape_controls
 from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.files import write_private
+
+
+def arbiter_options(command: Command) -> Command:
+    """`--arbiter`, `--token-file` and `--ca-file`: which arbiter, as which user, and the trusted certificates."""
+    url = click.option(
+        "--arbiter",
+        envvar=URL_VARIABLE,
+        default=DEFAULT_URL,
+        show_default=True,
+        metavar="URL",
+        show_envvar=True,
+        help="URL of the arbiter.",
+    )
+    token = click.option(
+        "--token-file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help=f"File with your token.  [default: the token in the env var {TOKEN_VARIABLE}]",
+    )
+    return url(token(console.ca_option(command)))
 
 
 @click.command(context_settings=console.CONTEXT)

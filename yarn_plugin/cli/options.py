@@ -1,13 +1,10 @@
-"""Options that several commands share: the ResourceManager, the arbiter, results as JSON."""
+"""Options that several commands share: the ResourceManager, results as JSON."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-
-from yarn_plugin import console
-from yarn_plugin.api.client import DEFAULT_URL, TOKEN_VARIABLE, URL_VARIABLE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,23 +27,3 @@ def json_option(command: Command) -> Command:
         type=click.Path(dir_okay=False, path_type=Path),
         help="Also write the result to FILE as JSON.",
     )(command)
-
-
-def arbiter_options(command: Command) -> Command:
-    """`--arbiter`, `--token-file` and `--ca-file`: which arbiter, as which user, and the trusted certificates."""
-    url = click.option(
-        "--arbiter",
-        envvar=URL_VARIABLE,
-        default=DEFAULT_URL,
-        show_default=True,
-        metavar="URL",
-        show_envvar=True,
-        help="URL of the arbiter.",
-    )
-    token = click.option(
-        "--token-file",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help=f"File with your token.  [default: the token in the env var {TOKEN_VARIABLE}]",
-    )
-    return url(token(console.ca_option(command)))
