@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from yarn_plugin import console
 from yarn_plugin.api.client import TOKEN_VARIABLE, URL_VARIABLE
@@ -77,7 +78,8 @@ def _value_count(option: click.Parameter) -> int:
 @click.option(
     "--tables",
     metavar="DIR",
-    help="Directory with a Parquet file, or a directory of Parquet files, for each table.  [default: Spark's catalog]",
+    help="Local directory with a Parquet file, or a directory of Parquet files, for each table. With --master yarn "
+    "every node must have it at the same path, and fs.defaultFS must be local; for data in HDFS use Spark's catalog.  [default: Spark's catalog]",
 )
 @click.option(
     "--output",
@@ -124,8 +126,8 @@ def _value_count(option: click.Parameter) -> int:
 @click.option(
     "--slots",
     type=click.FloatRange(0, min_open=True),
-    help="Without an arbiter: a fixed share, in slots. On YARN give executors x slots of each.  [default: Spark's "
-    "default parallelism]",
+    help="Without an arbiter: a fixed share, in slots. On YARN: number of executors x slots per executor.  "
+    "[default: Spark's default parallelism]",
 )
 @click.option(
     "--checkpoint",
@@ -148,8 +150,8 @@ def _value_count(option: click.Parameter) -> int:
 @click.option(
     "--report",
     metavar="FILE",
-    help="Write an HTML report of plans, stages and decisions, made from the journal.  "
-    "[default of --journal: FILE.journal]",
+    help="Write an HTML report of plans, stages and decisions, made from the journal, which is written to FILE.journal "
+    "unless --journal is given.",
 )
 def submit(rest: tuple[str, ...], **given: Any) -> int:
     """Run one SQL query on Spark, replanning when its share of the cluster changes.
@@ -159,8 +161,8 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
     On YARN:          qoop submit --master yarn --arbiter http://127.0.0.1:8780 --tables DIR QUERY.sql
 
     Options that are not listed below are passed to spark-submit unchanged (--master, --executor-memory, --conf, ...).
-    spark-submit is that of SPARK_HOME, or else the one installed with pyspark. --queue cannot be given with --arbiter,
-    which assigns a queue to each query.
+    The spark-submit of SPARK_HOME is used, or else the one installed with pyspark. --queue cannot be given with
+    --arbiter, which assigns a queue to each query.
 
     The share is a number of slots (tasks that run at the same time): executors x spark.executor.cores /
     spark.task.cpus. It comes from an arbiter (--arbiter), from a file (--profile) or is fixed (--slots).
@@ -187,7 +189,8 @@ def submit(rest: tuple[str, ...], **given: Any) -> int:
 @click.option(
     "--tables",
     metavar="DIR",
-    help="Directory with a Parquet file, or a directory of Parquet files, for each table.  [default: Spark's catalog]",
+    help="Local directory with a Parquet file, or a directory of Parquet files, for each table. For data in HDFS use "
+    "Spark's catalog.  [default: Spark's catalog]",
 )
 @click.option(
     "--shares", default="1,2,4,8", show_default=True, metavar="SLOTS,...", help="Shares to estimate for, in slots."
@@ -238,11 +241,13 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         raise SubmissionError("--format, --output: give only one; --format is for printed rows")
     if given["report"] is not None and given["journal"] is None:
         given["journal"] = f"{given['report']}.journal"
-    if sum(given[name] is not None for name in ("arbiter", "profile", "slots")) > 1:
-        raise SubmissionError("--arbiter, --profile, --slots: give only one; each of them sets the share")
+    shares = [name for name in ("arbiter", "profile", "slots") if given[name] is not None]
+    if len(shares) > 1:
+        raise SubmissionError(_only_one_share(shares))
     if given["tables"] is not None and not Path(given["tables"]).is_dir():
-        wanted = "no such directory; must have a Parquet file, or a directory of Parquet files, for each table"
-        raise BadInputError("--tables", given["tables"], wanted)
+        from qoop.tables.folder import why_no_folder
+
+        raise BadInputError("--tables", given["tables"], why_no_folder(given["tables"]))
     if given["slots"] is not None and not math.isfinite(given["slots"]):
         raise BadInputError("--slots", given["slots"], "must be a finite number, such as 4")
     for flag in ("weight", "hysteresis"):
@@ -266,14 +271,33 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
     return Job.model_validate({**fields, **rest})
 
 
+def _is_arbiter_from_environment() -> bool:
+    return click.get_current_context().get_parameter_source("arbiter") is ParameterSource.ENVIRONMENT
+
+
+def _only_one_share(given: list[str]) -> str:
+    """The message that several options set the share."""
+    if "arbiter" not in given or not _is_arbiter_from_environment():
+        return f"{', '.join(f'--{name}' for name in given)}: give only one; each of them sets the share"
+    others = " and ".join(f"--{name}" for name in given if name != "arbiter")
+    advice = "unset the variable to run without the arbiter"
+    return f"--arbiter (from {URL_VARIABLE}) and {others}: give only one; {advice}"
+
+
 def _arbiter_access(given: dict[str, Any]) -> "ArbiterAccess | None":
     from qoop.submit.command import ArbiterAccess
-    from yarn_plugin.api.client import find_token
+    from yarn_plugin.api.client import ArbiterError, find_token
 
     if given["arbiter"] is None:
         return None
-    token = find_token(given["token_file"])
-    return ArbiterAccess(given["arbiter"], token, given["pool"], given["weight"], given["verify"])
+    option = f"--arbiter (from {URL_VARIABLE})" if _is_arbiter_from_environment() else "--arbiter"
+    try:
+        token = find_token(given["token_file"])
+    except ArbiterError as problem:
+        if not _is_arbiter_from_environment():
+            raise
+        raise ArbiterError(f"{problem}; or unset {URL_VARIABLE} to run without the arbiter") from None
+    return ArbiterAccess(given["arbiter"], token, given["pool"], given["weight"], given["verify"], option)
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: i
 def _plan(text: str, tables: str | None) -> PlannedQuery:
     catalogue: Catalogue
     if tables is not None:
-        folder = FolderCatalogue(Path(tables))
+        folder = FolderCatalogue(tables)
         catalogue, statistics = folder, folder.statistics
         try:
             return plan(parse_statement(text), catalogue, statistics, CutPolicy(), CostModel())

@@ -61,8 +61,8 @@ def _explanation(timed: TimedDecision, record: QueryRecord, axis: Axis) -> str:
     names = Names(record)
     why = WON_BY[_winner(timed, record)]
     return (
-        f"At {axis(timed.at):.1f} s ({_cause(timed, names)}) the query switched from plan {decision.before}, estimated "
-        f"to need another {seconds(before)}, to plan {decision.plan}, {seconds(after)}. {why}"
+        f"At {axis(timed.at):.1f} s ({_cause(timed, names)}) the query switched from plan {decision.before} "
+        f"(estimated {seconds(before)} left) to plan {decision.plan} ({seconds(after)} left). {why}"
     )
 
 

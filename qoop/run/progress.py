@@ -37,7 +37,7 @@ class ProgressLines:
             case CancelStages(stages):
                 self._print(f"cancelled {', '.join(map(view_name, stages))}")
             case SetExecutors(executors, _):
-                self._print(f"target: {count(executors, 'executor')}")
+                self._print(f"requesting {count(executors, 'executor')} in total")
             case RunAsWritten(cause):
                 self._print(f"running as written, in one stage: {wording.why(cause)}")
 

@@ -207,7 +207,11 @@ class QueryRun:
                 failed = f"could not request {count(executors, 'executor')}"
                 self._try(failed, lambda: engine.set_executors(executors, by))
             case ConfirmVacated(seq):
-                self._try(f"could not confirm share {seq} to the arbiter", lambda: self._confirm(seq))
+                failed = (
+                    f"could not report to the arbiter that the containers over share {seq} are released; it waits "
+                    "until the grace period ends"
+                )
+                self._try(failed, lambda: self._confirm(seq))
             case RunAsWritten(cause):
                 if self._planned is not None:
                     self._warn(f"replanning stopped, running the query as written: {wording.why(cause)}")

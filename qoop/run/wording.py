@@ -59,8 +59,8 @@ DECIDED_BY: dict[Winner, str] = {
     "forced": "a test option",
     "share": "share",
     "row counts": "row counts",
-    "share or row counts": "share or row counts, either alone",
-    "share and row counts": "share and row counts, only together",
+    "share or row counts": "share or row counts, either of which would suffice",
+    "share and row counts": "share and row counts together, neither alone",
     "late stage": "a slow stage",
     "late stage and share or row counts": "a slow stage together with the share or the row counts",
 }
@@ -69,8 +69,8 @@ DECIDED_BY: dict[Winner, str] = {
 
 def verdict(decision: Decision) -> str:
     """The estimates that a decision is based on; for a switch, also what decided it."""
-    decided_by = f"; decided by: {DECIDED_BY[decision.won_by]}" if decision.switched else ""
-    return f"{comparison(decision)}{decided_by}"
+    reason = f"; reason: {DECIDED_BY[decision.won_by]}" if decision.switched else ""
+    return f"{comparison(decision)}{reason}"
 
 
 def comparison(decision: Decision) -> str:

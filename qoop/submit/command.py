@@ -40,13 +40,17 @@ class StoppedBySignal(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class ArbiterAccess:
-    """The arbiter to register with, the user's token, and the pool and weight to ask for."""
+    """The arbiter to register with, the user's token, and the pool and weight to ask for.
+
+    `option`: the option, as an error names it.
+    """
 
     url: str
     token: str
     pool: str | None
     weight: float
     verify: str | bool
+    option: str = "--arbiter"
 
 
 def submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
@@ -73,10 +77,13 @@ def _submit(job: Job, flags: SparkFlags, access: ArbiterAccess | None) -> int:
     if access is None:
         return _spark_submit(job, flags, {})
     if not flags.is_yarn:
-        raise SubmissionError(f"--arbiter: needs --master yarn; with --master {flags.master} use --profile or --slots")
+        raise SubmissionError(
+            f"{access.option}: needs --master yarn; with --master {flags.master} remove it and use --profile or --slots"
+        )
     if flags.value("--queue") or flags.conf("spark.yarn.queue"):
         raise SubmissionError(
-            "--queue: cannot be given with --arbiter, which assigns a queue to each query; use --pool to choose a pool"
+            f"--queue: cannot be given with {access.option}, which assigns a queue to each query; use --pool to choose "
+            "a pool"
         )
     return _submit_registered(job, flags, access)
 

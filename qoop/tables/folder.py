@@ -15,25 +15,33 @@ from qoop.tables.statistics import cached_statistics
 WANTED = "must have a Parquet file, or a directory of Parquet files, for each table"
 
 
+def why_no_folder(tables: str) -> str:
+    """Why `tables`, which is not a directory of this machine, cannot be used."""
+    if "://" in tables:
+        return "must be a local directory; for data in HDFS use Spark's catalog"
+    return f"no such directory; {WANTED}"
+
+
 class TablesError(QoopError):
     """The folder of tables cannot be used."""
 
 
 class FolderCatalogue:
-    """The tables in a folder, by the names of its files and folders.
+    """The tables in a folder, by the names of its files and folders. Errors show the folder as it was given.
 
     Raises:
         TablesError: the folder does not exist, or has no tables.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, given: Path | str) -> None:
+        folder = Path(given)
         if not folder.is_dir():
-            raise TablesError(f"--tables {str(folder)!r}: no such directory; {WANTED}")
+            raise TablesError(f"--tables {str(given)!r}: {why_no_folder(str(given))}")
         self.tables = {
             name: files for path in sorted(folder.iterdir()) if (name := _name(path)) and (files := _files(path))
         }
         if not self.tables:
-            raise TablesError(f"--tables {str(folder)!r}: has no tables; {WANTED}")
+            raise TablesError(f"--tables {str(given)!r}: has no tables; {WANTED}")
         self._folder = folder
 
     def path(self, table: str) -> Path:

@@ -144,7 +144,7 @@ CLUSTER = ("--master", "yarn", "--deploy-mode", "cluster")
         (("--slots", "inf", "-e", "q"), "qoop: --slots inf: "),
         (
             ("--profile", "x", "--slots", "1", "-e", "q"),
-            "qoop: --arbiter, --profile, --slots: give only one",
+            "qoop: --profile, --slots: give only one",
         ),
         (
             (*CLUSTER, "-e", "q"),
@@ -174,6 +174,31 @@ def test_bad_input_is_one_line_and_nothing_is_started(spark_home, monkeypatch, c
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(said)
     assert not (spark_home / "record.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--slots", "2"), "--arbiter (from YARN_ARBITER_URL) and --slots: give only one; unset the variable to "),
+        ((), "--token-file: required, "),
+        (("--token-file", "token"), "--arbiter (from YARN_ARBITER_URL): needs --master yarn; "),
+    ],
+)
+def test_an_arbiter_from_the_environment_is_named_in_errors(spark_home, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(spark_home)
+    Path("token").write_text("x")
+    monkeypatch.setenv("YARN_ARBITER_URL", "http://127.0.0.1:9")
+    monkeypatch.delenv("YARN_ARBITER_TOKEN", raising=False)
+    assert submit(*words, "-e", "q") in (1, 2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"qoop: {message}") and ("unset" in line or "--master" in line)
+    assert not (spark_home / "record.json").exists()
+
+
+@pytest.mark.parametrize("command", ["submit", "explain"])
+def test_tables_must_be_local(capsys, command):
+    assert console.run(cli, "qoop", [command, "--tables", "hdfs:///x", "-e", "SELECT 1"]) in (1, 2)
+    assert capsys.readouterr().err.startswith("qoop: --tables 'hdfs:///x': must be a local directory; ")
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_a_switch_is_explained(tmp_path: Path, won_by: str, slots: float, said: 
     record = record_of(tmp_path, [(0.0, share(4), (decision(None, 0, won_by="first"),)), (1.0, share(slots), (told,))])
     (sentence,) = switch_explanations(record)
     assert sentence.startswith(
-        "At 1.0 s (a cause) the query switched from plan 0, estimated to need another 3 s, to plan 1, 2 s. "
+        "At 1.0 s (a cause) the query switched from plan 0 (estimated 3 s left) to plan 1 (2 s left). "
     )
     assert said in sentence
 
