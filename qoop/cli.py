@@ -79,7 +79,8 @@ def _value_count(option: click.Parameter) -> int:
     "--tables",
     metavar="DIR",
     help="Local directory with a Parquet file, or a directory of Parquet files, for each table. With --master yarn "
-    "every node must have it at the same path, and fs.defaultFS must be local; for data in HDFS use Spark's catalog.  [default: Spark's catalog]",
+    "every node must have it at the same path, and fs.defaultFS must be local; for data in HDFS use Spark's catalog.  "
+    "[default: Spark's catalog]",
 )
 @click.option(
     "--output",
