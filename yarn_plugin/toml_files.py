@@ -17,7 +17,7 @@ Model = TypeVar("Model", bound=BaseModel)
 MAX_PROBLEMS, MAX_VALUE_LENGTH = 10, 200
 """How many invalid fields of a file are reported, and how many characters of each value."""
 
-NESTED_TOO_DEEP = "nest fewer lists and tables"
+NESTED_TOO_DEEP = "too many nested lists and tables; must have at most a few hundred levels"
 
 _SHORT_NAME = re.compile(r"[\w./-]{1,100}")
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.http_service import parse, problems
 from yarn_plugin.api import streams as module
+from yarn_plugin.api.causes import text
 from yarn_plugin.api.refusals import Limits
 from yarn_plugin.api.streams import MAX_QUEUED, Position, Streams
 from yarn_plugin.decide import events
@@ -13,7 +14,7 @@ from yarn_plugin.decide.commands import Dismiss, TellShare
 from yarn_plugin.decide.pools.share import Member, ShareState
 from yarn_plugin.decide.state import PoolState, State
 from yarn_plugin.journal.intake import Decided
-from yarn_plugin.model.causes import LegacyText
+from yarn_plugin.model.causes import LegacyText, NoLongerKnown
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Grant, Pool, Share
@@ -157,7 +158,7 @@ def test_the_stream_of_a_vanished_application_ends(monkeypatch):
 
     ((_, name, data),) = asyncio.run(asyncio.wait_for(listen(), 10))
     why = {"kind": "no-longer-known", "app": "application_1_0001"}
-    assert (name, data) == ("end", {"reason": "application_1_0001 is no longer known", "cause": why})
+    assert (name, data) == ("end", {"reason": text(NoLongerKnown("application_1_0001")), "cause": why})
 
 
 # Slow readers, and many.

@@ -55,7 +55,7 @@ def parse(body: bytes) -> Any:
         expected = f"must be JSON; line {problem.lineno}, column {problem.colno}: {problem.msg}"
         raise Refused(422, "body", text[problem.pos : problem.pos + 40], expected) from None
     except RecursionError:
-        raise Refused(400, "body", None, "must have fewer nested lists and objects") from None
+        raise Refused(400, "body", None, f"must have at most {MAX_DEPTH} levels of lists and objects") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Messages:
         except (ValueError, TypeError, RecursionError):
             # What cannot be journaled is not decided on.
             field = next((name for name, value in extra.items() if not _is_unicode(value)), "body")
-            expected = f"cannot be stored in a {message.type}; must be numbers and valid Unicode text"
+            expected = "must be a finite number, or text without unpaired surrogates"
             raise Refused(422, field, None, expected) from None
         return parsed
 

@@ -24,7 +24,7 @@ def text(why: Cause) -> str:
         case cause.Preempted(app, share):
             return f"{app} stayed over its share of {share} after the grace period, while others waited"
         case cause.UseAsked(app):
-            return f"per-node usage of {app} was requested, to select containers"
+            return f"the containers of {app} were listed, since its pool's controller reads use per node"
         case cause.RegisteredBy(user, queue):
             return f"registered by {user} in queue {queue}"
         case cause.ControllerFailed(pool, error):
@@ -34,7 +34,7 @@ def text(why: Cause) -> str:
         case cause.ControllerNotified(pool, what):
             return f"message {what!r} from the controller of pool {pool}"
         case cause.NoLongerKnown(app):
-            return f"{app} is no longer known"
+            return f"{app} ended too long ago: the reason is no longer stored"
         case cause.LegacyText(words):
             return words
         case _:
@@ -56,7 +56,7 @@ def _happening(what: Happening) -> str:
         case cause.AppQuiet(app):
             return f"{app} requests no resources now"
         case cause.NotSubmitted(app, within_s):
-            return f"{app} ended: not submitted within {within_s:g} s"
+            return f"{app} ended: not submitted within {within_s:g} s (submit_timeout_s)"
         case cause.PoolGone(app, pool):
             return f"{app} ended: pool {pool} was removed"
         case cause.OtherUser(app, yarn_app):
@@ -82,7 +82,7 @@ def _happening(what: Happening) -> str:
         case cause.WeightsApplied():
             return "queue weights were written"
         case cause.WeightsRejected():
-            return "queue weights were rejected"
+            return "queue weights were refused"
         case cause.GraceOver():
             return "a grace period ended"
         case cause.DemandsChanged():

@@ -52,7 +52,9 @@ class FairQueue:
         """
         queue = self._queues.setdefault(owner, _OwnerQueue(self._slots))
         if queue.length >= self._slots + MAX_WAITING:
-            raise QueueFullError(f"{queue.length} {self._requests} of this caller are waiting, the limit; retry later")
+            raise QueueFullError(
+                f"{queue.length} {self._requests} of this user are waiting, which is the limit; retry later"
+            )
         queue.length += 1
         try:
             async with queue.slots:

@@ -38,7 +38,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 ENFORCEMENT: dict[Mode, str] = {
     "full": "queue weights, YARN preemption, container kills",
     "weights_only": "queue weights, without preemption: the ResourceManager's preemption monitor is off",
-    "feedback_only": "feedback only: the ResourceManager's configuration store is read-only",
+    "feedback_only": "not enforced: the ResourceManager's configuration store is read-only",
     "unknown": "unknown: no ResourceManager has answered yet",
 }
 

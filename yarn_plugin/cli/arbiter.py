@@ -54,9 +54,9 @@ from yarn_plugin.observe.resource_manager import addresses
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="If the journal is damaged in the middle, start without the records after the damage; they are saved beside "
-    "it as journal.dropped-TIME. Applications registered in them must register again; new ids look like "
-    "app_e1_17.  [default: do not start]",
+    help="Use once, after restoring a backup or when the journal is damaged: new application ids form a new series "
+    "(app_e1_17), so that earlier tokens match none of them. Records after the damage are saved as "
+    "journal.dropped-TIME; their applications must register again.",
 )
 @click.option("--quiet", is_flag=True, help="Log warnings and errors only.")
 def arbiter(
@@ -72,9 +72,10 @@ def arbiter(
 ) -> None:
     """Run the arbiter: divide a YARN cluster, notify applications of their share, enforce the shares.
 
-    A pool is a parent queue; the arbiter divides its capacity among the applications in it. When a share shrinks, the
-    application is notified and its grace period starts. When that ends, the share is enforced: the arbiter changes
-    queue weights, YARN preempts, and preempt_after_s later the arbiter kills containers that are still over the share.
+    A pool is a parent queue whose children are the applications' own leaf queues; the arbiter divides its capacity
+    among them. When a share shrinks, the application is notified and its grace period starts. When that ends, the
+    arbiter writes queue weights, and YARN preempts. The arbiter kills containers of an application that has been over
+    its share for preempt_after_s while another application of the pool waits.
 
     \b
     Example of --config FILE:
@@ -83,11 +84,11 @@ def arbiter(
       queue = "root.sql"          # create it with `yarn-plugin queues apply`
       policy = "max_min"
       grace_s = 10                # seconds from notification to enforcement
-      preempt_after_s = 15        # seconds after that until containers over the share are killed
+      preempt_after_s = 15        # over the share for so long while others wait: killed
 
-    Needs a ResourceManager with the CapacityScheduler and simple authentication (no Kerberos), and a queue for each
-    pool (`yarn-plugin queues apply`). If the scheduler's configuration is read-only, shares are reported but not
-    enforced; `yarn-plugin doctor` shows whether it is.
+    Needs a ResourceManager with the CapacityScheduler and simple authentication (no Kerberos), a queue for each pool
+    (`yarn-plugin queues apply`), and to run as a user who administers these queues (acl_administer_queue). If the
+    scheduler's configuration is read-only, shares are not enforced; `yarn-plugin doctor` shows whether it is.
 
     Prints its address and the file with the administrator's token, logs to stderr, and runs until SIGTERM or Ctrl-C.
     After a restart with the same --state, it recovers from its journal. That records every event: anything the arbiter

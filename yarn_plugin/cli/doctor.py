@@ -33,9 +33,9 @@ _COLOURS = {"good": "green", "limited": "yellow", "stops": "red"}
 def doctor(rm: str, config: Path | None, verify: str | bool, json_file: Path | None) -> int:
     """Check what a ResourceManager supports, and which settings would enable more. Changes nothing.
 
-    Each line of the table is one check. Its result is good; limited: the arbiter runs, but the consequence applies; or
-    stops: the arbiter cannot run until this is changed. Exits with 0 if the arbiter can run, even if shares are
-    reported but not enforced; with 1 if it cannot.
+    Each line of the table is one check. Its result is good; limited (the arbiter runs, with the drawback in the column
+    `consequence`); or stops (the arbiter cannot run until this is changed). Exits with 0 if the arbiter can run, even
+    if shares are not enforced; with 1 if it cannot.
 
     \b
     Example:

@@ -26,11 +26,15 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def queues() -> None:
     """Compare, change and show YARN's queues: `plan` and `apply` a TOML file, `show` the live tree.
 
-    Needs a ResourceManager with the CapacityScheduler; `apply` also needs a writable configuration store
-    (yarn.scheduler.configuration.store.class=fs, zk or leveldb) and an administrator of the queues (--user).
+    Needs a ResourceManager with the CapacityScheduler; `apply` also needs an administrator of the queues (--user) and
+    a writable configuration store: yarn.scheduler.configuration.store.class=fs, on a shared file system such as HDFS,
+    or zk; leveldb only without an HA pair.
 
     \b
-    Example: one queue for the arbiter's pool, and one to remove.
+    Example: a queue for the arbiter's pool.
+      [[queue]]
+      path = "root.default"
+      weight = 2                  # siblings all have a weight, or all a capacity
       [[queue]]
       path = "root.sql"
       weight = 8                  # or: capacity = 60, in percent of the parent's
@@ -40,9 +44,9 @@ def queues() -> None:
       weight = 1
       user_limit_factor = 1000    # otherwise a user cannot use more than the queue's capacity
       maximum_am_resource_percent = 0.9
-      [[queue]]
-      path = "root.old"
-      remove = true               # must be STOPPED and empty
+      # [[queue]]
+      # path = "root.old"
+      # remove = true             # must be STOPPED and empty
 
     Further properties: user_limit_factor, maximum_am_resource_percent, disable_preemption, state (RUNNING or STOPPED),
     acl_submit_applications, acl_administer_queue. Queues and properties that the file does not name stay unchanged.
@@ -58,7 +62,7 @@ def _manager_options(command: _Command) -> _Command:
         "--user",
         default=getpass.getuser,
         metavar="NAME",
-        help="YARN user who makes the changes of `apply` (simple authentication).  [default: your login name]",
+        help="YARN user as whom queues are read and changed (simple authentication).  [default: your login name]",
     )
     return rm_option(user(console.ca_option(json_option(command))))
 
@@ -108,8 +112,8 @@ def apply(file: Path, rm: str, user: str, verify: str | bool, json_file: Path | 
 def show(rm: str, user: str, verify: str | bool, json_file: Path | None) -> None:
     """Show the live queues, their capacities and their usage. Works with a read-only configuration too.
 
-    guaranteed, maximum and used are percentages of the cluster; pending counts requested containers. leaves: `parent`,
-    creates a dynamic leaf queue for each application; `leaf`, a queue created that way.
+    guaranteed, maximum and used are percentages of the cluster; pending counts requested containers. Column leaves:
+    `parent` = a dynamic leaf queue is created in it for each application; `leaf` = such a leaf queue; empty = neither.
     """
     tree = read_tree(ResourceManager(addresses(rm), user, verify=verify))
     columns = (

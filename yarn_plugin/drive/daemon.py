@@ -144,7 +144,8 @@ class Daemon:
         if self._intake.different:
             log.warning(
                 "journal: %d of %d events were decided differently than recorded; the arbiter continues from the new "
-                "decisions. Unless a controller or policy package has changed since, this is a bug; report it",
+                "decisions. This is expected after an upgrade of yarn-plugin or of a controller or policy package; "
+                "otherwise it is a bug: report it, with the journal",
                 self._intake.different,
                 self._intake.replayed,
             )
@@ -173,10 +174,10 @@ class Daemon:
             epoch = begin_epoch(self._state_dir, self.state.epoch, self._journal.lost)
         first: list[Event] = [EpochBegan(epoch)] if epoch > self.state.epoch else []
         # Before the loop runs, so that they precede timers that came due while the arbiter was down.
-        answers = [self.post(event) for event in (*first, self._configured)]
+        answers = [(event, self.post(event)) for event in (*first, self._configured)]
         self._thread.start()
-        for answer in answers:
-            _await_start(answer)
+        for event, answer in answers:
+            _await_start(event, answer)
         self._poller.start(patient=knew_manager)
 
     def stop(self) -> None:
@@ -399,9 +400,13 @@ def _loss(records: int) -> str:
     return "this was an unfinished write at the end of the previous run; nothing else is affected"
 
 
-def _await_start(answer: "Future[ArbiterDecision]") -> None:
+def _await_start(event: Event, answer: "Future[ArbiterDecision]") -> None:
     try:
         answer.result()
     except SkippedInputError as problem:
-        # The arbiter continues with its previous state.
-        log.error("startup: %s; the arbiter continues with its previous state and configuration", problem)
+        log.error(
+            "this start's %s is NOT in effect: %s; the arbiter continues with that of its previous run; report it, "
+            "with the traceback",
+            "configuration" if isinstance(event, Configured) else "new series of application ids",
+            problem,
+        )

@@ -60,7 +60,7 @@ def _version(facts: ManagerFacts) -> Finding:
     if numbers and numbers < MIN_VERSION:
         follows = (
             "Versions before 3.4 cannot create a leaf queue for each application. "
-            "Shares are reported but not enforced. Upgrade to 3.4 or later."
+            "Shares are not enforced. Upgrade to 3.4 or later."
         )
         return Finding("version", facts.version, "limited", follows)
     follows = "" if facts.version == TESTED_VERSION else f"Tested with {TESTED_VERSION} only."
@@ -110,17 +110,20 @@ def _store(facts: ManagerFacts) -> Finding:
         )
     if facts.writable:
         return Finding("configuration store", store, "good", "Queue weights can be written.")
-    follows = "Shares are reported but not enforced. Set yarn.scheduler.configuration.store.class=fs (or zk, leveldb)."
+    follows = (
+        "Shares are not enforced. Set yarn.scheduler.configuration.store.class=fs (on a shared file system such as "
+        "HDFS) or zk; leveldb only without an HA pair. Restart the ResourceManager afterwards."
+    )
     return Finding("configuration store", store, "limited", follows)
 
 
 def _mode(facts: ManagerFacts) -> Finding:
     if facts.mode == "unknown":
-        follows = "Shares are reported but not enforced until the configuration can be read."
+        follows = "Shares are not enforced until the configuration can be read."
         return Finding("mode", facts.mode, "limited", follows)
     if facts.writable:
         return Finding("mode", facts.mode, "good", "")
-    return Finding("mode", facts.mode, "limited", "Shares are reported but not enforced: weights are read-only.")
+    return Finding("mode", facts.mode, "limited", "Shares are not enforced: weights are read-only.")
 
 
 def _preemption(facts: ManagerFacts) -> Finding:
@@ -216,7 +219,10 @@ def _pool(pool: Pool, tree: Mapping[str, QueueReport]) -> Iterator[Finding]:
     yield _leaves(topic, queue)
     fixed = [child.path for child in tree.values() if child.parent == pool.queue and child.mode == PERCENT]
     if fixed:
-        follows = f"Next to {fixed[0]}, dynamic queues have no guaranteed capacity. Give {fixed[0]} a weight."
+        follows = (
+            f"While {fixed[0]} has a percentage, dynamic queues beside it get only what is left, with no guarantee. "
+            f"Give {fixed[0]} a weight."
+        )
         yield Finding(topic, "queues with percentages", "limited", follows)
     if queue.preemption_disabled:
         follows = "YARN does not preempt in this queue; the arbiter kills containers over a share instead."
@@ -232,8 +238,9 @@ def _leaves(topic: str, queue: QueueReport) -> Finding:
     initial = weight_of(weight)
     if initial is not None and not MIN_NEW_WEIGHT <= initial <= MAX_NEW_WEIGHT:
         follows = (
-            f"Above {MAX_NEW_WEIGHT:g}, a new queue takes resources from applications within their grace periods. "
-            f"Below {MIN_NEW_WEIGHT:g}, YARN may reject its application. Set weight = 1 in the leaf_template."
+            f"A new queue with an initial weight above {MAX_NEW_WEIGHT:g} takes resources from applications still in "
+            f"their grace periods; below {MIN_NEW_WEIGHT:g}, YARN may reject its application. Set weight = 1 in the "
+            "leaf_template."
         )
         return Finding(topic, f"dynamic leaf queues, initial weight {weight}", "limited", follows)
     if 0 < _number(template.get("user-limit-factor", "1")) <= 1:

@@ -154,7 +154,8 @@ class Poller:
     def _poll(self) -> None:
         try:
             self._poll_once()
-        except _AnotherManagerError:
+        except _AnotherManagerError as change:
+            log.info("%s; reading the whole cluster again", change)
             self._reached = False
             self._poll_once()
 
@@ -202,18 +203,14 @@ class Poller:
 
     def _check_same_address(self) -> None:
         if self._manager.url != self._reached_at:
-            raise _AnotherManagerError(
-                f"ResourceManager {self._manager.url}: it has become active; reading the whole cluster again"
-            )
+            raise _AnotherManagerError(f"ResourceManager {self._manager.url}: it has become active")
 
     def _check_still_active(self) -> None:
         info = translate.info(self._manager.get("/info"))
         self._check_same_address()
         _require_active(self._manager.url, info.get("haState", "ACTIVE"))
         if info.get("startedOn", 0) / 1000.0 != self._started_at:
-            raise _AnotherManagerError(
-                f"ResourceManager {self._manager.url}: it has restarted; reading the whole cluster again"
-            )
+            raise _AnotherManagerError(f"ResourceManager {self._manager.url}: it has restarted")
 
     def _reach(self) -> None:
         facts = probe(self._manager)

@@ -177,11 +177,14 @@ class ResourceManager:
             raise SecuredManagerError(url)
         # JSON is excluded: an application may be named so.
         if answer.status == 307 or (b"This is standby RM" in answer.body[:500] and answer.body[:1] != b"{"):
-            raise ManagerAwayError(f"ResourceManager {url}: it is in standby")
+            advice = "" if self.is_pair else "; give both addresses: --rm URL,URL"
+            raise ManagerAwayError(f"ResourceManager {url}: is the standby of an HA pair{advice}")
         if 300 <= answer.status < 400:
             raise NotAManagerError(f"--rm {url}: redirects to {answer.headers.get('Location')!r}; {EXPECTED}")
         if answer.status in (502, 503, 504):
-            raise ManagerAwayError(f"ResourceManager {url}: not ready (HTTP status {answer.status})")
+            raise ManagerAwayError(
+                f"ResourceManager {url}: not ready (HTTP status {answer.status}); it is starting, or see its log"
+            )
         if not 200 <= answer.status < 300:
             user = "" if method == "GET" else f" as user {self._user}"
             raise ManagerRefusedError(answer.status, _message(answer), f"{method} {path}{user}")

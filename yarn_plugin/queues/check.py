@@ -90,7 +90,11 @@ def _problems_of_siblings(parent: str, by_path: dict[str, QueueSpec], live: Live
     modes = {path: _mode(value) for path, value in capacities.items()}
     if live.is_legacy and len(set(modes.values())) > 1:
         shown = ", ".join(f"{path} has {capacities[path]}" for path in capacities)
-        yield Problem(f"queues in {parent}", None, f"must all have a weight, or all a capacity ({shown})")
+        yield Problem(
+            f"queues in {parent}",
+            None,
+            f"must all have a weight, or all a capacity ({shown}); add a [[queue]] for the others",
+        )
         return
     percents = [float(value) for path, value in capacities.items() if modes[path] == "percent"]
     total = sum(percents)
