@@ -129,9 +129,7 @@ def test_a_dead_one_of_a_pair_is_passed_over(serve, dead):
 
 def test_a_pair_without_an_active_manager_reports_both_reasons(serve, dead):
     waiting = serve(nobody_active)
-    with pytest.raises(
-        ManagerAwayError, match=rf"{waiting.url}: is the standby of an HA pair; .*{dead.url}: no connection"
-    ):
+    with pytest.raises(ManagerAwayError, match=rf"{waiting.url}: is the standby .*; .*{dead.url}: no connection"):
         client(waiting, dead).get("/metrics")
 
 
