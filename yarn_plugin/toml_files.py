@@ -17,7 +17,7 @@ Model = TypeVar("Model", bound=BaseModel)
 MAX_PROBLEMS, MAX_VALUE_LENGTH = 10, 200
 """How many invalid fields of a file are reported, and how many characters of each value."""
 
-NESTED_TOO_DEEP = "too many nested lists and tables; must have at most a few hundred levels"
+NESTED_TOO_DEEP = "too many levels of lists and tables; must have at most a few hundred"
 
 _SHORT_NAME = re.compile(r"[\w./-]{1,100}")
 
@@ -118,8 +118,11 @@ def toml_syntax_error(text: str, problem: tomllib.TOMLDecodeError) -> str:
     return f"not TOML: {place}: {message[:1].lower()}{message[1:]}" if message else f"not TOML: {problem}"
 
 
-def validate(model: type[Model], values: object, where: str, context: dict[str, Any] | None = None) -> Model:
+def validate(
+    model: type[Model], values: object, where: str, context: dict[str, Any] | None = None, keys_in: str = ""
+) -> Model:
     """The values as a model. `where`: names the file in errors. `context`: passed to the model's validators.
+    `keys_in`: the page that lists the keys, for the error about an unknown one.
 
     Raises:
         FileError: a value is invalid.
@@ -127,7 +130,9 @@ def validate(model: type[Model], values: object, where: str, context: dict[str, 
     try:
         return model.model_validate(values, context=context)
     except ValidationError as problem:
-        raise FileError(f"{where}: {invalid_fields(problem, values)}") from None
+        has_unknown = any(error["type"] == "extra_forbidden" for error in problem.errors())
+        hint = f"; {keys_in} lists all keys" if keys_in and has_unknown else ""
+        raise FileError(f"{where}: {invalid_fields(problem, values)}{hint}") from None
     except RecursionError:
         raise FileError(f"{where}: {NESTED_TOO_DEEP}") from None
 

@@ -52,6 +52,7 @@ def test_renamed_keys_hide_no_other_problem(tmp_path):
         "poll.metrics_s 0: must be at least 0.05",
         "poll.unknown: unknown key",
         "users.ann 3: must be a list",
+        "docs/operations.md lists all keys",
     ]
 
 
@@ -63,7 +64,10 @@ def test_the_old_name_does_not_override_the_new_one(tmp_path):
 
 
 def test_an_unknown_key_is_refused(tmp_path):
-    assert refusal(tmp_path, f"{POOL}patience_s = 5") == "pools.sql.patience_s: unknown key"
+    assert (
+        refusal(tmp_path, f"{POOL}patience_s = 5")
+        == "pools.sql.patience_s: unknown key; docs/operations.md lists all keys"
+    )
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def refused(tmp_path, text, name="work.toml"):
         ('{ distribution = "choice", values = [1, 2], weights = [1] }', "must be as many as values, 2, not 1"),
         ('{ distribution = "choice", values = [1, 2], weights = [0, 0] }', "at least one must be above 0"),
         ('{ distribution = "zipf" }', "zipf"),
-        ("[" * 100_000, "nest fewer"),
+        ("[" * 100_000, "too many levels"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_in_a_line_that_names_it(tmp_path, value, field):

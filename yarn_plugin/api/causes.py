@@ -19,8 +19,8 @@ def text(why: Cause) -> str:
         case WeightedShare():
             return _weighted_share(why)
         case cause.OverShare(app, holds, share, overstay_s):
-            over = f"{app} holds {holds} but its share is {share}"
-            return f"{over}; others have waited for {overstay_s:g} s (preempt_after_s)"
+            over = f"{app} has been over its share for {overstay_s:g} s (preempt_after_s) while others wait"
+            return f"{over}: it holds {holds}, its share is {share}"
         case cause.Preempted(app, share):
             return f"{app} stayed over its share of {share} after the grace period, while others waited"
         case cause.UseAsked(app):

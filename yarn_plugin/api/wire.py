@@ -169,7 +169,7 @@ class Node(Wire):
 
 
 class Pool(Wire):
-    """A pool: a subtree of queues whose resources one policy divides."""
+    """A pool: a parent queue whose capacity one policy divides among the applications in its child queues."""
 
     name: str
     queue: str

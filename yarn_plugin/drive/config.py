@@ -204,4 +204,4 @@ def load(path: Path | None, registry: Registry = BUILT_IN) -> ArbiterConfig:
         return ArbiterConfig()
     context = {"registry": registry, "folder": path.parent}
     where = f"--config {str(path)!r}"
-    return validate(ArbiterConfig, read_toml(where, path), where, context)
+    return validate(ArbiterConfig, read_toml(where, path), where, context, keys_in="docs/operations.md")

@@ -165,7 +165,7 @@ def load_topology(path: Path) -> TopologyDescription:
         FileError: it cannot be read, or a value is invalid.
     """
     where = f"topology.file {str(path)!r}"
-    return validate(TopologyFile, read_toml(where, path), where).description()
+    return validate(TopologyFile, read_toml(where, path), where, keys_in="docs/operations.md").description()
 
 
 def _all_different(field: str, names: Iterable[object], where: str) -> None:

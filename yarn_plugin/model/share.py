@@ -10,7 +10,7 @@ from yarn_plugin.model.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A subtree of queues, and the resources that one controller divides among the applications in it.
+    """A parent queue, and the resources that one controller divides among the applications in its leaf queues.
 
     `grace`: seconds from notifying an application of a smaller share to enforcing it.
     `preempt_after`: seconds that an application may stay over its enforced share while others wait; then its newest

@@ -145,8 +145,9 @@ def _preemption_wait(facts: ManagerFacts, pools: Sequence[Pool]) -> Iterator[Fin
         shown = f"{wait:g} s after the grace period of {pool.grace:g} s"
         if wait >= pool.preempt_after:
             follows = (
-                f"In pool {pool.name}, the arbiter kills containers over a share {pool.preempt_after:g} s after the "
-                f"grace period, before YARN preempts them. Set {_PROPERTY}.max_wait_before_kill below "
+                f"In pool {pool.name}, the arbiter kills containers of an application that has been over its share for "
+                f"{pool.preempt_after:g} s while another one waits, before YARN preempts them. "
+                f"Set {_PROPERTY}.max_wait_before_kill below "
                 f"{pool.preempt_after * 1000:g} (ms), or preempt_after_s above {wait:g}."
             )
             yield Finding("preemption wait", shown, "limited", follows)

@@ -132,4 +132,4 @@ def load(path: Path, registry: Registry) -> ClusterFile:
         FileError: the file is invalid; names the file, the field, the value and what is expected.
     """
     where = f"--cluster {str(path)!r}"
-    return validate(ClusterFile, read_toml(where, path), where, {"registry": registry})
+    return validate(ClusterFile, read_toml(where, path), where, {"registry": registry}, "docs/simulator.md")

@@ -163,7 +163,7 @@ def totals(outcome: Outcome, wall_s: float) -> list[str]:
     written, killed = count(outcome.weights_written, "time"), count(outcome.containers_signalled, "container")
     lines = [
         f"{outcome.ended_at:,.0f} s simulated in {wall_s:.1f} s; cluster utilisation {outcome.utilisation():.1%}",
-        f"the arbiter processed {count(outcome.inputs, 'event')}, sent {count(outcome.shares_sent, 'share')}, "
+        f"the arbiter processed {count(outcome.inputs, 'event')}, sent {count(outcome.shares_sent, 'notification')}, "
         f"wrote queue weights {written} and killed {killed}",
     ]
     if left := len(outcome.apps) - len(outcome.finished):

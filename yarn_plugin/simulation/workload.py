@@ -103,7 +103,7 @@ def load(path: Path, kinds: Mapping[str, ApplicationKind], seed: int) -> tuple[S
     if path.suffix.lower() == ".csv":
         rows = [{name: cell for name, cell in row.items() if cell not in ("", None)} for row in _csv(where, path)]
         return _submissions(where, rows, kinds)
-    file = validate(WorkloadFile, read_toml(where, path), where)
+    file = validate(WorkloadFile, read_toml(where, path), where, keys_in="docs/simulator.md")
     listed = [draw_fields(fields, Random(f"{seed}/listed/{n}"), where) for n, fields in enumerate(file.applications)]
     generated = generate_applications(file.generate, seed, where) if file.generate is not None else []
     return _submissions(where, [*listed, *generated], kinds)
