@@ -34,7 +34,7 @@ def queues() -> None:
     Example: a queue for the arbiter's pool.
       [[queue]]
       path = "root.default"
-      weight = 2                  # siblings all have a weight, or all a capacity
+      weight = 2                  # queues of one parent: all have a weight, or all a capacity
       [[queue]]
       path = "root.sql"
       weight = 8                  # or: capacity = 60, in percent of the parent's
