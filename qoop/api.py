@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -14,8 +15,16 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, persist
 from qoop.engine.folders import QueryFolder
-from qoop.engine.session import QueryAsWritten, check_statement, in_session_of, java_message, query_session
+from qoop.engine.session import (
+    QueryAsWritten,
+    StatementAsWritten,
+    in_session_of,
+    java_message,
+    query_session,
+    require_classic_session,
+)
 from qoop.engine.spark_engine import SparkEngine
+from qoop.engine.verification import Verification
 from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
 from qoop.feedback.profile import fixed_share
@@ -124,12 +133,15 @@ def write(
     spark: SparkSession, text: str | ParsedText, options: Options | None, store: Callable[[DataFrame], None]
 ) -> Outcome:
     """Run a query and pass its complete, persisted result to `store`, which a switch can thus not interrupt."""
-    query = _Query(spark, _parsed(text), options or Options())
+    return _write(_Query(spark, _parsed(text), options or Options()), store)
+
+
+def _write(query: "_Query", store: Callable[[DataFrame], None]) -> Outcome:
     persisted: list[DataFrame] = []
     results: list[DataFrame] = []
 
     def consume(frame: DataFrame) -> int:
-        frame = in_session_of(spark, frame)
+        frame = in_session_of(query.spark, frame)
         if persist(frame):
             persisted.append(frame)
         rows = int(frame.count())
@@ -151,22 +163,18 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
 
     A statement without a query to plan is executed by Spark alone.
     """
+    require_classic_session(spark)
     parsed = _parsed(text)
     statement = parsed.statement
     if statement is None or not statement.stores_rows or _target_exists(spark, statement):
         return _execute_as_written(spark, parsed.text)
-    check_statement(spark, parsed.text)
-
-    def store(frame: DataFrame) -> None:
-        view = f"qoop_rows_{uuid.uuid4().hex[:8]}"
-        frame.createOrReplaceTempView(view)
-        try:
-            spark.sql(statement.reading_from(view))
-        finally:
-            spark.catalog.dropTempView(view)
-
-    query = statement.source_query()
-    return write(spark, ParsedText(query.text, query), options, store)
+    written = StatementAsWritten(spark, parsed.text)
+    if written.query is None:
+        return _execute_as_written(spark, parsed.text)
+    written.check()
+    source = statement.source_query()
+    query = _Query(spark, ParsedText(source.text, source), options or Options(), written.query)
+    return _write(query, written.execute)
 
 
 def _parsed(text: str | ParsedText) -> ParsedText:
@@ -196,14 +204,19 @@ def _never_raising(warn: Callable[[str], None]) -> Callable[[str], None]:
 
 
 class _Query:
-    """One query in a session: analysed by Spark as written, planned, run."""
+    """One query in a session: analysed by Spark as written, planned, run.
 
-    def __init__(self, spark: SparkSession, parsed: ParsedText, options: Options) -> None:
+    Args:
+        query: Spark's parse of the query, where it is a part of another statement.
+    """
+
+    def __init__(self, spark: SparkSession, parsed: ParsedText, options: Options, query: Any = None) -> None:
+        require_classic_session(spark)
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
-        self._spark = spark
-        self.written = QueryAsWritten(spark, parsed.text)
+        self.spark = spark
+        self.written = QueryAsWritten(spark, parsed.text, query)
         self._session = query_session(spark)
         self._checkpoints = self._new_checkpoints()
         self._engine: SparkEngine | None = None
@@ -224,9 +237,16 @@ class _Query:
                 options.warn,
                 options.watch,
             )
-            feed = options.feed() if options.feed else fixed_share(self._spark.sparkContext.defaultParallelism)
+            feed = options.feed() if options.feed else fixed_share(self.spark.sparkContext.defaultParallelism)
             self._engine = SparkEngine(
-                self._session, self._name, self.written, self._checkpoints, consume, run.send, options.warn
+                self._session,
+                self._name,
+                self.written,
+                self._checkpoints,
+                consume,
+                run.send,
+                options.warn,
+                Verification(self.written.analysed, self._session),
             )
             return run.run(self._engine, feed)
 
@@ -253,7 +273,7 @@ class _Query:
         if url is None:
             return ExecutorCheckpoints(self._session, self._options.warn)
         try:
-            folder = QueryFolder(self._spark, f"{url.rstrip('/')}/qoop-", self._number, self._options.warn)
+            folder = QueryFolder(self.spark, f"{url.rstrip('/')}/qoop-", self._number, self._options.warn)
             return FileCheckpoints(self._session, folder)
         except Py4JJavaError as problem:
             wanted = "must be a URL that all nodes reach, such as hdfs:///tmp/qoop"
@@ -269,8 +289,10 @@ class _Query:
             return None, self._parsed.reason
         if statement.writes:
             return None, "the statement is not a SELECT"
+        if not self.written.is_deterministic:
+            return None, "the query has an expression that is not deterministic"
         try:
-            catalogue = SparkCatalogue(self._spark)
+            catalogue = SparkCatalogue(self.spark)
             planned = plan(statement, catalogue, catalogue.statistics, self._options.cut_policy, self._options.model)
         except CannotSplitError as reason:
             return None, str(reason)

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
+
+from qoop.errors import QoopError
 
 REORDER = "org.apache.spark.sql.catalyst.optimizer.ReorderJoin"
 EXCLUDED = "spark.sql.optimizer.excludedRules"
@@ -55,6 +57,19 @@ def in_session_of(spark: SparkSession, frame: DataFrame) -> DataFrame:
     return DataFrame(datasets.ofRows(spark._jsparkSession, plan), _wrapped(spark, spark._jsparkSession))
 
 
+def require_classic_session(spark: Any) -> None:
+    """Check that a session runs in this process.
+
+    Raises:
+        QoopError: it is a Spark Connect session.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise QoopError(
+            "spark: is a Spark Connect session; qoop needs Spark's driver in this process, such as from "
+            "SparkSession.builder.master(...)"
+        )
+
+
 def is_command(frame: DataFrame) -> bool:
     """Whether Spark has executed the statement already, as it does immediately with everything but queries."""
     return str(frame._jdf.queryExecution().commandExecuted().getClass().getSimpleName()) == "CommandResult"
@@ -92,28 +107,77 @@ class QueryAsWritten:
 
     A statement that is not a query is executed by that, once and never again. `columns`: names and types of the result.
 
+    Args:
+        parsed: Spark's parse of the query, where it is a part of another statement.
+
+    Raises:
+        pyspark.errors.PySparkException: Spark rejects the text.
+    """
+
+    def __init__(self, spark: SparkSession, text: str, parsed: Any = None) -> None:
+        self.text = text
+        self._spark, self._parsed = spark, parsed
+        self._first = self._new_frame()
+        self.is_command = is_command(self._first)
+        self.columns = columns_of(self._first)
+
+    @property
+    def analysed(self) -> DataFrame:
+        """The result as Spark analysed it first; not to be computed."""
+        return self._first
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether all expressions, also those in views, are deterministic by Spark's judgement."""
+        return bool(self._first._jdf.queryExecution().analyzed().deterministic())
+
+    def frame(self) -> DataFrame:
+        """The result as a new frame to compute; for a statement that is not a query, the frame that it returned."""
+        return self._first if self.is_command else self._new_frame()
+
+    def _new_frame(self) -> DataFrame:
+        return self._spark.sql(self.text) if self._parsed is None else _frame_of(self._spark, self._parsed)
+
+
+class StatementAsWritten:
+    """A statement that stores the rows of a query, as Spark parses it.
+
     Raises:
         pyspark.errors.PySparkException: Spark rejects the text.
     """
 
     def __init__(self, spark: SparkSession, text: str) -> None:
-        self.text = text
         self._spark = spark
-        self._first = spark.sql(text)
-        self.is_command = is_command(self._first)
-        self.columns = columns_of(self._first)
+        self._plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
 
-    def frame(self) -> DataFrame:
-        """The result as a new frame to compute; for a statement that is not a query, the frame that it returned."""
-        return self._first if self.is_command else self._spark.sql(self.text)
+    @property
+    def query(self) -> Any:
+        """Spark's parse of its query; None if it has none that can be replaced."""
+        children = self._plan.children()
+        try:
+            query = self._plan.query()
+        except Py4JError:
+            return None
+        return query if children.size() and children.last().equals(query) else None
+
+    def check(self) -> None:
+        """Have Spark analyse it without executing it, so that errors appear before any work is done.
+
+        Raises:
+            pyspark.errors.PySparkException: Spark rejects the statement.
+        """
+        state = self._spark._jsparkSession.sessionState()
+        skip = self._spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+        state.executePlan(self._plan, skip).assertAnalyzed()
+
+    def execute(self, rows: DataFrame) -> None:
+        """Execute it with these rows in place of its query's."""
+        children = [self._plan.children().apply(index) for index in range(self._plan.children().size())]
+        replaced = [*children[:-1], rows._jdf.queryExecution().logical()]
+        sequence = self._spark._jvm.PythonUtils.toSeq(replaced)
+        _frame_of(self._spark, self._plan.withNewChildren(sequence))
 
 
-def check_statement(spark: SparkSession, text: str) -> None:
-    """Have Spark analyse a statement without executing it, so that errors appear before any work is done.
-
-    Raises:
-        pyspark.errors.PySparkException: Spark rejects the statement.
-    """
-    state = spark._jsparkSession.sessionState()
-    skip = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
-    state.executePlan(state.sqlParser().parsePlan(text), skip).assertAnalyzed()
+def _frame_of(spark: SparkSession, plan: Any) -> DataFrame:
+    datasets = spark._jvm.org.apache.spark.sql.classic.Dataset
+    return DataFrame(datasets.ofRows(spark._jsparkSession, plan), spark)

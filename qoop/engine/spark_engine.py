@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread
@@ -12,8 +13,10 @@ from qoop.engine.checkpoints import Checkpoints
 from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.jobs import core_seconds, tagged
 from qoop.engine.session import QueryAsWritten, columns_of
+from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
-from qoop.plans.plan import StageId
+from qoop.parsing.render import composed
+from qoop.plans.plan import RESULT, StageId
 from qoop.replan.events import (
     CheckpointLost,
     Event,
@@ -44,6 +47,7 @@ class SparkEngine:
         consume: takes the result's frame, as part of the last stage; returns its number of rows.
         emit: takes events; called from several threads.
         warn: prints a line for the user; called from several threads.
+        verification: compares plans with the query as written; a plan that is different fails.
     """
 
     def __init__(
@@ -55,7 +59,11 @@ class SparkEngine:
         consume: Callable[[DataFrame], int],
         emit: Callable[[Event], None],
         warn: Callable[[str], None] = lambda line: None,
+        verification: Verification | None = None,
     ) -> None:
+        self._verification = verification
+        self._checks = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-check")
+        self._definitions: dict[str, str] = {}
         self._session, self._name, self._written, self._checkpoints = session, name, written, checkpoints
         self._consume, self._emit, self._warn = consume, emit, warn
         self._context = session.sparkContext
@@ -78,6 +86,8 @@ class SparkEngine:
         the query.
         """
         with self._lock:
+            if view is not None:
+                self._definitions[view] = query
             self._number += 1
             tag = f"{self._name}-{self._number}"
             self._running[stage] = tag
@@ -90,6 +100,27 @@ class SparkEngine:
             return
         with self._lock:
             self._threads = {name: old for name, old in self._threads.items() if old.is_alive()} | {tag: thread}
+
+    def check_plan(self, text: str) -> None:
+        """Compare a plan, given as one text, with the query as written; emits a failure if it is different."""
+
+        def check() -> None:
+            try:
+                self._check(text)
+            except DifferentPlanError as problem:
+                self._emit(StageFailed(RESULT, str(problem), retry=False))
+
+        self._checks.submit(check)
+
+    def _check(self, text: str) -> None:
+        if self._verification is not None and not self._closed.is_set():
+            self._verification.check(text)
+
+    def _checked(self, query: str) -> "Future[None]":
+        """The comparison of the plan that ends with this stage, with the definitions of all views as they were run."""
+        with self._lock:
+            definitions = dict(self._definitions)
+        return self._checks.submit(self._check, composed(query, definitions))
 
     def cancel(self, stages: tuple[StageId, ...]) -> None:
         """Cancel stages; each emits an event when it has stopped. Those that have ended already are ignored."""
@@ -104,6 +135,7 @@ class SparkEngine:
     def close(self) -> None:
         """Cancel running stages and wait for them, so that nothing is computed or stored any more."""
         self._closed.set()
+        self._checks.shutdown(wait=False, cancel_futures=True)
         self._target.close()
         with self._lock:
             self._cancelled |= set(self._running.values())
@@ -152,7 +184,10 @@ class SparkEngine:
         if view is not None:
             stored = self._checkpoints.save(view, frame, attempt)
             return stored.rows, stored.bytes
-        return float(self._consume(self._with_written_names(frame))), 0.0
+        checked = self._checked(query)
+        rows = float(self._consume(self._with_written_names(frame)))
+        checked.result()
+        return rows, 0.0
 
     def _with_written_names(self, frame: DataFrame) -> DataFrame:
         """The result with the column names as written; checks that its types are those as written."""
@@ -198,7 +233,7 @@ class SparkEngine:
             if time.monotonic() < next_check:
                 continue
             try:
-                self._check()
+                self._check_executors()
                 failures = 0
             except Exception as problem:  # noqa: BLE001 - the next check may succeed
                 failures += 1
@@ -206,7 +241,7 @@ class SparkEngine:
                 if failures == 1:
                     self._warn_of_failed_check(problem)
 
-    def _check(self) -> None:
+    def _check_executors(self) -> None:
         if self._executors.is_adjustable():
             self._report_executors()
         self._report_lost_outputs()

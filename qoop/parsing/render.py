@@ -1,14 +1,17 @@
 """Generate the SQL of a plan's stages."""
 
+import re
 from collections.abc import Collection, Mapping
 
 from qoop.parsing.joins import CORE, Core
 from qoop.parsing.query import QueryText
 from qoop.parsing.spark_sql import DIALECT
 from qoop.plans.graph import JoinGraph, Relation, RelationSet, members
-from qoop.plans.plan import BLOCK_RESULT, Plan, StageId
+from qoop.plans.plan import BLOCK_RESULT, RESULT, Plan, StageId
 from qoop.plans.predicate import Column
 from qoop.plans.trees import Join, Leaf, Tree
+
+WORD = re.compile(r"\w+")
 
 
 def view_name(stage: StageId) -> str:
@@ -26,6 +29,33 @@ def stage_query(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[
         if name in inside
     )
     return f"WITH {definitions} {body}" if definitions else body
+
+
+def plan_query(text: QueryText, plan: Plan) -> str:
+    """The SQL of a whole plan as one text: its stages, each defined before those that read it."""
+    definitions: dict[str, str] = {}
+    done: list[StageId] = []
+    for stage in plan.stages():
+        definitions[view_name(stage)] = stage_query(text, plan, stage, done)
+        done.append(stage)
+    return composed(definitions.pop(view_name(RESULT)), definitions)
+
+
+def composed(query: str, definitions: Mapping[str, str]) -> str:
+    """A stage's query as one text: each view that it reads, directly or not, is replaced by its definition."""
+    found: dict[str, str] = {}
+
+    def define(text: str) -> None:
+        words = set(WORD.findall(text))
+        for view in sorted(definitions.keys() & words - found.keys()):
+            define(definitions[view])
+            found[view] = definitions[view]
+
+    define(query)
+    if not found:
+        return query
+    views = ", ".join(f"{_quoted(view)} AS ({definition})" for view, definition in found.items())
+    return f"WITH {views} SELECT * FROM ({query})"
 
 
 def _block_query(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[StageId]) -> str:
@@ -82,7 +112,7 @@ def leaf_query(graph: JoinGraph, relation: Relation) -> str:
         f"{_quoted(name)} AS {_quoted(Column(relation.alias, name).output)}" for name in relation.columns
     )
     source = _quoted(relation.source) if relation.is_block else relation.source
-    text = f"SELECT {renamed or '1 AS `any`'} FROM {source}"
+    text = f"SELECT {renamed or '1 AS `any`'} FROM {source} AS {_quoted(relation.alias)}"
     if relation.filters:
         columns = ", ".join(_quoted(column.output) for column in graph.outputs(bit)) or "1 AS `any`"
         conditions = " AND ".join(f"({predicate.sql})" for predicate in relation.filters)

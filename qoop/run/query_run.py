@@ -8,7 +8,7 @@ from typing import Protocol
 from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
-from qoop.parsing.render import stage_query, view_name
+from qoop.parsing.render import plan_query, stage_query, view_name
 from qoop.planner import PlannedQuery
 from qoop.plans.plan import RESULT, Query, StageId
 from qoop.replan.causes import PlannerFailed
@@ -46,6 +46,10 @@ class StageRunner(Protocol):
 
     def start(self, stage: StageId, query: str, view: str | None, attempt: int) -> None:
         """Run a stage's query and store its output as `view`; None: it is the result."""
+        ...
+
+    def check_plan(self, text: str) -> None:
+        """Check that a plan, given as one text, computes the query as written."""
         ...
 
     def cancel(self, stages: tuple[StageId, ...]) -> None:
@@ -114,6 +118,8 @@ class QueryRun:
         self._intake = Intake(machine, policy, clock or JournalClock())
         self._inbox: Inbox[Event] = Inbox(self._intake.stamp)
         self._texts: dict[Command, str] = {}
+        self._checked: set[int] = set()
+        self._to_check: list[str] = []
         self._decisions: list[Decision] = []
         self._end: Command | None = None
 
@@ -183,6 +189,8 @@ class QueryRun:
     def _carry_out(self, decided: Decided[Event, Command], engine: StageRunner) -> None:
         if isinstance(decided.event, ArbiterAway):
             self._warn(f"{decided.event.reason}; the last known share stays in effect")
+        while self._to_check:
+            engine.check_plan(self._to_check.pop())
         for command in decided.commands:
             self._watch(command)
             self._act(command, engine)
@@ -191,6 +199,9 @@ class QueryRun:
         """The SQL text of each stage to start."""
         if self._planned is None:
             return {}
+        new = {command.plan for command in commands if isinstance(command, StartStage)} - self._checked
+        self._checked |= new
+        self._to_check += [plan_query(self._planned.text, state.plans[plan]) for plan in new]
         return {
             command: stage_query(self._planned.text, state.plans[command.plan], command.stage, command.inputs)
             for command in commands

@@ -28,6 +28,9 @@ class Engine:
     def __init__(self, problem):
         self.problem, self.run = problem, None
 
+    def check_plan(self, text):
+        pass
+
     def start(self, stage, query, view, attempt):
         assert stage == RESULT
 
@@ -91,6 +94,9 @@ class Slowly:
 
     def __init__(self):
         self.kept, self.run = [], None
+
+    def check_plan(self, text):
+        pass
 
     def start(self, stage, query, view, attempt):
         if view is None and query == "as the user wrote it":

@@ -1,0 +1,135 @@
+"""Check that what runs computes what the user wrote: both are analysed by Spark and compared."""
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from qoop.equivalence.canonical import canonical_text
+from qoop.equivalence.spark_tree import UnverifiableError, read_tree
+from qoop.equivalence.translate import translate
+from qoop.errors import QoopError
+from yarn_plugin.errors import describe
+
+EXPAND = re.compile(r"^(\d+)[ :+-]*Expand \[", re.MULTILINE)
+"""A line of Spark's numbered tree that is the expansion of grouping sets."""
+
+
+class DifferentPlanError(QoopError):
+    """A plan is not certain to compute the query as written."""
+
+
+class Verification:
+    """Compares plans of one query, each given as one text, with the query as written.
+
+    Args:
+        written: the query as written, analysed in the user's session.
+        session: the session that stages run in.
+    """
+
+    def __init__(self, written: DataFrame, session: SparkSession) -> None:
+        self._written, self._session = written, session
+        self._reader = _PlanReader()
+        self._lock = threading.Lock()
+        self._expected: str | None = None
+        self._verdicts: dict[str, str | None] = {}
+
+    def check(self, text: str) -> None:
+        """Check one plan; a text is checked once.
+
+        Raises:
+            DifferentPlanError: the plan is different, or cannot be compared.
+        """
+        with self._lock:
+            if text not in self._verdicts:
+                self._verdicts[text] = self._difference(text)
+            verdict = self._verdicts[text]
+        if verdict is not None:
+            raise DifferentPlanError(verdict)
+
+    def _difference(self, text: str) -> str | None:
+        try:
+            if self._expected is None:
+                self._expected = self._canonical(self._written)
+            made = self._session.sql(text)
+            nullable = [field.nullable for field in self._written.schema.fields]
+            if nullable != [field.nullable for field in made.schema.fields]:
+                return "the plan's columns may be NULL where those of the query as written may not, or the reverse"
+            return (
+                None
+                if self._canonical(made) == self._expected
+                else "the plan is not equivalent to the query as written"
+            )
+        except UnverifiableError as problem:
+            return f"the plan cannot be compared with the query as written: {problem}"
+        except Exception as problem:  # noqa: BLE001 - without a comparison the query runs as written
+            return f"the plan cannot be compared with the query as written: {describe(problem)[:200]}"
+
+    def _canonical(self, frame: DataFrame) -> str:
+        plan = frame._jdf.queryExecution().analyzed()
+        if not plan.deterministic():
+            raise UnverifiableError("an expression is not deterministic")
+        nodes = json.loads(plan.toJSON())
+        _add_grouping_sets(nodes, plan)
+        return canonical_text(translate(read_tree(nodes), self._reader.tables(plan)))
+
+
+class _PlanReader:
+    """Numbers the tables that plans read; equal relations have one number."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, list[tuple[str, Any]]] = {}
+
+    def tables(self, plan: Any) -> dict[int, str]:
+        """The table of each leaf, by the id of its first column."""
+        found: dict[int, str] = {}
+        for part in (plan, *_items(plan.subqueriesAll())):
+            for leaf in _items(part.collectLeaves()):
+                output = leaf.output()
+                if output.size() and leaf.getClass().getSimpleName() != "CTERelationRef":
+                    found[output.head().exprId().id()] = self._number(leaf.canonicalized())
+        return found
+
+    def _number(self, relation: Any) -> str:
+        alike = self._known.setdefault(relation.hashCode(), [])
+        for number, known in alike:
+            if known.equals(relation):
+                return number
+        number = f"{relation.hashCode()} {len(alike)}"
+        alike.append((number, relation))
+        return number
+
+
+def _add_grouping_sets(nodes: list[dict[str, Any]], plan: Any) -> None:
+    """Add the projections of grouping sets that Spark leaves out of its JSON."""
+    incomplete = [node for node in _objects(nodes) if _is_expand(node) and node.get("projections") is None]
+    if not incomplete:
+        return
+    by_output = {}
+    for number in EXPAND.findall(plan.numberedTreeString()):
+        operator = plan.apply(int(number))
+        rows = [[json.loads(item.toJSON()) for item in _items(row)] for row in _items(operator.projections())]
+        by_output[operator.output().head().exprId().id()] = rows
+    for node in incomplete:
+        node["projections"] = by_output.get(node["output"][0][0]["exprId"]["id"])
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _objects(item)
+
+
+def _is_expand(node: dict[str, Any]) -> bool:
+    return str(node.get("class", "")).endswith(".Expand")
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    """The items of a Scala sequence."""
+    return (sequence.apply(index) for index in range(sequence.size()))

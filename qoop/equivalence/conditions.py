@@ -1,0 +1,166 @@
+"""The conditions of blocks in normal form: equality classes, and no condition that others imply."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from qoop.equivalence.expression import (
+    Expr,
+    columns,
+    conjuncts,
+    decimal_digits,
+    has_subquery,
+    is_transitive,
+    substitute,
+    type_of,
+    without_implied,
+)
+from qoop.equivalence.relation import Block, Relation, Source
+
+PUSHED_THROUGH = {"aggregate": "group", "Distinct": "passed"}
+"""Operators below which a condition on such columns is equivalent."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the rows of a block meet. `classes`: sets of columns that are equal; `others`: all other conditions."""
+
+    classes: tuple[frozenset[Expr], ...]
+    others: frozenset[Expr]
+
+    def same(self, column: Expr) -> frozenset[Expr]:
+        """The columns that hold the same value in every row, the column itself among them."""
+        members = next((members for members in self.classes if column in members), frozenset({column}))
+        kind = type_of(column)
+        return frozenset(other for other in members if type_of(other) == kind)
+
+
+def settle(relation: Relation) -> dict[int, Conditions]:
+    """Settle the conditions of a relation and of all relations in it.
+
+    A condition on the columns of a source is copied to the source's own block where that is equivalent.
+
+    Returns:
+        The conditions of each block, by the block's `id`.
+    """
+    found: dict[int, Conditions] = {}
+    pending = [relation]
+    while pending:
+        relation = pending.pop()
+        block = relation.block
+        if id(block) in found:
+            continue
+        pending += _subqueries(relation.outputs)
+        conditions = _settled(block)
+        found[id(block)] = conditions
+        for source in block.sources:
+            _copy_into(source, conditions)
+            pending += source.inputs
+            pending += _subqueries(source.key)
+        for side in block.sides:
+            pending.append(side.relation)
+            pending += _subqueries(side.condition)
+        pending += _subqueries(tuple(conditions.others))
+    return found
+
+
+def _subqueries(expr: Any) -> Iterator[Relation]:
+    if isinstance(expr, Relation):
+        yield expr
+    elif isinstance(expr, tuple | frozenset):
+        for part in expr:
+            yield from _subqueries(part)
+
+
+def _settled(block: Block) -> Conditions:
+    own = {source.identity for source in block.sources}
+    classes: list[frozenset[Expr]] = []
+    others: set[Expr] = set()
+    for condition in frozenset().union(*(conjuncts(one) for one in block.conditions)):
+        pair = _equality(condition, own)
+        if pair is None:
+            others.add(condition)
+            continue
+        touching = [members for members in classes if members & pair]
+        classes = [members for members in classes if not members & pair]
+        classes.append(pair.union(*touching))
+    made = Conditions(tuple(classes), frozenset())
+    rewritten = frozenset().union(*(conjuncts(_with_classes(condition, made)) for condition in others))
+    return Conditions(made.classes, without_implied(rewritten))
+
+
+def _equality(condition: Expr, own: set[int]) -> frozenset[Expr] | None:
+    """The two columns of the block's sources that a condition equates, if equality of their types is transitive."""
+    if condition[0] != "=" or any(part[0] != "column" or part[1] not in own for part in condition[1]):
+        return None
+    kinds = {type_of(part) for part in condition[1]}
+    if len(condition[1]) != 2:
+        return None
+    exact = all(decimal_digits(kind) is not None for kind in kinds)
+    same = len(kinds) == 1 and is_transitive(next(iter(kinds)))
+    return frozenset(condition[1]) if exact or same else None
+
+
+def _with_classes(expr: Any, made: Conditions) -> Any:
+    """An expression in which columns of an equality class are the class: comparisons with constants mean all members,
+    other expressions those of the same type."""
+    if isinstance(expr, frozenset):
+        return frozenset(_with_classes(part, made) for part in expr)
+    if not isinstance(expr, tuple) or not expr or expr[0] == "subquery":
+        return expr
+    if expr[0] == "column":
+        same = made.same(expr)
+        return ("one of", same) if len(same) > 1 else expr
+    if expr[0] in ("=", "<", "<="):
+        sides = expr[1] if expr[0] == "=" else expr[1:]
+        if any(not any(columns(side)) and not has_subquery(side) for side in sides):
+            replaced = [_class_of(side, made) for side in sides]
+            return ("=", frozenset(replaced)) if expr[0] == "=" else (expr[0], *replaced)
+    return tuple(_with_classes(part, made) for part in expr)
+
+
+def _class_of(side: Expr, made: Conditions) -> Any:
+    members = next((members for members in made.classes if side in members), None)
+    return ("one of", members) if members is not None else _with_classes(side, made)
+
+
+def _copy_into(source: Source, conditions: Conditions) -> None:
+    """Copy conditions that read this source alone to its inputs."""
+    for condition in conditions.others:
+        if has_subquery(condition):
+            continue
+        own = _over_source(condition, source.identity)
+        if own is None:
+            continue
+        if source.kind in PUSHED_THROUGH and all(part[2][0] == PUSHED_THROUGH[source.kind] for part in columns(own)):
+            source.inputs[0].block.conditions.add(substitute(own, lambda column: column[2][1]))
+        elif source.kind == "union":
+            for branch in source.inputs:
+                branch.block.conditions.add(substitute(own, _output_of(branch)))
+
+
+def _output_of(branch: Relation) -> Callable[[Expr], Expr]:
+    """What a branch has in the place of a union's column."""
+    return lambda column: branch.outputs[column[2][1]]
+
+
+def _over_source(condition: Expr, identity: int) -> Any:
+    """The condition over the columns of one source; None if it reads others, or no column."""
+    found: list[bool] = []
+
+    def own(expr: Any) -> Any:
+        if isinstance(expr, frozenset):
+            return frozenset(own(part) for part in expr)
+        if not isinstance(expr, tuple) or not expr:
+            return expr
+        if expr[0] == "one of":
+            members = [member for member in expr[1] if member[1] == identity]
+            found.append(len(members) == 1)
+            return members[0] if len(members) == 1 else expr
+        if expr[0] == "column":
+            found.append(expr[1] == identity)
+            return expr
+        return tuple(own(part) for part in expr)
+
+    result = own(condition)
+    return result if found and all(found) else None

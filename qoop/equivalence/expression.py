@@ -1,0 +1,239 @@
+"""Expressions in normal form, as nested tuples that start with a tag.
+
+Conditions are normalised by equivalences that hold under SQL's three-valued logic; where a condition filters rows, only
+whether it is true matters.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from functools import reduce
+from typing import Any
+
+Expr = tuple[Any, ...]
+"""A tag and its operands. `("column", source, key, type)`: a column of a block's source; `("literal", type, value)`;
+`("and", set)`, `("or", set)`, `("not", operand)`; `("=", set)`, `("<", left, right)`, `("<=", left, right)`,
+`("in", value, set)`; `("cast", type, operand, details)`; `("subquery", kind, relation, values, details)`;
+`("coalesce", operands)`, `("struct", operands)`, `("call", kind, details, operands)`."""
+
+INTEGERS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+"""Integer types, with the number of digits that hold all their values."""
+
+TRANSITIVE = {*INTEGERS, "string", "date", "timestamp", "timestamp_ntz", "boolean"}
+"""Types besides decimals of which equal values are the same value."""
+
+
+def type_of(expr: Expr) -> str | None:
+    """The type of a column, literal or cast; None for other expressions."""
+    match expr:
+        case ("column", _, _, kind) | ("literal", kind, _) | ("cast", kind, *_):
+            return str(kind)
+    return None
+
+
+def decimal_digits(kind: str | None) -> tuple[int, int] | None:
+    """The digits before and after the point that a type of exact numbers has; None for other types."""
+    if kind is None:
+        return None
+    if kind in INTEGERS:
+        return INTEGERS[kind], 0
+    if kind.startswith("decimal(") and kind.endswith(")"):
+        precision, _, scale = kind[len("decimal(") : -1].partition(",")
+        return int(precision) - int(scale), int(scale)
+    return None
+
+
+def is_number(kind: str | None) -> bool:
+    """Whether a type is numeric."""
+    return kind in ("float", "double") or decimal_digits(kind) is not None
+
+
+def is_plain_date(text: Any) -> bool:
+    """Whether a text is a date as Spark writes it, such as 2000-01-31."""
+    try:
+        return isinstance(text, str) and date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def comparable(expr: Expr) -> Expr:
+    """An operand of a comparison without what comparisons do not depend on.
+
+    That is casts between exact number types that keep every value, the types of such literals, and names of fields.
+    """
+    while expr[0] == "cast":
+        wide, narrow = decimal_digits(expr[1]), decimal_digits(type_of(expr[2]))
+        if wide is None or narrow is None or wide[0] < narrow[0] or wide[1] < narrow[1]:
+            break
+        expr = expr[2]
+    if expr[0] == "call" and expr[1] == "CreateNamedStruct":
+        # Structs are compared by the places of their fields.
+        return ("struct", expr[3][1::2])
+    return _number(expr)
+
+
+def _number(expr: Expr) -> Expr:
+    """A literal of an exact number type by its value alone."""
+    if expr[0] == "literal" and decimal_digits(expr[1]) is not None and expr[2] is not None:
+        try:
+            return ("literal", "number", str(Decimal(expr[2]).normalize()))
+        except InvalidOperation:
+            return expr
+    return expr
+
+
+def is_transitive(kind: str | None) -> bool:
+    """Whether equal values of a type are the same value, so that one can stand for the other."""
+    return kind in TRANSITIVE or (kind or "").startswith("decimal(")
+
+
+TRUE: Expr = ("literal", "boolean", "true")
+FALSE: Expr = ("literal", "boolean", "false")
+
+
+def equal(left: Expr, right: Expr) -> Expr:
+    """left = right"""
+    sides = frozenset({comparable(left), comparable(right)})
+    if all(side[0] == "literal" and side[1] in ("number", "string") and side[2] is not None for side in sides):
+        return TRUE if len(sides) == 1 else FALSE
+    return ("=", sides)
+
+
+def less(left: Expr, right: Expr, or_equal: bool) -> Expr:
+    """left < right, or left <= right"""
+    return ("<=" if or_equal else "<", comparable(left), comparable(right))
+
+
+def among(value: Expr, options: Iterable[Expr]) -> Expr:
+    """value IN (options)"""
+    value = comparable(value)
+    return any_of(equal(value, option) for option in options)
+
+
+def all_of(parts: Iterable[Expr]) -> Expr:
+    """The conjunction of conditions."""
+    return _joined("and", parts)
+
+
+def any_of(parts: Iterable[Expr]) -> Expr:
+    """The disjunction of conditions."""
+    return _joined("or", parts)
+
+
+def _joined(tag: str, parts: Iterable[Expr]) -> Expr:
+    neutral, absorbing = (TRUE, FALSE) if tag == "and" else (FALSE, TRUE)
+    flat = frozenset(part for outer in parts for part in (outer[1] if outer[0] == tag else (outer,))) - {neutral}
+    if absorbing in flat:
+        return absorbing
+    if len(flat) < 2:
+        return next(iter(flat), neutral)
+    return (tag, flat)
+
+
+def integer_sum(kind: str, left: Expr, right: Expr) -> Expr | None:
+    """The sum, difference or product of two integer literals; None if they are anything else, or it overflows."""
+    if left[0] != "literal" or right[0] != "literal" or left[1] != right[1] or left[1] not in ("integer", "long"):
+        return None
+    if left[2] is None or right[2] is None:
+        return None
+    one, other = int(left[2]), int(right[2])
+    value = {"Add": one + other, "Subtract": one - other, "Multiply": one * other}[kind]
+    limit = 2 ** (31 if left[1] == "integer" else 63)
+    return ("literal", left[1], str(value)) if -limit <= value < limit else None
+
+
+def negated(expr: Expr) -> Expr:
+    """NOT expr, with the negation moved inwards."""
+    match expr:
+        case ("and", parts):
+            return any_of(negated(part) for part in parts)
+        case ("or", parts):
+            return all_of(negated(part) for part in parts)
+        case ("not", operand):
+            return tuple(operand)
+        case ("<", left, right):
+            return ("<=", right, left)
+        case ("<=", left, right):
+            return ("<", right, left)
+    return ("not", expr)
+
+
+def conjuncts(expr: Expr) -> frozenset[Expr]:
+    """The conjuncts of a condition; those that all arms of a disjunction share are factored out."""
+    if expr == TRUE:
+        return frozenset()
+    if expr[0] == "and":
+        return frozenset().union(*(conjuncts(part) for part in expr[1]))
+    if expr[0] != "or":
+        return frozenset({expr})
+    arms = [conjuncts(arm) for arm in expr[1]]
+    shared = reduce(frozenset.intersection, arms)
+    rests = [arm - shared for arm in arms]
+    if not all(rests):
+        return shared
+    return shared | {any_of(all_of(rest) for rest in rests)}
+
+
+def without_implied(conditions: Iterable[Expr]) -> frozenset[Expr]:
+    """The conditions without those that another one implies."""
+    found = frozenset(conditions)
+    return frozenset(
+        one for one in found if not any(_implies(other, one) and not _implies(one, other) for other in found - {one})
+    )
+
+
+def _implies(strong: Expr, weak: Expr) -> bool:
+    return weak[0] == "or" and _all_imply(frozenset({strong}), [conjuncts(arm) for arm in weak[1]])
+
+
+def _all_imply(parts: frozenset[Expr], arms: list[frozenset[Expr]]) -> bool:
+    """Whether conjuncts imply one of the arms: they contain one, or hold a disjunction whose arms all imply one."""
+    if any(arm <= parts for arm in arms):
+        return True
+    disjunctions = [part for part in parts if part[0] == "or"]
+    return any(all(_all_imply(conjuncts(arm), arms) for arm in part[1]) for part in disjunctions)
+
+
+def columns(expr: Any) -> Iterator[Expr]:
+    """The columns that an expression reads directly; a subquery's are `relation.free_columns()`."""
+    if isinstance(expr, tuple):
+        if expr and expr[0] == "column":
+            yield expr
+            return
+        for part in expr:
+            yield from columns(part)
+    elif isinstance(expr, frozenset):
+        for part in expr:
+            yield from columns(part)
+    elif hasattr(expr, "free_columns"):
+        yield from expr.free_columns()
+
+
+def has_subquery(expr: Any) -> bool:
+    """Whether an expression contains a subquery."""
+    if isinstance(expr, tuple):
+        return bool(expr and expr[0] == "subquery") or any(has_subquery(part) for part in expr)
+    return isinstance(expr, frozenset) and any(has_subquery(part) for part in expr)
+
+
+def substitute(expr: Any, replacement: Callable[[Expr], Expr]) -> Any:
+    """An expression without subqueries, with every column replaced."""
+    if isinstance(expr, frozenset):
+        return frozenset(substitute(part, replacement) for part in expr)
+    if not isinstance(expr, tuple) or not expr:
+        return expr
+    match expr:
+        case ("column", *_):
+            return replacement(expr)
+        case ("and", parts):
+            return all_of(substitute(part, replacement) for part in parts)
+        case ("or", parts):
+            return any_of(substitute(part, replacement) for part in parts)
+        case ("=", sides) if len(sides) == 2:
+            left, right = (substitute(side, replacement) for side in sides)
+            return equal(left, right)
+        case ("<" | "<=" as tag, left, right):
+            return less(substitute(left, replacement), substitute(right, replacement), tag == "<=")
+        case ("not", operand):
+            return negated(substitute(operand, replacement))
+    return tuple(substitute(part, replacement) for part in expr)

@@ -1,0 +1,392 @@
+"""Translate an analysed Spark plan into blocks."""
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+from qoop.equivalence.expression import (
+    Expr,
+    all_of,
+    among,
+    any_of,
+    conjuncts,
+    equal,
+    integer_sum,
+    is_number,
+    is_plain_date,
+    less,
+    negated,
+    type_of,
+)
+from qoop.equivalence.relation import Block, Relation, Side, Source
+from qoop.equivalence.spark_tree import Node, UnverifiableError
+
+PASSED_ON = {"Sort", "GlobalLimit", "LocalLimit", "Offset", "Tail", "Distinct", "Window", "Deduplicate"}
+"""Operators that keep the columns of their input."""
+
+WITHOUT_MEANING = {"exprId", "nullable"}
+"""Fields of expressions that identify or follow from the others."""
+
+OUTER = {"LeftOuter": "LeftOuter", "LeftSemi": "LeftSemi", "LeftAnti": "LeftAnti"}
+
+
+def translate(plan: Node, tables: Mapping[int, str]) -> Relation:
+    """The relation that a plan computes.
+
+    `tables`: the table that each leaf of the plan reads, by the id of the leaf's first column.
+
+    Raises:
+        UnverifiableError: the plan has an operator that blocks do not cover.
+    """
+    return _Translator(tables).relation(plan)
+
+
+class _Translator:
+    def __init__(self, tables: Mapping[int, str]) -> None:
+        self._tables = tables
+        self._columns: dict[int, Expr] = {}
+        self._definitions: dict[int, Node] = {}
+        self._common: list[Expr] = []
+        self._numbers = count(1)
+
+    def relation(self, plan: Node) -> Relation:
+        """A plan's relation; the ids in it mean nothing outside, as Spark may give them again."""
+        outside = dict(self._columns)
+        block = self._block(plan)
+        outputs = tuple(self._column(identity) for identity in self._output(plan))
+        self._columns = outside
+        return Relation(block, outputs)
+
+    def _column(self, identity: int) -> Expr:
+        try:
+            return self._columns[identity]
+        except KeyError:
+            raise UnverifiableError("a column comes from an operator that cannot be followed") from None
+
+    # Operators
+
+    def _block(self, plan: Node, alias: str = "") -> Block:
+        match plan.kind:
+            case "SubqueryAlias":
+                return self._block(plan.children[0], alias or plan.fields["identifier"]["name"].lower())
+            case "View":
+                return self._block(plan.children[0], alias)
+            case "Project":
+                return self._project(plan)
+            case "Filter":
+                block = self._block(plan.children[0], alias)
+                return Block(block.sources, block.conditions | self._conjuncts(plan.fields["condition"]), block.sides)
+            case "Join":
+                return self._join(plan)
+            case "WithCTE":
+                *definitions, query = plan.children
+                self._definitions |= {node.fields["id"]: node.children[0] for node in definitions}
+                return self._block(query, alias)
+            case "CTERelationRef":
+                return self._reference(plan, alias)
+            case "Aggregate":
+                return self._aggregate(plan, alias)
+            case "Union" | "Intersect" | "Except":
+                return self._set_operation(plan, alias)
+            case "Expand":
+                return self._expand(plan, alias)
+            case kind if kind in PASSED_ON and len(plan.children) == 1:
+                return self._passed_on(plan, alias)
+            case "OneRowRelation":
+                return Block()
+        if plan.children:
+            raise UnverifiableError(f"operator {plan.kind} cannot be compared")
+        return self._leaf(plan, alias)
+
+    def _output(self, plan: Node) -> list[int]:
+        """The ids of a plan's columns, in order."""
+        match plan.kind:
+            case "Project":
+                return [_id(item) for item in plan.fields["projectList"]]
+            case "Aggregate":
+                return [_id(item) for item in plan.fields["aggregateExpressions"]]
+            case "Window":
+                new = [_id(item) for item in plan.fields["windowExpressions"]]
+                return [*self._output(plan.children[0]), *new]
+            case "Join":
+                left, right = plan.children
+                joined = _join_kind(plan) in ("LeftSemi", "LeftAnti")
+                return self._output(left) if joined else [*self._output(left), *self._output(right)]
+            case "WithCTE":
+                return self._output(plan.children[-1])
+            case "Union" | "Intersect" | "Except":
+                return self._output(plan.children[0])
+        if isinstance(plan.fields.get("output"), tuple):
+            return [_id(item) for item in plan.fields["output"]]
+        if len(plan.children) == 1:
+            return self._output(plan.children[0])
+        if plan.kind == "OneRowRelation":
+            return []
+        raise UnverifiableError(f"operator {plan.kind} cannot be compared")
+
+    def _source(self, kind: str, key: tuple[Any, ...], inputs: tuple[Relation, ...], alias: str) -> Source:
+        return Source(next(self._numbers), kind, key, inputs, alias)
+
+    def _leaf(self, plan: Node, alias: str) -> Block:
+        ids = self._output(plan)
+        table = self._tables.get(ids[0]) if ids else None
+        if table is None:
+            raise UnverifiableError(f"relation {plan.kind} cannot be compared")
+        source = self._source("table", (table,), (), alias)
+        for place, item in enumerate(plan.fields["output"]):
+            self._define(item, source, f"{place} {item.fields['name']}")
+        return Block([source])
+
+    def _define(self, attribute: Node, source: Source, key: Any) -> None:
+        self._columns[_id(attribute)] = ("column", source.identity, key, _type(attribute.fields.get("dataType")))
+
+    def _project(self, plan: Node) -> Block:
+        block = self._block(plan.children[0])
+        items = plan.fields["projectList"]
+        # All are translated before any is defined: a column may keep its id and be read by its neighbours.
+        translated = [(_id(item), self.expression(item)) for item in items]
+        self._columns |= dict(translated)
+        return block
+
+    def _join(self, plan: Node) -> Block:
+        left, right = plan.children
+        kind = _join_kind(plan)
+        condition = plan.fields.get("condition")
+        if kind in ("Inner", "Cross"):
+            block = self._block(left)
+            columns = {identity: self._column(identity) for identity in self._output(left)}
+            block = block.joined_with(self._block(right))
+            self._columns |= columns
+            return Block(block.sources, block.conditions | self._conjuncts(condition), block.sides)
+        if kind == "FullOuter":
+            return self._full_join(plan)
+        if kind == "RightOuter":
+            left, right, kind = right, left, "LeftOuter"
+        if kind not in OUTER:
+            raise UnverifiableError(f"a join of kind {kind} cannot be compared")
+        block = self._block(left)
+        joined = self.relation(right)
+        side = Side(next(self._numbers), kind, joined, frozenset())
+        for identity, expr in zip(self._output(right), joined.outputs, strict=True):
+            self._columns[identity] = ("column", side.identity, ("joined", expr), type_of(expr))
+        side.condition = self._conjuncts(condition)
+        return Block(block.sources, block.conditions, [*block.sides, side])
+
+    def _full_join(self, plan: Node) -> Block:
+        inputs = tuple(self.relation(child) for child in plan.children)
+        source = self._source("FullOuter", (), inputs, "")
+        # What holds for the rows of the result does not hold for those that its condition reads.
+        self._define_sides(plan, source, inputs, "read")
+        source.key = (self._conjuncts(plan.fields.get("condition")),)
+        self._define_sides(plan, source, inputs, "joined")
+        return Block([source])
+
+    def _define_sides(self, plan: Node, source: Source, inputs: tuple[Relation, ...], tag: str) -> None:
+        for place, (child, relation) in enumerate(zip(plan.children, inputs, strict=True)):
+            for identity, expr in zip(self._output(child), relation.outputs, strict=True):
+                self._columns[identity] = ("column", source.identity, (tag, place, expr), type_of(expr))
+
+    def _reference(self, plan: Node, alias: str) -> Block:
+        definition = self._definitions.get(plan.fields["cteId"])
+        if definition is None or plan.fields.get("recursive"):
+            raise UnverifiableError("a recursive CTE cannot be compared")
+        outside = dict(self._columns)
+        block = self._block(definition, alias)
+        given = [self._column(identity) for identity in self._output(definition)]
+        self._columns = outside | dict(zip(self._output(plan), given, strict=True))
+        return block
+
+    def _aggregate(self, plan: Node, alias: str) -> Block:
+        block = self._block(plan.children[0])
+        grouping = [self.expression(item) for item in plan.fields["groupingExpressions"]]
+        results = [(item, self.expression(item)) for item in plan.fields["aggregateExpressions"]]
+        relation = Relation(block, tuple(grouping))
+        source = self._source("aggregate", (frozenset(grouping),), (relation,), alias)
+        keys = frozenset(grouping)
+        for item, expr in results:
+            if expr[0] == "literal":
+                self._columns[_id(item)] = expr
+                continue
+            kind = _type(item.fields.get("dataType")) or type_of(expr)
+            tag = "group" if expr in keys else "result"
+            self._columns[_id(item)] = ("column", source.identity, (tag, expr), kind)
+        return Block([source])
+
+    def _set_operation(self, plan: Node, alias: str) -> Block:
+        if plan.fields.get("byName"):
+            raise UnverifiableError("UNION BY NAME cannot be compared")
+        inputs = tuple(self.relation(child) for child in plan.children)
+        key = (plan.fields.get("isAll"),)
+        if plan.kind == "Union":
+            inputs = tuple(branch for relation in inputs for branch in _branches(relation))
+        source = self._source(plan.kind.lower(), key, inputs, alias)
+        for place, identity in enumerate(self._output(plan)):
+            kinds = {type_of(relation.outputs[place]) for relation in inputs}
+            kind = kinds.pop() if len(kinds) == 1 else None
+            self._columns[identity] = ("column", source.identity, ("place", place), kind)
+        return Block([source])
+
+    def _expand(self, plan: Node, alias: str) -> Block:
+        projections = plan.fields.get("projections")
+        if not isinstance(projections, tuple):
+            raise UnverifiableError("the grouping sets cannot be read")
+        block = self._block(plan.children[0])
+        rows = [[self.expression(item) for item in projection] for projection in projections]
+        used = Relation(block, ())
+        source = self._source("expand", (len(rows),), (used,), alias)
+        for place, item in enumerate(plan.fields["output"]):
+            self._define(item, source, ("expanded", tuple(row[place] for row in rows)))
+        return Block([source])
+
+    def _passed_on(self, plan: Node, alias: str) -> Block:
+        """An operator over the rows of its input: sorts, limits, windows, DISTINCT."""
+        child = plan.children[0]
+        outside = dict(self._columns)
+        inner = Relation(self._block(child), tuple(self._column(identity) for identity in self._output(child)))
+        key = tuple(
+            (name, self.expression_of_field(value))
+            for name, value in sorted(plan.fields.items())
+            if name not in ("child", "windowExpressions", *WITHOUT_MEANING)
+        )
+        new = [(_id(item), self.expression(item)) for item in plan.fields.get("windowExpressions", ())]
+        is_distinct = plan.kind == "Distinct"
+        seen = Relation(inner.block, inner.outputs if is_distinct else ())
+        source = self._source(plan.kind, (*key, frozenset(inner.outputs)) if is_distinct else key, (seen,), alias)
+        self._columns = outside
+        for identity, expr in zip(self._output(child), inner.outputs, strict=True):
+            self._columns[identity] = ("column", source.identity, ("passed", expr), type_of(expr))
+        for identity, expr in new:
+            self._columns[identity] = ("column", source.identity, ("window", expr), None)
+        return Block([source])
+
+    # Expressions
+
+    def _conjuncts(self, condition: Node | None) -> frozenset[Expr]:
+        if not isinstance(condition, Node):
+            return frozenset()
+        return conjuncts(self.expression(condition))
+
+    def expression(self, node: Node) -> Expr:
+        """An expression in normal form."""
+        match node.kind:
+            case "AttributeReference":
+                return self._column(_id(node))
+            case "OuterReference":
+                return self.expression(node.fields["e"])
+            case "Alias":
+                return self.expression(node.children[0])
+            case "Literal":
+                return ("literal", _type(node.fields["dataType"]), node.fields.get("value"))
+            case "Cast":
+                return self._cast(node)
+            case "And" | "Or":
+                left, right = (self.expression(child) for child in node.children)
+                return all_of((left, right)) if node.kind == "And" else any_of((left, right))
+            case "IsNotNull":
+                return negated(("call", "IsNull", (("child", 0),), (self.expression(node.children[0]),)))
+            case "Coalesce":
+                return ("coalesce", tuple(self.expression(child) for child in node.children))
+            case "Not":
+                return negated(self.expression(node.children[0]))
+            case "In":
+                value, *options = (self.expression(child) for child in node.children)
+                return among(value, options)
+            case "With":
+                return self._with(node)
+            case "CommonExpressionRef" if self._common:
+                return self._common[-1]
+            case "ScalarSubquery" | "Exists" | "ListQuery":
+                return self._subquery(node)
+        if node.kind in COMPARISONS:
+            left, right = (self.expression(child) for child in node.children)
+            return COMPARISONS[node.kind](left, right)
+        if node.kind in ("Add", "Subtract", "Multiply"):
+            left, right = (self.expression(child) for child in node.children)
+            return integer_sum(node.kind, left, right) or self._call(node, (left, right))
+        if isinstance(node.fields.get("replacement"), int):
+            # Its other fields are the arguments as first analysed; their columns may have other ids by now.
+            return self.expression(node.children[node.fields["replacement"]])
+        return self._call(node, tuple(self.expression(child) for child in node.children))
+
+    def _call(self, node: Node, operands: tuple[Expr, ...]) -> Expr:
+        details = tuple(
+            (name, self.expression_of_field(value))
+            for name, value in sorted(node.fields.items())
+            if name not in WITHOUT_MEANING
+        )
+        return ("call", node.kind, details, operands)
+
+    def _cast(self, node: Node) -> Expr:
+        operand, kind = self.expression(node.children[0]), _type(node.fields["dataType"])
+        if type_of(operand) == kind:
+            return operand
+        if kind == "date" and operand[0] == "literal" and is_plain_date(operand[2]):
+            return ("literal", "date", operand[2])
+        numeric = is_number(kind) and is_number(type_of(operand))
+        return ("cast", kind, operand, None if numeric else node.fields.get("timeZoneId"))
+
+    def _with(self, node: Node) -> Expr:
+        """An expression that names a part of itself; Spark does not write which name a reference has."""
+        body, *definitions = node.children
+        if len(definitions) != 1:
+            raise UnverifiableError("an expression shares several parts")
+        self._common.append(self.expression(definitions[0].children[0]))
+        try:
+            return self.expression(body)
+        finally:
+            self._common.pop()
+
+    def _subquery(self, node: Node) -> Expr:
+        relation = self.relation(node.fields["plan"])
+        if node.kind == "Exists":
+            relation = Relation(relation.block, ())
+        return ("subquery", node.kind, relation)
+
+    def expression_of_field(self, value: Any) -> Any:
+        """A field's value: trees become expressions."""
+        if isinstance(value, Node):
+            return self.expression(value)
+        if isinstance(value, tuple):
+            return tuple(self.expression_of_field(item) for item in value)
+        if isinstance(value, Mapping):
+            return tuple((name, self.expression_of_field(item)) for name, item in sorted(value.items()))
+        return value
+
+
+COMPARISONS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "EqualTo": equal,
+    "LessThan": lambda left, right: less(left, right, or_equal=False),
+    "LessThanOrEqual": lambda left, right: less(left, right, or_equal=True),
+    "GreaterThan": lambda left, right: less(right, left, or_equal=False),
+    "GreaterThanOrEqual": lambda left, right: less(right, left, or_equal=True),
+}
+
+
+def _id(node: Node) -> int:
+    try:
+        return int(node.fields["exprId"])
+    except KeyError:
+        raise UnverifiableError(f"an output column has no id ({node.kind})") from None
+
+
+def _type(kind: Any) -> str | None:
+    """A type's name; nested types as Spark writes them in JSON."""
+    return kind if isinstance(kind, str) or kind is None else repr(kind)
+
+
+def _join_kind(plan: Node) -> str:
+    kind = plan.fields["joinType"]
+    name = kind.get("object") or kind.get("product-class") or "" if isinstance(kind, Mapping) else str(kind)
+    return str(name).rpartition(".")[2].rstrip("$")
+
+
+def _branches(relation: Relation) -> tuple[Relation, ...]:
+    """The branches of a union that is nothing but a branch of another one."""
+    block = relation.block
+    if len(block.sources) != 1 or block.conditions or block.sides:
+        return (relation,)
+    source = block.sources[0]
+    in_order = [expr[0] == "column" and expr[2] == ("place", place) for place, expr in enumerate(relation.outputs)]
+    if source.kind != "union" or not all(in_order) or len(source.inputs[0].outputs) != len(in_order):
+        return (relation,)
+    return source.inputs

@@ -1,0 +1,141 @@
+"""Settings and constructs under which a plan could silently mean something else than the query as written."""
+
+from contextlib import contextmanager
+
+import pytest
+from pyspark.sql.functions import udf
+
+import qoop
+from qoop.errors import QoopError
+from qoop.plans.candidates import CutPolicy
+from tests.integration.spark_sessions import local_session, small_data
+
+pytestmark = pytest.mark.integration
+
+STAGED = qoop.Options(cut_policy=CutPolicy(everywhere=True))
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    with local_session(tmp_path_factory.mktemp("spark"), small_data()) as session:
+        session.sql(
+            r"CREATE TEMPORARY VIEW t AS SELECT * FROM "
+            r"VALUES (1, 'a1', 10), (2, '\\d', 20), (3, 'x', 30) AS t(id, s, v)"
+        )
+        session.sql("CREATE TEMPORARY VIEW u AS SELECT * FROM VALUES (1, 5), (2, 6), (3, 7), (3, 8) AS u(id, w)")
+        session.sql("CREATE TEMPORARY VIEW w AS SELECT * FROM VALUES (1, 'p'), (2, 'q'), (3, 'r') AS w(id, name)")
+        yield session
+
+
+@contextmanager
+def settings(spark, **values):
+    """The session with other settings, names without `spark.sql.`."""
+    names = {f"spark.sql.{name.replace('__', '.')}": value for name, value in values.items()}
+    for name, value in names.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in names:
+            spark.conf.unset(name)
+
+
+def same_answer(spark, text):
+    """The outcome of a query, after its rows were compared with Spark's; both in any order."""
+    expected = spark.sql(text)
+    answer = qoop.collect(spark, text, STAGED)
+    assert answer.columns == [(field.name, field.dataType.simpleString()) for field in expected.schema.fields]
+    assert sorted(map(repr, answer.rows)) == sorted(map(repr, expected.collect()))
+    assert answer.rows, "a query without rows shows nothing"
+    return answer.outcome
+
+
+JOINED = "FROM t AS a JOIN u AS b ON a.id = b.id JOIN w AS c ON c.id = b.id"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "to_json(named_struct('orderId', a.id))",
+        "to_json(struct(a.id AS orderId))",
+        "to_json(struct(a.id AS orderId, struct(b.w AS Inner) AS Outer))",
+        "map_from_entries(array(struct('Key' AS K, a.v AS V)))",
+    ],
+)
+def test_names_of_fields_keep_their_case(spark, expression):
+    same_answer(spark, f"SELECT a.id, {expression} AS x {JOINED}")
+
+
+def test_names_of_fields_keep_their_case_in_aggregates(spark):
+    same_answer(
+        spark, f"SELECT a.id, to_json(sort_array(collect_list(struct(b.w AS lineNo)))) AS x {JOINED} GROUP BY a.id"
+    )
+
+
+def test_double_quotes_may_mean_identifiers(spark):
+    with settings(spark, ansi__enabled="true", ansi__doubleQuotedIdentifiers="true"):
+        same_answer(spark, f'SELECT a."s" AS x, "w" AS y {JOINED} WHERE "v" > 15')
+
+
+def test_double_quotes_may_mean_identifiers_in_statements_that_store_rows(spark):
+    with settings(spark, ansi__enabled="true", ansi__doubleQuotedIdentifiers="true"):
+        try:
+            qoop.execute(spark, f'CREATE TABLE quoted USING parquet AS SELECT a.id, "s" AS x {JOINED}', STAGED)
+            qoop.execute(spark, f'INSERT INTO quoted SELECT a.id + 10, "s" {JOINED}', STAGED)
+            assert {row.x for row in spark.table("quoted").collect()} == {"a1", r"\d", "x"}
+        finally:
+            spark.sql("DROP TABLE IF EXISTS quoted")
+
+
+def test_backslashes_in_strings_may_be_plain_characters(spark):
+    with settings(spark, parser__escapedStringLiterals="true"):
+        same_answer(spark, rf"SELECT a.id, a.s {JOINED} WHERE a.s RLIKE '\d'")
+
+
+def test_names_may_be_case_sensitive(spark):
+    with settings(spark, caseSensitive="true"):
+        spark.sql("CREATE OR REPLACE TEMPORARY VIEW cased AS SELECT id, v AS a, -v AS A FROM t")
+        try:
+            same_answer(
+                spark, "SELECT x.id, x.A, b.w FROM cased AS x JOIN u AS b ON x.id = b.id JOIN w AS c ON c.id = b.id"
+            )
+        finally:
+            spark.catalog.dropTempView("cased")
+
+
+def test_columns_of_a_join_with_using_keep_their_order(spark):
+    same_answer(spark, "SELECT * FROM t JOIN u USING (id) JOIN w USING (id)")
+    same_answer(spark, "SELECT * FROM w, t JOIN u USING (id) WHERE w.id = t.v / 10")
+
+
+@pytest.mark.parametrize("hidden", ["rand()", "uuid()", "monotonically_increasing_id()"])
+def test_a_volatile_expression_hidden_in_a_view_is_evaluated_once(spark, hidden):
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW hidden AS SELECT id, {hidden} AS r FROM t")
+    try:
+        text = "SELECT x.r, u.w FROM hidden AS x JOIN u ON x.id = u.id JOIN w ON w.id = u.id"
+        outcome = qoop.collect(spark, text, STAGED).outcome
+        assert outcome.counts.stages == 1
+    finally:
+        spark.catalog.dropTempView("hidden")
+
+
+def test_a_nondeterministic_function_hidden_in_a_view_is_not_split(spark):
+    spark.udf.register("tick", udf(lambda value: value, "int", useArrow=False).asNondeterministic())
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW ticking AS SELECT id, tick(v) AS r FROM t")
+    try:
+        outcome = same_answer(spark, "SELECT x.r, u.w FROM ticking x JOIN u ON x.id = u.id JOIN w ON w.id = u.id")
+        assert outcome.counts.stages == 1
+    finally:
+        spark.catalog.dropTempView("ticking")
+        spark.sql("DROP TEMPORARY FUNCTION tick")
+
+
+def test_a_plain_query_is_still_split(spark):
+    outcome = same_answer(spark, f"SELECT a.s, sum(b.w) AS total, max(c.name) AS name {JOINED} GROUP BY a.s")
+    assert outcome.counts.stages > 1
+
+
+def test_spark_connect_is_refused_with_a_sentence():
+    connected = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(QoopError, match="Spark Connect"):
+        qoop.sql(connected, "SELECT 1")
