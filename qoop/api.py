@@ -1,11 +1,13 @@
 """Run queries in a Spark session: the library call `qoop.sql`, and the functions that the driver and `tpcds` use."""
 
 import os
+import threading
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from qoop.engine.folders import QueryFolder
 from qoop.engine.session import (
     QueryAsWritten,
     StatementAsWritten,
+    current_moment,
     in_session_of,
     java_message,
     query_session,
@@ -33,6 +36,7 @@ from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import Command
 from qoop.replan.decision import Rules
+from qoop.replan.events import Event, QueryCancelled
 from qoop.replan.state import QueryCounts
 from qoop.run.journal import QueryJournal
 from qoop.run.query_run import Feed, Outcome, QueryRun
@@ -54,6 +58,7 @@ class Options:
         warn: takes a warning, one line; called from several threads.
         watch: called with every command of the planner.
         replanning: False: run the query as written, as one stage.
+        timeout: seconds after which the query is stopped and fails; by default it may run for ever.
     """
 
     feed: Callable[[], Feed] | None = None
@@ -66,6 +71,7 @@ class Options:
     warn: Callable[[str], None] = lambda line: None
     watch: Callable[[Command], None] = lambda command: None
     replanning: bool = True
+    timeout: float | None = None
 
 
 @dataclass(frozen=True)
@@ -193,6 +199,22 @@ def _execute_as_written(spark: SparkSession, text: str) -> Outcome:
     return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, reason, ())
 
 
+@contextmanager
+def _stopping_after(seconds: float | None, send: Callable[[Event], None]) -> Iterator[None]:
+    """Stop the query if it runs for longer."""
+    if seconds is None:
+        yield
+        return
+    reason = f"it ran for longer than its timeout of {seconds:g} s"
+    timer = threading.Timer(seconds, send, [QueryCancelled(reason)])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _never_raising(warn: Callable[[str], None]) -> Callable[[str], None]:
     """A `warn` that suppresses exceptions, so that a failed warning ends neither a query nor one of its threads."""
 
@@ -246,9 +268,10 @@ class _Query:
                 consume,
                 run.send,
                 options.warn,
-                Verification(self.written.analysed, self._session),
+                Verification(self.written.analysed, self._session, planned.moment if planned else None),
             )
-            return run.run(self._engine, feed)
+            with _stopping_after(options.timeout, run.send):
+                return run.run(self._engine, feed)
 
     def hand_over(self, result: DataFrame) -> None:
         """Release stage outputs when the result and all frames derived from it have been garbage-collected."""
@@ -293,7 +316,8 @@ class _Query:
             return None, "the query has an expression that is not deterministic"
         try:
             catalogue = SparkCatalogue(self.spark)
-            planned = plan(statement, catalogue, catalogue.statistics, self._options.cut_policy, self._options.model)
+            options, now = self._options, partial(current_moment, self.spark)
+            planned = plan(statement, catalogue, catalogue.statistics, options.cut_policy, options.model, now)
         except CannotSplitError as reason:
             return None, str(reason)
         except QoopError as reason:

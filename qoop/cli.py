@@ -143,6 +143,12 @@ def _value_count(option: click.Parameter) -> int:
     help="Fraction of the remaining time that a switch must save. 0.15: switch only if the new plan ends at least 15 % "
     "earlier.  [default: 0.15]",
 )
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Stop the query if it runs for longer, not counting Spark's start; it then fails.  [default: no limit]",
+)
 @click.option("--no-replanning", is_flag=True, help="Run the query as written, in one stage, whatever its share.")
 @click.option("--switch-every-stage", is_flag=True, hidden=True, help="For tests: switch join trees after every stage.")
 @click.option(
@@ -249,8 +255,9 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         from qoop.tables.folder import why_no_folder
 
         raise BadInputError("--tables", given["tables"], why_no_folder(given["tables"]))
-    if given["slots"] is not None and not math.isfinite(given["slots"]):
-        raise BadInputError("--slots", given["slots"], "must be a finite number, such as 4")
+    for flag in ("slots", "timeout"):
+        if given[flag] is not None and not math.isfinite(given[flag]):
+            raise BadInputError(f"--{flag}", given[flag], "must be a finite number, such as 4")
     for flag in ("weight", "hysteresis"):
         if not math.isfinite(given[flag]):
             raise BadInputError(f"--{flag}", given[flag], "must be a finite number")
@@ -258,7 +265,17 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         from qoop.feedback.profile import read_profile
 
         read_profile(Path(given["profile"]))
-    names = ("tables", "profile", "slots", "checkpoint", "hysteresis", "switch_every_stage", "journal", "report")
+    names = (
+        "tables",
+        "profile",
+        "slots",
+        "checkpoint",
+        "hysteresis",
+        "timeout",
+        "switch_every_stage",
+        "journal",
+        "report",
+    )
     fields = {name: given[name] for name in names}
     name = given["name"] or " ".join(query.split())[:60]
     rest = {

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from rich.text import Text
@@ -10,6 +11,7 @@ from rich.tree import Tree as RichTree
 from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError, did_you_mean
 from qoop.estimate.cost import CostModel
 from qoop.estimate.packing import completion_time
+from qoop.parsing.moment import Moment
 from qoop.parsing.render import view_name
 from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import parse_statement
@@ -22,6 +24,10 @@ from qoop.tables.folder import FolderCatalogue
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
+
+
+def _now() -> Moment:
+    return Moment(date.today(), datetime.now(UTC))
 
 
 def parse_shares(text: str) -> list[float]:
@@ -71,7 +77,7 @@ def _plan(text: str, tables: str | None) -> PlannedQuery:
         folder = FolderCatalogue(tables)
         catalogue, statistics = folder, folder.statistics
         try:
-            return plan(parse_statement(text), catalogue, statistics, CutPolicy(), CostModel())
+            return plan(parse_statement(text), catalogue, statistics, CutPolicy(), CostModel(), _now)
         except UnknownTableError as problem:
             similar = did_you_mean(problem.table, folder.tables)
             raise UnknownNameError(f"{problem} in --tables {tables!r}{similar}") from None
@@ -79,7 +85,7 @@ def _plan(text: str, tables: str | None) -> PlannedQuery:
 
     with local_catalogue() as known:
         try:
-            return plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel())
+            return plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel(), _now)
         except UnknownTableError as problem:
             raise UnknownNameError(f"{problem} in Spark's catalog; give its directory with --tables") from None
 

@@ -7,12 +7,14 @@ from qoop.errors import CannotSplitError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
 from qoop.estimate.statistics import TableStatistics
+from qoop.parsing.moment import Moment, at_moment, reads_moment
 from qoop.parsing.query import QueryText, describe_query
 from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import Statement
 from qoop.plans.candidates import CutPolicy, RowEstimates, candidates
 from qoop.plans.plan import Plan, Query
 from qoop.plans.trees import JoinCost, shape
+from qoop.replan.decision import without_ruinous
 
 PESSIMISM_LEVELS = (0.0, 1.0, -1.0)
 """Estimates under which the best plans are retained: as expected, with more rows, with fewer rows."""
@@ -20,11 +22,15 @@ PESSIMISM_LEVELS = (0.0, 1.0, -1.0)
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """A query's candidate plans, most promising first, with its text and the initial estimates."""
+    """A query's candidate plans, most promising first, with its text and the initial estimates.
+
+    `moment`: that of the query, if it reads the current date or time.
+    """
 
     text: QueryText
     plans: tuple[Plan, ...]
     estimator: Estimator
+    moment: Moment | None = None
 
     @property
     def join_trees(self) -> int:
@@ -53,8 +59,12 @@ def plan(
     statistics: Callable[[str], TableStatistics],
     cut_policy: CutPolicy,
     model: CostModel,
+    now: Callable[[], Moment] | None = None,
 ) -> PlannedQuery:
     """Make the candidate plans of a statement's query.
+
+    Args:
+        now: the moment of the query; called if it reads the current date or time. Without it such a query is not split.
 
     Raises:
         UnknownNameError: it names a table or a column that does not exist.
@@ -62,12 +72,17 @@ def plan(
     """
     if statement.query is None:
         raise CannotSplitError("the statement contains no query")
-    text = describe_query(statement.query, catalogue)
+    query, moment = statement.query, None
+    if now is not None and reads_moment(query):
+        moment = now()
+        query = at_moment(query, moment)
+    text = describe_query(query, catalogue)
     if not text.query.planned and not any(block.shared for block in text.query.blocks.values()):
         raise CannotSplitError(_reasons(text.query))
     estimator = Estimator(text.query, {table: statistics(table) for table in text.tables}, model)
-    views = [_estimates(estimator.with_pessimism(level) if level else estimator) for level in PESSIMISM_LEVELS]
-    return PlannedQuery(text, tuple(candidates(text.query, views, cut_policy)), estimator)
+    estimators = [estimator.with_pessimism(level) if level else estimator for level in PESSIMISM_LEVELS]
+    plans = candidates(text.query, [_estimates(one) for one in estimators], cut_policy)
+    return PlannedQuery(text, tuple(without_ruinous(plans, estimators)), estimator, moment)
 
 
 def _estimates(estimator: Estimator) -> Callable[[str], tuple[JoinCost, RowEstimates]]:

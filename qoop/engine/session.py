@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.errors import QoopError
+from qoop.parsing.moment import Moment
 
 REORDER = "org.apache.spark.sql.catalyst.optimizer.ReorderJoin"
 EXCLUDED = "spark.sql.optimizer.excludedRules"
@@ -68,6 +70,13 @@ def require_classic_session(spark: Any) -> None:
             "spark: is a Spark Connect session; qoop needs Spark's driver in this process, such as from "
             "SparkSession.builder.master(...)"
         )
+
+
+def current_moment(spark: SparkSession) -> Moment:
+    """The current date and time of a session, by its own settings; no job is run for them."""
+    micros, days = spark.sql("SELECT unix_micros(current_timestamp()), unix_date(current_date())").collect()[0]
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return Moment(date(1970, 1, 1) + timedelta(days=days), epoch + timedelta(microseconds=micros))
 
 
 def is_command(frame: DataFrame) -> bool:

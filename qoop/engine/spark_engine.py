@@ -16,8 +16,9 @@ from qoop.engine.session import QueryAsWritten, columns_of
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.parsing.render import composed
-from qoop.plans.plan import RESULT, StageId
+from qoop.plans.plan import StageId
 from qoop.replan.events import (
+    CannotPlan,
     CheckpointLost,
     Event,
     ExecutorsChanged,
@@ -102,13 +103,13 @@ class SparkEngine:
             self._threads = {name: old for name, old in self._threads.items() if old.is_alive()} | {tag: thread}
 
     def check_plan(self, text: str) -> None:
-        """Compare a plan, given as one text, with the query as written; emits a failure if it is different."""
+        """Compare a plan, given as one text, with the query as written; if it is different, emit that it cannot run."""
 
         def check() -> None:
             try:
                 self._check(text)
             except DifferentPlanError as problem:
-                self._emit(StageFailed(RESULT, str(problem), retry=False))
+                self._emit(CannotPlan(str(problem)))
 
         self._checks.submit(check)
 
@@ -213,6 +214,8 @@ class SparkEngine:
             was_cancelled = tag in self._cancelled
         if was_cancelled:
             return StageCancelled(stage)
+        if isinstance(problem, DifferentPlanError):
+            return CannotPlan(str(problem))
         try:
             message, causes = _message(problem), _causes(problem)
         except Exception:  # noqa: BLE001 - the JVM does not respond

@@ -3,15 +3,18 @@
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.equivalence.canonical import canonical_text
+from qoop.equivalence.expression import Expr
+from qoop.equivalence.repeatable import unrepeatable_part
 from qoop.equivalence.spark_tree import UnverifiableError, read_tree
 from qoop.equivalence.translate import translate
 from qoop.errors import QoopError
+from qoop.parsing.moment import Moment
 from yarn_plugin.errors import describe
 
 EXPAND = re.compile(r"^(\d+)[ :+-]*Expand \[", re.MULTILINE)
@@ -28,10 +31,12 @@ class Verification:
     Args:
         written: the query as written, analysed in the user's session.
         session: the session that stages run in.
+        moment: the moment of the query, which its plans have as literals.
     """
 
-    def __init__(self, written: DataFrame, session: SparkSession) -> None:
+    def __init__(self, written: DataFrame, session: SparkSession, moment: Moment | None = None) -> None:
         self._written, self._session = written, session
+        self._constants = _constants(moment) if moment is not None else {}
         self._reader = _PlanReader()
         self._lock = threading.Lock()
         self._expected: str | None = None
@@ -50,31 +55,48 @@ class Verification:
         if verdict is not None:
             raise DifferentPlanError(verdict)
 
+    def expected(self) -> str:
+        """The canonical text of the query as written.
+
+        Raises:
+            UnverifiableError: it has none.
+        """
+        if self._expected is None:
+            self._expected = self._canonical(self._written, self._constants)
+        return self._expected
+
     def _difference(self, text: str) -> str | None:
         try:
-            if self._expected is None:
-                self._expected = self._canonical(self._written)
+            expected = self.expected()
             made = self._session.sql(text)
             nullable = [field.nullable for field in self._written.schema.fields]
             if nullable != [field.nullable for field in made.schema.fields]:
                 return "the plan's columns may be NULL where those of the query as written may not, or the reverse"
-            return (
-                None
-                if self._canonical(made) == self._expected
-                else "the plan is not equivalent to the query as written"
-            )
+            if self._canonical(made, {}) != expected:
+                return "the plan is not equivalent to the query as written"
+            return None
         except UnverifiableError as problem:
             return f"the plan cannot be compared with the query as written: {problem}"
         except Exception as problem:  # noqa: BLE001 - without a comparison the query runs as written
             return f"the plan cannot be compared with the query as written: {describe(problem)[:200]}"
 
-    def _canonical(self, frame: DataFrame) -> str:
+    def _canonical(self, frame: DataFrame, constants: Mapping[str, Expr]) -> str:
         plan = frame._jdf.queryExecution().analyzed()
         if not plan.deterministic():
             raise UnverifiableError("an expression is not deterministic")
         nodes = json.loads(plan.toJSON())
         _add_grouping_sets(nodes, plan)
-        return canonical_text(translate(read_tree(nodes), self._reader.tables(plan)))
+        relation = translate(read_tree(nodes), self._reader.tables(plan), constants)
+        reason = unrepeatable_part(relation)
+        if reason is not None:
+            raise UnverifiableError(reason)
+        return canonical_text(relation)
+
+
+def _constants(moment: Moment) -> dict[str, Expr]:
+    """What Spark's expressions for the current date and time are in plans."""
+    time: Expr = ("call", "MicrosToTimestamp", (("child", 0),), (("literal", "long", str(moment.micros)),))
+    return {"CurrentDate": ("literal", "date", moment.date_text), "CurrentTimestamp": time, "Now": time}
 
 
 class _PlanReader:

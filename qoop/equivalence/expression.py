@@ -183,15 +183,22 @@ def without_implied(conditions: Iterable[Expr]) -> frozenset[Expr]:
 
 
 def _implies(strong: Expr, weak: Expr) -> bool:
-    return weak[0] == "or" and _all_imply(frozenset({strong}), [conjuncts(arm) for arm in weak[1]])
+    if weak[0] != "or":
+        return False
+    arms = [conjuncts(arm) for arm in weak[1]]
+    single = frozenset().union(*(arm for arm in arms if len(arm) == 1))
+    return _all_imply(frozenset({strong}), single, [arm for arm in arms if len(arm) > 1])
 
 
-def _all_imply(parts: frozenset[Expr], arms: list[frozenset[Expr]]) -> bool:
-    """Whether conjuncts imply one of the arms: they contain one, or hold a disjunction whose arms all imply one."""
-    if any(arm <= parts for arm in arms):
+def _all_imply(parts: frozenset[Expr], single: frozenset[Expr], longer: list[frozenset[Expr]]) -> bool:
+    """Whether conjuncts imply one of the arms: they contain one, or hold a disjunction whose arms all imply one.
+
+    `single`: the arms of one conjunct each, apart, as a list of values has thousands.
+    """
+    if parts & single or any(arm <= parts for arm in longer):
         return True
     disjunctions = [part for part in parts if part[0] == "or"]
-    return any(all(_all_imply(conjuncts(arm), arms) for arm in part[1]) for part in disjunctions)
+    return any(all(_all_imply(conjuncts(arm), single, longer) for arm in part[1]) for part in disjunctions)
 
 
 def columns(expr: Any) -> Iterator[Expr]:

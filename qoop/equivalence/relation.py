@@ -16,6 +16,7 @@ class Source:
     """A table, or the result of an operator that is no join, as a source of a block.
 
     `key`: what the operator does, over the columns of its inputs. `alias`: the query's name for it, if it has one.
+    `functions`: the aggregates or window functions that it evaluates.
     """
 
     identity: int
@@ -23,6 +24,7 @@ class Source:
     key: tuple[Any, ...]
     inputs: tuple["Relation", ...] = ()
     alias: str = ""
+    functions: tuple[Expr, ...] = ()
 
 
 @dataclass(eq=False)

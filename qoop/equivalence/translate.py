@@ -27,23 +27,27 @@ PASSED_ON = {"Sort", "GlobalLimit", "LocalLimit", "Offset", "Tail", "Distinct", 
 WITHOUT_MEANING = {"exprId", "nullable"}
 """Fields of expressions that identify or follow from the others."""
 
+TIMES = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime"}
+"""Expressions that have one value in each job, which may not be the same in all stages."""
+
 OUTER = {"LeftOuter": "LeftOuter", "LeftSemi": "LeftSemi", "LeftAnti": "LeftAnti"}
 
 
-def translate(plan: Node, tables: Mapping[int, str]) -> Relation:
+def translate(plan: Node, tables: Mapping[int, str], constants: Mapping[str, Expr] | None = None) -> Relation:
     """The relation that a plan computes.
 
-    `tables`: the table that each leaf of the plan reads, by the id of the leaf's first column.
+    `tables`: the table that each leaf of the plan reads, by the id of the leaf's first column. `constants`: expressions
+    to take for constants, by class.
 
     Raises:
         UnverifiableError: the plan has an operator that blocks do not cover.
     """
-    return _Translator(tables).relation(plan)
+    return _Translator(tables, constants or {}).relation(plan)
 
 
 class _Translator:
-    def __init__(self, tables: Mapping[int, str]) -> None:
-        self._tables = tables
+    def __init__(self, tables: Mapping[int, str], constants: Mapping[str, Expr]) -> None:
+        self._tables, self._constants = tables, constants
         self._columns: dict[int, Expr] = {}
         self._definitions: dict[int, Node] = {}
         self._common: list[Expr] = []
@@ -203,6 +207,7 @@ class _Translator:
         relation = Relation(block, tuple(grouping))
         source = self._source("aggregate", (frozenset(grouping),), (relation,), alias)
         keys = frozenset(grouping)
+        source.functions = tuple(expr for _, expr in results if expr not in keys)
         for item, expr in results:
             if expr[0] == "literal":
                 self._columns[_id(item)] = expr
@@ -252,6 +257,7 @@ class _Translator:
         is_distinct = plan.kind == "Distinct"
         seen = Relation(inner.block, inner.outputs if is_distinct else ())
         source = self._source(plan.kind, (*key, frozenset(inner.outputs)) if is_distinct else key, (seen,), alias)
+        source.functions = tuple(expr for _, expr in new)
         self._columns = outside
         for identity, expr in zip(self._output(child), inner.outputs, strict=True):
             self._columns[identity] = ("column", source.identity, ("passed", expr), type_of(expr))
@@ -297,6 +303,12 @@ class _Translator:
                 return self._common[-1]
             case "ScalarSubquery" | "Exists" | "ListQuery":
                 return self._subquery(node)
+        if node.kind in ("TruncTimestamp", "TruncDate"):
+            return self._call(node, tuple(_lower_case(self.expression(child)) for child in node.children))
+        if node.kind in self._constants:
+            return self._constants[node.kind]
+        if node.kind in TIMES:
+            raise UnverifiableError("the current time is read in a view, so each stage would have its own")
         if node.kind in COMPARISONS:
             left, right = (self.expression(child) for child in node.children)
             return COMPARISONS[node.kind](left, right)
@@ -305,7 +317,8 @@ class _Translator:
             return integer_sum(node.kind, left, right) or self._call(node, (left, right))
         if isinstance(node.fields.get("replacement"), int):
             # Its other fields are the arguments as first analysed; their columns may have other ids by now.
-            return self.expression(node.children[node.fields["replacement"]])
+            replacement = self.expression(node.children[node.fields["replacement"]])
+            return replacement if node.kind == "Between" else ("call", node.kind, (), (replacement,))
         return self._call(node, tuple(self.expression(child) for child in node.children))
 
     def _call(self, node: Node, operands: tuple[Expr, ...]) -> Expr:
@@ -372,6 +385,11 @@ def _id(node: Node) -> int:
 def _type(kind: Any) -> str | None:
     """A type's name; nested types as Spark writes them in JSON."""
     return kind if isinstance(kind, str) or kind is None else repr(kind)
+
+
+def _lower_case(expr: Expr) -> Expr:
+    """A text literal in lower case, where its case means nothing."""
+    return ("literal", "string", str(expr[2]).lower()) if expr[:2] == ("literal", "string") else expr
 
 
 def _join_kind(plan: Node) -> str:

@@ -5,18 +5,31 @@ from typing import Protocol
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, UnsupportedError
+from sqlglot.generators.spark import SparkGenerator
 
 from qoop.errors import CannotSplitError
 
 
 class SparkSQL(Spark):
-    """Spark 4: a doubled quote inside a string is a quote ('it''s')."""
+    """Spark 4: a doubled quote inside a string is a quote ('it''s'), and DATE '...' is no cast, which may be NULL."""
 
     class Tokenizer(Spark.Tokenizer):
         """Spark's tokenizer with that escape."""
 
         STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - as its base class has it
 
+    class Generator(SparkGenerator):
+        """Spark's generator with literals of dates and times, which sqlglot reads as casts that cannot fail."""
+
+        def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+            """CAST(...), or the literal."""
+            is_literal = type(expression) is exp.Cast and expression.this.is_string and safe_prefix is None
+            if is_literal and expression.to.this in LITERAL_TYPES:
+                return f"{self.sql(expression.to)} {self.sql(expression.this)}"
+            return str(super().cast_sql(expression, safe_prefix))
+
+
+LITERAL_TYPES = {exp.DType.DATE, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ, exp.DType.TIMESTAMPLTZ}
 
 DIALECT = SparkSQL
 

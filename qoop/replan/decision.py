@@ -146,15 +146,35 @@ def min_gain_for_switch(now: float, rules: Rules) -> float:
 def forced_choice(
     plans: Sequence[Plan], candidates: Sequence[Candidate], current: int, ready: frozenset[StageId], stopping: bool
 ) -> int:
-    """For `Rules.force`: a plan whose unfinished part differs, picked in rotation."""
+    """For `Rules.force`: a plan whose unfinished part differs and that is not ruinous, picked in rotation."""
     unfinished = plans[current].stages(ready).keys()
-    others = [one for one in candidates if plans[one.plan].stages(ready).keys() != unfinished]
+    limit = RUINOUS_FACTOR * min(one.seconds for one in candidates)
+    others = [one for one in candidates if one.seconds <= limit and plans[one.plan].stages(ready).keys() != unfinished]
     if not others:
         return current
     if stopping:
         others = [one for one in others if one.cancel] or others
     ranked = sorted(others, key=lambda one: (one.seconds, one.plan))
     return ranked[(7 * len(ready)) % len(ranked)].plan
+
+
+RUINOUS_FACTOR = 20.0
+"""A plan that takes more than this multiple of the best plan's time is ruinous."""
+
+
+def without_ruinous(plans: Sequence[Plan], estimators: Sequence[Estimator]) -> list[Plan]:
+    """The plans that are not ruinous on one slot by at least one of these estimates.
+
+    On one slot, because a large share only hides that a plan needs many times the work.
+    """
+    retained: set[int] = set()
+    for estimator in estimators:
+        found = evaluate(plans, estimator, Progress(frozenset(), {}), 1.0, Rules())
+        limit = RUINOUS_FACTOR * min(one.seconds for one in found)
+        retained |= {one.plan for one in found if one.seconds <= limit}
+        if len(retained) == len(plans):
+            break
+    return [plan for number, plan in enumerate(plans) if number in retained]
 
 
 @dataclass(frozen=True, slots=True)

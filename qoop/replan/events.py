@@ -15,7 +15,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class CannotPlan:
-    """The query can only run as written, as a single stage."""
+    """The query can only run as written, as a single stage; its plans, if any have started, are given up."""
 
     reason: str
 

@@ -121,7 +121,10 @@ def _apply_event(state: State, at: float, event: Event) -> tuple[State, list[Com
         case Planned(plans, join_trees):
             return replace(state, phase="running"), [], PlansMade(plans, join_trees)
         case CannotPlan(reason):
-            return replace(state, phase="as written"), [RunAsWritten(NotPlanned(reason))], None
+            if state.phase in ("as written", "done", "failed"):
+                return state, [], None
+            state, stopping = run_as_written(state, NotPlanned(reason))
+            return state, list(stopping), None
         case ShareChanged():
             return _apply_share(state, event)
         case StageFinished():

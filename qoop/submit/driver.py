@@ -156,6 +156,7 @@ def _options(spark: SparkSession, job: Job, lines: ProgressLines) -> Options:
         warn=lines.warn,
         watch=lines.show,
         replanning=job.replanning,
+        timeout=job.timeout,
     )
     return replace(options, confirm=confirm) if confirm else options
 

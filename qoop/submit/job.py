@@ -55,6 +55,7 @@ class Job(BaseModel):
     hysteresis: float = 0.15
     replanning: bool = True
     switch_every_stage: bool = False
+    timeout: float | None = None
     journal: str | None = None
     report: str | None = None
     rows: int = 1000

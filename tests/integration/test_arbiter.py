@@ -222,10 +222,10 @@ def test_an_application_over_its_share_is_listed_while_another_waits(arbiter, ya
     small, large = register("small", weight=0.01), register("large", weight=10.0)
     held = yarn.submit(small.queue, memory_mb=1024)
     eventually(lambda: yarn.runs(held), "it runs")
-    nodes = arbiter.admin().get_cluster().nodes
-    for _ in nodes:
-        # Each as large as a node, so that the last one waits for the node on which the small one runs.
-        yarn.submit(large.queue, memory_mb=max(node.capacity["memory-mb"] for node in nodes))
+    node_mb = max(node.capacity["memory-mb"] for node in arbiter.admin().get_cluster().nodes)
+    for _ in range(4):
+        # Each as large as one of the four nodes, so that the last one waits for the node on which the small one runs.
+        yarn.submit(large.queue, memory_mb=node_mb)
     about_small = lambda: [one.kind for one in arbiter.admin().list_decisions(1000) if one.app == small.app]  # noqa: E731
     eventually(lambda: "ListContainers" in about_small(), "it is over its share too long")
     assert "SignalContainers" not in about_small()

@@ -67,15 +67,27 @@ NOT_OF_SPARK = ("main.", "reflect(", "JOIN b JOIN c ON")
 """Texts that Spark rejects."""
 
 
+OF_SPARK = [case for case in CASES if not any(text in case.text for text in NOT_OF_SPARK)]
+
+
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if not any(text in case.text for text in NOT_OF_SPARK)], ids=lambda case: case.name
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[] if number % 4 == 0 else pytest.mark.matrix)
+        for number, case in enumerate(OF_SPARK)
+    ],
 )
 def test_plans_of_queries_that_are_easily_rewritten_wrongly(spark, case):
     try:
         compared = Compared(spark, case.text)
     except (CannotSplitError, UnknownNameError):
         return
-    assert [compared.differs(text) for text in compared.texts()] == [None] * len(compared.texts())
+    found = {compared.differs(text) for text in compared.texts()}
+    if ("LIMIT" in case.text or "OVER" in case.text) and found != {None}:
+        (reason,) = found
+        assert reason is not None and "inside the query" in reason
+    else:
+        assert found == {None}
 
 
 QUERY = """

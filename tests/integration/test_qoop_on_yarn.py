@@ -70,7 +70,7 @@ def test_a_share_too_small_for_an_executor_fails_before_anything_starts(arbiter,
     done = submit("--executor-memory", "40g", "--output", "parquet", tmp_path / "rows", "-e", TEXT)
     assert done.returncode != 0
     (line,) = done.stderr.strip().splitlines()
-    assert "16384 MB, 32 vcores" in line
+    assert "16384 MiB, 32 vcores" in line
     assert "--executor-memory" in line
     assert not (tmp_path / "rows").exists()
     assert not arbiter.admin().list_apps(), "no application remains registered"

@@ -1,6 +1,7 @@
 """Settings and constructs under which a plan could silently mean something else than the query as written."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from pyspark.sql.functions import udf
@@ -133,6 +134,59 @@ def test_a_nondeterministic_function_hidden_in_a_view_is_not_split(spark):
 def test_a_plain_query_is_still_split(spark):
     outcome = same_answer(spark, f"SELECT a.s, sum(b.w) AS total, max(c.name) AS name {JOINED} GROUP BY a.s")
     assert outcome.counts.stages > 1
+
+
+@pytest.mark.parametrize(
+    "now", ["current_date", "current_date() - 1", "now()", "current_timestamp", "date_trunc('day', now())"]
+)
+def test_the_current_time_is_the_same_in_all_stages(spark, now):
+    text = f"SELECT a.id, {now} >= DATE '2020-01-01' AS late, c.name {JOINED} WHERE {now} > DATE '2019-01-01'"
+    assert same_answer(spark, text).counts.stages > 1
+
+
+def test_the_current_time_hidden_in_a_view_is_read_once(spark):
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW timed AS SELECT id, current_date() AS d FROM t")
+    try:
+        text = "SELECT x.d > DATE '2020-01-01' AS late FROM timed AS x JOIN u ON x.id = u.id JOIN w ON w.id = u.id"
+        warned = []
+        answer = qoop.collect(spark, text, replace(STAGED, warn=warned.append))
+        assert [row.late for row in answer.rows] == [True] * 4
+        assert any("current time" in line for line in warned)
+    finally:
+        spark.catalog.dropTempView("timed")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "(SELECT id, v FROM t LIMIT 2)",
+        "(SELECT id, v FROM t ORDER BY s OFFSET 1)",
+        "(SELECT id, row_number() OVER (ORDER BY v % 10) AS v FROM t)",
+        "(SELECT id, sum(v) OVER (ORDER BY v % 10 ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS v FROM t)",
+        "(SELECT id, lag(v) OVER (ORDER BY v % 10) AS v FROM t)",
+        "(SELECT id, first(v) AS v FROM t GROUP BY id)",
+        "(SELECT id, v FROM t TABLESAMPLE (50 PERCENT))",
+    ],
+)
+def test_a_part_that_may_have_other_rows_when_computed_again_is_not_split(spark, part):
+    text = f"SELECT x.v, u.w FROM {part} AS x JOIN u ON x.id = u.id JOIN w ON w.id = u.id"
+    warned = []
+    outcome = qoop.collect(spark, text, replace(STAGED, warn=warned.append)).outcome
+    assert outcome.one_stage_reason or any("as written" in line for line in warned)
+    assert outcome.counts.failed == 0
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "(SELECT id, rank() OVER (ORDER BY v) AS v FROM t)",
+        "(SELECT id, max(v) OVER (PARTITION BY id) AS v FROM t)",
+        "(SELECT id, sum(sum(v)) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS v FROM t GROUP BY id)",
+    ],
+)
+def test_a_window_that_leaves_nothing_open_is_split(spark, part):
+    text = f"SELECT x.v, u.w FROM {part} AS x JOIN u ON x.id = u.id JOIN w ON w.id = u.id ORDER BY x.v, u.w LIMIT 3"
+    assert same_answer(spark, text).counts.stages > 1
 
 
 def test_spark_connect_is_refused_with_a_sentence():

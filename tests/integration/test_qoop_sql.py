@@ -104,6 +104,11 @@ def in_thread(call):
     return thread, errors
 
 
+def test_a_query_stops_at_its_timeout(spark, slow_views):
+    with session_unchanged(spark), pytest.raises(QueryFailedError, match="timeout of 2 s"):
+        qoop.collect(spark, SLOW, qoop.Options(timeout=2.0, cut_policy=CutPolicy(everywhere=True)))
+
+
 # Results.
 
 

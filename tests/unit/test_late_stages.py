@@ -8,11 +8,13 @@ from qoop.estimate.cost import CostModel
 from qoop.parsing.statement import parse_statement
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
+from qoop.plans.plan import RESULT
 from qoop.replan import commands, events
+from qoop.replan.causes import NotPlanned
 from qoop.replan.decision import Rules, Straggler
 from qoop.replan.machine import step
 from qoop.replan.state import State
-from tests.property.query_world import Known
+from tests.property.query_world import TEXTS, Known, planned
 
 STAR = "SELECT a.x FROM a, b, c WHERE a.k = b.k AND a.m = c.m AND b.x = 1 AND c.x = 2"
 CHAIN = "SELECT a.x FROM a, b, c, d, e WHERE a.k = b.k AND b.m = c.m AND c.x = d.x AND d.z = e.z"
@@ -82,3 +84,19 @@ def test_a_count_settles_what_was_suspected():
     stragglers = replace(state, stragglers={**state.stragglers, running: Straggler(1e9, 1e3)})
     state, _ = step(stragglers, 601.0, events.StageFinished(running, 5.0, 5.0, 1.0, 1.0))
     assert running not in state.stragglers
+
+
+def test_plans_that_are_refused_while_they_run_are_given_up():
+    made = planned(TEXTS[0], [1_000_000] * 6)
+    state, _ = step(State(made.plans, made.estimator, made.estimator, Rules()), 0.0, events.Planned(len(made.plans), 2))
+    state, _ = step(state, 0.0, events.ShareChanged(4.0, None, "", 0.0))
+    running = tuple(sorted(state.running))
+    assert running
+    state, found = step(state, 1.0, events.CannotPlan("the plan is not equivalent"))
+    assert found == (commands.CancelStages(running), commands.RunAsWritten(NotPlanned("the plan is not equivalent")))
+    for late in (events.CannotPlan("again"), *(events.StageCancelled(stage) for stage in running)):
+        state, found = step(state, 2.0, late)
+        assert (state.phase, found) == ("as written", ())
+    state, found = step(state, 3.0, events.StageFinished(RESULT, 1.0, 0.0, 1.0, None))
+    assert (state.phase, found) == ("done", (commands.Finish(),))
+    assert step(state, 4.0, events.CannotPlan("too late"))[0].phase == "done"

@@ -1,16 +1,19 @@
 """Which trees are found, where they are cut, and which plans are retained."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qoop import planner
 from qoop.plans.candidates import MAX_CANDIDATES, CutPolicy
 from qoop.plans.graph import JoinGraph, Relation, members, size
 from qoop.plans.plan import RESULT, BlockPlan, Plan, StageId, cuts_where
 from qoop.plans.predicate import Column
 from qoop.plans.trees import Join, Leaf, best_trees, joined, joins, left_deep, nodes, shape, tree_as_written
+from qoop.replan.decision import RUINOUS_FACTOR, Progress, Rules, evaluate, forced_choice
 from tests.duckdb_plans import Tables
 from tests.property.query_world import TEXTS, planned
 
@@ -188,3 +191,34 @@ def test_a_stage_is_the_same_in_another_plan_unless_a_block_in_it_is_computed_an
     assert not one.computes_same(other, StageId("qoop_v", 0))
     assert one.computes_same(third, StageId("qoop_v", 0))
     assert isinstance(one.stage_tree(RESULT), Join)
+
+
+def test_a_ruinous_plan_is_no_candidate(monkeypatch):
+    text = "SELECT a.k FROM a, b, c, d WHERE a.x = c.x AND b.x = c.x AND d.x = c.x AND c.k = 1"
+    rows = [30_000_000, 30_000_000, 1000, 30_000_000, 1000, 1000]
+
+    def seconds(made):
+        found = evaluate(made.plans, made.estimator, Progress(frozenset(), {}), 1.0, Rules())
+        return sorted(one.seconds for one in found)
+
+    made = seconds(planned(text, rows))
+    monkeypatch.setattr(planner, "without_ruinous", lambda plans, estimators: list(plans))
+    everything = seconds(planned(text, rows))
+    assert len(everything) > len(made) > 1
+    assert everything[: len(made)] == made
+    assert everything[-1] > RUINOUS_FACTOR * made[0]
+
+
+def test_without_a_better_plan_a_slow_one_stays():
+    made = planned("SELECT a.x FROM a, b WHERE a.k > b.k", [1_000_000] * 6)
+    assert len(made.plans) == 1
+
+
+def test_a_forced_switch_avoids_ruinous_plans():
+    made = planned(TEXTS[0], [1_000_000] * 6)
+    found = evaluate(made.plans, made.estimator, Progress(frozenset(), {}), 4.0, Rules(force=True))
+    best = min(one.seconds for one in found)
+    assert forced_choice(made.plans, found, 0, frozenset(), False) != 0
+    slow = [one if one.plan == 0 else replace(one, seconds=21 * best) for one in found]
+    slow[0] = replace(slow[0], seconds=best)
+    assert forced_choice(made.plans, slow, 0, frozenset(), False) == 0

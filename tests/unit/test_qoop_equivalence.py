@@ -1,0 +1,138 @@
+"""The normal form of expressions, by equivalences of SQL's three-valued logic."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qoop.equivalence.expression import (
+    FALSE,
+    TRUE,
+    all_of,
+    any_of,
+    comparable,
+    conjuncts,
+    equal,
+    integer_sum,
+    is_plain_date,
+    less,
+    negated,
+    without_implied,
+)
+
+NAMES = ("a", "b", "c", "d")
+ATOMS = {name: ("call", name, (), ()) for name in NAMES}
+
+
+def column(name, kind="integer"):
+    return ("column", 1, name, kind)
+
+
+def number(value, kind="integer"):
+    return ("literal", kind, value)
+
+
+def value(expr, known):
+    """An expression's value where atoms have these: True, False or None (NULL)."""
+    match expr:
+        case ("call", name, _, _):
+            return known[name]
+        case ("not", operand):
+            inner = value(operand, known)
+            return None if inner is None else not inner
+        case ("and" | "or" as tag, parts):
+            found = [value(part, known) for part in parts]
+            decisive = tag == "or"
+            if decisive in found:
+                return decisive
+            return None if None in found else not decisive
+    return expr == TRUE
+
+
+conditions = st.recursive(
+    st.sampled_from(sorted(ATOMS.values())),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=3).map(all_of),
+        st.lists(inner, min_size=2, max_size=3).map(any_of),
+        inner.map(negated),
+    ),
+    max_leaves=8,
+)
+KNOWN = [dict(zip(NAMES, values, strict=True)) for values in product((True, False, None), repeat=len(NAMES))]
+
+
+@given(conditions)
+def test_conjuncts_are_true_where_the_condition_is(condition):
+    parts = conjuncts(condition)
+    for known in KNOWN:
+        assert (value(condition, known) is True) == all(value(part, known) is True for part in parts)
+
+
+@given(st.lists(conditions, min_size=1, max_size=4))
+def test_what_is_left_out_is_implied(given_conditions):
+    before = frozenset().union(*map(conjuncts, given_conditions))
+    after = without_implied(before)
+    assert after <= before
+    for known in KNOWN:
+        assert all(value(part, known) is True for part in before) == all(value(part, known) is True for part in after)
+
+
+@given(conditions)
+def test_negation_has_the_opposite_value(condition):
+    opposite = {True: False, False: True, None: None}
+    for known in KNOWN:
+        assert value(negated(condition), known) is opposite[value(condition, known)]
+
+
+def test_an_implied_disjunction_is_left_out():
+    a, b, c, d = ATOMS.values()
+    strong = any_of([all_of([a, c]), all_of([b, d])])
+    assert without_implied([strong, any_of([a, b])]) == {strong}
+    assert without_implied([strong, any_of([a, d])]) == {strong}
+    assert without_implied([strong, a]) == {strong, a}
+
+
+@pytest.mark.parametrize(
+    ("wide", "is_stripped"),
+    [
+        ("long", True),
+        ("decimal(12,2)", True),
+        ("decimal(10,0)", True),
+        ("decimal(9,0)", False),
+        ("decimal(11,2)", False),
+        ("short", False),
+        ("double", False),
+        ("string", False),
+    ],
+)
+def test_casts_that_keep_every_integer_do_not_matter_to_comparisons(wide, is_stripped):
+    assert (comparable(("cast", wide, column("x"), None)) == column("x")) == is_stripped
+
+
+def test_comparisons_are_turned():
+    one, two = column("x"), column("y")
+    assert equal(one, two) == equal(two, one)
+    assert negated(less(one, two, or_equal=False)) == less(two, one, or_equal=True)
+    assert less(one, two, or_equal=True) != less(two, one, or_equal=True)
+
+
+def test_literals_are_compared_by_value():
+    assert equal(number("5"), number("5.00", "decimal(3,2)")) == TRUE
+    assert equal(number("5"), number("6", "long")) == FALSE
+    assert equal(number("5"), number(None)) not in (TRUE, FALSE)
+    assert equal(("literal", "string", "a"), ("literal", "string", "a ")) == FALSE
+
+
+def test_sums_of_integers_do_not_overflow():
+    assert integer_sum("Add", number("2001"), number("1")) == number("2002")
+    assert integer_sum("Add", number(str(2**31 - 1)), number("1")) is None
+    assert integer_sum("Subtract", number("1"), number("2", "long")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [("2000-01-31", True), ("2000-02-30", False), ("2000-1-1", False), ("20000101", False), (None, False)],
+)
+def test_dates(text, plain):
+    assert is_plain_date(text) == plain
