@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from qoop.engine.catalogue import SparkCatalogue
@@ -99,19 +100,18 @@ def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataF
         execute(spark, parsed, options)
         return spark.range(0).select()
     query = _Query(spark, parsed, options or Options())
-    results: list[DataFrame] = []
 
-    def consume(frame: DataFrame) -> int:
-        results.append(in_session_of(spark, frame))
-        return 0
+    def consume(frame: DataFrame) -> tuple[int, DataFrame]:
+        return 0, in_session_of(spark, frame)
 
     try:
         query.run(consume)
+        result: DataFrame = query.result
     except BaseException:
         query.close()
         raise
-    query.hand_over(results[-1])
-    return results[-1]
+    query.hand_over(result)
+    return result
 
 
 def collect(
@@ -122,17 +122,16 @@ def collect(
     if parsed.stores_rows:
         return Answer([], [], execute(spark, parsed, options))
     query = _Query(spark, parsed, options or Options())
-    rows: list[list[Row]] = []
 
-    def consume(frame: DataFrame) -> int:
-        rows.append((frame if max_rows is None else frame.limit(max_rows)).collect())
-        return len(rows[-1])
+    def consume(frame: DataFrame) -> tuple[int, list[Row]]:
+        rows = (frame if max_rows is None else frame.limit(max_rows)).collect()
+        return len(rows), rows
 
     try:
         outcome = query.run(consume)
     finally:
         query.close()
-    return Answer(query.written.columns, rows[-1], outcome)
+    return Answer(query.written.columns, query.result, outcome)
 
 
 def write(
@@ -144,19 +143,16 @@ def write(
 
 def _write(query: "_Query", store: Callable[[DataFrame], None]) -> Outcome:
     persisted: list[DataFrame] = []
-    results: list[DataFrame] = []
 
-    def consume(frame: DataFrame) -> int:
+    def consume(frame: DataFrame) -> tuple[int, DataFrame]:
         frame = in_session_of(query.spark, frame)
         if persist(frame):
             persisted.append(frame)
-        rows = int(frame.count())
-        results.append(frame)
-        return rows
+        return int(frame.count()), frame
 
     try:
         outcome = query.run(consume)
-        store(results[-1])
+        store(query.result)
     finally:
         query.close()
         for frame in persisted:
@@ -179,7 +175,11 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
         return _execute_as_written(spark, parsed.text)
     written.check()
     source = statement.source_query()
-    query = _Query(spark, ParsedText(source.text, source), options or Options(), written.query)
+    try:
+        query = _Query(spark, ParsedText(source.text, source), options or Options(), written.query)
+    except AnalysisException:
+        # Its query means something only as part of the statement, such as DEFAULT.
+        return _execute_as_written(spark, parsed.text)
     return _write(query, written.execute)
 
 
@@ -243,7 +243,12 @@ class _Query:
         self._checkpoints = self._new_checkpoints()
         self._engine: SparkEngine | None = None
 
-    def run(self, consume: Callable[[DataFrame], int]) -> Outcome:
+    @property
+    def result(self) -> Any:
+        """What `consume` made of the result."""
+        return self._engine.result if self._engine is not None else None
+
+    def run(self, consume: Callable[[DataFrame], tuple[int, Any]]) -> Outcome:
         """Run the query to its end; `consume` is part of the last stage."""
         options = self._options
         planned, reason = self._plan()

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread
@@ -41,11 +42,13 @@ STOP_TIMEOUT_S = 20.0
 class SparkEngine:
     """Runs the stages of one query as tagged Spark actions, each in a thread of its own.
 
+    `result`: what `consume` made of the result, once a last stage has finished that was not cancelled or different.
+
     Args:
         session: the query's own session (`query_session`).
         written: the query as written, run as one stage on request.
         checkpoints: stores stage outputs.
-        consume: takes the result's frame, as part of the last stage; returns its number of rows.
+        consume: takes the result's frame, as part of the last stage; returns its number of rows and the result.
         emit: takes events; called from several threads.
         warn: prints a line for the user; called from several threads.
         verification: compares plans with the query as written; a plan that is different fails.
@@ -57,7 +60,7 @@ class SparkEngine:
         name: str,
         written: QueryAsWritten,
         checkpoints: Checkpoints,
-        consume: Callable[[DataFrame], int],
+        consume: Callable[[DataFrame], tuple[int, Any]],
         emit: Callable[[Event], None],
         warn: Callable[[str], None] = lambda line: None,
         verification: Verification | None = None,
@@ -65,6 +68,7 @@ class SparkEngine:
         self._verification = verification
         self._checks = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-check")
         self._definitions: dict[str, str] = {}
+        self.result: Any = None
         self._session, self._name, self._written, self._checkpoints = session, name, written, checkpoints
         self._consume, self._emit, self._warn = consume, emit, warn
         self._context = session.sparkContext
@@ -97,7 +101,8 @@ class SparkEngine:
             thread = InheritableThread(self._run, args=args, name=tag, daemon=True)
             thread.start()
         except Exception as problem:  # noqa: BLE001 - PySpark fails in many ways once Spark has stopped
-            self._ended(stage, tag, StageFailed(stage, f"Spark has stopped: {_message(problem)}", retry=False))
+            failed = StageFailed(stage, f"Spark has stopped: {_message(problem)}", False, query != self._written.text)
+            self._ended(stage, tag, failed)
             return
         with self._lock:
             self._threads = {name: old for name, old in self._threads.items() if old.is_alive()} | {tag: thread}
@@ -165,7 +170,7 @@ class SparkEngine:
             seconds = time.monotonic() - started
             event: Event = StageFinished(stage, rows, size, seconds, core_seconds(self._context, tag))
         except BaseException as problem:  # noqa: BLE001 - an unreported end would leave the query waiting for ever
-            event = self._failure(stage, tag, problem)
+            event = self._failure(stage, tag, problem, of_plan=query != self._written.text)
         if isinstance(event, StageFinished) and view is not None:
             with self._lock:
                 self._views[view] = stage
@@ -180,15 +185,23 @@ class SparkEngine:
     def _compute(self, query: str, view: str | None, attempt: int, tag: str) -> tuple[float, float]:
         self._raise_if_cancelled(tag)
         if query == self._written.text:
-            return float(self._consume(self._written.frame())), 0.0
+            return self._finish(self._consume(self._written.frame()), tag)
         frame = self._session.sql(query)
         if view is not None:
             stored = self._checkpoints.save(view, frame, attempt)
             return stored.rows, stored.bytes
         checked = self._checked(query)
-        rows = float(self._consume(self._with_written_names(frame)))
+        made = self._consume(self._with_written_names(frame))
         checked.result()
-        return rows, 0.0
+        return self._finish(made, tag)
+
+    def _finish(self, made: tuple[int, Any], tag: str) -> tuple[float, float]:
+        """Take a result, unless its stage was cancelled meanwhile and another one computes the result."""
+        with self._lock:
+            if tag in self._cancelled:
+                raise StoppedError("cancelled before its result was taken")
+            rows, self.result = made
+        return float(rows), 0.0
 
     def _with_written_names(self, frame: DataFrame) -> DataFrame:
         """The result with the column names as written; checks that its types are those as written."""
@@ -209,7 +222,7 @@ class SparkEngine:
             if tag in self._cancelled:
                 raise StoppedError("cancelled before it started")
 
-    def _failure(self, stage: StageId, tag: str, problem: BaseException) -> Event:
+    def _failure(self, stage: StageId, tag: str, problem: BaseException, of_plan: bool) -> Event:
         with self._lock:
             was_cancelled = tag in self._cancelled
         if was_cancelled:
@@ -219,11 +232,11 @@ class SparkEngine:
         try:
             message, causes = _message(problem), _causes(problem)
         except Exception:  # noqa: BLE001 - the JVM does not respond
-            return StageFailed(stage, f"Spark has stopped: {type(problem).__name__}", retry=False)
+            return StageFailed(stage, f"Spark has stopped: {type(problem).__name__}", False, of_plan)
         cancelled = next((cause for cause in causes if CANCELLED in cause), None)
         if cancelled is not None:
             return QueryCancelled(cancelled)
-        return StageFailed(stage, message, any(sign in cause for sign in TRANSIENT for cause in causes))
+        return StageFailed(stage, message, any(sign in cause for sign in TRANSIENT for cause in causes), of_plan)
 
     def _watch(self) -> None:
         """Report changes in the number of executors and lost outputs; repeat cancellations.

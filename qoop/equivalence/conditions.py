@@ -1,6 +1,6 @@
 """The conditions of blocks in normal form: equality classes, and no condition that others imply."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from qoop.equivalence.expression import (
     decimal_digits,
     has_subquery,
     is_transitive,
+    subqueries,
     substitute,
     type_of,
     without_implied,
@@ -50,26 +51,18 @@ def settle(relation: Relation) -> dict[int, Conditions]:
         block = relation.block
         if id(block) in found:
             continue
-        pending += _subqueries(relation.outputs)
+        pending += subqueries(relation.outputs)
         conditions = _settled(block)
         found[id(block)] = conditions
         for source in block.sources:
             _copy_into(source, conditions)
             pending += source.inputs
-            pending += _subqueries(source.key)
+            pending += subqueries(source.key)
         for side in block.sides:
             pending.append(side.relation)
-            pending += _subqueries(side.condition)
-        pending += _subqueries(tuple(conditions.others))
+            pending += subqueries(side.condition)
+        pending += subqueries(tuple(conditions.others))
     return found
-
-
-def _subqueries(expr: Any) -> Iterator[Relation]:
-    if isinstance(expr, Relation):
-        yield expr
-    elif isinstance(expr, tuple | frozenset):
-        for part in expr:
-            yield from _subqueries(part)
 
 
 def _settled(block: Block) -> Conditions:

@@ -6,7 +6,7 @@ whether it is true matters.
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from functools import reduce
 from typing import Any
 
@@ -18,6 +18,9 @@ Expr = tuple[Any, ...]
 
 INTEGERS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 """Integer types, with the number of digits that hold all their values."""
+
+EXACT = Context(prec=100)
+"""More digits than any decimal of Spark has."""
 
 TRANSITIVE = {*INTEGERS, "string", "date", "timestamp", "timestamp_ntz", "boolean"}
 """Types besides decimals of which equal values are the same value."""
@@ -76,7 +79,7 @@ def _number(expr: Expr) -> Expr:
     """A literal of an exact number type by its value alone."""
     if expr[0] == "literal" and decimal_digits(expr[1]) is not None and expr[2] is not None:
         try:
-            return ("literal", "number", str(Decimal(expr[2]).normalize()))
+            return ("literal", "number", str(EXACT.normalize(Decimal(expr[2]))))
         except InvalidOperation:
             return expr
     return expr
@@ -214,6 +217,15 @@ def columns(expr: Any) -> Iterator[Expr]:
             yield from columns(part)
     elif hasattr(expr, "free_columns"):
         yield from expr.free_columns()
+
+
+def subqueries(expr: Any) -> Iterator[Any]:
+    """The relations of the subqueries in an expression."""
+    if isinstance(expr, tuple | frozenset):
+        for part in expr:
+            yield from subqueries(part)
+    elif hasattr(expr, "free_columns"):
+        yield expr
 
 
 def has_subquery(expr: Any) -> bool:

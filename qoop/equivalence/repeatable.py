@@ -8,7 +8,7 @@ others have read it.
 from collections.abc import Iterator
 from typing import Any
 
-from qoop.equivalence.expression import Expr
+from qoop.equivalence.expression import Expr, subqueries
 from qoop.equivalence.relation import Block, Relation, Source
 
 LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Tail", "Deduplicate"}
@@ -19,6 +19,7 @@ ON_TOP = {"Sort", "Window", *LIMITS} - {"Deduplicate"}
 
 BY_ORDER = {
     "First", "Last", "CollectList", "CollectSet", "ListAgg", "MaxBy", "MinBy", "Mode", "ApproximatePercentile",
+    "HistogramNumeric", "NthValue", "PythonUDAF", "ScalaUDAF", "ScalaAggregator", "HiveUDAFFunction",
 }  # fmt: skip
 """Aggregate functions whose result depends on the order of rows."""
 
@@ -28,26 +29,38 @@ BY_RANK = {"Rank", "DenseRank", "PercentRank", "CumeDist"}
 
 def unrepeatable_part(relation: Relation) -> str | None:
     """What in a query could have other rows when computed again; None if nothing has."""
-    pending = [_below_top(relation)]
+    lower, skipped = _below_top(relation)
+    pending = [lower, *(subquery for one in skipped for subquery in _subqueries_of(one))]
     while pending:
-        block = pending.pop().block
-        for source in block.sources:
+        relation = pending.pop()
+        for source in relation.block.sources:
             reason = _reason(source)
             if reason is not None:
                 return reason
-            pending += [*source.inputs, *_subqueries(source.key)]
-        pending += [side.relation for side in block.sides]
-        pending += _subqueries((tuple(block.conditions), tuple(tuple(side.condition) for side in block.sides)))
+            pending += source.inputs
+        pending += [side.relation for side in relation.block.sides]
+        pending += _subqueries_of(relation)
     return None
 
 
-def _below_top(relation: Relation) -> Relation:
-    """A relation without the operators that only the last stage evaluates, grouping at last."""
+def _below_top(relation: Relation) -> tuple[Relation, list[Relation]]:
+    """A relation without the operators that only the last stage evaluates, grouping at last; and what was skipped."""
+    skipped: list[Relation] = []
     while _is_one_source(relation.block) and relation.block.sources[0].kind in ON_TOP:
+        skipped.append(relation)
         relation = relation.block.sources[0].inputs[0]
     if _is_one_source(relation.block) and relation.block.sources[0].kind == "aggregate":
+        skipped.append(relation)
         relation = relation.block.sources[0].inputs[0]
-    return relation
+    return relation, skipped
+
+
+def _subqueries_of(relation: Relation) -> list[Relation]:
+    """The subqueries in a relation's own expressions."""
+    block = relation.block
+    exprs = [relation.outputs, tuple(block.conditions), *(tuple(side.condition) for side in block.sides)]
+    exprs += [part for source in block.sources for part in (source.key, source.functions)]
+    return [found for expr in exprs for found in subqueries(expr)]
 
 
 def _is_one_source(block: Block) -> bool:
@@ -68,6 +81,8 @@ def _reason(source: Source) -> str | None:
 def _depends_on_order(window: Expr) -> bool:
     """Whether a window function has different results for rows that are equal by the window's order."""
     names = set(_names(window))
+    if names & BY_ORDER:
+        return True
     if names & BY_RANK:
         return False
     by_rows = any(part == ("frameType", (("object", ROW_FRAME),)) for part in _parts(window))
@@ -81,11 +96,12 @@ ROW_FRAME = "org.apache.spark.sql.catalyst.expressions.RowFrame$"
 def _orders_all_rows(source: Source) -> bool:
     """Whether partition and order together hold all keys that the input is grouped by: then no two rows are equal."""
     block = source.inputs[0].block
-    if len(block.sources) != 1 or block.sources[0].kind != "aggregate":
+    if len(block.sources) != 1 or block.sides or block.sources[0].kind != "aggregate":
         return False
-    ordered = {part for name, value in source.key if name in ("partitionSpec", "orderSpec") for part in _parts(value)}
+    fields = dict(source.key)
+    ordered = {*fields.get("partitionSpec", ()), *(order[3][0] for order in fields.get("orderSpec", ()))}
     (keys,) = block.sources[0].key
-    return all(any(part[:1] == ("column",) and part[2] == ("group", key) for part in ordered) for key in keys)
+    return all(any(part[0] == "column" and part[2] == ("group", key) for part in ordered) for key in keys)
 
 
 def _names(expr: Any) -> Iterator[str]:
@@ -102,11 +118,3 @@ def _parts(expr: Any) -> Iterator[tuple[Any, ...]]:
     elif isinstance(expr, frozenset):
         for part in expr:
             yield from _parts(part)
-
-
-def _subqueries(expr: Any) -> Iterator[Relation]:
-    if isinstance(expr, Relation):
-        yield expr
-    elif isinstance(expr, tuple | frozenset):
-        for part in expr:
-            yield from _subqueries(part)

@@ -30,7 +30,13 @@ WITHOUT_MEANING = {"exprId", "nullable"}
 TIMES = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime"}
 """Expressions that have one value in each job, which may not be the same in all stages."""
 
-OUTER = {"LeftOuter": "LeftOuter", "LeftSemi": "LeftSemi", "LeftAnti": "LeftAnti"}
+OUTER = {"LeftOuter", "LeftSemi", "LeftAnti"}
+
+NOT_WRITTEN = {("Like", "escapeChar"), ("ILike", "escapeChar"), ("ScalaUDF", None), ("PythonUDF", None)}
+"""Arguments that Spark does not write, by class and name (None: any), and that no plan changes."""
+
+MAX_SIZE = 20_000
+"""The largest expression, in parts, with all that its columns stand for; each level of a query may double it."""
 
 
 def translate(plan: Node, tables: Mapping[int, str], constants: Mapping[str, Expr] | None = None) -> Relation:
@@ -51,6 +57,7 @@ class _Translator:
         self._columns: dict[int, Expr] = {}
         self._definitions: dict[int, Node] = {}
         self._common: list[Expr] = []
+        self._sizes: dict[int, tuple[Any, int]] = {}
         self._numbers = count(1)
 
     def relation(self, plan: Node) -> Relation:
@@ -148,7 +155,7 @@ class _Translator:
         block = self._block(plan.children[0])
         items = plan.fields["projectList"]
         # All are translated before any is defined: a column may keep its id and be read by its neighbours.
-        translated = [(_id(item), self.expression(item)) for item in items]
+        translated = [(_id(item), self._bounded(self.expression(item))) for item in items]
         self._columns |= dict(translated)
         return block
 
@@ -203,7 +210,7 @@ class _Translator:
     def _aggregate(self, plan: Node, alias: str) -> Block:
         block = self._block(plan.children[0])
         grouping = [self.expression(item) for item in plan.fields["groupingExpressions"]]
-        results = [(item, self.expression(item)) for item in plan.fields["aggregateExpressions"]]
+        results = [(item, self._bounded(self.expression(item))) for item in plan.fields["aggregateExpressions"]]
         relation = Relation(block, tuple(grouping))
         source = self._source("aggregate", (frozenset(grouping),), (relation,), alias)
         keys = frozenset(grouping)
@@ -267,6 +274,21 @@ class _Translator:
 
     # Expressions
 
+    def _bounded(self, expr: Expr) -> Expr:
+        if self._size(expr) > MAX_SIZE:
+            raise UnverifiableError("an expression is too large to compare")
+        return expr
+
+    def _size(self, expr: Any) -> int:
+        """The parts of an expression; shared parts are counted each time, and measured once."""
+        if not isinstance(expr, tuple | frozenset):
+            return 1
+        known = self._sizes.get(id(expr))
+        if known is None:
+            # The expression is stored too, so that its id is not given to another one.
+            known = self._sizes[id(expr)] = (expr, 1 + sum(map(self._size, expr)))
+        return known[1]
+
     def _conjuncts(self, condition: Node | None) -> frozenset[Expr]:
         if not isinstance(condition, Node):
             return frozenset()
@@ -322,6 +344,10 @@ class _Translator:
         return self._call(node, tuple(self.expression(child) for child in node.children))
 
     def _call(self, node: Node, operands: tuple[Expr, ...]) -> Expr:
+        for name, value in node.fields.items():
+            hidden = value is None or (isinstance(value, tuple) and None in value)
+            if hidden and not {(node.kind, name), (node.kind, None)} & NOT_WRITTEN:
+                raise UnverifiableError(f"the {name} of {node.kind} cannot be read")
         details = tuple(
             (name, self.expression_of_field(value))
             for name, value in sorted(node.fields.items())

@@ -44,10 +44,12 @@ def plan_query(text: QueryText, plan: Plan) -> str:
 def composed(query: str, definitions: Mapping[str, str]) -> str:
     """A stage's query as one text: each view that it reads, directly or not, is replaced by its definition."""
     found: dict[str, str] = {}
+    started: set[str] = set()
 
     def define(text: str) -> None:
         words = set(WORD.findall(text))
-        for view in sorted(definitions.keys() & words - found.keys()):
+        for view in sorted(definitions.keys() & words - started):
+            started.add(view)
             define(definitions[view])
             found[view] = definitions[view]
 

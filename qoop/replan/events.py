@@ -49,11 +49,15 @@ class StageFinished:
 
 @dataclass(frozen=True, slots=True)
 class StageFailed:
-    """A stage failed. `retry`: the cause is outside the query, so a retry may succeed."""
+    """A stage failed. `retry`: the cause is outside the query, so a retry may succeed.
+
+    `of_plan`: it was a plan's stage, not the query as written.
+    """
 
     stage: StageId
     error: str
     retry: bool
+    of_plan: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,6 +202,9 @@ def _recalibrated(state: State, before: Calibration) -> State:
 
 def _apply_failed(state: State, event: StageFailed) -> tuple[State, list[Command], WhyDecided | None]:
     state = _without(state, [event.stage])
+    if state.phase == "as written" and event.of_plan:
+        # It failed before it could be cancelled.
+        return state, [], None
     state = replace(state, counts=replace(state.counts, failed=state.counts.failed + 1))
     attempts = {**state.attempts, event.stage: state.attempts.get(event.stage, 0) + 1}
     state = replace(state, attempts=attempts)

@@ -138,7 +138,7 @@ class EngineWithEvents:
 
     def _take(self, frame):
         self.results.append(frame.collect())
-        return len(self.results[-1])
+        return len(self.results[-1]), self.results[-1]
 
     def wait(self, kind, count=1):
         wait_until(lambda: sum(isinstance(event, kind) for event in self.events) >= count, lambda: str(self.events))

@@ -165,6 +165,7 @@ def test_the_current_time_hidden_in_a_view_is_read_once(spark):
         "(SELECT id, sum(v) OVER (ORDER BY v % 10 ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS v FROM t)",
         "(SELECT id, lag(v) OVER (ORDER BY v % 10) AS v FROM t)",
         "(SELECT id, first(v) AS v FROM t GROUP BY id)",
+        "(SELECT id, first(v) OVER (PARTITION BY id % 2) AS v FROM t)",
         "(SELECT id, v FROM t TABLESAMPLE (50 PERCENT))",
     ],
 )

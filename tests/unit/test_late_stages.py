@@ -100,3 +100,14 @@ def test_plans_that_are_refused_while_they_run_are_given_up():
     state, found = step(state, 3.0, events.StageFinished(RESULT, 1.0, 0.0, 1.0, None))
     assert (state.phase, found) == ("done", (commands.Finish(),))
     assert step(state, 4.0, events.CannotPlan("too late"))[0].phase == "done"
+
+
+def test_a_stage_of_a_plan_that_was_given_up_fails_nothing():
+    made = planned(TEXTS[0], [1_000_000] * 6)
+    state, _ = step(State(made.plans, made.estimator, made.estimator, Rules()), 0.0, events.Planned(len(made.plans), 2))
+    state, _ = step(state, 0.0, events.CannotPlan("the plan is not equivalent"))
+    for retry in (False, True):
+        late, found = step(state, 1.0, events.StageFailed(RESULT, "out of memory", retry, of_plan=True))
+        assert (late.phase, late.counts.failed, found) == ("as written", 0, ())
+    late, found = step(state, 1.0, events.StageFailed(RESULT, "out of memory", False))
+    assert (late.phase, [type(one) for one in found]) == ("failed", [commands.Fail])

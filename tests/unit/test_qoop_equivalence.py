@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qoop.equivalence.canonical import canonical_text
 from qoop.equivalence.expression import (
     FALSE,
     TRUE,
@@ -20,6 +21,8 @@ from qoop.equivalence.expression import (
     negated,
     without_implied,
 )
+from qoop.equivalence.spark_tree import Node, UnverifiableError
+from qoop.equivalence.translate import translate
 
 NAMES = ("a", "b", "c", "d")
 ATOMS = {name: ("call", name, (), ()) for name in NAMES}
@@ -122,6 +125,40 @@ def test_literals_are_compared_by_value():
     assert equal(number("5"), number("6", "long")) == FALSE
     assert equal(number("5"), number(None)) not in (TRUE, FALSE)
     assert equal(("literal", "string", "a"), ("literal", "string", "a ")) == FALSE
+
+
+def test_long_decimals_are_compared_in_full():
+    one, other = "12345678901234567890123456789012345678", "12345678901234567890123456789012345699"
+    assert equal(number(one, "decimal(38,0)"), number(other, "decimal(38,0)")) == FALSE
+
+
+def attribute(identity):
+    return Node("AttributeReference", (), {"name": "x", "dataType": "integer", "exprId": identity})
+
+
+def relation_of(expr, levels=1):
+    """A table with one column, and projections over it, each of an expression of the last one's column."""
+    plan = Node("LogicalRelation", (), {"output": (attribute(0),)})
+    for level in range(levels):
+        alias = Node("Alias", (expr(attribute(level)),), {"name": "x", "exprId": level + 1})
+        plan = Node("Project", (plan,), {"projectList": (alias,)})
+    return translate(plan, {0: "table"})
+
+
+def test_arguments_that_spark_does_not_write_cannot_be_compared():
+    assert relation_of(lambda x: Node("LikeAny", (x,), {"child": 0, "patterns": ("a%",)}))
+    for hidden in (None, (None, "a%")):
+        with pytest.raises(UnverifiableError, match="patterns"):
+            relation_of(lambda x, hidden=hidden: Node("LikeAny", (x,), {"child": 0, "patterns": hidden}))
+
+
+def test_expressions_that_grow_with_every_level_are_given_up():
+    def doubled(x):
+        return Node("Multiply", (x, x), {"left": 0, "right": 1})
+
+    assert canonical_text(relation_of(doubled, 5)) != canonical_text(relation_of(doubled, 6))
+    with pytest.raises(UnverifiableError, match="too large"):
+        relation_of(doubled, 60)
 
 
 def test_sums_of_integers_do_not_overflow():
