@@ -32,7 +32,13 @@ TIMES = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTim
 
 OUTER = {"LeftOuter", "LeftSemi", "LeftAnti"}
 
-NOT_WRITTEN = {("Like", "escapeChar"), ("ILike", "escapeChar"), ("ScalaUDF", None), ("PythonUDF", None)}
+NOT_WRITTEN = {
+    ("Like", "escapeChar"),
+    ("ILike", "escapeChar"),
+    ("ScalaUDF", None),
+    ("PythonUDF", None),
+    (None, "evalMode"),
+}
 """Arguments that Spark does not write, by class and name (None: any), and that no plan changes."""
 
 MAX_SIZE = 20_000
@@ -346,7 +352,7 @@ class _Translator:
     def _call(self, node: Node, operands: tuple[Expr, ...]) -> Expr:
         for name, value in node.fields.items():
             hidden = value is None or (isinstance(value, tuple) and None in value)
-            if hidden and not {(node.kind, name), (node.kind, None)} & NOT_WRITTEN:
+            if hidden and not {(node.kind, name), (node.kind, None), (None, name)} & NOT_WRITTEN:
                 raise UnverifiableError(f"the {name} of {node.kind} cannot be read")
         details = tuple(
             (name, self.expression_of_field(value))
