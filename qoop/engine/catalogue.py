@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from qoop.engine.checkpoints import as_float
+from qoop.engine.scala import as_float, items
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
 from qoop.parsing.spark_sql import Types
 from qoop.tables.statistics import cached_statistics
@@ -105,10 +105,9 @@ def _is_plain(frame: DataFrame) -> bool:
     plans = [frame._jdf.queryExecution().optimizedPlan()]
     while plans:
         plan = plans.pop()
-        children = plan.children()
         if str(plan.nodeName()).split()[0] in COSTLY:
             return False
-        plans += [children.apply(index) for index in range(children.size())]
+        plans += items(plan.children())
     return True
 
 

@@ -12,6 +12,7 @@ from pyspark import SparkContext, StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.folders import QueryFolder
+from qoop.engine.scala import as_float
 from qoop.engine.session import in_session_of, java_message
 
 
@@ -211,11 +212,6 @@ def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None]
         threading.Thread(target=release, name="qoop-unpersist", daemon=True).start()
 
     weakref.finalize(owner, on_collected).atexit = False
-
-
-def as_float(value: Any) -> float:
-    """A Scala number as a float, whatever type Py4J converted it to."""
-    return float(str(value))
 
 
 def _stored_partitions(context: SparkContext) -> dict[int, int]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from qoop.engine.scala import items
 from yarn_plugin.errors import describe
 from yarn_plugin.quantities import count
 
@@ -50,8 +51,7 @@ class Executors:
         Raises:
             Py4JError: Spark does not answer, which must not be taken for no executors.
         """
-        ids = self._scala.schedulerBackend().getExecutorIds()
-        found = [str(ids.apply(index)) for index in range(ids.length())]
+        found = [str(one) for one in items(self._scala.schedulerBackend().getExecutorIds())]
         self._decommissioned &= set(found)
         return found
 
@@ -86,9 +86,7 @@ class Executors:
         """Executors by the memory of their cached partitions, ascending."""
         try:
             summaries = self._scala.statusStore().executorList(True)
-            used = {
-                str((summary := summaries.apply(index)).id()): summary.memoryUsed() for index in range(summaries.size())
-            }
+            used = {str(summary.id()): summary.memoryUsed() for summary in items(summaries)}
         except Py4JError:
             used = {}
         return sorted(executors, key=lambda executor: (used.get(executor, 0), -int(executor)))

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.engine.scala import items
 from qoop.errors import QoopError
 from qoop.parsing.moment import Moment
 
@@ -53,10 +54,9 @@ def in_session_of(spark: SparkSession, frame: DataFrame) -> DataFrame:
     Its `sparkSession` is a new Python object for the user's session, shared by all frames derived from this one, so it
     lives as long as any of them.
     """
-    datasets = spark._jvm.org.apache.spark.sql.classic.Dataset
     # Not the analysed plan: for an INSERT it would insert again.
     plan = frame._jdf.queryExecution().commandExecuted()
-    return DataFrame(datasets.ofRows(spark._jsparkSession, plan), _wrapped(spark, spark._jsparkSession))
+    return _frame_of(_wrapped(spark, spark._jsparkSession), plan)
 
 
 def require_classic_session(spark: Any) -> None:
@@ -181,8 +181,8 @@ class StatementAsWritten:
 
     def execute(self, rows: DataFrame) -> None:
         """Execute it with these rows in place of its query's."""
-        children = [self._plan.children().apply(index) for index in range(self._plan.children().size())]
-        replaced = [*children[:-1], rows._jdf.queryExecution().logical()]
+        replaced = [*items(self._plan.children())]
+        replaced[-1] = rows._jdf.queryExecution().logical()
         sequence = self._spark._jvm.PythonUtils.toSeq(replaced)
         _frame_of(self._spark, self._plan.withNewChildren(sequence))
 

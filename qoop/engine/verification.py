@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.engine.scala import items
 from qoop.equivalence.canonical import canonical_text
 from qoop.equivalence.expression import Expr
 from qoop.equivalence.repeatable import unrepeatable_part
@@ -16,6 +17,8 @@ from qoop.equivalence.translate import translate
 from qoop.errors import QoopError
 from qoop.parsing.moment import Moment
 from yarn_plugin.errors import describe
+
+EXPAND_CLASS = "org.apache.spark.sql.catalyst.plans.logical.Expand"
 
 EXPAND = re.compile(r"^(\d+)[ :+-]*Expand \[", re.MULTILINE)
 """A line of Spark's numbered tree that is the expansion of grouping sets."""
@@ -84,8 +87,10 @@ class Verification:
         plan = frame._jdf.queryExecution().analyzed()
         if not plan.deterministic():
             raise UnverifiableError("an expression is not deterministic")
-        nodes = json.loads(plan.toJSON())
-        _add_grouping_sets(nodes, plan)
+        text = plan.toJSON()
+        nodes = json.loads(text)
+        if EXPAND_CLASS in text:
+            _add_grouping_sets(nodes, plan)
         relation = translate(read_tree(nodes), self._reader.tables(plan), constants)
         reason = unrepeatable_part(relation)
         if reason is not None:
@@ -108,8 +113,8 @@ class _PlanReader:
     def tables(self, plan: Any) -> dict[int, str]:
         """The table of each leaf, by the id of its first column."""
         found: dict[int, str] = {}
-        for part in (plan, *_items(plan.subqueriesAll())):
-            for leaf in _items(part.collectLeaves()):
+        for part in (plan, *items(plan.subqueriesAll())):
+            for leaf in items(part.collectLeaves()):
                 output = leaf.output()
                 if output.size() and leaf.getClass().getSimpleName() != "CTERelationRef":
                     found[output.head().exprId().id()] = self._number(leaf.canonicalized())
@@ -133,7 +138,7 @@ def _add_grouping_sets(nodes: list[dict[str, Any]], plan: Any) -> None:
     by_output = {}
     for number in EXPAND.findall(plan.numberedTreeString()):
         operator = plan.apply(int(number))
-        rows = [[json.loads(item.toJSON()) for item in _items(row)] for row in _items(operator.projections())]
+        rows = [[json.loads(item.toJSON()) for item in items(row)] for row in items(operator.projections())]
         by_output[operator.output().head().exprId().id()] = rows
     for node in incomplete:
         node["projections"] = by_output.get(node["output"][0][0]["exprId"]["id"])
@@ -149,9 +154,4 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _is_expand(node: dict[str, Any]) -> bool:
-    return str(node.get("class", "")).endswith(".Expand")
-
-
-def _items(sequence: Any) -> Iterator[Any]:
-    """The items of a Scala sequence."""
-    return (sequence.apply(index) for index in range(sequence.size()))
+    return node.get("class") == EXPAND_CLASS

@@ -93,8 +93,8 @@ class _Writer:
             if len(set(refined.values())) == len({colours[one] for one in tied}):
                 break
             colours |= refined
-        aliases = {one.identity: one.alias for one in block.parts()}
-        ordered = sorted(colours, key=lambda identity: (colours[identity], aliases[identity], identity))
+        aliases = {source.identity: source.alias for source in block.sources}
+        ordered = sorted(colours, key=lambda identity: (colours[identity], aliases.get(identity, ""), identity))
         self._names |= {identity: f"{chr(ord('a') + depth)}{place}" for place, identity in enumerate(ordered)}
 
     def _used(self, identity: int, exprs: list[Expr], colours: dict[int, str], depth: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 Expr = tuple[Any, ...]
 """A tag and its operands. `("column", source, key, type)`: a column of a block's source; `("literal", type, value)`;
 `("and", set)`, `("or", set)`, `("not", operand)`; `("=", set)`, `("<", left, right)`, `("<=", left, right)`,
-`("in", value, set)`; `("cast", type, operand, details)`; `("subquery", kind, relation, values, details)`;
+`("cast", type, operand, time zone)`; `("subquery", kind, relation)`;
 `("coalesce", operands)`, `("struct", operands)`, `("call", kind, details, operands)`."""
 
 INTEGERS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
@@ -230,9 +230,7 @@ def subqueries(expr: Any) -> Iterator[Any]:
 
 def has_subquery(expr: Any) -> bool:
     """Whether an expression contains a subquery."""
-    if isinstance(expr, tuple):
-        return bool(expr and expr[0] == "subquery") or any(has_subquery(part) for part in expr)
-    return isinstance(expr, frozenset) and any(has_subquery(part) for part in expr)
+    return next(subqueries(expr), None) is not None
 
 
 def substitute(expr: Any, replacement: Callable[[Expr], Expr]) -> Any:

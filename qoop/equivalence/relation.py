@@ -35,7 +35,6 @@ class Side:
     kind: str
     relation: "Relation"
     condition: frozenset[Expr]
-    alias: str = ""
 
 
 @dataclass(eq=False)

@@ -41,6 +41,13 @@ def test_there_are_timers_in_a_lively_history():
     assert rerun_records(journal_of(LIVELY)).timers >= 3
 
 
+def test_a_journal_that_ends_after_any_record_is_reproduced():
+    """An arbiter that was killed recorded its last inputs without its decisions on them."""
+    records = journal_of(LIVELY)
+    for length in range(1, len(records) + 1):
+        assert rerun_records(records[:length]).first_difference() is None, records[length - 1]
+
+
 def test_one_altered_input_changes_what_follows():
     records = journal_of(LIVELY)
     place = next(n for n, one in enumerate(records) if one.get("event", {}).get("type") == "Registered")

@@ -110,7 +110,7 @@ def test_executors_that_have_not_exited_when_the_share_is_enforced_are_killed(di
 
 def test_only_executors_that_are_still_registered_are_killed():
     killed = []
-    ids = Fake(length=lambda: 2, apply=["1", "2"].__getitem__)
+    ids = Fake(size=lambda: 2, apply=["1", "2"].__getitem__)
     backend = Fake(getExecutorIds=lambda: ids, killExecutors=lambda *args: killed.append(args))
     scala, jvm = Fake(schedulerBackend=lambda: backend), Fake(PythonUtils=Fake(toSeq=list))
     executors = Executors(Fake(_jsc=Fake(sc=lambda: scala), _jvm=jvm))
@@ -150,7 +150,7 @@ class Spark:
     def _executor_ids(self):
         if self.broken:
             raise self.broken
-        return Fake(length=lambda: len(self.ids), apply=lambda index: self.ids[index])
+        return Fake(size=lambda: len(self.ids), apply=lambda index: self.ids[index])
 
     def _cancel(self, tag):
         self.stopped.append(tag)

@@ -23,7 +23,10 @@ from yarn_plugin.journal.intake import Decided, SkippedInputError
 from yarn_plugin.journal.records import Record, find_damage, read_records
 from yarn_plugin.journal.upgrade import SAME_DECISIONS_SINCE, upgrade, version_of
 
-COMPARED = ("input", "decision", "failed")
+OUTCOMES = ("decision", "failed")
+"""The kinds of records of what the arbiter did with an input."""
+
+COMPARED = ("input", *OUTCOMES)
 """The kinds of records that a rerun compares."""
 
 
@@ -125,7 +128,14 @@ def rerun_records(records: Iterable[Record], registry: Registry = BUILT_IN) -> R
                 deque(intake.take_in_order(event, at), maxlen=0)
     # Timers that are due after the last input.
     deque(intake.fire_due(clock.at), maxlen=0)
-    return Rerun(tuple(_compared(after)), tuple(_compared(list(repeated.read())[len(before) :])))
+    # An arbiter that was killed may have recorded its last inputs without its decisions on them.
+    decided = max((int(record["seq"]) for record in after if record["kind"] in OUTCOMES), default=0)
+    virtual = (
+        record
+        for record in list(repeated.read())[len(before) :]
+        if record["kind"] not in OUTCOMES or int(record["seq"]) <= decided
+    )
+    return Rerun(tuple(_compared(after)), tuple(_compared(virtual)))
 
 
 def _from_the_last_snapshot(records: list[Record]) -> tuple[list[Record], list[Record]]:
