@@ -1,0 +1,55 @@
+"""The messages of a round in which GPUs are leased (Themis, thesis sections 3.3.3 and 3.4): estimates, offers, bids."""
+
+from dataclasses import dataclass
+
+from yarn_plugin.model.gpus import Gpus, Job, Machine, Piece
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateRequest:
+    """What is your finish-time fairness with what you hold? `contention`: the application's `N_avg`, the time-weighted
+    average number of applications during its life (thesis, section 3.4.3.1). `held`: what it holds."""
+
+    round: int
+    contention: float
+    held: Gpus = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The finish-time fairness rho with what an application holds; None: unbounded, it makes no progress.
+
+    `jobs`: its unfinished jobs, for policies that schedule jobs themselves.
+    """
+
+    round: int
+    rho: float | None
+    jobs: tuple[Job, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuOffer:
+    """These GPUs are offered until the end of a lease, `lease_s` seconds."""
+
+    round: int
+    machines: tuple[Machine, ...]
+    lease_s: float
+    contention: float
+    held: Gpus = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A subset of an offer, and the finish-time fairness rho with it in addition to what is held."""
+
+    pieces: tuple[Piece, ...]
+    rho: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bid:
+    """A bid table (thesis, table 3.2). `rho`: with nothing of the offer; None: unbounded."""
+
+    round: int
+    rho: float | None
+    rows: tuple[Row, ...] = ()

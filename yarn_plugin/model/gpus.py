@@ -1,0 +1,77 @@
+"""GPUs of a pool as applications see them: in slots of machines in racks, and as pieces that they ask for."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Gpus = tuple[tuple[str, int], ...]
+"""How many GPUs of each slot, sorted by slot id; no slot with 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """GPUs of one machine that communicate fastest, such as those below one PCIe switch; `gpus`: how many are free."""
+
+    id: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine with free GPUs. `model`: of its GPUs; empty if all machines of the pool have the same."""
+
+    id: str
+    rack: str
+    slots: tuple[Slot, ...]
+    model: str = ""
+
+    @property
+    def gpus(self) -> int:
+        """Its free GPUs."""
+        return sum(slot.gpus for slot in self.slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A number of GPUs in one machine, or in one slot of a machine.
+
+    `within`: the id of a slot, a machine or a rack that it must lie in; empty: anywhere.
+    """
+
+    gpus: int
+    within: str = ""
+    level: Literal["machine", "slot"] = "machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """By what factor (1 or more) an iteration takes longer when a job's GPUs span slots, machines or racks.
+
+    The defaults are the crude ones of Themis (thesis, section 3.4.3.1, footnote).
+    """
+
+    slot: float = 1.0
+    machine: float = 1.1
+    rack: float = 1.3
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A training job (trial) of an application as its owner describes it now.
+
+    `iterations_left`, `iterations_done`: work; with early stopping, until it is expected to be stopped.
+    `iteration_s`: seconds of one iteration on one GPU. `min_gpus`, `max_gpus`, `step_gpus`: it can use
+    min, min + step, min + 2 step, ... up to max. `attained_gpu_s`: GPU seconds that it has had. `losses`: the latest
+    (iteration, loss) pairs, oldest first. `held`: the GPUs that it runs on.
+    """
+
+    id: str
+    iterations_left: float
+    iteration_s: float
+    iterations_done: float = 0.0
+    min_gpus: int = 1
+    max_gpus: int = 1
+    step_gpus: int = 1
+    slowdown: Slowdown = Slowdown()
+    attained_gpu_s: float = 0.0
+    losses: tuple[tuple[float, float], ...] = ()
+    held: Gpus = ()
