@@ -1,7 +1,7 @@
 """Processes killed while a query runs on the real cluster: its answer is right, and no step is repeated.
 
-Each case kills one process with -9 while stages run, or while a switch waits for stages to stop; the query's journal
-shows in which of the two it was killed. `make test` runs one case for each process, `make test-all` all of them.
+Each case kills processes with -9 while stages run, or while a switch waits for stages to stop; the query's journal
+shows in which of the two it was killed. `make test` runs one case, `make test-all` all of them.
 """
 
 import time
@@ -81,6 +81,12 @@ def kill_executor(cluster, arbiter, app):
     return kill(executors(app)[0].pid)
 
 
+def kill_arbiter_and_executor(cluster, arbiter, app):
+    at = kill_executor(cluster, arbiter, app)
+    kill_arbiter(cluster, arbiter, app)
+    return at
+
+
 def kill_all_executors(cluster, arbiter, app):
     return min(kill(process.pid) for process in executors(app))
 
@@ -91,8 +97,9 @@ VICTIMS = {
     "node": kill_node,
     "executor": kill_executor,
     "all executors": kill_all_executors,
+    "arbiter and executor": kill_arbiter_and_executor,
 }
-ALWAYS_RUN = {("arbiter", "switching"), ("executor", "switching")}
+ALWAYS_RUN = {("arbiter and executor", "switching")}
 CASES = [
     pytest.param(
         victim, phase, id=f"{victim}-{phase}", marks=() if (victim, phase) in ALWAYS_RUN else pytest.mark.matrix
@@ -112,7 +119,7 @@ def test_a_query_survives_a_kill(victim, phase, cluster, arbiter, submit, expect
         follower = arbiter.register("takes a half")
         query.wait_for_phase(phase)
     killed_at = VICTIMS[victim](cluster, arbiter, on_yarn)
-    if victim == "arbiter":
+    if "arbiter" in victim:
         eventually(
             lambda: "the last known share stays" in query.log(), "the query warns that the arbiter does not answer"
         )

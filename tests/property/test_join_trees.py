@@ -3,7 +3,7 @@
 import random
 
 from duckdb import Error as DuckError
-from hypothesis import assume, given, note
+from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 from qoop.errors import CannotSplitError
@@ -11,6 +11,7 @@ from tests.duckdb_plans import Tables
 from tests.property import queries
 
 
+@settings(max_examples=60)
 @given(queries.tables(), queries.queries(), st.integers(0, 999))
 def test_any_mixture_of_plans_gives_the_rows_of_the_text(made, text, seed):
     tables = Tables(*made)
