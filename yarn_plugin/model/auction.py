@@ -8,11 +8,14 @@ from yarn_plugin.model.gpus import Gpus, Job, Machine, Piece
 @dataclass(frozen=True, slots=True)
 class EstimateRequest:
     """What is your finish-time fairness with what you hold? `contention`: the application's `N_avg`, the time-weighted
-    average number of applications during its life (thesis, section 3.4.3.1). `held`: what it holds."""
+    average number of applications during its life (thesis, section 3.4.3.1). `held`: what it holds. `machines`: where
+    those GPUs are, with free GPUs or not. `cluster_gpus`: all GPUs of the pool, free or not (`R_C`); 0: unknown."""
 
     round: int
     contention: float
     held: Gpus = ()
+    machines: tuple[Machine, ...] = ()
+    cluster_gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,19 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class GpuOffer:
-    """These GPUs are offered until the end of a lease, `lease_s` seconds."""
+    """These GPUs are offered until the end of a lease, `lease_s` seconds.
+
+    `machines`: those with free GPUs, and those of the GPUs that the application holds, whose slots may have 0 free.
+    `contention`, `held`, `cluster_gpus`: as in `EstimateRequest`. Held GPUs whose slots are in no machine here are
+    taken to be alone in a rack.
+    """
 
     round: int
     machines: tuple[Machine, ...]
     lease_s: float
     contention: float
     held: Gpus = ()
+    cluster_gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,188 @@
+"""How long a phase of a search takes with GPUs that are spread in a given way (equation 3.2 of Themis: T_sh(i)).
+
+How jobs share GPUs:
+
+1. All jobs of a phase run at once, each with at least its smallest gang, if that is possible; the phase ends with the
+   job that ends last, and GPUs are divided in whole ones so that this is as early as possible.
+2. Otherwise as many as possible run at once, in lanes of equal width, and the others wait for their turn: longest job
+   first, each in the lane where it ends first.
+3. Every job stays within one slot, or every job within one machine, or one rack, or none does: whichever is fastest.
+   So no job spans more than it must, and GPUs stay idle where spanning would be slower.
+"""
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from themis_agent.bids.packing import fits, seats
+from themis_agent.bids.spread import ANYWHERE, Bins, Spread
+from yarn_plugin.model.gpus import Job
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LEVELS = range(ANYWHERE + 1)
+
+
+class PhaseTime(Protocol):
+    """The duration of a phase for any spread of GPUs."""
+
+    def seconds(self, spread: Spread) -> float:
+        """Seconds until its last job ends; infinite if a job cannot run."""
+        ...
+
+
+def factor(job: Job, level: int) -> float:
+    """By what factor an iteration takes longer for a job whose GPUs lie together in a cell of this level."""
+    return (1.0, job.slowdown.slot, job.slowdown.machine, job.slowdown.rack)[level]
+
+
+def gang_sizes(job: Job, max_gpus: int) -> range:
+    """The numbers of GPUs that it can use, up to a cap that is at least its smallest gang."""
+    return range(job.min_gpus, max(max_gpus, job.min_gpus) + 1, job.step_gpus)
+
+
+def seconds_with(job: Job, seconds: float, size: int, level: int) -> float:
+    """How long it takes on so many GPUs: perfect speed-up, but for the slowdown (thesis, section 3.4.3.1)."""
+    return seconds if size == 1 else seconds * factor(job, level) / size
+
+
+@dataclass(frozen=True)
+class LikeJobs:
+    """A phase of equal jobs: `count` times `job`, each with `seconds` of work on one GPU and at most `max_gpus`."""
+
+    job: Job
+    count: int
+    seconds_each: float
+    max_gpus: int
+
+    def seconds(self, spread: Spread) -> float:
+        """Seconds until its last job ends; infinite if a job cannot run."""
+        return min(self._within(level, spread.bins[level]) for level in LEVELS)
+
+    def _within(self, level: int, bins: Bins) -> float:
+        smallest = self.job.min_gpus
+        room = seats(bins, smallest)
+        if room == 0:
+            return math.inf
+        rounds = -(-self.count // room)
+        at_once = -(-self.count // rounds)
+        sizes = gang_sizes(self.job, self.max_gpus)
+        most = sum(size * cells for size, cells in bins) // at_once
+        fitting = [size for size in sizes if size <= most and seats(bins, size) >= at_once]
+        return rounds * min(seconds_with(self.job, self.seconds_each, size, level) for size in fitting)
+
+
+class KnownJobs:
+    """A phase whose jobs are known: each with its iterations left, time of an iteration, gang and slowdown."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.jobs = sorted(jobs, key=lambda job: (-job.iterations_left * job.iteration_s, job.id))
+        self._levels = [_Level(self.jobs, level) for level in LEVELS]
+
+    def seconds(self, spread: Spread) -> float:
+        """Seconds until its last job ends; infinite if a job cannot run."""
+        return min(level.seconds(spread.bins[level.number]) for level in self._levels)
+
+
+class _Level:
+    """The same phase if every job's GPUs lie together in one cell of a level."""
+
+    def __init__(self, jobs: Sequence[Job], number: int) -> None:
+        self.number = number
+        self.widest_minimum = max(job.min_gpus for job in jobs)
+        self._choices = [_improving(job, number) for job in jobs]
+        self._lanes: dict[tuple[int, int], float] = {}
+
+    def seconds(self, bins: Bins) -> float:
+        """Seconds until the last job ends; infinite if a job cannot run."""
+        gpus = sum(size * cells for size, cells in bins)
+        if gpus < self.widest_minimum:
+            return math.inf
+        times, needs = self._deadlines
+        low = int(np.searchsorted(-needs, -gpus))
+        if low == len(times) or not fits(bins, self._gangs(times[-1])):
+            return self._in_turns(bins)
+        high = len(times) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if fits(bins, self._gangs(times[middle])):
+                high = middle
+            else:
+                low = middle + 1
+        return float(times[low])
+
+    @cached_property
+    def _deadlines(self) -> tuple[Floats, Ints]:
+        """Every time at which the last job may end if all run at once, ascending, and how many GPUs that needs."""
+        earliest = max(choices[-1][1] for choices in self._choices)
+        times = np.unique([seconds for choices in self._choices for _, seconds in choices])
+        times = times[times >= earliest]
+        # Below the time of a choice, a job needs the next larger one.
+        growth = sorted(
+            (seconds, after - before)
+            for choices in self._choices
+            for (before, seconds), (after, _) in pairwise(choices)
+        )
+        ends = np.array([seconds for seconds, _ in growth])
+        missing = np.concatenate([np.cumsum([gpus for _, gpus in reversed(growth)], dtype=np.int64)[::-1], [0]])
+        smallest = sum(choices[0][0] for choices in self._choices)
+        return times, smallest + missing[np.searchsorted(ends, times, side="right")]
+
+    def _gangs(self, deadline: float) -> list[tuple[int, int]]:
+        """The smallest gangs with which all jobs end by then: (size, how many), the largest first."""
+        columns = (self._table > deadline).sum(axis=1)
+        sizes, counts = np.unique(self._sizes[np.arange(len(columns)), columns], return_counts=True)
+        return list(zip(sizes[::-1].tolist(), counts[::-1].tolist(), strict=True))
+
+    @cached_property
+    def _table(self) -> Floats:
+        """Seconds of each job with each of its choices; padded with 0."""
+        table = np.zeros((len(self._choices), max(map(len, self._choices))))
+        for row, choices in zip(table, self._choices, strict=True):
+            row[: len(choices)] = [seconds for _, seconds in choices]
+        return table
+
+    @cached_property
+    def _sizes(self) -> Ints:
+        """The GPUs of each of these choices."""
+        sizes = np.zeros(self._table.shape, dtype=np.int64)
+        for row, choices in zip(sizes, self._choices, strict=True):
+            row[: len(choices)] = [size for size, _ in choices]
+        return sizes
+
+    def _in_turns(self, bins: Bins) -> float:
+        """Seconds if jobs wait for each other: lanes as wide as the largest of the smallest gangs, or wider."""
+        lanes = seats(bins, self.widest_minimum)
+        if lanes == 0:
+            return math.inf
+        width = max(size for size in range(self.widest_minimum, bins[-1][0] + 1) if seats(bins, size) >= lanes)
+        if (lanes, width) not in self._lanes:
+            seconds = [min(time for size, time in choices if size <= width) for choices in self._choices]
+            self._lanes[lanes, width] = longest_first(seconds, lanes)
+        return self._lanes[lanes, width]
+
+
+def longest_first(seconds: Sequence[float], lanes: int) -> float:
+    """When the last job ends if each, longest first, goes to the lane that is free first (LPT, Graham 1969)."""
+    ends = [0.0] * min(lanes, len(seconds))
+    for one in sorted(seconds, reverse=True):
+        heapq.heapreplace(ends, ends[0] + one)
+    return max(ends)
+
+
+def _improving(job: Job, level: int) -> list[tuple[int, float]]:
+    """The gangs of a job, (GPUs, seconds), ascending, without those that are no faster than a smaller one."""
+    found: list[tuple[int, float]] = []
+    for size in gang_sizes(job, job.max_gpus):
+        seconds = seconds_with(job, job.iterations_left * job.iteration_s, size, level)
+        if not found or seconds < found[-1][1]:
+            found.append((size, seconds))
+    return found

@@ -1,0 +1,1 @@
+"""Hyperparameter searches: which trials live, and how long. Pure."""
