@@ -1,0 +1,77 @@
+"""The free GPUs of a round, indexed: slots, machines and racks by number, and which of them a piece may lie in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from yarn_plugin.model.gpus import Machine, Piece
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The machines of a round, sorted by id, and the GPUs of their slots."""
+
+    machines: tuple[Machine, ...]
+
+    @classmethod
+    def of(cls, machines: Sequence[Machine]) -> "Offer":
+        """An offer of these machines in any order."""
+        return cls(tuple(sorted(machines, key=lambda machine: machine.id)))
+
+    @cached_property
+    def slots(self) -> list[str]:
+        """Slot ids; a slot's number is its index."""
+        return [slot.id for machine in self.machines for slot in machine.slots]
+
+    @cached_property
+    def slot_gpus(self) -> list[int]:
+        """The free GPUs of each slot."""
+        return [slot.gpus for machine in self.machines for slot in machine.slots]
+
+    @cached_property
+    def machine_of_slot(self) -> list[int]:
+        """The number of each slot's machine."""
+        return [number for number, machine in enumerate(self.machines) for _ in machine.slots]
+
+    @cached_property
+    def slots_of(self) -> list[list[int]]:
+        """The numbers of each machine's slots."""
+        slots: list[list[int]] = [[] for _ in self.machines]
+        for slot, machine in enumerate(self.machine_of_slot):
+            slots[machine].append(slot)
+        return slots
+
+    @cached_property
+    def machine_of(self) -> dict[str, str]:
+        """The id of each slot's machine, by the slot's id."""
+        return {slot.id: machine.id for machine in self.machines for slot in machine.slots}
+
+    @cached_property
+    def within(self) -> dict[str, tuple[list[int], list[int]]]:
+        """The numbers of the machines and the slots in each slot, machine and rack, and under "" in the whole offer.
+
+        If a slot has the id of its machine, the id stands for the machine; if a machine has the id of a rack, for the
+        machine.
+        """
+        places: dict[str, tuple[list[int], list[int]]] = {"": ([], [])}
+        for number, machine in enumerate(self.machines):
+            for place in ("", machine.rack):
+                machines, slots = places.setdefault(place, ([], []))
+                if number not in machines[-1:]:
+                    machines.append(number)
+                    slots.extend(self.slots_of[number])
+        for slot, name in enumerate(self.slots):
+            places[name] = [self.machine_of_slot[slot]], [slot]
+        for number, machine in enumerate(self.machines):
+            places[machine.id] = [number], self.slots_of[number]
+        return places
+
+    def is_slot(self, place: str) -> bool:
+        """Whether this is the id of a slot rather than of something that contains slots."""
+        return place in self.machine_of and place != self.machine_of[place]
+
+    def bins(self, piece: Piece) -> tuple[bool, list[int]]:
+        """Whether a piece must lie in one slot rather than in one machine, and the numbers of those it may lie in."""
+        machines, slots = self.within[piece.within]
+        in_slot = piece.level == "slot" or self.is_slot(piece.within)
+        return in_slot, slots if in_slot else machines

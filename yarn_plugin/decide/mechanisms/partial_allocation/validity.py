@@ -1,0 +1,84 @@
+"""Bids come from others: what a bid may contain, checked against the offer that it answers."""
+
+import math
+
+from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.model.auction import Bid, GpuOffer, Row
+from yarn_plugin.model.gpus import Piece
+
+MAX_ROWS = 200
+MAX_PIECES = 512
+"""Of one row."""
+
+
+def checked_bid(bid: Bid, offer: GpuOffer) -> Bid:
+    """The bid, if it can answer the offer.
+
+    Raises:
+        BadInputError: it cannot; names the field, such as `rows.3.pieces.0.gpus`, and its value.
+    """
+    _number("round", bid.round)
+    if bid.round != offer.round:
+        raise BadInputError("round", bid.round, f"must be {offer.round}, the round of the offer")
+    if bid.rho is not None:
+        _rho("rho", bid.rho)
+    if len(bid.rows) > MAX_ROWS:
+        raise BadInputError("rows", len(bid.rows), f"must be at most {MAX_ROWS} rows")
+    places = Offer.of(offer.machines)
+    seen: dict[tuple[tuple[str, str, int], ...], int] = {}
+    for index, row in enumerate(bid.rows):
+        _check_row(f"rows.{index}", row, places)
+        pieces = tuple(sorted((piece.within, piece.level, piece.gpus) for piece in row.pieces))
+        if (first := seen.setdefault(pieces, index)) != index:
+            raise BadInputError(f"rows.{index}.pieces", _text(row), f"must differ from those of rows.{first}")
+    return bid
+
+
+def _check_row(field: str, row: Row, places: Offer) -> None:
+    _rho(f"{field}.rho", row.rho)
+    if not row.pieces:
+        raise BadInputError(f"{field}.pieces", (), "must be at least one piece; rho without GPUs is the bid's rho")
+    if len(row.pieces) > MAX_PIECES:
+        raise BadInputError(f"{field}.pieces", len(row.pieces), f"must be at most {MAX_PIECES} pieces")
+    wanted: dict[str, int] = {}
+    for number, piece in enumerate(row.pieces):
+        _check_piece(f"{field}.pieces.{number}", piece, places)
+        for place in {"", piece.within}:
+            wanted[place] = wanted.get(place, 0) + piece.gpus
+    for place, gpus in wanted.items():
+        offered = sum(places.slot_gpus[slot] for slot in places.within[place][1])
+        if gpus > offered:
+            there = f" in {place!r}" if place else ""
+            raise BadInputError(f"{field}.pieces", gpus, f"must be at most the {offered} GPUs offered{there}")
+
+
+def _check_piece(field: str, piece: Piece, places: Offer) -> None:
+    _number(f"{field}.gpus", piece.gpus)
+    if piece.gpus < 1:
+        raise BadInputError(f"{field}.gpus", piece.gpus, "must be 1 or more")
+    if piece.within not in places.within:
+        raise BadInputError(f"{field}.within", piece.within, "must be the id of a slot, machine or rack of the offer")
+    if piece.level not in ("machine", "slot"):
+        raise BadInputError(f"{field}.level", piece.level, "must be machine or slot")
+    in_slot, bins = places.bins(piece)
+    most = max(places.slot_gpus[one] if in_slot else places.machines[one].gpus for one in bins)
+    if piece.gpus > most:
+        kind = "slot" if in_slot else "machine"
+        raise BadInputError(
+            f"{field}.gpus", piece.gpus, f"must be at most {most}, the most that one {kind} offers there"
+        )
+
+
+def _number(field: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInputError(field, value, "must be a whole number")
+
+
+def _rho(field: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise BadInputError(field, value, "must be a finite number above 0")
+
+
+def _text(row: Row) -> str:
+    return ", ".join(f"{piece.gpus} in {piece.within or 'any'} {piece.level}" for piece in row.pieces)[:200]
