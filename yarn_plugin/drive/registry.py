@@ -15,7 +15,9 @@ from yarn_plugin.errors import ReportedError, describe
 from yarn_plugin.journal.codec import Codec
 
 CONTROLLERS, POLICIES = "yarn_plugin.controllers", "yarn_plugin.share_policies"
-"""Groups of entry points: each names a `Kind` of controller, or a module with a policy's `decide`."""
+LEASE_POLICIES = "yarn_plugin.lease_policies"
+"""Groups of entry points: each names a `Kind` of controller, a module with a share policy's `decide`, or one with a
+lease policy's `allocate`."""
 
 INSTALLED = "yarn_plugin.drive.registry:installed"
 """Where a worker process finds the installed controllers."""
@@ -55,7 +57,13 @@ def installed() -> Registry:
         if not callable(getattr(policy, "decide", None)):
             raise PluginError(_entry(point), f"{point.value} must have a function `decide`")
         _add(policies, point.name, policy, point)
-    found = Registry(kinds, policies)
+    lease_policies = dict(BUILT_IN.lease_policies)
+    for point in entry_points(group=LEASE_POLICIES):
+        policy = _load(point)
+        if not callable(getattr(policy, "allocate", None)):
+            raise PluginError(_entry(point), f"{point.value} must have a function `allocate`")
+        _add(lease_policies, point.name, policy, point)
+    found = Registry(kinds, policies, lease_policies=lease_policies)
     _check_types(found, journal_tags(found))
     return found
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+from yarn_plugin.decide.policies.lease import LeasePolicy
 from yarn_plugin.decide.pools.commands import Command
 from yarn_plugin.decide.pools.inputs import Input
 from yarn_plugin.decide.pools.view import View
@@ -80,7 +81,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Registry:
-    """The available kinds of controllers and share policies, by name; read once at start.
+    """The available kinds of controllers, share policies and lease policies, by name; read once at start.
 
     `check`: raises ValueError if a command cannot be journaled; set by users of a journal.
     """
@@ -88,6 +89,7 @@ class Registry:
     kinds: Mapping[str, Kind]
     policies: Mapping[str, Any]
     check: Callable[[object], object] = lambda value: None
+    lease_policies: Mapping[str, LeasePolicy] = field(default_factory=dict)
 
     def controller(self, pool: Pool) -> Controller:
         """The controller of a pool.
@@ -120,6 +122,16 @@ class Registry:
         if name not in self.policies:
             raise BadInputError("policy", name, f"not installed; {one_of(self.policies)}")
         return self.policies[name]
+
+    def lease_policy(self, name: str) -> LeasePolicy:
+        """The lease policy with this name.
+
+        Raises:
+            BadInputError: there is none.
+        """
+        if name not in self.lease_policies:
+            raise BadInputError("policy", name, f"not installed; {one_of(self.lease_policies)}")
+        return self.lease_policies[name]
 
     def check_state(self, controller: str, state: object) -> None:
         """Check that a state's type is declared by a kind.

@@ -1,0 +1,1 @@
+"""Training workloads and GPU clusters of the simulator: files of several formats, presets and a generator."""
