@@ -1,1 +1,41 @@
-"""Hyperparameter searches: which trials live, and how long. Pure."""
+"""Hyperparameter searches: which trials live, and how long. Pure.
+
+    search = successive_halving(trials, iterations=(8, 16, 36))      # or hyperband, curve_stopping, to_the_end
+    search, decisions = search.take(Report("trial-7", iteration=8, loss=0.31))
+    work = search.work()                                             # what bids are made from
+
+A search is an immutable value (`tuner.Search`); `tuner.Tuner` is the protocol that any other tuner can speak.
+"""
+
+from themis_agent.search.curve_stopping import CurveStopping, curve_stopping
+from themis_agent.search.halving import Halving, iterations_of_budget, successive_halving
+from themis_agent.search.hyperband import Hyperband, bracket_sizes, hyperband
+from themis_agent.search.to_the_end import ToTheEnd, to_the_end
+from themis_agent.search.trials import Decision, Failed, Report, Trial
+from themis_agent.search.tuner import Search, SearchTuner, Tuner
+from themis_agent.search.work import Bracket, Phase, Work, plain, single_job
+
+__all__ = [
+    "Bracket",
+    "CurveStopping",
+    "Decision",
+    "Failed",
+    "Halving",
+    "Hyperband",
+    "Phase",
+    "Report",
+    "Search",
+    "SearchTuner",
+    "ToTheEnd",
+    "Trial",
+    "Tuner",
+    "Work",
+    "bracket_sizes",
+    "curve_stopping",
+    "hyperband",
+    "iterations_of_budget",
+    "plain",
+    "single_job",
+    "successive_halving",
+    "to_the_end",
+]

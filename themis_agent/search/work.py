@@ -24,7 +24,8 @@ class Phase:
 class Bracket:
     """A sequence of phases, each begun when the slowest job of the one before has ended.
 
-    `jobs`: those of the present phase, `iterations_left` until its end. `phases`: to come.
+    `jobs`: those of the present phase, `iterations_left` until its end; 0 for a job that waits for the others.
+    `phases`: to come.
     """
 
     jobs: tuple[Job, ...]
@@ -33,7 +34,7 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """All that an application has yet to run: brackets, side by side.
+    """All that an application has yet to run: brackets, side by side; none when it has ended.
 
     `budget_gpu_s`: the work of its whole life in seconds on one GPU, what is done included (`B` in equation 3.2 of
     Themis, thesis section 3.4.3; `iter_total * iter_serial_time` in equation 3.1). `max_gpus`: the most GPUs that it
@@ -46,8 +47,8 @@ class Work:
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """The jobs of all present phases."""
-        return tuple(job for bracket in self.brackets for job in bracket.jobs)
+        """The unfinished jobs of all present phases."""
+        return tuple(job for bracket in self.brackets for job in bracket.jobs if job.iterations_left > 0)
 
 
 def single_job(job: Job) -> Work:
