@@ -60,6 +60,20 @@ EXAMPLES = (
     cause.Preempted("app_4", HALF),
     cause.RegisteredBy("ann", "root.sql.nightly_4_5"),
     cause.NoLongerKnown("app_17"),
+    cause.LeaseRound(
+        *(7, "themis", ("lease-end", "arrival"), 8, (("app_17", None), ("app_4", 1.25)), ("app_17",)),
+        *((("app_17", 4),), (("app_17", 1),), (("app_4", 2),), (("not wanted", 2),), 0.0, 12),
+    ),
+    cause.LeaseRound(8, "themis", ("nodes",), 4, (("app_4", 1.25),), gap=0.031, won=(("app_4", 4),)),
+    cause.LeaseRound(9, "tiresias", ("retry",), 4, error="the solver's result is lost"),
+    cause.LeaseWon(7, 4, "bid", 12.5),
+    cause.LeaseWon(7, 1, "leftover"),
+    cause.LeaseLost(7, 2),
+    cause.LeaseVacated(12.5),
+    cause.LeaseReleased("app_17"),
+    cause.NotPlaced("n1", 4, 2, 30.0),
+    cause.BeyondLease("app_17", "n1", 4, 2),
+    cause.TooManyApps("app_17", "max_apps", 40.0),
     cause.LegacyText("app_17 arrived: 2 apps now (weight 1 of 2 over 2 apps guarantees 50.0%)"),
 )
 

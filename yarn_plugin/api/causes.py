@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any, assert_never
 
 from yarn_plugin.model import causes as cause
-from yarn_plugin.model.causes import TAGS, Cause, Causes, Happening, ShareCause, WeightedShare
+from yarn_plugin.model.causes import TAGS, Cause, Causes, Happening, LeaseCause, ShareCause, WeightedShare
 from yarn_plugin.model.resources import Resources
 from yarn_plugin.quantities import count
 
@@ -37,8 +37,66 @@ def text(why: Cause) -> str:
             return f"{app} ended too long ago: the reason is no longer stored"
         case cause.LegacyText(words):
             return words
+        case (
+            cause.LeaseRound()
+            | cause.LeaseWon()
+            | cause.LeaseLost()
+            | cause.LeaseVacated()
+            | cause.LeaseReleased()
+            | cause.NotPlaced()
+            | cause.BeyondLease()
+            | cause.TooManyApps()
+        ):
+            return _lease(why)
         case _:
             return _happening(why)
+
+
+_HOW = {
+    "bid": "won by its bid",
+    "leftover": "left over by those that bid",
+    "policy": "by the pool's policy",
+    "kept": "kept: nobody else could use them",
+}
+
+
+def _lease(why: LeaseCause) -> str:
+    match why:
+        case cause.LeaseRound():
+            return _lease_round(why)
+        case cause.LeaseWon(number, gpus, how, waited_s):
+            waited = f", after {waited_s:g} s of waiting for the former holders" if waited_s else ""
+            return f"round {number}: {count(gpus, 'GPU')}, {_HOW[how]}{waited}"
+        case cause.LeaseLost(number, gpus):
+            return f"round {number}: the lease of {count(gpus, 'GPU')} ended and was not renewed"
+        case cause.LeaseVacated(after_s):
+            return f"vacated {after_s:g} s after the lease was revoked"
+        case cause.LeaseReleased(app):
+            return f"{app} released the GPUs before the end of the lease"
+        case cause.NotPlaced(node, leased, used, within_s):
+            return (
+                f"{count(leased, 'GPU')} of {node} were leased, but only {used} are in use there after {within_s:g} s"
+            )
+        case cause.BeyondLease(app, node, used, leased):
+            return f"{app} uses {count(used, 'GPU')} of {node}, but leases {leased} there"
+        case cause.TooManyApps(app, limit, allowed):
+            return f"{app} waits: the pool is at its limit ({limit} {allowed:g})"
+        case _:
+            assert_never(why)
+
+
+def _lease_round(why: cause.LeaseRound) -> str:
+    opened = f"round {why.round} ({why.policy}, {count(why.gpus, 'GPU')}, opened by {', '.join(why.opened_by)})"
+    if why.error is not None:
+        return f"{opened}: no result: {why.error}"
+    rhos = ", ".join(f"{app} {'unbounded' if rho is None else f'{rho:.3g}'}" for app, rho in why.rhos)
+    parts = [f"rho {rhos}"] if rhos else []
+    parts += [f"bids by {', '.join(why.bidders)}"] if why.bidders else []
+    for name, amounts in (("won", why.won), ("paid", why.paid), ("leftover", why.leftover), ("idle", why.idle)):
+        parts += [f"{name} {', '.join(f'{who} {gpus}' for who, gpus in amounts)}"] if amounts else []
+    if why.gap is not None:
+        parts.append("optimal" if why.gap == 0 else f"within {why.gap:.2g} nats of the optimum")
+    return f"{opened}: {'; '.join(parts)}" if parts else opened
 
 
 def _happening(what: Happening) -> str:
@@ -113,10 +171,12 @@ def as_json(why: Cause) -> dict[str, Any]:
 
 
 _FIELDS = {kind: tuple(one.name for one in fields(one_of) if one.name != "kind") for kind, one_of in TAGS.items()}
-_PLAIN = (str, int, float)
+_PLAIN = (str, int, float, type(None))
 
 
 def _to_json(value: Any) -> Any:
     if isinstance(value, Resources):
         return value.as_dict()
-    return [as_json(one) for one in value] if isinstance(value, tuple) else as_json(value)
+    if isinstance(value, tuple):
+        return [one if type(one) in _PLAIN else _to_json(one) for one in value]
+    return as_json(value)

@@ -16,6 +16,7 @@ from yarn_plugin.decide.commands import (
     ListContainers,
     PoolResumed,
     PoolStopped,
+    RecordRound,
     SendToApp,
     SignalContainers,
     TellShare,
@@ -177,6 +178,7 @@ _Shown = (
     | SendToApp
     | PoolStopped
     | PoolResumed
+    | RecordRound
 )
 _SHOWN = get_args(_Shown)
 
@@ -185,7 +187,7 @@ def _about(command: _Shown) -> str | None:
     match command:
         case Admit(registration):
             return registration.id
-        case WriteWeights() | PoolStopped() | PoolResumed():
+        case WriteWeights() | PoolStopped() | PoolResumed() | RecordRound():
             return None
         case _:
             return command.app
@@ -194,6 +196,7 @@ def _about(command: _Shown) -> str | None:
 def _decision(decided: Decided[Event, Command], command: _Shown) -> wire.Decision:
     why: Cause
     detail: dict[str, Any] = {}
+    told: list[str] = []
     match command:
         case TellShare(app, notified):
             sent = share(app, notified, decided.wall - decided.at)
@@ -207,18 +210,23 @@ def _decision(decided: Decided[Event, Command], command: _Shown) -> wire.Decisio
         case Dismiss(_, why) | ListContainers(_, _, why):
             pass
         case SendToApp(pool, _, sent_message):
-            why = ControllerNotified(pool, _TO_APP[type(sent_message)])
+            name, own = _TO_APP[type(sent_message)], getattr(sent_message, "cause", None)
+            why = ControllerNotified(pool, name)
+            if own is not None:
+                told, why, detail = [causes.text(why)], own, {"message": name}
         case PoolStopped(pool, error, _):
             why = ControllerFailed(pool, error)
         case PoolResumed(pool):
             why = ControllerResumed(pool)
+        case RecordRound(_, why):
+            pass
     return wire.Decision(
         seq=decided.seq,
         at=decided.wall,
         cause=type(decided.event).__name__,
         kind=type(command).__name__,
         app=_about(command),
-        reason=causes.text(why),
+        reason=": ".join([*told, causes.text(why)]),
         because=causes.as_json(why),
         detail=detail,
     )

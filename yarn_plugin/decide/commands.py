@@ -3,7 +3,16 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from yarn_plugin.model.causes import Causes, Ending, LegacyText, OverShare, Preempted, UseAsked
+from yarn_plugin.model.causes import (
+    BeyondLease,
+    Causes,
+    Ending,
+    LeaseRound,
+    LegacyText,
+    OverShare,
+    Preempted,
+    UseAsked,
+)
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.share import Registration, Share
 
@@ -53,7 +62,7 @@ class ListContainers:
 
     app: str
     yarn_app: str
-    cause: OverShare | UseAsked | LegacyText
+    cause: OverShare | UseAsked | BeyondLease | LegacyText
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ class SignalContainers:
 
     app: str
     containers: tuple[str, ...]
-    cause: Preempted | LegacyText
+    cause: Preempted | BeyondLease | LegacyText
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,14 @@ class PoolResumed:
     pool: str
 
 
+@dataclass(frozen=True, slots=True)
+class RecordRound:
+    """Record how a pool's controller leased GPUs in a round. Nothing is to be carried out."""
+
+    pool: str
+    cause: LeaseRound
+
+
 Command = (
     Admit
     | Dismiss
@@ -119,6 +136,7 @@ Command = (
     | SendToApp
     | PoolStopped
     | PoolResumed
+    | RecordRound
 )
 
 TAGS: dict[str, type] = {
@@ -134,5 +152,6 @@ TAGS: dict[str, type] = {
     "SendToApp": SendToApp,
     "PoolStopped": PoolStopped,
     "PoolResumed": PoolResumed,
+    "RecordRound": RecordRound,
 }
 """Their tags in journals, which never change, even if a class is renamed."""

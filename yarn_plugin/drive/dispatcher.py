@@ -14,6 +14,7 @@ from yarn_plugin.decide.commands import (
     Dismiss,
     PoolResumed,
     PoolStopped,
+    RecordRound,
     SendToApp,
     SetTimer,
     SignalContainers,
@@ -137,6 +138,8 @@ class Dispatcher:
                 wait = max(retry_at - decided.at, 0.0)
                 log.error("seq=%d pool=%s its controller failed, so its shares do not change; retrying in %.0f s: %s",
                           decided.seq, pool, wait, error)  # fmt: skip
+            case RecordRound(pool, cause):
+                log.info("seq=%d pool=%s %s", decided.seq, pool, text(cause))
             case PoolResumed(pool):
                 log.warning("seq=%d pool=%s its controller works again", decided.seq, pool)
             case WriteWeights(weights, forget, cause):

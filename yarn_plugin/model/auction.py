@@ -62,3 +62,14 @@ class Bid:
     round: int
     rho: float | None
     rows: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """An application no longer uses these GPUs (ids as in the lease's holdings) of a lease; empty: any of them.
+
+    Says that revoked GPUs are vacated before the grace period ends, or gives GPUs back before the end of their lease.
+    """
+
+    lease: str
+    gpus: tuple[str, ...] = ()

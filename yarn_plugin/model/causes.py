@@ -354,6 +354,113 @@ class NoLongerKnown:
     kind: Literal["no-longer-known"] = "no-longer-known"
 
 
+# Leases of GPUs.
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRound:
+    """A round in which GPUs were leased (Themis, thesis section 3.4.2.2).
+
+    `opened_by`: "arrival", "lease-end", ... `gpus`: how many were allocated. `rhos`: everyone's finish-time fairness,
+    None if unbounded, the worst first. `bidders`: who was offered them and answered in time. `won`, `paid`: GPUs of
+    each application, by the auction and withheld as hidden payment. `leftover`: GPUs given to applications that were
+    not offered any. `idle`: how many nobody got, by reason. `gap`: how far the product of valuations may be from the
+    optimum, in nats; None if the policy has no auction. `work`: of the solver, in its own units. `error`: why the round
+    was without result.
+    """
+
+    round: int
+    policy: str
+    opened_by: tuple[str, ...]
+    gpus: int
+    rhos: tuple[tuple[str, float | None], ...] = ()
+    bidders: tuple[str, ...] = ()
+    won: tuple[tuple[str, int], ...] = ()
+    paid: tuple[tuple[str, int], ...] = ()
+    leftover: tuple[tuple[str, int], ...] = ()
+    idle: tuple[tuple[str, int], ...] = ()
+    gap: float | None = None
+    work: int = 0
+    error: str | None = None
+    kind: Literal["lease-round"] = "lease-round"
+
+
+How = Literal["bid", "leftover", "policy", "kept"]
+"""How GPUs were won: by a bid, as leftover of the bidders, by a policy without auction, or kept since nobody else got
+them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseWon:
+    """An application was allocated `gpus` GPUs of a round. `waited_s`: until former holders had vacated them."""
+
+    round: int
+    gpus: int
+    how: How
+    waited_s: float = 0.0
+    kind: Literal["lease-won"] = "lease-won"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost:
+    """The lease of `gpus` GPUs ended, and a round allocated them otherwise."""
+
+    round: int
+    gpus: int
+    kind: Literal["lease-lost"] = "lease-lost"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseVacated:
+    """GPUs were vacated, `after_s` seconds after they were revoked."""
+
+    after_s: float
+    kind: Literal["lease-vacated"] = "lease-vacated"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReleased:
+    """An application released GPUs before the end of their lease."""
+
+    app: str
+    kind: Literal["lease-released"] = "lease-released"
+
+
+@dataclass(frozen=True, slots=True)
+class NotPlaced:
+    """GPUs on a node were leased, and YARN shows fewer in use there after `within_s` seconds."""
+
+    node: str
+    leased: int
+    used: int
+    within_s: float
+    kind: Literal["not-placed"] = "not-placed"
+
+
+@dataclass(frozen=True, slots=True)
+class BeyondLease:
+    """An application uses more GPUs of a node than it leases there."""
+
+    app: str
+    node: str
+    used: int
+    leased: int
+    kind: Literal["beyond-lease"] = "beyond-lease"
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyApps:
+    """An application waits since the pool has its maximum number of applications, or their demand is at its limit."""
+
+    app: str
+    limit: Literal["max_apps", "max_demand"]
+    allowed: float
+    kind: Literal["too-many-apps"] = "too-many-apps"
+
+
+LeaseCause = LeaseRound | LeaseWon | LeaseLost | LeaseVacated | LeaseReleased | NotPlaced | BeyondLease | TooManyApps
+"""Why a lease was granted, revoked or ended."""
+
 Ending = AppEnded | NotSubmitted | PoolGone | NoLongerKnown | LegacyText
 """Why an application is no longer followed."""
 
@@ -370,6 +477,7 @@ Cause = (
     | ControllerResumed
     | ControllerNotified
     | NoLongerKnown
+    | LeaseCause
     | LegacyText
 )
 """Any cause; `kind` tells which."""

@@ -217,7 +217,13 @@ def _execute(kept: PoolState, call: _Call, commands: Sequence[Command]) -> tuple
             case arbiter.TellShare():
                 _check_share(call.pool, command)
                 given.append(command)
-            case arbiter.ListContainers() | arbiter.SignalContainers() | arbiter.PoolStopped() | arbiter.PoolResumed():
+            case (
+                arbiter.ListContainers()
+                | arbiter.SignalContainers()
+                | arbiter.RecordRound()
+                | arbiter.PoolStopped()
+                | arbiter.PoolResumed()
+            ):
                 given.append(command)
                 call.registry.check(command)
             case _:

@@ -1,5 +1,5 @@
-"""Commands of controllers. A controller may also issue the arbiter's `TellShare`, `ListContainers` and
-`SignalContainers`; a host also issues `PoolStopped` and `PoolResumed` for the controllers in it.
+"""Commands of controllers. A controller may also issue the arbiter's `TellShare`, `ListContainers`, `SignalContainers`
+and `RecordRound`; a host also issues `PoolStopped` and `PoolResumed` for the controllers in it.
 
 The `id` of a command is unique in its pool: the pool's path and a counter in the controller's state, such as
 `gpu/prod-a#17`. Commands are idempotent by id.
@@ -7,7 +7,14 @@ The `id` of a command is unique in its pool: the pool's path and a counter in th
 
 from dataclasses import dataclass
 
-from yarn_plugin.decide.commands import ListContainers, PoolResumed, PoolStopped, SignalContainers, TellShare
+from yarn_plugin.decide.commands import (
+    ListContainers,
+    PoolResumed,
+    PoolStopped,
+    RecordRound,
+    SignalContainers,
+    TellShare,
+)
 from yarn_plugin.decide.pools.inputs import Message
 from yarn_plugin.model.causes import Cause
 from yarn_plugin.model.share import Lease, LeaseClass
@@ -63,6 +70,7 @@ class Grant:
     id: str
     app: str
     leases: tuple[Lease, ...]
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +81,19 @@ class Renew:
     app: str
     lease: str
     until: float | None
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Revoke a lease: its cells must be vacated by a time."""
+    """Revoke a lease: its cells must be vacated by a time. `cells`: only these of its cells; empty: all."""
 
     id: str
     app: str
     lease: str
     by: float
     cause: Cause
+    cells: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +108,13 @@ class CancelRevoke:
 @dataclass(frozen=True, slots=True)
 class LeaseEnded:
     """A lease ended, and its cells are released. Issued for every lease, so that hosts and applications need not track
-    times."""
+    times. `cells`: only these of its cells were released, and the lease goes on with the others; empty: all."""
 
     id: str
     app: str
     lease: str
+    cells: tuple[str, ...] = ()
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +157,16 @@ ToApp = Ask | Offer | Grant | Renew | Revoke | CancelRevoke | LeaseEnded | Downg
 """Messages to an application, sent on its stream."""
 
 Command = (
-    SetTimer | WantWeights | Solve | ToApp | TellShare | ListContainers | SignalContainers | PoolStopped | PoolResumed
+    SetTimer
+    | WantWeights
+    | Solve
+    | ToApp
+    | TellShare
+    | ListContainers
+    | SignalContainers
+    | RecordRound
+    | PoolStopped
+    | PoolResumed
 )
 
 TO_APP: dict[str, type] = {

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from yarn_plugin.decide import commands as arbiter
 from yarn_plugin.decide.pools.advance import advance, deadline
-from yarn_plugin.decide.pools.commands import Command, Grant, SetTimer, Solve
+from yarn_plugin.decide.pools.commands import Command, Grant, LeaseEnded, Revoke, SetTimer, Solve
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input
 from yarn_plugin.decide.pools.view import View
@@ -173,6 +173,8 @@ def outward(command: Command, part: Part) -> Command:
     Raises:
         NotItsCellError: it names a cell outside its part.
     """
+    if isinstance(command, Revoke | LeaseEnded):
+        return replace(command, cells=tuple(map(part.real, command.cells)))
     if not isinstance(command, Grant):
         return command
     return replace(command, leases=tuple(lease_outward(lease, part) for lease in command.leases))

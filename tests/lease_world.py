@@ -1,0 +1,128 @@
+"""An arbiter with one pool of leased GPUs, on a clock that a test moves, and applications that bid as a test says."""
+
+from dataclasses import dataclass, field
+
+from tests.toys.stage import Simulated, sent
+from yarn_plugin.decide.commands import RecordRound
+from yarn_plugin.decide.events import AppsChanged, ContainersListed, ManagerReached, NodesChanged
+from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
+from yarn_plugin.decide.pools.lease.settings import LeaseSettings
+from yarn_plugin.model.auction import Bid, Estimate, Row
+from yarn_plugin.model.cluster import Capabilities, Container, Node, YarnApp
+from yarn_plugin.model.gpus import Piece
+from yarn_plugin.model.resources import GPU, Resources
+from yarn_plugin.model.share import Pool
+
+SETTINGS = {
+    "lease_s": 600.0,
+    "grid_s": 0.0,
+    "grace_s": 30.0,
+    "round_window_s": 2.0,
+    "estimate_s": 5.0,
+    "bid_s": 10.0,
+    "decide_s": 0.5,
+}
+
+
+def node(name, gpus=4, rack="/r1", cores=32):
+    return Node(f"{name}:8041", rack, Resources.of({"memory-mb": 65536, "vcores": cores, GPU: gpus}))
+
+
+def row(rho, *gpus, within="", level="machine"):
+    return Row(tuple(Piece(count, within, level) for count in gpus), rho)
+
+
+def gpus_of(lease):
+    return {holding.cell for holding in lease.holdings}
+
+
+@dataclass
+class Agent:
+    """How an application answers: its finish-time fairness, its jobs, its rows. None: not at all."""
+
+    rho: float | None = None
+    rows: tuple = ()
+    jobs: tuple = ()
+    estimates: bool = True
+    bids: bool = True
+
+
+@dataclass
+class World:
+    """See the module. `agents`: by application id."""
+
+    stage: Simulated
+    agents: dict = field(default_factory=dict)
+
+    @staticmethod
+    def of(*nodes, stage=None, solves=True, **settings):
+        pool = Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=LeaseSettings(**{**SETTINGS, **settings}))
+        world = World(stage or Simulated(pool, solves=solves))
+        world.stage.take(ManagerReached("http://rm", Capabilities("3.5.0", True, True)))
+        world.stage.take(NodesChanged(nodes, ()))
+        return world
+
+    def arrive(self, name, **agent):
+        app = self.stage.register(name)
+        self.agents[app] = Agent(**agent)
+        return app
+
+    def wait(self, seconds):
+        """Let time pass; applications answer 0.1 s after they are asked."""
+        until = self.stage.clock.time + seconds
+        heard = len(self.stage.decided)
+        while True:
+            if heard < len(self.stage.decided):
+                heard += 1
+                self._answer(self.stage.decided[heard - 1])
+                continue
+            due = self.stage.intake.next_due()
+            if due is None or due > until:
+                break
+            self.stage.wait(due - self.stage.clock.time)
+        self.stage.wait(until - self.stage.clock.time)
+
+    def _answer(self, decided):
+        for message in sent([decided]):
+            agent = self.agents.get(message.app)
+            if agent is None:
+                continue
+            if isinstance(message, Ask) and agent.estimates:
+                self.stage.say(message.app, Estimate(message.question.round, agent.rho, agent.jobs), 0.1)
+            if isinstance(message, Offer) and agent.bids:
+                rows = agent.rows(message.offer) if callable(agent.rows) else agent.rows
+                self.stage.say(message.app, Bid(message.offer.round, agent.rho, rows), 0.1)
+
+    # What happened.
+
+    def held(self):
+        """The GPUs of the leases that have begun, by application."""
+        found = {}
+        for one in self.stage.state().leases.values():
+            if one.started_at is not None:
+                found.setdefault(one.lease.app, set()).update(one.gpus)
+        return found
+
+    def rounds(self):
+        """The records of the rounds."""
+        commands = (command for one in self.stage.decided for command in one.commands)
+        return [one.cause for one in commands if isinstance(one, RecordRound)]
+
+    def sent(self, *kinds):
+        return self.stage.sent(kinds or (Ask, Offer, Grant, Renew, Revoke, LeaseEnded))
+
+    # YARN.
+
+    def run(self, app, **containers):
+        """Have YARN list these containers with GPUs of an application, by node."""
+        name = f"application_1_{app.removeprefix('app_'):0>4}"
+        found = [Container(f"container_{app}_000", "other:8041", Resources.of({"vcores": 1}), True)]
+        for host, gpus in containers.items():
+            for number, count in enumerate(gpus):
+                amount = Resources.of({"vcores": 1, GPU: count})
+                found.append(Container(f"container_{app}_{host}_{number:03}", f"{host}:8041", amount, False))
+        total = sum((one.resources for one in found), Resources())
+        queue = self.stage.intake.state.registered[app].queue
+        running = YarnApp(name, name, "ann", queue, False, 1.0, total, Resources(), len(found))
+        self.stage.take(AppsChanged((running,), ()), 0.01)
+        self.stage.take(ContainersListed(app, tuple(found)), 0.01)

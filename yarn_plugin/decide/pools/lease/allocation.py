@@ -1,0 +1,68 @@
+"""Who gets which GPUs of a round: by the solver, dealt as leftovers, or kept."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from yarn_plugin.decide.pools.lease.binding import Winner, bind
+from yarn_plugin.decide.pools.lease.state import Round
+from yarn_plugin.decide.pools.lease.turn import Turn
+from yarn_plugin.model.causes import How
+from yarn_plugin.model.gpus import Gpus
+
+
+@dataclass(slots=True)
+class Allocation:
+    """`given`: who gets each GPU, and how. `left`: GPUs that nobody got so far, in order."""
+
+    given: dict[str, tuple[Winner, How]] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+    def give(self, winner: Winner, gpus: Iterable[str], how: How) -> None:
+        """Give GPUs that are left."""
+        self.given |= dict.fromkeys(gpus, (winner, how))
+        self.left = [gpu for gpu in self.left if gpu not in self.given]
+
+    def count(self, *hows: How) -> tuple[tuple[str, int], ...]:
+        """How many GPUs each application got in these ways."""
+        return tuple(sorted(Counter(app for (app, _), how in self.given.values() if how in hows).items()))
+
+
+def allocate(turn: Turn, now: Round, results: Sequence[tuple[Sequence[tuple[Winner, Gpus]], How]]) -> Allocation:
+    """Bind what was won to GPUs. GPUs and winners that are gone since the offer are left out."""
+    free, holders = turn.free(), _holders(turn, now)
+    allocation = Allocation(left=[gpu for gpu in now.offer if gpu in free or gpu in holders])
+    own: dict[Winner, set[str]] = {}
+    for gpu, holder in holders.items():
+        own.setdefault(holder, set()).add(gpu)
+    for won, how in results:
+        here = [(winner, gpus) for winner, gpus in won if winner[0] in turn.state.members]
+        for winner, gpus in bind(here, turn.inventory, allocation.left, free, own).items():
+            allocation.give(winner, gpus, how)
+    return allocation
+
+
+def keep_unwanted(turn: Turn, now: Round, allocation: Allocation) -> None:
+    """Leave GPUs that nobody got with holders that did not answer: their training need not be disturbed for nothing.
+
+    Others' results are not changed by it, and nobody who answered keeps more than it won.
+    """
+    for gpu, holder in _holders(turn, now).items():
+        app = holder[0]
+        is_silent = app not in now.bids if app in now.bidders else not now.bidders and app not in now.estimates
+        if is_silent and gpu in allocation.left and app in turn.state.members:
+            allocation.give(holder, [gpu], "kept")
+
+
+def _holders(turn: Turn, now: Round) -> dict[str, Winner]:
+    """Who holds the GPUs of the ending leases."""
+    leases = (turn.state.leases[lease] for lease in now.ending if lease in turn.state.leases)
+    return {gpu: (held.lease.app, held.lease.job) for held in leases for gpu in held.staying}
+
+
+def idle(turn: Turn, now: Round, allocation: Allocation, reasons: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    """How many GPUs nobody got, by reason. `reasons`: the solver's, by slot."""
+    answered = now.bids if now.bidders else now.estimates
+    otherwise = "not wanted" if answered else "no answers"
+    found = Counter(reasons.get(turn.inventory.places[gpu].slot, otherwise) for gpu in allocation.left)
+    return tuple(sorted(found.items()))

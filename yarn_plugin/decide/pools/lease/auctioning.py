@@ -1,0 +1,87 @@
+"""The auction of a round as a problem for the solver."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from yarn_plugin.decide.mechanisms.partial_allocation import (
+    AppBid,
+    AppWithoutBid,
+    Gang,
+    PartialAllocation,
+    PartialAllocationProblem,
+)
+from yarn_plugin.decide.pools.lease.binding import Winner
+from yarn_plugin.decide.pools.lease.state import Round
+from yarn_plugin.decide.pools.lease.turn import Turn
+from yarn_plugin.model.gpus import Gpus
+
+
+def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
+    """The auction of the offered GPUs among those that bid; others may get leftovers."""
+    settings, members = turn.settings, turn.state.members
+    bids = [_bid(turn, now, app) for app in now.bidders if app in now.bids and app in members]
+    others = [_without_bid(turn, now, app) for app in turn.active() if app not in now.bidders]
+    return PartialAllocationProblem(
+        now.number,
+        settings.seed,
+        turn.inventory.machines(now.offer),
+        tuple(bids),
+        tuple(others),
+        work_limit=settings.work_limit,
+        rounding=settings.rounding,
+        payments=settings.payments,
+    )
+
+
+def _bid(turn: Turn, now: Round, app: str) -> AppBid:
+    bid, (held, expiring) = now.bids[app], _held(turn, now, app)
+    return AppBid(app, bid.rho, bid.rows, held, expiring, _gangs(now, app))
+
+
+def _without_bid(turn: Turn, now: Round, app: str) -> AppWithoutBid:
+    held, expiring = _held(turn, now, app)
+    wants = max(_most(turn, now, app) - sum(gpus for _, gpus in held), 0)
+    return AppWithoutBid(app, wants, held, expiring, _gangs(now, app))
+
+
+def _held(turn: Turn, now: Round, app: str) -> tuple[Gpus, Gpus]:
+    """What an application keeps whatever it wins, and what of the offer it holds."""
+    staying: list[str] = []
+    expiring: list[str] = []
+    for one in turn.leases_of(app):
+        (expiring if one.lease.id in now.ending else staying).extend(one.staying)
+    return turn.inventory.count(staying), turn.inventory.count(expiring)
+
+
+def _most(turn: Turn, now: Round, app: str) -> int:
+    """How many GPUs an application can use in all: by its jobs, if it names them, within its registered demand."""
+    member, total = turn.state.members[app], len(turn.inventory.places)
+    most = total if member.demand is None else member.demand
+    jobs = now.estimates[app].jobs if app in now.estimates else ()
+    return min(most, sum(job.max_gpus for job in jobs)) if jobs else most
+
+
+def _gangs(now: Round, app: str) -> tuple[Gang, ...]:
+    jobs = now.estimates[app].jobs if app in now.estimates else ()
+    trials = Counter((job.min_gpus, job.max_gpus, job.step_gpus) for job in jobs)
+    return tuple(Gang(*gang, trials=count) for gang, count in sorted(trials.items()))
+
+
+def kept(result: PartialAllocation) -> list[tuple[Winner, Gpus]]:
+    """What each bidder won, less its payment."""
+    return [((award.app, ""), award.kept) for award in result.awards if award.kept]
+
+
+def leftovers(result: PartialAllocation) -> list[tuple[Winner, Gpus]]:
+    """What applications without a bid get."""
+    return [((one.app, ""), one.gpus) for one in result.leftovers]
+
+
+def paid(result: PartialAllocation) -> tuple[tuple[str, int], ...]:
+    """The GPUs that each bidder paid."""
+    payments = ((award.app, _total(award.won) - _total(award.kept)) for award in result.awards)
+    return tuple((app, gpus) for app, gpus in payments if gpus)
+
+
+def _total(gpus: Sequence[tuple[str, int]]) -> int:
+    return sum(count for _, count in gpus)

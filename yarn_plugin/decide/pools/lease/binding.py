@@ -1,0 +1,46 @@
+"""From numbers of GPUs per slot to the GPUs themselves, so that what is held stays where it is."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from yarn_plugin.decide.pools.lease.inventory import Inventory
+from yarn_plugin.model.gpus import Gpus
+
+Winner = tuple[str, str]
+"""An application, and its job ("" if it assigns GPUs to jobs itself)."""
+
+
+def bind(
+    won: Sequence[tuple[Winner, Gpus]],
+    inventory: Inventory,
+    offer: Sequence[str],
+    free: Collection[str],
+    own: Mapping[Winner, Collection[str]],
+) -> dict[Winner, tuple[str, ...]]:
+    """The GPUs of each winner: those that it holds first, then free ones, then those that others still hold.
+
+    `offer`: the GPUs to bind, in order; `free`: those that nobody holds; `own`: those that a winner's ending leases
+    hold. A slot that has fewer GPUs left than were won (a node was lost meanwhile) gives what it has.
+    """
+    left: dict[str, list[str]] = {}
+    for gpu in offer:
+        if gpu in inventory.places:
+            left.setdefault(inventory.places[gpu].slot, []).append(gpu)
+    wanted: Counter[tuple[Winner, str]] = Counter()
+    for winner, gpus in won:
+        wanted.update({(winner, slot): count for slot, count in gpus})
+    bound: dict[Winner, list[str]] = {winner: [] for winner, _ in won}
+    anyone = frozenset(offer)
+    for step in ("own", "free", "any"):
+        for (winner, slot), count in wanted.items():
+            allowed = own.get(winner, ()) if step == "own" else free if step == "free" else anyone
+            taken = [gpu for gpu in left.get(slot, ()) if gpu in allowed][
+                : count - _count(bound[winner], slot, inventory)
+            ]
+            bound[winner] += taken
+            left[slot] = [gpu for gpu in left.get(slot, ()) if gpu not in taken]
+    return {winner: tuple(gpus) for winner, gpus in bound.items() if gpus}
+
+
+def _count(gpus: Collection[str], slot: str, inventory: Inventory) -> int:
+    return sum(inventory.places[gpu].slot == slot for gpu in gpus)

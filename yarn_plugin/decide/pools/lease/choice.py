@@ -1,0 +1,39 @@
+"""Who is offered the GPUs of a round."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """An application before a round. `rho`: its finish-time fairness, None if unbounded. `is_known`: it has answered in
+    this or an earlier round. `waited`: seconds since its arrival. `ideal`: `T_id` in seconds, None if not known."""
+
+    app: str
+    rho: float | None
+    is_known: bool
+    waited: float
+    ideal: float | None = None
+
+
+def worst_first(standings: Sequence[Standing]) -> list[str]:
+    """The applications by finish-time fairness, the worst first.
+
+    Unbounded ones come first, by wait / `T_id` (if that is not known: the mean of those known). Those that never
+    answered come last: they would occupy the places of applications that want GPUs.
+    """
+    known = [one.ideal for one in standings if one.ideal]
+    mean = sum(known) / len(known) if known else 1.0
+
+    def key(one: Standing) -> tuple[bool, bool, float, str]:
+        urgency = one.waited / (one.ideal or mean) if one.rho is None else one.rho
+        return not one.is_known, one.rho is not None, -urgency, one.app
+
+    return [one.app for one in sorted(standings, key=key)]
+
+
+def bidders(ranked: Sequence[str], f: float) -> tuple[str, ...]:
+    """The worst max(1, ceil((1 - f) N)) of N applications (thesis, section 3.4.2.2)."""
+    # A little less than the exact product: (1 - 0.8) * 5 must not become 2.
+    return tuple(ranked[: max(1, math.ceil((1 - f) * len(ranked) - 1e-9))])

@@ -1,0 +1,86 @@
+"""Containers beyond leases: who uses more GPUs of a node than it leases there has the newest containers signalled."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from yarn_plugin.decide.commands import ListContainers, SignalContainers
+from yarn_plugin.decide.events import ContainersListed
+from yarn_plugin.decide.pools.lease.handover import gpus_in_use
+from yarn_plugin.decide.pools.lease.state import Excess
+from yarn_plugin.decide.pools.lease.turn import Turn
+from yarn_plugin.decide.topology import cell_of_node
+from yarn_plugin.model.causes import BeyondLease
+from yarn_plugin.model.resources import GPU
+
+
+def find_excess(turn: Turn) -> None:
+    """List the containers of applications that stay beyond their leases for the grace period.
+
+    Who overstays a revoked lease has had it already. Unregistered applications lease nothing.
+    """
+    found: dict[str, Excess] = {}
+    for app, machine, used, leased, is_overdue in _excesses(turn) if turn.view.steering else ():
+        key, grace = f"{app} {machine}", turn.settings.grace_s
+        excess = turn.state.excess.get(key, Excess(turn.at))
+        if is_overdue:
+            excess = replace(excess, since=min(excess.since, turn.at - grace))
+        yarn_app = turn.claims[app].yarn_app
+        if yarn_app is not None and turn.at >= next_list(excess, grace):
+            excess = replace(excess, listed_at=turn.at)
+            turn.commands.append(ListContainers(app, yarn_app, BeyondLease(app, machine, used, leased)))
+        found[key] = excess
+    if found != turn.state.excess:
+        turn.change(excess=found)
+
+
+def next_list(excess: Excess, grace: float) -> float:
+    """When the containers are listed next, to be signalled: after the grace period, and again after as long."""
+    return (excess.since if excess.listed_at is None else excess.listed_at) + grace
+
+
+def _excesses(turn: Turn) -> Iterator[tuple[str, str, int, int, bool]]:
+    for app, on in gpus_in_use(turn).items():
+        if app not in turn.claims:
+            continue
+        for machine, used in on.items():
+            leased, is_overdue = allowed(turn, app, machine)
+            if used > leased:
+                yield app, machine, used, leased, is_overdue
+
+
+def allowed(turn: Turn, app: str, machine: str) -> tuple[int, bool]:
+    """How many GPUs of a machine an application may use now, and whether it had to vacate others before."""
+    count, is_overdue = 0, False
+    places = turn.inventory.places
+    for held in turn.leases_of(app):
+        over = held.by is not None and held.by <= turn.at
+        for gpu in held.gpus:
+            if held.started_at is None or gpu not in places or places[gpu].machine != machine:
+                continue
+            count += not (over and gpu in held.leaving)
+            is_overdue = is_overdue or (over and gpu in held.leaving)
+    return count, is_overdue
+
+
+def signal(turn: Turn, found: ContainersListed) -> None:
+    """Signal the newest containers with GPUs beyond the lease, never a master; none if the application complied."""
+    if not turn.view.steering or found.app not in turn.claims:
+        return
+    on: dict[str, list[tuple[str, int, bool]]] = {}
+    for container in found.containers:
+        machine = cell_of_node(turn.view.topology, container.node) or container.node
+        on.setdefault(machine, []).append((container.id, container.resources[GPU], container.master))
+    for machine, containers in on.items():
+        excess = turn.state.excess.get(f"{found.app} {machine}")
+        leased, _ = allowed(turn, found.app, machine)
+        used = sum(gpus for _, gpus, _ in containers)
+        if used <= leased or excess is None or excess.listed_at is None:
+            continue
+        chosen, left = [], used
+        for name, gpus, is_master in sorted(containers, reverse=True):
+            if left > leased and gpus and not is_master:
+                chosen.append(name)
+                left -= gpus
+        if chosen:
+            cause = BeyondLease(found.app, machine, used, leased)
+            turn.commands.append(SignalContainers(found.app, tuple(chosen), cause))

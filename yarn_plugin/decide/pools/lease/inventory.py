@@ -1,0 +1,122 @@
+"""The GPUs of a pool's topology, one by one, and their place: machine, slot, rack.
+
+A GPU's id is its cell, where the topology describes single GPUs; else the id of the smallest described cell and a
+number, such as `node-1/3`. Its slot is the smallest cell that contains it and other GPUs.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from yarn_plugin.decide.pools.lease.settings import LeaseSettings
+from yarn_plugin.decide.topology import NODE, RACK
+from yarn_plugin.model.gpus import Gpus, Machine, Slot
+from yarn_plugin.model.resources import GPU, MEMORY, VCORES
+from yarn_plugin.model.topology import Cell, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a GPU is: the ids of its slot, machine and rack ("" if unknown)."""
+
+    slot: str
+    machine: str
+    rack: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The usable GPUs of a pool. `places`: by GPU, in the order of machines, slots and ordinals.
+
+    `by_machine`: how many each usable machine has, for comparison.
+    """
+
+    places: Mapping[str, Place] = field(default_factory=dict)
+    by_machine: tuple[tuple[str, int], ...] = ()
+
+    def machines(self, free: Collection[str], others: Iterable[str] = ()) -> tuple[Machine, ...]:
+        """The machines of these free GPUs, and of other GPUs, whose slots may have none free."""
+        shown = {*free, *others}
+        found: dict[str, dict[str, int]] = {}
+        racks: dict[str, str] = {}
+        for gpu, place in self.places.items():
+            if gpu in shown:
+                slots = found.setdefault(place.machine, {})
+                slots[place.slot] = slots.get(place.slot, 0) + (gpu in free)
+                racks[place.machine] = place.rack
+        return tuple(
+            Machine(name, racks[name], tuple(Slot(slot, count) for slot, count in slots.items()))
+            for name, slots in found.items()
+        )
+
+    def count(self, gpus: Iterable[str]) -> Gpus:
+        """How many of these GPUs each slot has."""
+        counts: dict[str, int] = {}
+        for gpu in gpus:
+            place = self.places.get(gpu)
+            if place is not None:
+                counts[place.slot] = counts.get(place.slot, 0) + 1
+        return tuple(sorted(counts.items()))
+
+    def on(self, machine: str) -> int:
+        """How many GPUs a machine has."""
+        return dict(self.by_machine).get(machine, 0)
+
+
+_last: tuple[tuple[Topology, LeaseSettings], Inventory] = ((Topology(), LeaseSettings()), Inventory())
+"""Cache of the last inventory and its inputs: a topology rarely changes, and is never changed in place."""
+
+
+def inventory(topology: Topology, settings: LeaseSettings) -> Inventory:
+    """The usable GPUs of a topology: those of machines that are not broken, as many as tasks can use there.
+
+    The result is cached for the same topology.
+    """
+    global _last
+    (known, last), built = _last
+    if known is not topology or last != settings:
+        built = _built(topology, settings)
+        _last = (topology, settings), built
+    return built
+
+
+def _built(topology: Topology, settings: LeaseSettings) -> Inventory:
+    below: dict[str | None, list[Cell]] = {}
+    for cell in topology.cells.values():
+        below.setdefault(cell.parent, []).append(cell)
+    places: dict[str, Place] = {}
+    counts: list[tuple[str, int]] = []
+    for node in sorted(topology.at(NODE), key=lambda cell: cell.id):
+        if topology.is_broken(node.id):
+            continue
+        above = list(topology.ancestors(node.id))
+        rack = next((cell.id for cell in above if cell.level == RACK), above[0].id if above else "")
+        usable = _usable(node, settings)
+        found = [(gpu, Place(slot, node.id, rack)) for gpu, slot in _gpus_in(node, node.id, below)][:usable]
+        if found:
+            places.update(found)
+            counts.append((node.id, len(found)))
+    return Inventory(places, tuple(counts))
+
+
+def _usable(node: Cell, settings: LeaseSettings) -> int:
+    """How many GPUs of a machine tasks can use: whole tasks, within its memory and vcores."""
+    gpus = node.capacity[GPU]
+    tasks = gpus // settings.gpus_per_task
+    if settings.task_memory_mb:
+        tasks = min(tasks, node.capacity[MEMORY] // settings.task_memory_mb)
+    if settings.task_vcores:
+        tasks = min(tasks, node.capacity[VCORES] // settings.task_vcores)
+    return tasks * settings.gpus_per_task
+
+
+def _gpus_in(cell: Cell, slot: str, below: Mapping[str | None, list[Cell]]) -> list[tuple[str, str]]:
+    """The GPUs in a cell, each with its slot; `slot`: that of a single GPU directly in this cell."""
+    parts = [part for part in below.get(cell.id, ()) if part.capacity[GPU] and not part.broken]
+    if parts:
+        return [found for part in parts for found in _gpus_in(part, cell.id, below)]
+    if below.get(cell.id) and any(part.capacity[GPU] for part in below[cell.id]):
+        return []  # All its parts are broken.
+    count = cell.capacity[GPU]
+    if count == 1 and cell.level != NODE:
+        return [(cell.id, slot)]
+    return [(f"{cell.id}/{ordinal}", cell.id) for ordinal in range(count)]

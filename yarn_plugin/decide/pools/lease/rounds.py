@@ -1,0 +1,234 @@
+"""Rounds: everyone's finish-time fairness, an offer to the worst, their bids, the solver, the allocation.
+
+A round goes through the phases estimating, offered and solving; its allocation ends it, and hand-overs go on beside the
+next ones. Policies without auctions need no offer. What opens a round: GPUs that become free, leases that end, arrivals
+while GPUs are free. What a round leaves idle opens none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from yarn_plugin.decide.commands import RecordRound
+from yarn_plugin.decide.mechanisms.partial_allocation import PartialAllocation, checked_bid
+from yarn_plugin.decide.pools.commands import Ask, Offer, Solve
+from yarn_plugin.decide.pools.lease import allocation, auctioning, choice, leases
+from yarn_plugin.decide.pools.lease.baselines import Assignments, lease_problem
+from yarn_plugin.decide.pools.lease.members import contention
+from yarn_plugin.decide.pools.lease.settings import THEMIS
+from yarn_plugin.decide.pools.lease.state import Round
+from yarn_plugin.decide.pools.lease.turn import Turn
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer
+from yarn_plugin.model.causes import LeaseRound
+
+MAX_TRIES = 3
+"""How often a problem is given to the worker whose process is lost."""
+
+RETRY = "retry"
+
+
+def open_if_due(turn: Turn) -> None:
+    """Open a round if something happened that may allocate GPUs, and there are GPUs and applications."""
+    state = turn.state
+    if state.round is not None or state.open_at is None or state.open_at > turn.at:
+        return
+    apps, triggers = turn.active(), state.triggers
+    turn.change(triggers=(), open_at=None)
+    if not apps or not (turn.free() or turn.ending()):
+        return
+    number, deadline = state.round_number + 1, turn.at + turn.settings.estimate_s
+    turn.change(round_number=number)
+    asked = {}
+    for app in apps:
+        gpus = [gpu for one in turn.leases_of(app) if one.started_at is not None for gpu in one.staying]
+        held, where = turn.inventory.count(gpus), turn.inventory.machines((), gpus)
+        question = EstimateRequest(number, contention(turn, app), held, where, len(turn.inventory.places))
+        ask = Ask(turn.new_id(), app, question, deadline)
+        turn.give(ask)
+        asked[app] = ask.id
+    turn.change(round=Round(number, turn.at, triggers, "estimating", asked, deadline))
+
+
+# Answers.
+
+
+def take_estimate(turn: Turn, app: str, estimate: Estimate) -> None:
+    """Note an estimate; ignored if it is late, for another round, a second one, or not positive."""
+    now = turn.state.round
+    if now is None or now.phase != "estimating" or app not in now.asked or estimate.round != now.number:
+        return
+    if estimate.rho is not None and estimate.rho <= 0:
+        return
+    turn.close(now.asked[app])
+    asked = {other: one for other, one in now.asked.items() if other != app}
+    member = replace(turn.state.members[app], rho=estimate.rho, estimated_in=now.number)
+    turn.change(
+        round=replace(now, asked=asked, estimates={**now.estimates, app: estimate}),
+        members={**turn.state.members, app: member},
+    )
+
+
+def take_bid(turn: Turn, app: str, bid: Bid) -> None:
+    """Note a bid; ignored if it is late, for another round, a second one or malformed: then it is the empty bid."""
+    now = turn.state.round
+    if now is None or now.phase != "offered" or app not in now.asked or bid.round != now.number:
+        return
+    command = turn.state.open[now.asked[app]]
+    assert isinstance(command, Offer)
+    assert isinstance(command.offer, GpuOffer)
+    checked = _checked(bid, command.offer)
+    bids = now.bids if checked is None else {**now.bids, app: checked}
+    turn.close(now.asked[app])
+    asked = {other: one for other, one in now.asked.items() if other != app}
+    turn.change(round=replace(now, asked=asked, bids=bids))
+
+
+def _checked(bid: Bid, offer: GpuOffer) -> Bid | None:
+    try:
+        return checked_bid(bid, offer)
+    except BadInputError:
+        return None
+
+
+def take_result(turn: Turn, id: str, kind: str, result: object, error: str | None) -> None:
+    """Note the solver's result, which takes effect at `decide_at`; a lost problem is given to the worker again."""
+    now = turn.state.round
+    if now is None or now.phase != "solving" or id != now.solve or now.result is not None:
+        return
+    command = turn.state.open.get(id)
+    if kind == "lost" and now.tries < MAX_TRIES and isinstance(command, Solve):
+        turn.change(round=replace(now, tries=now.tries + 1))
+        turn.commands.append(command)
+        return
+    turn.close(id)
+    is_usable = kind == "done" and isinstance(result, PartialAllocation | Assignments) and result.round == now.number
+    if is_usable:
+        turn.change(round=replace(now, result=result))
+    else:
+        _fail(turn, now, error or f"the solver's result is {'lost' if kind == 'lost' else 'of another kind'}")
+
+
+# Phases.
+
+
+def proceed(turn: Turn) -> None:
+    """Go on to the next phases of the round, if they are due."""
+    while (now := turn.state.round) is not None:
+        asked = {app: id for app, id in now.asked.items() if app in turn.state.members}
+        turn.close(*(id for app, id in now.asked.items() if app not in asked))
+        now = now if len(asked) == len(now.asked) else replace(now, asked=asked)
+        turn.change(round=now)
+        is_answered = not asked or (now.deadline is not None and now.deadline <= turn.at)
+        if now.phase == "estimating" and is_answered:
+            _rank(turn, now)
+        elif now.phase == "offered" and is_answered:
+            _solve_auction(turn, now)
+        elif now.phase == "solving" and now.result is not None and (now.decide_at or 0.0) <= turn.at:
+            _decide(turn, now)
+        else:
+            return
+
+
+def _rank(turn: Turn, now: Round) -> None:
+    """Rank everyone; offer the GPUs to the worst, or, without auctions, have the policy decide at once."""
+    turn.close(*now.asked.values())
+    apps, ending = turn.active(), turn.ending()
+    free = turn.free()
+    offered = free.union(*(held.staying for held in ending))
+    offer = tuple(gpu for gpu in turn.inventory.places if gpu in offered)
+    ranked = choice.worst_first([_standing(turn, now, app) for app in apps])
+    members = turn.state.members
+    now = replace(
+        now,
+        asked={},
+        deadline=None,
+        rhos=tuple((app, members[app].rho) for app in ranked),
+        offer=offer,
+        ending=tuple(held.lease.id for held in ending),
+    )
+    turn.change(round=now)
+    if not offer or not ranked:
+        _finish(turn)
+    elif turn.settings.policy == THEMIS:
+        _offer(turn, now, choice.bidders(ranked, turn.settings.f))
+    else:
+        _solve(turn, now, lease_problem(turn, now))
+
+
+def _standing(turn: Turn, now: Round, app: str) -> choice.Standing:
+    member, estimate = turn.state.members[app], now.estimates.get(app)
+    jobs = () if estimate is None else estimate.jobs
+    work = sum((job.iterations_done + job.iterations_left) * job.iteration_s for job in jobs)
+    most = min(sum(job.max_gpus for job in jobs), len(turn.inventory.places))
+    ideal = work / most * contention(turn, app) if work > 0 and most > 0 else None
+    return choice.Standing(app, member.rho, member.estimated_in is not None, turn.at - member.arrived_at, ideal)
+
+
+def _offer(turn: Turn, now: Round, bidders: Sequence[str]) -> None:
+    deadline, asked = turn.at + turn.settings.bid_s, {}
+    for app in bidders:
+        staying = [gpu for one in turn.leases_of(app) if one.lease.id not in now.ending for gpu in one.staying]
+        machines, held = turn.inventory.machines(now.offer, staying), turn.inventory.count(staying)
+        what = GpuOffer(
+            now.number, machines, turn.settings.lease_s, contention(turn, app), held, len(turn.inventory.places)
+        )
+        offer = Offer(turn.new_id(), app, what, deadline)
+        turn.give(offer)
+        asked[app] = offer.id
+    turn.change(round=replace(now, phase="offered", bidders=tuple(bidders), asked=asked, deadline=deadline))
+
+
+def _solve_auction(turn: Turn, now: Round) -> None:
+    turn.close(*now.asked.values())
+    now = replace(now, asked={}, deadline=None)
+    _solve(turn, now, auctioning.problem(turn, now))
+
+
+def _solve(turn: Turn, now: Round, problem: object) -> None:
+    solve = Solve(turn.new_id(), problem)
+    turn.give(solve)
+    decide_at = turn.at + turn.settings.decide_s
+    turn.change(round=replace(now, phase="solving", solve=solve.id, tries=1, decide_at=decide_at))
+
+
+# The allocation.
+
+
+def _decide(turn: Turn, now: Round) -> None:
+    """Allocate by the solver's result, deal the rest, and record the round."""
+    result = now.result
+    record = LeaseRound(now.number, turn.settings.policy, now.opened_by, len(now.offer), now.rhos,
+                        tuple(app for app in now.bidders if app in now.bids))  # fmt: skip
+    reasons: dict[str, str] = {}
+    if isinstance(result, Assignments):
+        won = [((one.app, one.job), one.gpus) for one in result.assignments]
+        allocated = allocation.allocate(turn, now, [(won, "policy")])
+    else:
+        assert isinstance(result, PartialAllocation)
+        won, leftovers = auctioning.kept(result), auctioning.leftovers(result)
+        allocated = allocation.allocate(turn, now, [(won, "bid"), (leftovers, "leftover")])
+        record = replace(record, gap=result.gap, work=result.work, paid=auctioning.paid(result))
+        reasons = {one.slot: one.reason for one in result.idle}
+    allocation.keep_unwanted(turn, now, allocated)
+    leases.apply(turn, now, allocated)
+    idle = allocation.idle(turn, now, allocated, reasons)
+    won_gpus, leftover = allocated.count("bid", "policy"), allocated.count("leftover", "kept")
+    turn.change(idle=tuple(allocated.left))
+    _finish(turn, replace(record, won=won_gpus, leftover=leftover, idle=idle))
+
+
+def _fail(turn: Turn, now: Round, error: str) -> None:
+    """End a round without result: holders keep what they hold for another lease; then, GPUs are auctioned again."""
+    leases.renew_all(turn, now)
+    turn.trigger(RETRY, turn.settings.lease_s)
+    _finish(
+        turn,
+        LeaseRound(now.number, turn.settings.policy, now.opened_by, len(now.offer), now.rhos, error=error),
+    )
+
+
+def _finish(turn: Turn, record: LeaseRound | None = None) -> None:
+    turn.change(round=None)
+    if record is not None:
+        turn.change(last=record)
+        turn.commands.append(RecordRound(turn.pool, record))

@@ -1,0 +1,76 @@
+"""The parameters of a pool whose GPUs are leased."""
+
+import math
+from dataclasses import dataclass, fields
+
+from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
+from yarn_plugin.errors import BadInputError
+
+THEMIS = "themis"
+"""The policy with auctions; all others are modules of the contract `decide.policies.leasing`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    """`policy`: `themis`, or the name of a policy without auctions. `f`: the offer goes to the worst
+    max(1, ceil((1 - f) N)) of N applications (thesis, section 3.4.2.2).
+
+    Seconds: `lease_s`, the length of a lease; `grid_s`, leases end at multiples of it, so that one round auctions many
+    GPUs (None: `lease_s` / 10; 0: leases end exactly `lease_s` after they were won); `grace_s`, to vacate GPUs that
+    someone else won; `round_window_s`, arrivals within it share a round; `estimate_s` and `bid_s`, to answer;
+    `decide_s`, from the last bid to the allocation, so that it does not depend on how long the solver takes;
+    `place_within_s`, a grant that is not in use by then comes back (0: never).
+
+    `table_rounds`: for so many rounds a bid table answers for its application. `seed`: of random choices. `payments`,
+    `rounding`, `work_limit`: of the auction (see `partial_allocation.PartialAllocationProblem`). `max_apps`:
+    further applications wait (None: unlimited). `max_demand`: applications wait while all together ask for more than
+    so many times the pool's GPUs (None: unlimited; thesis, footnote to section 3.3.2). `gpus_per_task`,
+    `task_memory_mb`, `task_vcores`: of one task; GPUs that a machine cannot use for whole tasks are not offered.
+    """
+
+    policy: str = THEMIS
+    f: float = 0.8
+    lease_s: float = 600.0
+    grid_s: float | None = None
+    grace_s: float = 30.0
+    round_window_s: float = 2.0
+    estimate_s: float = 5.0
+    bid_s: float = 10.0
+    decide_s: float = 0.5
+    place_within_s: float = 30.0
+    table_rounds: int = 0
+    seed: int = 1
+    payments: bool = True
+    rounding: Rounding = "up"
+    work_limit: int = 200_000
+    max_apps: int | None = None
+    max_demand: float | None = None
+    gpus_per_task: int = 1
+    task_memory_mb: int = 0
+    task_vcores: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            BadInputError: one is out of range.
+        """
+        for one in fields(self):
+            self._check(one.name, getattr(self, one.name))
+
+    def _check(self, name: str, value: object) -> None:
+        if value is None or isinstance(value, str):
+            return
+        assert isinstance(value, int | float)
+        if not math.isfinite(value) or value < 0:
+            raise BadInputError(name, value, "must be a number that is not negative")
+        if name == "f" and value > 1:
+            raise BadInputError(name, value, "must be a number from 0 to 1")
+        if name in ("lease_s", "max_apps", "max_demand", "gpus_per_task") and value == 0:
+            raise BadInputError(name, value, "must be above 0")
+
+    def end_of_lease(self, now: float) -> float:
+        """When a lease ends that is won now: `lease_s` later, rounded up to the grid."""
+        end, grid = now + self.lease_s, self.lease_s / 10 if self.grid_s is None else self.grid_s
+        # A little less than the exact quotient: an end on the grid stays there despite rounding errors.
+        return end if grid == 0 else math.ceil(end / grid - 1e-9) * grid

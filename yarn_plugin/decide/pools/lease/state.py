@@ -1,0 +1,123 @@
+"""The state of a pool whose GPUs are leased."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from yarn_plugin.model.auction import Bid, Estimate
+from yarn_plugin.model.causes import How, LeaseRound
+from yarn_plugin.model.journaled import Tagged
+from yarn_plugin.model.share import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An application that takes part. `arrived_at`: seconds. `area`: the contention integral at its arrival.
+
+    `demand`: GPUs that it registered; None: unlimited. `rho`: its last estimate, None: unbounded or not known.
+    `estimated_in`: the round of that estimate; None: none so far. `waits`: it is not admitted yet.
+    """
+
+    arrived_at: float
+    area: float
+    demand: int | None = None
+    rho: float | None = None
+    estimated_in: int | None = None
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease. `round`, `how`, `won_at`: the round that it was won in, how, and when. `started_at`: None while former
+    holders still have some of its GPUs. `revoked_at`: when GPUs of it were last revoked, by
+    the command `revoke`.
+
+    `leaving`: those of its GPUs that are revoked, to be vacated `by` then. `is_placed`: it was seen in use, or is no
+    longer expected to be.
+    """
+
+    lease: Lease
+    round: int
+    how: How
+    won_at: float
+    started_at: float | None = None
+    leaving: tuple[str, ...] = ()
+    by: float | None = None
+    revoked_at: float | None = None
+    revoke: str | None = None
+    is_placed: bool = False
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """Its GPUs."""
+        return tuple(holding.cell for holding in self.lease.holdings)
+
+    @property
+    def staying(self) -> tuple[str, ...]:
+        """Its GPUs that are not revoked."""
+        return tuple(gpu for gpu in self.gpus if gpu not in self.leaving) if self.leaving else self.gpus
+
+
+Phase = Literal["estimating", "offered", "solving"]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round in progress.
+
+    `opened_by`: what opened it. `asked`: the commands that wait for an answer, by application. `deadline`: of answers;
+    None while the solver works. `offer`: the GPUs in the offer; `ending`: the leases that some of them belong to, whose
+    holders train on. `solve`: the id of the command, tried `tries` times. `decide_at`: when its result takes effect.
+    """
+
+    number: int
+    opened_at: float
+    opened_by: tuple[str, ...]
+    phase: Phase
+    asked: Mapping[str, str] = field(default_factory=dict)
+    deadline: float | None = None
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    rhos: tuple[tuple[str, float | None], ...] = ()
+    offer: tuple[str, ...] = ()
+    ending: tuple[str, ...] = ()
+    bidders: tuple[str, ...] = ()
+    bids: Mapping[str, Bid] = field(default_factory=dict)
+    solve: str | None = None
+    tries: int = 0
+    decide_at: float | None = None
+    result: Annotated[object, Tagged()] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """An application uses more GPUs of a node than it leases. `since`: when that began. `listed_at`: when its
+    containers were last listed to be signalled."""
+
+    since: float
+    listed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseState:
+    """`counter`: of ids. `area` and `counted_at`: the integral of the number of applications over time, until then.
+
+    `machines`: usable machines and their GPUs as last seen. `triggers`: what the next round will be opened by, at
+    `open_at`. `idle`: GPUs that the last round left idle. `open`: commands that are issued again after a restart, by
+    id. `excess`: where an application uses more GPUs of a node than it leases, by "app node". `last`: the record of
+    the last round.
+    """
+
+    counter: int = 0
+    round_number: int = 0
+    area: float = 0.0
+    counted_at: float | None = None
+    members: Mapping[str, Member] = field(default_factory=dict)
+    machines: tuple[tuple[str, int], ...] = ()
+    leases: Mapping[str, Held] = field(default_factory=dict)
+    round: Round | None = None
+    triggers: tuple[str, ...] = ()
+    open_at: float | None = None
+    idle: tuple[str, ...] = ()
+    open: Mapping[str, Annotated[object, Tagged()]] = field(default_factory=dict)
+    excess: Mapping[str, Excess] = field(default_factory=dict)
+    last: LeaseRound | None = None
