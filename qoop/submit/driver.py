@@ -174,7 +174,8 @@ def _tables(folder: Path, parsed: ParsedText) -> dict[str, str]:
     """The paths of the tables that a query names; of all tables in the folder if the planner cannot parse the query."""
     catalogue = FolderCatalogue(folder)
     named = parsed.statement.table_names if parsed.statement is not None else frozenset(catalogue.tables)
-    return {name: str(catalogue.path(name)) for name in catalogue.tables if name in named}
+    # Without the scheme Spark would look in the default file system, on a cluster usually HDFS.
+    return {name: f"file://{catalogue.path(name).absolute()}" for name in catalogue.tables if name in named}
 
 
 def _write_report(job: Job) -> None:

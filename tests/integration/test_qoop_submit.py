@@ -123,7 +123,10 @@ def _rows(file):
 
 def test_a_result_on_the_terminal(tmp_path, small):
     expected = in_duckdb(small, JOINED)
-    code, out, err = run(tmp_path, small, "--rows", "4", "-e", f"{JOINED} ORDER BY n DESC, category LIMIT 6")
+    # As on a cluster, the default file system is not that of the machine where the tables are.
+    elsewhere = ("--conf", "spark.hadoop.fs.defaultFS=hdfs://127.0.0.1:1")
+    query = f"{JOINED} ORDER BY n DESC, category LIMIT 6"
+    code, out, err = run(tmp_path, small, *elsewhere, "--rows", "4", "-e", query)
     assert code == 0, err
     header, *lines = out.splitlines()
     assert header.split() == ["category", "n"] and len(lines) == 4

@@ -93,8 +93,8 @@ def test_removing_groups_that_are_gone_is_no_error(tmp_path):
 
 def test_a_real_cpu_quota_is_enforced_where_cgroups_can_be_created():
     parent = cgroups.find_parent()
-    if parent is None:  # Then there is nothing to hold to: `up` says so and goes on.
-        return
+    if parent is None:
+        pytest.skip("needs control groups with a CPU quota that may be written")
     group = parent / f"yarn-plugin-test-{os.getpid()}"
     script = "import time, os; end = time.time() + 1\nwhile time.time() < end: pass\nprint(os.times().user)"
     try:
