@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yarn_plugin.decide.mechanisms.gang_placement import ListedGpus, PackedGpus, Span, combined, slowdown_factor
+from yarn_plugin.decide.mechanisms.gang_placement import (
+    ListedGpus,
+    PackedGpus,
+    Span,
+    combined,
+    slowdown_factor,
+    span_within,
+)
 from yarn_plugin.model.gpus import Machine, Slot, Slowdown
 
 
@@ -67,13 +74,21 @@ def test_around_what_is_held():
 
 def test_spans_and_their_slowdowns():
     free = PackedGpus(cluster(("r", [2, 2]), ("r", [2]), ("s", [2])))
-    spans = [free.span(wanted) for wanted in (2, 3, 6, 7)]
+    assert free.reach() == (2, 4, 6, 8)
+    spans = [span_within(free.reach(), wanted) for wanted in (2, 3, 6, 7)]
     assert spans == [Span.SLOT, Span.MACHINE, Span.RACK, Span.CLUSTER]
     assert [slowdown_factor(Slowdown(1.1, 1.2, 1.3), span) for span in spans] == [1.0, 1.1, 1.2, 1.3]
-    assert free.span(1, ["a1"]) == Span.SLOT
-    assert free.span(4, ["b1"]) == Span.RACK
+    assert span_within(free.reach(), 9) is None
+    assert free.reach(["a1"]) == (2, 4, 6, 8)
+    assert free.reach(["a1", "a2"]) == (0, 4, 6, 8)
+    assert free.reach(["c1"]) == (2, 2, 2, 8)
+    assert free.reach(["a1", "b1"]) == (0, 0, 6, 8)
+    assert free.reach(["a1", "c1"]) == (0, 0, 0, 8)
+    assert free.take(1, ["a2"]) == [("a2", 1)]
+    assert free.reach(["a2"]) == (1, 3, 5, 7)
+    assert free.reach() == (2, 3, 5, 7)
     assert free.span_of(["a1", "c1"]) == Span.CLUSTER
-    assert free.total == 8
+    assert free.total == 7
 
 
 def test_listed_gpus_come_in_order():
@@ -105,29 +120,30 @@ def test_each_gang_gets_what_it_wants_and_no_gpu_is_taken_twice(kind, machines, 
     assert all(taken[slot] <= free[slot] for slot in taken)
 
 
-def narrowest(machines, wanted):
-    """What so many GPUs must span at least, by looking at every slot, machine and rack."""
-    racks = Counter()
-    for machine in machines:
-        racks[machine.rack] += machine.gpus
-    if any(slot.gpus >= wanted for machine in machines for slot in machine.slots):
-        return Span.SLOT
-    if any(machine.gpus >= wanted for machine in machines):
-        return Span.MACHINE
-    return Span.RACK if any(gpus >= wanted for gpus in racks.values()) else Span.CLUSTER
+def narrowest(machines, wanted, held):
+    """What so many GPUs and those held span at least, by looking at every slot, machine and rack."""
+    homes = {machine.id for machine in machines for slot in machine.slots if slot.id in held}
+    racks = {machine.rack for machine in machines if machine.id in homes}
+    sums = [
+        [slot.gpus for machine in machines for slot in machine.slots if held in ((), (slot.id,))],
+        [machine.gpus for machine in machines if homes <= {machine.id}],
+        [sum(one.gpus for one in machines if one.rack == rack) for rack in "rst" if racks <= {rack}],
+    ]
+    return next((Span(level) for level, free in enumerate(sums) if any(gpus >= wanted for gpus in free)), Span.CLUSTER)
 
 
-@given(machines=machine_lists, gangs=st.lists(st.integers(1, 9), min_size=1, max_size=8))
-def test_a_packed_gang_spans_no_more_than_it_must(machines, gangs):
+@given(machines=machine_lists, gangs=st.lists(st.integers(1, 9), min_size=1, max_size=8), draw=st.data())
+def test_a_packed_gang_spans_no_more_than_it_must(machines, gangs, draw):
     gpus = PackedGpus(machines)
     free = {slot.id: slot.gpus for machine in machines for slot in machine.slots}
     for wanted in gangs:
         if wanted > gpus.total:
             continue
         now = [Machine(one.id, one.rack, tuple(Slot(slot.id, free[slot.id]) for slot in one.slots)) for one in machines]
-        least = narrowest(now, wanted)
-        assert gpus.span(wanted) == least
-        choice = dict(combined(gpus.take(wanted)))
-        assert gpus.span_of(choice) == least
+        held = tuple(draw.draw(st.sets(st.sampled_from(sorted(free)), max_size=2)))
+        least = narrowest(now, wanted, held)
+        assert span_within(gpus.reach(held), wanted) == least
+        choice = dict(combined(gpus.take(wanted, held)))
+        assert gpus.span_of({*choice, *held}) == least
         for slot, number in choice.items():
             free[slot] -= number

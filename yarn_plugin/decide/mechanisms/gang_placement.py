@@ -13,6 +13,9 @@ from yarn_plugin.model.gpus import Gpus, Machine, Slowdown
 Choice = list[tuple[str, int]]
 """How many GPUs of which slots."""
 
+Reach = tuple[int, int, int, int]
+"""How many GPUs there are within one slot, machine, rack, and in the cluster."""
+
 
 class Span(IntEnum):
     """What a set of GPUs spans, the narrowest first."""
@@ -62,18 +65,7 @@ class PackedGpus:
     `total`: how many GPUs are free.
     """
 
-    __slots__ = (
-        "_buckets",
-        "_home",
-        "_ids",
-        "_in_machine",
-        "_in_rack",
-        "_machine",
-        "_rack",
-        "_racks",
-        "_slot",
-        "total",
-    )
+    __slots__ = ("_buckets", "_home", "_ids", "_in_rack", "_machine", "_open", "_rack", "_racks", "_slot", "total")
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self._ids = [[slot.id for slot in machine.slots] for machine in machines]
@@ -94,11 +86,13 @@ class PackedGpus:
         for number, slots in enumerate(self._slot):
             if self._machine[number]:
                 self._buckets.setdefault((self._machine[number], max(slots)), []).append(number)
+        self._open: Reach | None = None
 
     def take(self, wanted: int, held: Collection[str] = ()) -> Choice:
         """Take the GPUs that span least together with the held slots; `wanted` must be at most `total`."""
         chosen = self._choose(wanted, held)
         self.total -= wanted
+        self._open = None
         taken: Choice = []
         for machine, slot, gpus in chosen:
             taken.append((self._ids[machine][slot], gpus))
@@ -111,10 +105,20 @@ class PackedGpus:
                 heappush(self._buckets.setdefault(key, []), machine)
         return taken
 
-    def span(self, wanted: int, held: Collection[str] = ()) -> Span:
-        """What the held slots and the GPUs that `take` would choose span together."""
-        chosen = [self._ids[machine][slot] for machine, slot, _ in self._choose(wanted, held)]
-        return self.span_of({*chosen, *held})
+    def reach(self, held: Collection[str] = ()) -> Reach:
+        """By span: how many GPUs `take` can add so that together with the held slots they span no more."""
+        homes = {self._home[slot] for slot in held if slot in self._home}
+        if not homes:
+            if self._open is None:
+                slot = max((key[1] for key in self._buckets if self._top(key) is not None), default=0)
+                self._open = slot, max(self._machine, default=0), max(self._in_rack, default=0), self.total
+            return self._open
+        machine = min(homes)
+        racks = {self._rack[home] for home in homes}
+        in_rack = self._in_rack[min(racks)] if len(racks) == 1 else 0
+        in_machine = self._machine[machine] if len(homes) == 1 else 0
+        in_slot = self._slot[machine][self._ids[machine].index(min(held))] if len(set(held)) == 1 else 0
+        return in_slot, in_machine, in_rack, self.total
 
     def span_of(self, slots: Collection[str]) -> Span:
         """What GPUs in these slots span."""
@@ -143,14 +147,17 @@ class PackedGpus:
         for key in list(self._buckets):
             if key[one_slot] < wanted or (best is not None and key[0] > best[0]):
                 continue
-            heap = self._buckets[key]
-            while heap and (self._machine[heap[0]], max(self._slot[heap[0]])) != key:
-                heappop(heap)
-            if not heap:
-                del self._buckets[key]
-            elif best is None or (key[0], heap[0]) < best:
-                best = (key[0], heap[0])
+            machine = self._top(key)
+            if machine is not None and (best is None or (key[0], machine) < best):
+                best = key[0], machine
         return best[1] if best else None
+
+    def _top(self, key: tuple[int, int]) -> int | None:
+        """The first machine with (free GPUs, free GPUs of the freest slot) `key`; None if there is none any more."""
+        heap = self._buckets[key]
+        while heap and (self._machine[heap[0]], max(self._slot[heap[0]])) != key:
+            heappop(heap)
+        return heap[0] if heap else None
 
     def _in_one_machine(self, machine: int, wanted: int) -> list[tuple[int, int, int]]:
         return [(machine, slot, gpus) for slot, gpus in _fewest(list(enumerate(self._slot[machine])), wanted)]
@@ -210,6 +217,11 @@ def _fewest(free: list[tuple[int, int]], wanted: int) -> list[tuple[int, int]]:
         taken.append((place, gpus))
         wanted -= gpus
     return taken
+
+
+def span_within(reach: Reach, gpus: int) -> Span | None:
+    """What so many more GPUs span at least; None if there are not as many."""
+    return next((Span(level) for level, there in enumerate(reach) if gpus <= there), None)
 
 
 def combined(*parts: Iterable[tuple[str, int]]) -> Gpus:

@@ -40,8 +40,8 @@ class TrainingApp:
     """An application: jobs that belong together. It finishes with the last of them.
 
     `arrival_s`: seconds. `phases`: with `successive_halving`, how many iterations each job of a phase runs. After a
-    phase the half (rounded up) with the lowest loss goes on, ties by id, and the others are stopped; the last phase ends
-    the application. With `curve_stopping` a job's iterations are those at which its loss curve, extrapolated, stops it:
+    phase the half (rounded up) with the lowest loss goes on, ties by id, and the others are stopped; the last ends it
+    all. With `curve_stopping` a job's iterations are those at which its loss curve, extrapolated, stops it:
     the application does not know them in advance.
     """
 

@@ -12,7 +12,7 @@ The contract (tests/contract/test_lease_policy.py checks every policy):
 from collections.abc import Mapping
 from typing import Protocol
 
-from yarn_plugin.decide.policies.lease import tiresias
+from yarn_plugin.decide.policies.lease import drf, gandiva, max_min, optimus, slaq, srsf, srtf, tiresias
 from yarn_plugin.decide.policies.leasing import Assignment, LeaseProblem
 
 
@@ -24,5 +24,14 @@ class LeasePolicy(Protocol):
         ...
 
 
-LEASE_POLICIES: Mapping[str, LeasePolicy] = {"tiresias": tiresias}
+LEASE_POLICIES: Mapping[str, LeasePolicy] = {
+    "gandiva": gandiva,
+    "tiresias": tiresias,
+    "optimus": optimus,
+    "slaq": slaq,
+    "srtf": srtf,
+    "srsf": srsf,
+    "drf": drf,
+    "max_min": max_min,
+}
 """The built-in policies by name."""

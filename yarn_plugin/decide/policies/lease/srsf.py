@@ -1,0 +1,30 @@
+"""Shortest remaining service first (thesis, section 3.6.1).
+
+The application with the least remaining service, the GPU seconds of all its unfinished work, gets what it can use, then
+the next. Within an application, the job with the least remaining service comes first. Ties: the earlier arrival, then
+the name. No regard for placement: GPUs are given one after another, as listed.
+"""
+
+from yarn_plugin.decide.mechanisms.gang_placement import ListedGpus
+from yarn_plugin.decide.policies.lease.allocation import Allocation
+from yarn_plugin.decide.policies.leasing import AppStatus, Assignment, LeaseProblem
+from yarn_plugin.model.gpus import Job
+
+
+def allocate(problem: LeaseProblem) -> tuple[Assignment, ...]:
+    """Give free GPUs by shortest remaining service."""
+    allocation = Allocation(ListedGpus(problem.machines))
+    for app in sorted(problem.apps, key=lambda one: (_remaining_gpu_s(one), one.arrived_at, one.app)):
+        if not allocation.free:
+            break
+        for job in sorted(app.jobs, key=lambda one: (_service_s(one), one.id)):
+            allocation.fill(app.app, job)
+    return allocation.assignments()
+
+
+def _remaining_gpu_s(app: AppStatus) -> float:
+    return sum([_service_s(job) for job in app.jobs])
+
+
+def _service_s(job: Job) -> float:
+    return job.iterations_left * job.iteration_s
