@@ -40,9 +40,9 @@ class TrainingApp:
     """An application: jobs that belong together. It finishes with the last of them.
 
     `arrival_s`: seconds. `phases`: with `successive_halving`, how many iterations each job of a phase runs. After a
-    phase the half (rounded up) with the lowest loss goes on, ties by id, and the others are stopped; the last ends it
-    all. With `curve_stopping` a job's iterations are those at which its loss curve, extrapolated, stops it:
-    the application does not know them in advance.
+    phase the half (rounded down) with the lowest loss goes on, ties by id, and the others are stopped; the last phase
+    ends them all. With `curve_stopping`, a job is stopped when its loss falls by less than `min_gain` of its first value
+    within a tenth of its iterations.
     """
 
     name: str
@@ -50,6 +50,7 @@ class TrainingApp:
     jobs: tuple[TrainingJob, ...]
     search: SearchKind = "plain"
     phases: tuple[float, ...] = ()
+    min_gain: float = 0.0
     user: str = "user"
     weight: float = 1.0
 
