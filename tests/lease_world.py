@@ -1,6 +1,7 @@
 """An arbiter with one pool of leased GPUs, on a clock that a test moves, and applications that bid as a test says."""
 
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from tests.toys.stage import Simulated, sent
 from yarn_plugin.decide.commands import RecordRound
@@ -38,13 +39,25 @@ def gpus_of(lease):
 
 @dataclass
 class Agent:
-    """How an application answers: its finish-time fairness, its jobs, its rows. None: not at all."""
+    """How an application answers, `delay` seconds after it is asked: its finish-time fairness, its jobs, its rows; or
+    a function that makes rows from an offer. `again`: it bids twice."""
 
     rho: float | None = None
     rows: tuple = ()
     jobs: tuple = ()
     estimates: bool = True
     bids: bool = True
+    delay: float = 0.1
+    again: tuple | None = None
+
+    def answers(self, message):
+        if isinstance(message, Ask) and self.estimates:
+            yield self.delay, Estimate(message.question.round, self.rho, self.jobs)
+        if isinstance(message, Offer) and self.bids:
+            rows = self.rows(message.offer) if callable(self.rows) else self.rows
+            yield self.delay, Bid(message.offer.round, self.rho, rows)
+            if self.again is not None:
+                yield self.delay + 0.1, Bid(message.offer.round, self.rho, self.again)
 
 
 @dataclass
@@ -53,6 +66,8 @@ class World:
 
     stage: Simulated
     agents: dict = field(default_factory=dict)
+    answers: list = field(default_factory=list)
+    heard: int = 0
 
     @staticmethod
     def of(*nodes, stage=None, solves=True, **settings):
@@ -68,30 +83,30 @@ class World:
         return app
 
     def wait(self, seconds):
-        """Let time pass; applications answer 0.1 s after they are asked."""
-        until = self.stage.clock.time + seconds
-        heard = len(self.stage.decided)
+        """Let time pass; applications answer when they are asked, after their delay."""
+        clock, until = self.stage.clock, self.stage.clock.time + seconds
         while True:
-            if heard < len(self.stage.decided):
-                heard += 1
-                self._answer(self.stage.decided[heard - 1])
-                continue
+            self._listen()
             due = self.stage.intake.next_due()
-            if due is None or due > until:
+            when = self.answers[0][0] if self.answers else None
+            if when is not None and when <= until and (due is None or when < due):
+                _, _, app, message = heappop(self.answers)
+                if app in self.stage.intake.state.registered:
+                    self.stage.say(app, message, max(when - clock.time, 0.0))
+            elif due is not None and due <= until:
+                self.stage.wait(max(due - clock.time, 0.0))
+            else:
                 break
-            self.stage.wait(due - self.stage.clock.time)
-        self.stage.wait(until - self.stage.clock.time)
+        self.stage.wait(until - clock.time)
 
-    def _answer(self, decided):
-        for message in sent([decided]):
-            agent = self.agents.get(message.app)
-            if agent is None:
-                continue
-            if isinstance(message, Ask) and agent.estimates:
-                self.stage.say(message.app, Estimate(message.question.round, agent.rho, agent.jobs), 0.1)
-            if isinstance(message, Offer) and agent.bids:
-                rows = agent.rows(message.offer) if callable(agent.rows) else agent.rows
-                self.stage.say(message.app, Bid(message.offer.round, agent.rho, rows), 0.1)
+    def _listen(self):
+        while self.heard < len(self.stage.decided):
+            self.heard += 1
+            for message in sent(self.stage.decided[self.heard - 1 : self.heard]):
+                agent = self.agents.get(message.app)
+                for delay, answer in agent.answers(message) if agent is not None else ():
+                    when = self.stage.clock.time + delay
+                    heappush(self.answers, (when, len(self.answers) + self.heard * 1000, message.app, answer))
 
     # What happened.
 

@@ -129,7 +129,7 @@ def install(monkeypatch):
 
 def test_installed_plugins_are_found(install):
     install(CONTROLLERS, lottery=kind())
-    assert registry.installed().kinds.keys() == {"share", "lottery"}
+    assert registry.installed().kinds.keys() == {"share", "lease", "lottery"}
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def journal_tags(registry: Registry) -> dict[str, type]:
             raise PluginError(
                 _controller(kind), f"the type of its parameters, {kind.parameters.__name__}, has no journal tag"
             )
-        for tag in sorted({*kind.messages, *kind.solvers} - tags.keys()):
+        for tag in sorted({*kind.messages, *kind.solvers, *kind.policy_solvers} - tags.keys()):
             raise PluginError(_controller(kind), f"it uses the journal tag {tag!r}, but declares no type for it")
     return tags
 

@@ -19,7 +19,7 @@ instead. A message that arrived while the controller was stopped, and on which i
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 from yarn_plugin.decide.policies.lease import LeasePolicy
@@ -68,7 +68,8 @@ class Kind:
     `parameters`: the type of its own settings, a frozen dataclass, or None. `tags`: a permanent name for each type that
     it journals or sends (parameters, state, report, messages, problems, results); that of a state ends in its version,
     such as `auction/1`. `messages`: the tags of messages that it accepts from applications. `solvers`: a pure function
-    for each problem, by the problem's tag; it may run long.
+    for each problem, by the problem's tag; it may run long. `policy_solvers`: the same, for problems that policies of
+    the registry solve.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Kind:
     parameters: type | None = None
     messages: frozenset[str] = frozenset()
     solvers: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
+    policy_solvers: Mapping[str, Callable[["Registry", Any], object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -154,4 +156,8 @@ class Registry:
 
     def solvers(self) -> dict[str, Callable[[Any], object]]:
         """The solvers of all kinds, by the tags of their problems."""
-        return {tag: one for kind in self.kinds.values() for tag, one in kind.solvers.items()}
+        plain = {tag: one for kind in self.kinds.values() for tag, one in kind.solvers.items()}
+        by_policy = {
+            tag: partial(one, self) for kind in self.kinds.values() for tag, one in kind.policy_solvers.items()
+        }
+        return {**plain, **by_policy}

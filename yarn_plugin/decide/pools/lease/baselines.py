@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.policies.leasing import AppStatus, Assignment, LeaseProblem
+from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.model.gpus import Job
@@ -25,9 +25,9 @@ class Assignments:
     assignments: tuple[Assignment, ...]
 
 
-def solve(problem: PolicyProblem) -> Assignments:
+def solve(registry: Registry, problem: PolicyProblem) -> Assignments:
     """Have the policy decide."""
-    return Assignments(problem.problem.round, LEASE_POLICIES[problem.policy].allocate(problem.problem))
+    return Assignments(problem.problem.round, registry.lease_policy(problem.policy).allocate(problem.problem))
 
 
 def lease_problem(turn: Turn, now: Round) -> PolicyProblem:

@@ -143,5 +143,6 @@ KIND = Kind(
     },
     parameters=LeaseSettings,
     messages=frozenset({"lease.estimate", "lease.bid", "lease.release"}),
-    solvers={"partial-allocation.problem/1": partial_allocation.allocate, "lease.policy-problem": baselines.solve},
+    solvers={"partial-allocation.problem/1": partial_allocation.allocate},
+    policy_solvers={"lease.policy-problem": baselines.solve},
 )

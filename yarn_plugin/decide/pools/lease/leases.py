@@ -28,12 +28,12 @@ def apply(turn: Turn, now: Round, allocation: Allocation) -> None:
         if lost:
             revoke(turn, held.lease.id, lost, LeaseLost(now.number, len(lost)))
     won: dict[tuple[Winner, How, str], list[str]] = {}
-    for gpu, (winner, how) in allocation.given.items():
-        if gpu not in kept:
+    for gpu in now.offer:
+        if gpu in allocation.given and gpu not in kept:
+            winner, how = allocation.given[gpu]
             won.setdefault((winner, how, turn.inventory.places[gpu].machine), []).append(gpu)
     for ((app, job), how, _), gpus in sorted(won.items()):
-        order = sorted(gpus, key=list(turn.inventory.places).index)
-        holdings = tuple(Holding(gpu, GPU) for gpu in order)
+        holdings = tuple(Holding(gpu, GPU) for gpu in gpus)
         turn.set_lease(Held(Lease(turn.new_id(), app, job, 0, holdings, until=until), now.number, how, turn.at))
     start_vacated(turn)
 
@@ -86,6 +86,8 @@ def end(turn: Turn, lease: str, gpus: Collection[str], cause: Cause) -> None:
 
 def start_vacated(turn: Turn) -> None:
     """Grant the leases whose GPUs all former holders have vacated."""
+    if all(held.started_at is not None for held in turn.state.leases.values()):
+        return
     taken = {gpu for held in turn.state.leases.values() if held.started_at is not None for gpu in held.gpus}
     starting: dict[tuple[str, How, int, float], list[Lease]] = {}
     for held in turn.state.leases.values():

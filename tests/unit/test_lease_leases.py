@@ -1,0 +1,392 @@
+"""Leases: renewed, revoked, handed over, ended; and containers beyond them."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.lease_world import World, gpus_of, node, row
+from yarn_plugin.decide.commands import ListContainers, SignalContainers
+from yarn_plugin.decide.events import AppsChanged, Configured, ContainersListed, Deregistered, ManagerLost, NodesChanged
+from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
+from yarn_plugin.decide.pools.lease.settings import LeaseSettings
+from yarn_plugin.model.auction import Release
+from yarn_plugin.model.causes import AppEnded, BeyondLease, LeaseReleased, LeaseVacated, LeaseWon, NodeLost, NotPlaced
+from yarn_plugin.model.cluster import Container, YarnApp
+from yarn_plugin.model.gpus import Job
+from yarn_plugin.model.resources import GPU, Resources
+
+N1 = {f"n1/{ordinal}" for ordinal in range(4)}
+
+
+def commands(world, kind):
+    return [(one.at, command) for one in world.stage.decided for command in one.commands if isinstance(command, kind)]
+
+
+def times(world, kind):
+    """When messages of a kind were sent."""
+    return [(one.at, command.message) for one in world.stage.decided for command in one.commands
+            if isinstance(getattr(command, "message", None), kind)]  # fmt: skip
+
+
+def handing_over(*nodes, **settings):
+    """ann holds all of n1 for 600 s; then bob, worse off, wins them all."""
+    world = World.of(*(nodes or (node("n1"),)), **settings)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    b = world.arrive("bob", rho=9.0, rows=(row(1.0, 4),))
+    return world, a, b
+
+
+# Ends of leases.
+
+
+def test_winning_back_disturbs_nothing():
+    world = World.of(node("n1"))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.wait(1300.0)
+    (grant,) = world.sent(Grant)
+    (lease,) = grant.leases
+    assert gpus_of(lease) == N1
+    assert [one.lease for one in world.sent(Renew)] == [lease.id] * 2
+    assert (world.sent(Revoke), world.sent(LeaseEnded)) == ([], [])
+    first, second = world.sent(Renew)
+    assert first.until > lease.until + 599.0
+    assert first.cause == LeaseWon(2, 4, "bid")
+    assert world.stage.state().leases[lease.id].lease.until == second.until
+    assert world.held() == {a: N1}
+
+
+def test_without_container_lists_gpus_are_handed_over_at_the_end_of_the_grace_period():
+    world, a, b = handing_over()
+    world.wait(600.0)
+    ((revoked_at, revoke),) = times(world, Revoke)
+    assert (revoke.app, revoke.by, revoke.cells) == (a, pytest.approx(revoked_at + 30.0), ())
+    assert world.held() == {a: N1}, "who loses keeps the GPUs for the grace period"
+    world.wait(40.0)
+    ((ended_at, ended),) = times(world, LeaseEnded)
+    assert (ended.app, ended.cells, ended.cause) == (a, (), LeaseVacated(30.0))
+    (_, (granted_at, grant)) = times(world, Grant)
+    assert (ended_at, granted_at) == (revoke.by, revoke.by)
+    assert (grant.app, grant.cause) == (b, LeaseWon(2, 4, "bid", 30.0))
+    assert world.held() == {b: N1}
+    assert len(world.rounds()) == 2
+
+
+def test_a_holder_trains_on_until_the_auction_of_its_gpus_is_decided():
+    world, a, _ = handing_over(bid_s=40.0)
+    world.agents[a].bids = True
+    end = world.sent(Grant)[0].leases[0].until
+    for agent in world.agents.values():
+        agent.bids = False
+    world.wait(end + 20.0 - world.stage.clock.time)
+    assert world.stage.state().round.phase == "offered"
+    assert world.held() == {a: N1}
+    assert world.sent(Revoke) == world.sent(LeaseEnded) == []
+
+
+def test_a_win_of_half_renews_one_half_and_revokes_the_other():
+    world = World.of(node("n1"), f=0.0, payments=False)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4), row(1.2, 2)))
+    world.wait(20.0)
+    b = world.arrive("bob", rho=9.0, rows=(row(1.0, 2),))
+    world.wait(600.0)
+    (renew,), (revoke,) = world.sent(Renew), world.sent(Revoke)
+    assert renew.lease == revoke.lease
+    assert revoke.cells == ("n1/2", "n1/3")
+    world.wait(40.0)
+    assert world.held() == {a: {"n1/0", "n1/1"}, b: {"n1/2", "n1/3"}}
+    (ended,) = world.sent(LeaseEnded)
+    assert ended.cells == ("n1/2", "n1/3")
+    (held,) = [one for one in world.stage.state().leases.values() if one.lease.app == a]
+    assert (held.leaving, held.by, held.revoke) == ((), None, None)
+
+
+def test_leases_end_on_the_grid():
+    settings = LeaseSettings(lease_s=600.0, grid_s=60.0)
+    assert settings.end_of_lease(1002.7) == 1620.0
+    assert settings.end_of_lease(1020.0) == 1620.0
+    assert LeaseSettings(lease_s=600.0, grid_s=0.0).end_of_lease(1002.7) == 1602.7
+    assert LeaseSettings(lease_s=600.0).end_of_lease(1002.7) == 1620.0
+    world = World.of(node("n1"), grid_s=60.0)
+    for wait, name in ((20.0, "ann"), (20.0, "bob")):
+        world.arrive(name, rho=3.0, rows=(row(1.0, 2),))
+        world.wait(wait)
+    assert {lease.until for grant in world.sent(Grant) for lease in grant.leases} == {1620.0, 1680.0}
+    world.wait(700.0)
+    assert [one.gpus for one in world.rounds()] == [4, 2, 2, 2]
+
+
+# Container lists.
+
+
+def test_with_container_lists_the_winner_starts_when_the_containers_are_gone():
+    world, a, b = handing_over()
+    world.run(a, n1=(2, 2))
+    world.wait(600.0)
+    world.run(a, n1=(2,))
+    assert world.held() == {a: N1}, "two GPUs are still in use"
+    world.run(a)
+    assert world.held() == {b: N1}
+    (_, (granted_at, _)), ((revoked_at, _),) = times(world, Grant), times(world, Revoke)
+    assert granted_at < revoked_at + 29.0
+
+
+def test_who_overstays_the_grace_period_is_named_and_signalled_and_the_winner_waits():
+    world, a, _ = handing_over()
+    world.run(a, n1=(2, 2))
+    world.wait(600.0)
+    (revoke,) = world.sent(Revoke)
+    world.wait(revoke.by + 1.0 - world.stage.clock.time)
+    assert world.held() == {a: N1}
+    listed = [one for _, one in commands(world, ListContainers) if isinstance(one.cause, BeyondLease)]
+    assert [one.cause for one in listed] == [BeyondLease(a, "n1", 4, 0)]
+    assert commands(world, SignalContainers) == [], "it may have complied in the meantime"
+    world.run(a, n1=(2, 2))
+    ((_, signal),) = commands(world, SignalContainers)
+    assert signal.containers == (f"container_{a}_n1_001", f"container_{a}_n1_000"), "never the master"
+    assert signal.cause == BeyondLease(a, "n1", 4, 0)
+
+
+def test_containers_beyond_a_lease_are_signalled_after_the_grace_period():
+    world = World.of(node("n1"))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 2),))
+    world.wait(20.0)
+    world.run(a, n1=(1, 1, 1))
+    world.wait(29.0)
+    assert not [one for _, one in commands(world, ListContainers) if isinstance(one.cause, BeyondLease)]
+    world.wait(2.0)
+    world.run(a, n1=(1, 1, 1))
+    ((_, signal),) = commands(world, SignalContainers)
+    assert signal.containers == (f"container_{a}_n1_002",), "the newest, and only what is beyond"
+
+
+def test_an_application_within_its_lease_is_left_alone():
+    world = World.of(node("n1"))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    world.run(a, n1=(2, 2))
+    world.wait(100.0)
+    world.run(a, n1=(2, 2))
+    assert commands(world, SignalContainers) == []
+    assert world.held() == {a: N1}
+
+
+def test_an_unregistered_application_leases_nothing():
+    world = World.of(node("n1"))
+    held = Resources.of({GPU: 2})
+    stray = YarnApp("application_9_0001", "x", "eve", "root.gpu.x", False, 1.0, held, Resources(), 2)
+    listed = ContainersListed(stray.id, (Container("container_1", "n1:8041", held, False),))
+    world.stage.take(AppsChanged((stray,), ()))
+    world.stage.take(listed)
+    world.wait(31.0)
+    world.stage.take(listed)
+    ((_, signal),) = commands(world, SignalContainers)
+    assert (signal.app, signal.containers) == (stray.id, ("container_1",))
+    assert signal.cause == BeyondLease(stray.id, "n1", 2, 0)
+    assert world.sent(Ask) == []
+
+
+def test_nothing_is_signalled_while_yarn_does_not_answer():
+    world = World.of(node("n1"))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 2),))
+    world.wait(20.0)
+    world.run(a, n1=(4,))
+    world.stage.take(ManagerLost("no connection"))
+    world.wait(100.0)
+    world.stage.take(ContainersListed(a, ()))
+    assert commands(world, SignalContainers) == []
+
+
+def test_a_grant_that_is_not_in_use_comes_back():
+    world = World.of(node("n1"), place_within_s=30.0)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.run(a)
+    world.wait(20.0)
+    world.run(a, n1=(1,))
+    world.wait(20.0)
+    (ended,) = world.sent(LeaseEnded)
+    assert (ended.cells, ended.cause) == (("n1/1", "n1/2", "n1/3"), NotPlaced("n1", 4, 1, 30.0))
+    assert world.held() == {a: {"n1/0"}}
+    world.wait(100.0)
+    assert len(world.rounds()) == 1, "the same would happen again"
+
+
+# Nodes, applications.
+
+
+def test_a_broken_node_ends_its_leases_and_its_return_opens_a_round():
+    world = World.of(node("n1"), node("n2"))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4, 4),))
+    world.wait(20.0)
+    world.stage.take(NodesChanged((), ("n2:8041",), (node("n2"),)))
+    (ended,) = world.sent(LeaseEnded)
+    assert (ended.app, ended.cause) == (a, NodeLost("n2"))
+    assert world.held() == {a: N1}
+    world.wait(60.0)
+    assert len(world.rounds()) == 1
+    world.agents[a].rows = (row(0.9, 4),)
+    world.stage.take(NodesChanged((node("n2"),), ()))
+    world.wait(20.0)
+    assert world.rounds()[1].opened_by == ("nodes",)
+    assert len(world.held()[a]) == 8
+
+
+def test_a_node_lost_while_its_gpus_are_auctioned_is_left_out():
+    world = World.of(node("n1"), node("n2"), solves=False)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4, 4),))
+    world.wait(2.3)
+    world.stage.take(NodesChanged((), ("n2:8041",)))
+    world.stage.solve()
+    world.wait(10.0)
+    assert world.held() == {a: N1}
+
+
+def test_the_leases_of_an_application_that_ends_end():
+    world, a, _ = handing_over()
+    world.stage.take(Deregistered(a))
+    (ended,) = world.sent(LeaseEnded)
+    assert (ended.app, ended.cause) == (a, AppEnded(a))
+
+
+def test_a_winner_that_ends_before_the_hand_over_leaves_the_gpus_to_another_round():
+    world, a, b = handing_over()
+    world.wait(600.0)
+    assert len(world.sent(Revoke)) == 1
+    world.stage.take(Deregistered(b))
+    world.wait(60.0)
+    assert world.held() == {a: N1}
+    assert [one.opened_by for one in world.rounds()][2:] == [("released",)]
+
+
+# Releases.
+
+
+def test_released_gpus_are_handed_over_at_once():
+    world, a, b = handing_over()
+    world.wait(600.0)
+    (revoke,) = world.sent(Revoke)
+    world.stage.say(b, Release(revoke.lease))
+    assert world.held() == {a: N1}, "only its holder may release a lease"
+    world.stage.say(a, Release(revoke.lease))
+    assert world.held() == {b: N1}
+    assert world.sent(LeaseEnded)[0].cause == LeaseReleased(a)
+
+
+def test_a_release_does_not_count_while_containers_are_listed():
+    world, a, _ = handing_over()
+    world.run(a, n1=(4,))
+    world.wait(600.0)
+    (revoke,) = world.sent(Revoke)
+    world.stage.say(a, Release(revoke.lease))
+    assert world.held() == {a: N1}
+
+
+def test_gpus_released_early_open_a_round_unless_they_were_leftovers():
+    world = World.of(node("n1"), f=0.5)
+    a = world.arrive("ann", rho=9.0, rows=(row(1.0, 2),))
+    b = world.arrive("bob", rho=3.0)
+    world.wait(20.0)
+    lease = {one.lease.app: one.lease for one in world.stage.state().leases.values()}
+    world.stage.say(b, Release(lease[b].id))
+    world.wait(30.0)
+    assert len(world.rounds()) == 1
+    world.stage.say(a, Release(lease[a].id, ("n1/0",)))
+    world.wait(30.0)
+    assert [one.opened_by for one in world.rounds()][1:] == [("released",)]
+
+
+# Restarts.
+
+
+def restart(world):
+    """The arbiter is away for a while: what was due in the meantime did not happen."""
+    begun = len(world.stage.decided)
+    pools = world.stage.intake.state.pools
+    world.stage.take(Configured(pools), 0.001)
+    world.stage.take(Configured(pools), 0.001)
+    return [command for one in world.stage.decided[begun:] for command in one.commands]
+
+
+def repeated(world):
+    found = [getattr(one, "message", one) for one in restart(world)]
+    return [(type(one).__name__, one.id) for one in found if hasattr(one, "id")]
+
+
+def test_open_commands_are_issued_again_with_the_same_ids_and_the_whole_time():
+    world = World.of(node("n1"), solves=False)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),), estimates=False, bids=False)
+    world.wait(2.5)
+    ((_, ask),) = times(world, Ask)
+    assert repeated(world) == [("Ask", ask.id)] * 2
+    assert world.sent(Ask)[-1] == replace(ask, answer_by=world.stage.clock.time + 5.0)
+    world.agents[a].estimates = True
+    world.wait(10.0)
+    offer = world.sent(Offer)[0]
+    assert repeated(world) == [("Offer", offer.id)] * 2
+    world.wait(20.0)
+    (solve,) = world.stage.problems
+    assert [one for one in repeated(world) if one[0] != "SetTimer"] == [("SolveInWorker", solve.id)] * 2
+
+
+def test_a_revoked_lease_has_its_whole_grace_period_again():
+    world, a, _ = handing_over()
+    world.wait(600.0)
+    (revoke,) = world.sent(Revoke)
+    world.wait(revoke.by - 5.0 - world.stage.clock.time)
+    assert repeated(world) == [("Revoke", revoke.id)] * 2
+    world.wait(29.0)
+    assert world.held() == {a: N1}
+    world.wait(2.0)
+    assert a not in world.held()
+
+
+# Places.
+
+
+def test_ids_name_the_ordinals_of_each_node():
+    world = World.of(node("n2", 2), node("n1", 1))
+    world.arrive("ann", rho=3.0, rows=(row(1.0, 1, 2),))
+    world.wait(20.0)
+    (grant,) = world.sent(Grant)
+    assert [[holding.cell for holding in lease.holdings] for lease in grant.leases] == [["n1/0"], ["n2/0", "n2/1"]]
+
+
+def test_gpus_that_tasks_cannot_use_are_not_offered():
+    """Eight GPUs and seven vcores: tasks of two GPUs and three vcores use four GPUs."""
+    world = World.of(node("n1", 8, cores=7), gpus_per_task=2, task_vcores=3)
+    world.arrive("ann", rho=3.0, rows=(row(1.0, 2),))
+    world.wait(20.0)
+    assert world.sent(Offer)[0].offer.machines[0].gpus == 4
+
+
+# Policies without auctions.
+
+
+def test_a_policy_without_auctions_leases_to_jobs_in_one_step():
+    """Tiresias, thesis section 3.6.1: the job with the least attained GPU time first."""
+    world = World.of(node("n1"), policy="tiresias")
+    a = world.arrive("ann", jobs=(Job("a1", 100.0, 60.0, min_gpus=4, max_gpus=4, attained_gpu_s=50.0),))
+    b = world.arrive("bob", jobs=(Job("b1", 100.0, 60.0, min_gpus=4, max_gpus=4),))
+    world.wait(20.0)
+    (grant,) = world.sent(Grant)
+    assert (grant.app, grant.leases[0].job, grant.cause.how) == (b, "b1", "policy")
+    assert world.sent(Offer) == []
+    world.agents[b].jobs = (replace(world.agents[b].jobs[0], attained_gpu_s=2400.0),)
+    world.wait(640.0)
+    assert world.held() == {a: N1}
+    assert world.rounds()[-1].won == ((a, 4),)
+
+
+def test_a_job_of_a_policy_without_auctions_that_keeps_its_gpus_is_renewed():
+    world = World.of(node("n1"), policy="tiresias")
+    a = world.arrive("ann", jobs=(Job("a1", 100.0, 60.0, min_gpus=2, max_gpus=2), Job("a2", 100.0, 60.0)))
+    world.wait(640.0)
+    assert len(world.sent(Grant)) == 1
+    assert sorted(lease.job for lease in world.sent(Grant)[0].leases) == ["a1", "a2"]
+    assert len(world.sent(Renew)) == 2
+    assert len(world.held()[a]) == 3
+
+
+def test_a_policy_that_is_not_installed_is_named():
+    with pytest.raises(Exception, match="'lottery'"):
+        World.of(node("n1"), policy="lottery")
