@@ -41,8 +41,8 @@ class TrainingApp:
 
     `arrival_s`: seconds. `phases`: with `successive_halving`, how many iterations each job of a phase runs. After a
     phase the half (rounded down) with the lowest loss goes on, ties by id, and the others are stopped; the last phase
-    ends them all. With `curve_stopping`, a job is stopped when its loss falls by less than `min_gain` of its first value
-    within a tenth of its iterations.
+    ends them all. With `curve_stopping`, a job is stopped when its loss falls by less than `min_gain` of its first
+    value within a tenth of its iterations.
     """
 
     name: str

@@ -103,6 +103,12 @@ PRESETS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
         {"count": 28, "slots": 4, "gpus_per_slot": 1, "racks": 4},
         {"count": 16, "slots": 1, "gpus_per_slot": 1, "racks": 4},
     ),
+    # For the jobs of the Philly trace, which ran on 2,232 GPUs. Assumptions: 207 machines of 8 GPUs and 288 of 2, in
+    # 9 equal racks of 248 GPUs.
+    "philly-2232": (
+        {"count": 207, "slots": 2, "gpus_per_slot": 4, "racks": 9},
+        {"count": 288, "slots": 1, "gpus_per_slot": 2, "racks": 9},
+    ),
 }
 """Clusters by name."""
 
