@@ -4,7 +4,7 @@ import pytest
 
 from themis_agent.bids import bid_table
 from themis_agent.bids.finish_time import FinishTime, ideal_s
-from themis_agent.bids.spread import Place, Spread
+from themis_agent.bids.spread import Place
 from themis_agent.search.work import Bracket, Phase, Work
 from yarn_plugin.model.auction import GpuOffer
 from yarn_plugin.model.gpus import Job, Machine, Slot, Slowdown
@@ -24,7 +24,7 @@ FIRST = Work((Bracket(jobs(80, 100, 100, 120, iterations=8), (Phase(2, 16, 8), P
 
 
 def shared_s(work, gpus):
-    return FinishTime(work).remaining_s(Spread.of([Place("rack", "machine", "slot", gpus)]))
+    return FinishTime(work).remaining_s([Place("rack", "machine", "slot", gpus)])
 
 
 def test_the_ideal_time():

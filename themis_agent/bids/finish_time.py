@@ -1,10 +1,11 @@
 """Finish times and finish-time fairness (Themis, thesis section 3.4.3, equations 3.1 and 3.2)."""
 
 import math
-from functools import lru_cache
+from collections.abc import Sequence
 
+from themis_agent.bids.brackets import Need, shares_of
 from themis_agent.bids.phase_time import KnownJobs, LikeJobs, PhaseTime
-from themis_agent.bids.spread import Spread
+from themis_agent.bids.spread import Place, Spread, parts_of
 from themis_agent.search.work import Bracket, Work
 from yarn_plugin.model.gpus import Job
 
@@ -12,7 +13,7 @@ SIGNIFICANT_DIGITS = 9
 """Of a rho: what differs less is equal, on every machine."""
 
 
-def median_job(jobs: tuple[Job, ...]) -> Job:
+def median_job(jobs: Sequence[Job]) -> Job:
     """The job that stands for those of phases to come: the upper median by the time of an iteration, ties by id.
 
     Thesis, section 3.4.3.3: of 100 and 120 seconds its example takes 120.
@@ -29,27 +30,80 @@ def ideal_s(work: Work, contention: float, cluster_gpus: int) -> float:
     return work.budget_gpu_s / max(usable, 1) * contention
 
 
-def round_rho(rho: float) -> float | None:
+def rounded(rho: float) -> float | None:
     """A rho as it is sent; None: unbounded."""
     return float(f"{rho:.{SIGNIFICANT_DIGITS}g}") if math.isfinite(rho) else None
 
 
 class FinishTime:
-    """The finish time of an application for any spread of GPUs, if it keeps them to its end (T_sh)."""
+    """How long an application takes with any set of GPUs that it keeps to its end (T_sh without what has passed).
+
+    Times that have been computed are kept: make one for a bid table, and another when the work has changed.
+    """
 
     def __init__(self, work: Work) -> None:
-        self._brackets = [_phases(bracket) for bracket in work.brackets if bracket.jobs]
-        self.remaining_s = lru_cache(maxsize=None)(self._remaining_s)
+        self._brackets = [_BracketTime(bracket) for bracket in work.brackets if bracket.jobs]
+        self._known: dict[Spread, float] = {}
+        self._shares: dict[int, list[int] | None] = {}
 
-    def _remaining_s(self, spread: Spread) -> float:
-        if len(self._brackets) > 1:
-            raise NotImplementedError("several brackets")
-        return sum(phase.seconds(spread) for phases in self._brackets for phase in phases)
+    @property
+    def usable(self) -> int:
+        """More GPUs than so many are useless."""
+        return sum(bracket.need.max_gpus for bracket in self._brackets)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of GPUs and gangs that matter, ascending."""
+        return tuple(sorted({size for bracket in self._brackets for size in bracket.sizes}))
+
+    @property
+    def uses_slots(self) -> bool:
+        """Whether it matters in which slots GPUs lie."""
+        return any(job.slowdown.slot > 1.0 for bracket in self._brackets for job in bracket.jobs)
+
+    def remaining_s(self, places: Sequence[Place]) -> float:
+        """Seconds from now to the end with the GPUs in these places; infinite if a job cannot run; 0 without work."""
+        return self.remaining_with(Spread.of(places))
+
+    def remaining_with(self, spread: Spread) -> float:
+        """The same for GPUs whose spread is known."""
+        if spread not in self._known:
+            self._known[spread] = self._computed(spread)
+        return self._known[spread]
+
+    def _computed(self, spread: Spread) -> float:
+        if len(self._brackets) == 1:
+            return self._brackets[0].seconds(spread)
+        gpus = spread.gpus
+        if gpus not in self._shares:
+            self._shares[gpus] = shares_of([bracket.need for bracket in self._brackets], gpus)
+        shares = self._shares[gpus]
+        if shares is None:
+            return sum(bracket.seconds(spread) for bracket in self._brackets)
+        order = sorted(range(len(shares)), key=lambda index: -shares[index])
+        parts = parts_of(spread, [shares[index] for index in order])
+        return max((self._brackets[index].seconds(part) for index, part in zip(order, parts, strict=True)), default=0.0)
 
 
-def _phases(bracket: Bracket) -> list[PhaseTime]:
-    median = median_job(bracket.jobs)
-    known: list[PhaseTime] = [KnownJobs(bracket.jobs)]
-    return known + [
-        LikeJobs(median, phase.jobs, phase.iterations * median.iteration_s, phase.max_gpus) for phase in bracket.phases
-    ]
+class _BracketTime:
+    """How long one bracket takes: the sum of its phases."""
+
+    def __init__(self, bracket: Bracket) -> None:
+        median = median_job(bracket.jobs)
+        self.jobs = tuple(job for job in bracket.jobs if job.iterations_left > 0)
+        self._phases: list[PhaseTime] = [KnownJobs(self.jobs)] if self.jobs else []
+        self._phases += [
+            LikeJobs(median, phase.jobs, phase.iterations * median.iteration_s, phase.max_gpus)
+            for phase in bracket.phases
+        ]
+        work = sum(job.iterations_left * job.iteration_s for job in self.jobs) + sum(
+            phase.jobs * phase.iterations * median.iteration_s for phase in bracket.phases
+        )
+        demands = [sum(job.max_gpus for job in self.jobs), *(phase.jobs * phase.max_gpus for phase in bracket.phases)]
+        self.need = Need(work, max(job.min_gpus for job in bracket.jobs), max(demands))
+        counts = (len(self.jobs), *(phase.jobs for phase in bracket.phases))
+        self.sizes = {job.min_gpus for job in self.jobs} | {job.max_gpus for job in self.jobs} | set(counts)
+        self.sizes |= {count * median.min_gpus for count in counts} | set(demands)
+
+    def seconds(self, spread: Spread) -> float:
+        return sum([phase.seconds(spread) for phase in self._phases])

@@ -7,7 +7,7 @@ from themis_agent.bids.spread import Bins
 
 def seats(bins: Bins, size: int) -> int:
     """How many gangs of one size fit."""
-    return sum(count * (room // size) for room, count in bins)
+    return sum([count * (room // size) for room, count in bins])
 
 
 def fits(bins: Bins, gangs: Sequence[tuple[int, int]]) -> bool:

@@ -13,7 +13,6 @@ How jobs share GPUs:
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
@@ -54,51 +53,79 @@ def seconds_with(job: Job, seconds: float, size: int, level: int) -> float:
     return seconds if size == 1 else seconds * factor(job, level) / size
 
 
-@dataclass(frozen=True)
-class LikeJobs:
-    """A phase of equal jobs: `count` times `job`, each with `seconds` of work on one GPU and at most `max_gpus`."""
+class _ByLevel:
+    """The best of all levels, each computed once for the same cells.
 
-    job: Job
-    count: int
-    seconds_each: float
-    max_gpus: int
+    `factors`: of each job at each level. A level is left out where another one is at least as good for every job: the
+    next larger one with the same factor, or the next smaller one with the same cells.
+    """
+
+    def __init__(self, factors: Sequence[Sequence[float]]) -> None:
+        self._useful = [
+            level for level in LEVELS if level == ANYWHERE or any(one[level] != one[level + 1] for one in factors)
+        ]
+        self._rising = all(list(one) == sorted(one) for one in factors)
+        self._known: dict[tuple[int, Bins], float] = {}
 
     def seconds(self, spread: Spread) -> float:
-        """Seconds until its last job ends; infinite if a job cannot run."""
-        return min(self._within(level, spread.bins[level]) for level in LEVELS)
+        """Seconds until the last job ends; infinite if a job cannot run."""
+        best, before = math.inf, None
+        for level in self._useful:
+            bins = spread.bins[level]
+            if bins == before and self._rising:
+                continue
+            before = bins
+            key = level, bins
+            if key not in self._known:
+                self._known[key] = self._within(level, bins)
+            best = min(best, self._known[key])
+        return best
 
     def _within(self, level: int, bins: Bins) -> float:
-        smallest = self.job.min_gpus
-        room = seats(bins, smallest)
+        """Seconds if every job's GPUs lie together in one of these cells."""
+        raise NotImplementedError
+
+
+class LikeJobs(_ByLevel):
+    """A phase of equal jobs: `count` times `job`, each with `seconds_each` of work on one GPU and at most `max_gpus`."""
+
+    def __init__(self, job: Job, count: int, seconds_each: float, max_gpus: int) -> None:
+        super().__init__([[factor(job, level) for level in LEVELS]])
+        self._count = count
+        self._smallest = job.min_gpus
+        self._choices = [_improving(job, seconds_each, max_gpus, level) for level in LEVELS]
+
+    def _within(self, level: int, bins: Bins) -> float:
+        room = seats(bins, self._smallest)
         if room == 0:
             return math.inf
-        rounds = -(-self.count // room)
-        at_once = -(-self.count // rounds)
-        sizes = gang_sizes(self.job, self.max_gpus)
-        most = sum(size * cells for size, cells in bins) // at_once
-        fitting = [size for size in sizes if size <= most and seats(bins, size) >= at_once]
-        return rounds * min(seconds_with(self.job, self.seconds_each, size, level) for size in fitting)
+        rounds = -(-self._count // room)
+        at_once = -(-self._count // rounds)
+        most = sum([size * cells for size, cells in bins]) // at_once
+        for size, seconds in reversed(self._choices[level]):
+            if size <= most and seats(bins, size) >= at_once:
+                return rounds * seconds
+        return math.inf
 
 
-class KnownJobs:
+class KnownJobs(_ByLevel):
     """A phase whose jobs are known: each with its iterations left, time of an iteration, gang and slowdown."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        self.jobs = sorted(jobs, key=lambda job: (-job.iterations_left * job.iteration_s, job.id))
-        self._levels = [_Level(self.jobs, level) for level in LEVELS]
+        super().__init__([[factor(job, level) for level in LEVELS] for job in jobs])
+        in_order = sorted(jobs, key=lambda job: (-job.iterations_left * job.iteration_s, job.id))
+        self._levels = [_Level(in_order, level) for level in LEVELS]
 
-    def seconds(self, spread: Spread) -> float:
-        """Seconds until its last job ends; infinite if a job cannot run."""
-        return min(level.seconds(spread.bins[level.number]) for level in self._levels)
+    def _within(self, level: int, bins: Bins) -> float:
+        return self._levels[level].seconds(bins)
 
 
 class _Level:
     """The same phase if every job's GPUs lie together in one cell of a level."""
 
-    def __init__(self, jobs: Sequence[Job], number: int) -> None:
-        self.number = number
+    def __init__(self, jobs: Sequence[Job], level: int) -> None:
         self.widest_minimum = max(job.min_gpus for job in jobs)
-        self._choices = [_improving(job, number) for job in jobs]
+        self._choices = [_improving(job, job.iterations_left * job.iteration_s, job.max_gpus, level) for job in jobs]
         self._lanes: dict[tuple[int, int], float] = {}
 
     def seconds(self, bins: Bins) -> float:
@@ -178,11 +205,11 @@ def longest_first(seconds: Sequence[float], lanes: int) -> float:
     return max(ends)
 
 
-def _improving(job: Job, level: int) -> list[tuple[int, float]]:
+def _improving(job: Job, seconds: float, max_gpus: int, level: int) -> list[tuple[int, float]]:
     """The gangs of a job, (GPUs, seconds), ascending, without those that are no faster than a smaller one."""
     found: list[tuple[int, float]] = []
-    for size in gang_sizes(job, job.max_gpus):
-        seconds = seconds_with(job, job.iterations_left * job.iteration_s, size, level)
-        if not found or seconds < found[-1][1]:
-            found.append((size, seconds))
+    for size in gang_sizes(job, max_gpus):
+        with_gang = seconds_with(job, seconds, size, level)
+        if not found or with_gang < found[-1][1]:
+            found.append((size, with_gang))
     return found

@@ -1,0 +1,348 @@
+"""Rows worth considering: sets of free GPUs, named by classes of machines instead of one by one.
+
+A class is "anywhere", a rack, or a single machine or slot; its GPUs come in pieces of equal size and a remainder, or in
+the largest pieces that there are. Offers with few different subsets are enumerated in full.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement, product
+from typing import Literal
+
+from themis_agent.bids.packing import fits
+from themis_agent.bids.spread import Bins, MachineShape, Place, RackShape, Spread, machine_shape, rack_shape, spread_of
+from yarn_plugin.model.gpus import Machine, Piece
+
+ANYWHERE = ""
+ANY_RACK = "*"
+"""One and the same rack, whichever, of those where nothing is held. Only within this package: rows name each."""
+MAX_ENUMERATED = 200
+"""Offers with so many different subsets are enumerated."""
+MAX_TOTALS = 16
+"""How many different numbers of GPUs are considered, if the offer is not enumerated."""
+MAX_HOMES = 3
+"""Of the machines where GPUs are held, so many are considered one by one."""
+
+Level = Literal["machine", "slot"]
+Kind = tuple[Piece, int]
+"""A piece and how often it occurs."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A row without its rho: pieces of different kinds."""
+
+    kinds: tuple[Kind, ...]
+
+    @cached_property
+    def gpus(self) -> int:
+        """How many GPUs it has."""
+        return sum(piece.gpus * count for piece, count in self.kinds)
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Its pieces, one by one."""
+        return tuple(piece for piece, count in self.kinds for _ in range(count))
+
+
+class OfferedGpus:
+    """The free GPUs of an offer, and those that the application holds."""
+
+    def __init__(self, machines: Sequence[Machine], held: Iterable[Place]) -> None:
+        self.machines = {machine.id: machine for machine in sorted(machines, key=lambda machine: machine.id)}
+        self.held = tuple(place for place in held if place.gpus)
+        self.free = {name: machine.gpus for name, machine in self.machines.items() if machine.gpus > 0}
+        self.racks: dict[str, list[str]] = {}
+        for name in self.free:
+            self.racks.setdefault(self.machines[name].rack, []).append(name)
+        every_rack = {self.machines[name].rack for name in self.free} | {place.rack for place in self.held}
+        self.only_rack = next(iter(every_rack)) if len(every_rack) == 1 else None
+        homes = {place.rack for place in self.held}
+        self.alike = [] if self.only_rack else sorted(rack for rack in self.racks if rack not in homes)
+        self.slots = {slot.id: machine for machine in self.machines.values() for slot in machine.slots}
+        self._held_slots: dict[str, dict[str, Counter[str]]] = {}
+        for place in self.held:
+            self._add(self._held_slots, place.rack, place.machine, place.slot, place.gpus)
+
+    def regions(self) -> list[str]:
+        """Classes of machines: anywhere, any rack where nothing is held, and each rack where something is."""
+        if self.only_rack:
+            return [ANYWHERE]
+        homes = sorted(rack for rack in self.racks if rack not in self.alike)
+        return [ANYWHERE, *([ANY_RACK] if self.alike else []), *homes]
+
+    def bins(self, within: str, level: Level = "machine") -> Bins:
+        """The free GPUs of the machines, or of the slots, in a rack or anywhere: (GPUs, how many)."""
+        members = self.free if within == ANYWHERE else self.racks[within]
+        if level == "machine":
+            return tuple(sorted(Counter(self.free[name] for name in members).items()))
+        slots = (slot.gpus for name in members for slot in self.machines[name].slots if slot.gpus)
+        return tuple(sorted(Counter(slots).items()))
+
+    def all_bins(self, within: str, level: Level) -> list[Bins]:
+        """The different bins of a class: one, but for `ANY_RACK`."""
+        return sorted({self.bins(rack, level) for rack in (self.alike if within == ANY_RACK else [within])})
+
+    def homes(self) -> list[str]:
+        """Machines with free GPUs where the application holds some, those with most first."""
+        holds: Counter[str] = Counter()
+        for place in self.held:
+            holds[place.machine] += place.gpus
+        return sorted((name for name in holds if name in self.free), key=lambda name: (-holds[name], name))
+
+    def expanded(self, candidate: Candidate) -> list[Candidate]:
+        """One candidate for each rack that has these GPUs, if it is one for any rack; otherwise itself."""
+        if all(piece.within != ANY_RACK for piece, _ in candidate.kinds):
+            return [candidate]
+        level = candidate.kinds[0][0].level
+        gangs = sorted(((piece.gpus, count) for piece, count in candidate.kinds), reverse=True)
+        return [
+            Candidate(tuple((Piece(piece.gpus, rack, level), count) for piece, count in candidate.kinds))
+            for rack in self.alike
+            if fits(self.bins(rack, level), gangs)
+        ]
+
+    def spread(self, candidate: Candidate) -> Spread:
+        """How these GPUs and what is held are spread in the worst case.
+
+        Pieces of a class lie in different machines, anywhere in different racks; a piece is spread over as many slots
+        as it may be.
+        """
+        named: dict[str, dict[str, Counter[str]]] = {}
+        loose: dict[str, Counter[MachineShape]] = {}
+        racks: Counter[RackShape] = Counter()
+        for piece, count in candidate.kinds:
+            if piece.level == "slot" and piece.within in self.slots:
+                machine = self.slots[piece.within]
+                self._add(named, machine.rack, machine.id, piece.within, piece.gpus * count)
+            elif piece.within in self.machines:
+                machine = self.machines[piece.within]
+                held = self._held_slots.get(machine.rack, {}).get(machine.id, {})
+                for slot, gpus in _scattered(machine, piece.gpus, held).items():
+                    self._add(named, machine.rack, machine.id, slot, gpus)
+            else:
+                shape = machine_shape([piece.gpus] if piece.level == "slot" else self._parts(piece))
+                if piece.within == ANYWHERE and not self.only_rack:
+                    racks[rack_shape({shape: 1})] += count
+                else:
+                    loose.setdefault(self.only_rack or piece.within, Counter())[shape] += count
+        for rack in {**self._held_slots, **named, **loose}:
+            machines = loose.get(rack, Counter()).copy()
+            before, added = self._held_slots.get(rack, {}), named.get(rack, {})
+            for name in {**before, **added}:
+                machines[machine_shape((before.get(name, Counter()) + added.get(name, Counter())).values())] += 1
+            racks[rack_shape(machines)] += 1
+        return spread_of(racks)
+
+    @staticmethod
+    def _add(inside: dict[str, dict[str, Counter[str]]], rack: str, machine: str, slot: str, gpus: int) -> None:
+        inside.setdefault(rack, {}).setdefault(machine, Counter())[slot] += gpus
+
+    def _parts(self, piece: Piece) -> list[int]:
+        """The GPUs of a piece in slots, in the worst case."""
+        key = piece.within, piece.gpus
+        if key not in self._most_slots:
+            racks = self.alike if piece.within == ANY_RACK else [piece.within] if piece.within else self.racks
+            self._most_slots[key] = max(
+                sum(slot.gpus > 0 for slot in self.machines[name].slots)
+                for rack in racks
+                for name in self.racks[rack]
+                if self.free[name] >= piece.gpus
+            )
+        return _even(piece.gpus, self._most_slots[key])
+
+    @cached_property
+    def _most_slots(self) -> dict[tuple[str, int], int]:
+        """Over how many slots a piece may be spread, by class and size."""
+        return {}
+
+
+def _scattered(machine: Machine, gpus: int, held: Mapping[str, int]) -> Counter[str]:
+    """So many GPUs of a machine, spread with those held over as many slots as possible."""
+    taken: Counter[str] = Counter()
+    for _ in range(gpus):
+        open_slots = (slot.id for slot in machine.slots if taken[slot.id] < slot.gpus)
+        taken[min(open_slots, key=lambda slot: (held.get(slot, 0) + taken[slot], slot))] += 1
+    return taken
+
+
+def _even(gpus: int, parts: int) -> list[int]:
+    """So many GPUs in so many parts, as even as possible, without empty ones."""
+    return [gpus // parts + (index < gpus % parts) for index in range(min(parts, gpus))]
+
+
+def candidates(offered: OfferedGpus, usable: int, wanted: Sequence[int], use_slots: bool) -> list[Candidate]:
+    """Rows to consider, without duplicates.
+
+    Args:
+        offered: the free GPUs, and what is held.
+        usable: more GPUs than so many are useless.
+        wanted: numbers of GPUs and gangs that matter to the application.
+        use_slots: whether it matters in which slots GPUs lie.
+    """
+    most = min(usable, sum(offered.free.values()))
+    if most <= 0:
+        return []
+    found: dict[tuple[Kind, ...], Candidate] = {}
+    everything = _enumerated(offered)
+    totals = list(range(1, most + 1)) if everything or most <= MAX_TOTALS else _totals(most, wanted)
+    for kinds in (*everything, *_classes(offered, totals, wanted, use_slots), *_at_home(offered, totals)):
+        candidate = Candidate(tuple(sorted(kinds, key=_order)))
+        if candidate.gpus <= most or kinds in everything:
+            found.setdefault(candidate.kinds, candidate)
+    return list(found.values())
+
+
+def _order(kind: Kind) -> tuple[int, str, str]:
+    return -kind[0].gpus, kind[0].within, kind[0].level
+
+
+def _totals(most: int, wanted: Sequence[int]) -> list[int]:
+    """About `MAX_TOTALS` numbers of GPUs: 1, 2, 4, 8, ... and the most, then those wanted and 3, 6, 12, ..."""
+    powers = {2**power for power in range(most.bit_length())} | {most}
+    between = {3 * 2**power for power in range(most.bit_length())}
+    others = sorted({total for total in {*wanted, *between} if total < most} - powers)
+    room = max(MAX_TOTALS - len(powers), 0)
+    if len(others) > room:
+        others = [others[index * len(others) // room] for index in range(room)]
+    return sorted({*powers, *others})
+
+
+def _classes(
+    offered: OfferedGpus, totals: Sequence[int], wanted: Sequence[int], use_slots: bool
+) -> Iterator[tuple[Kind, ...]]:
+    levels: list[Level] = ["machine", "slot"] if use_slots else ["machine"]
+    for within, level in product(offered.regions(), levels):
+        for bins in offered.all_bins(within, level):
+            sizes = _sizes(bins[-1][0], wanted)
+            for total in totals:
+                if total > sum(size * count for size, count in bins):
+                    break
+                yield from _equal_pieces(total, sizes, bins, within, level)
+                yield _largest_pieces(total, bins, within, level)
+
+
+def _sizes(largest: int, wanted: Sequence[int]) -> list[int]:
+    """Sizes of pieces: powers of two, the largest, and wanted ones."""
+    powers = {2**power for power in range(largest.bit_length())} | {largest}
+    return sorted(powers | {size for size in wanted if size <= min(largest, 4)})
+
+
+def _equal_pieces(
+    total: int, sizes: Sequence[int], bins: Bins, within: str, level: Level
+) -> Iterator[tuple[Kind, ...]]:
+    for size in sizes:
+        count, rest = divmod(total, size)
+        gangs = [(size, count)] if rest == 0 else [(size, count), (rest, 1)]
+        if count and fits(bins, gangs):
+            yield tuple((Piece(gpus, within, level), often) for gpus, often in gangs)
+
+
+def _largest_pieces(total: int, bins: Bins, within: str, level: Level) -> tuple[Kind, ...]:
+    """In as few cells as possible: the largest ones whole, the last one in part."""
+    kinds: Counter[Piece] = Counter()
+    for size, count in reversed(bins):
+        whole = min(count, total // size)
+        if whole:
+            kinds[Piece(size, within, level)] += whole
+        total -= whole * size
+        if whole < count and total:
+            kinds[Piece(total, within, level)] += 1
+            break
+        if not total:
+            break
+    return tuple(kinds.items())
+
+
+def _at_home(offered: OfferedGpus, totals: Sequence[int]) -> Iterator[tuple[Kind, ...]]:
+    """In machines where GPUs are held: in one of them; in all of them, then in the rack of the first, then anywhere."""
+    homes = offered.homes()
+    for name in homes[:MAX_HOMES]:
+        free = offered.free[name]
+        yield from (((Piece(total, name), 1),) for total in totals if total <= free)
+        yield ((Piece(free, name), 1),)
+        for slot in offered.machines[name].slots:
+            held_here = any(place.slot == slot.id for place in offered.held)
+            yield from (((Piece(total, slot.id, "slot"), 1),) for total in totals if held_here and total <= slot.gpus)
+    if not homes:
+        return
+    rack = offered.machines[homes[0]].rack
+    others = [name for name in offered.racks[rack] if name not in homes]
+    order = homes + sorted(others, key=lambda name: (-offered.free[name], name))
+    for total in totals:
+        kinds: list[Kind] = []
+        left = total
+        for name in order:
+            part = min(left, offered.free[name])
+            if part:
+                kinds.append((Piece(part, name), 1))
+            left -= part
+        if left == 0:
+            yield tuple(kinds)
+
+
+def _enumerated(offered: OfferedGpus) -> list[tuple[Kind, ...]]:
+    """Every subset of the free GPUs but for equal machines; nothing if there are too many."""
+    alike: dict[tuple[object, ...], list[Machine]] = {}
+    homes = {place.machine for place in offered.held}
+    for name in offered.free:
+        machine = offered.machines[name]
+        key = (machine.rack, tuple(sorted(slot.gpus for slot in machine.slots)), name if name in homes else "")
+        alike.setdefault(key, []).append(machine)
+    number = 1
+    for machines in alike.values():
+        choices = _choices(machines[0], machines[0].id in homes, MAX_ENUMERATED)
+        number *= _multisets(len(choices), len(machines))
+        if number > MAX_ENUMERATED:
+            return []
+    per_class = [
+        list(combinations_with_replacement(_choices(machines[0], machines[0].id in homes), len(machines)))
+        for machines in alike.values()
+    ]
+    found = []
+    for chosen in product(*per_class):
+        kinds: list[Kind] = []
+        for machines, amounts in zip(alike.values(), chosen, strict=True):
+            for machine, amount in zip(machines, amounts, strict=True):
+                kinds += _named(machine, amount)
+        if kinds:
+            found.append(tuple(kinds))
+    return found
+
+
+def _multisets(choices: int, members: int) -> int:
+    number = 1
+    for index in range(members):
+        number = number * (choices + index) // (index + 1)
+    return number
+
+
+def _choices(machine: Machine, slots_differ: bool, limit: int | None = None) -> list[tuple[int, ...]]:
+    """How many GPUs of each slot one may take; equal slots in descending order, unless they differ by what is held."""
+    slots = sorted(machine.slots, key=lambda slot: (-slot.gpus, slot.id))
+    found = []
+    for amounts in product(*(range(slot.gpus, -1, -1) for slot in slots)):
+        descending = all(
+            one.gpus != other.gpus or amount >= next_amount
+            for (one, amount), (other, next_amount) in zip(
+                zip(slots, amounts, strict=True), zip(slots[1:], amounts[1:], strict=True), strict=False
+            )
+        )
+        if slots_differ or descending:
+            found.append(amounts)
+        if limit is not None and len(found) > limit:
+            break
+    return found
+
+
+def _named(machine: Machine, amounts: tuple[int, ...]) -> list[Kind]:
+    """These GPUs of a machine: as one piece if that says it all, otherwise a piece for each slot."""
+    slots = sorted(machine.slots, key=lambda slot: (-slot.gpus, slot.id))
+    total = sum(amounts)
+    if total == 0:
+        return []
+    if total == machine.gpus or sum(slot.gpus > 0 for slot in slots) == 1:
+        return [(Piece(total, machine.id), 1)]
+    return [(Piece(gpus, slot.id, "slot"), 1) for slot, gpus in zip(slots, amounts, strict=True) if gpus]

@@ -1,0 +1,108 @@
+"""Which rows of a bid table are worth sending."""
+
+from collections.abc import Sequence
+
+from themis_agent.bids.candidates import ANY_RACK, ANYWHERE, Candidate, OfferedGpus
+from yarn_plugin.model.gpus import Piece
+
+Valued = tuple[Candidate, float]
+"""A row and its rho."""
+
+
+def undominated(rows: Sequence[Valued], offered: OfferedGpus) -> list[Valued]:
+    """Without rows for which another one is no worse and can be had wherever they can be had, with part of their GPUs.
+
+    The result is in order of the number of GPUs, then the more flexible rows first.
+    """
+    regions = _Regions(offered)
+    kept: list[Valued] = []
+    for row in sorted(rows, key=lambda row: (row[0].gpus, row[1], _specificity(row[0], regions), str(row[0].kinds))):
+        if not any(other[1] <= row[1] and regions.is_part(other[0], row[0]) for other in kept):
+            # A row with as many GPUs may dominate an earlier one that is as good but less flexible.
+            kept = [
+                other
+                for other in kept
+                if not (other[1] == row[1] and other[0].gpus == row[0].gpus and regions.is_part(row[0], other[0]))
+            ]
+            kept.append(row)
+    return kept
+
+
+def selected(patterns: Sequence[Valued], offered: OfferedGpus, limit: int) -> list[Valued]:
+    """Rows of these, with racks named; at most so many.
+
+    First, for each number of GPUs, the best one if it is better than all with fewer GPUs; then the most flexible ones;
+    then others by rho.
+    """
+    rows = [(row, rho) for pattern, rho in patterns for row in offered.expanded(pattern)]
+    if len(rows) <= limit:
+        return rows
+    ranked: list[tuple[int, float, int]] = []
+    best = float("inf")
+    by_gpus: dict[int, list[int]] = {}
+    for index, (candidate, _) in enumerate(rows):
+        by_gpus.setdefault(candidate.gpus, []).append(index)
+    for indices in by_gpus.values():
+        order = sorted(indices, key=lambda index: (rows[index][1], index))
+        widest = min(indices, key=lambda index: (_narrowness(rows[index][0]), rows[index][1], index))
+        for place, index in enumerate(order):
+            is_best = place == 0 and rows[index][1] < best
+            tier = 0 if is_best else 1 if index == widest else 2 + place
+            ranked.append((tier, rows[index][1], index))
+        best = min(best, rows[order[0]][1])
+    return [rows[index] for index in sorted(index for _, _, index in sorted(ranked)[:limit])]
+
+
+def _narrowness(candidate: Candidate) -> tuple[int, int]:
+    """How hard it is to have: pieces that are bound to a place, then the size of its largest piece."""
+    bound = sum(count for piece, count in candidate.kinds if piece.within != ANYWHERE)
+    return bound, max(piece.gpus for piece, _ in candidate.kinds)
+
+
+def _specificity(candidate: Candidate, regions: "_Regions") -> int:
+    return sum(regions.depth(piece.within) * count for piece, count in candidate.kinds)
+
+
+class _Regions:
+    """Which place contains which."""
+
+    def __init__(self, offered: OfferedGpus) -> None:
+        self._above: dict[str, tuple[str, ...]] = {ANYWHERE: (ANYWHERE,), ANY_RACK: (ANY_RACK, ANYWHERE)}
+        for machine in offered.machines.values():
+            rack = (machine.rack, *((ANY_RACK,) if machine.rack in offered.alike else ()), ANYWHERE)
+            self._above[machine.rack] = rack
+            for slot in machine.slots:
+                self._above[slot.id] = (slot.id, machine.id, *rack)
+            self._above[machine.id] = (machine.id, *rack)
+
+    def depth(self, place: str) -> int:
+        return len(self._above[place])
+
+    def is_part(self, part: Candidate, whole: Candidate) -> bool:
+        """Whether whoever has the GPUs of `whole` has those of `part`, wherever they are. May miss some."""
+        room: list[tuple[Piece, int, int]] = [(piece, piece.gpus, count) for piece, count in whole.kinds]
+        for piece, count in sorted(part.kinds, key=lambda kind: (-self.depth(kind[0].within), -kind[0].gpus)):
+            left = count
+            following: list[tuple[Piece, int, int]] = []
+            for other, gpus, often in sorted(room, key=lambda one: one[1]):
+                if left == 0 or gpus < piece.gpus or not self._lies_in(other, piece):
+                    following.append((other, gpus, often))
+                    continue
+                each = gpus // piece.gpus
+                full = min(often, left // each)
+                left -= full * each
+                following.append((other, gpus - each * piece.gpus, full))
+                if left and full < often:
+                    following.append((other, gpus - left * piece.gpus, 1))
+                    full, left = full + 1, 0
+                following.append((other, gpus, often - full))
+            if left:
+                return False
+            room = [one for one in following if one[1] and one[2]]
+        return True
+
+    def _lies_in(self, inner: Piece, outer: Piece) -> bool:
+        """Whether GPUs of one piece are a possible place for the other."""
+        if outer.level == "slot" and inner.level != "slot" and outer.gpus > 1:
+            return False
+        return outer.within in self._above[inner.within]
