@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Kind
 from yarn_plugin.drive import registry
 from yarn_plugin.drive.config import load
-from yarn_plugin.drive.registry import CONTROLLERS, POLICIES, PluginError
+from yarn_plugin.drive.registry import CONTROLLERS, LEASE_POLICIES, POLICIES, PluginError
 from yarn_plugin.toml_files import FileError
 
 
@@ -132,6 +133,14 @@ def test_installed_plugins_are_found(install):
     assert registry.installed().kinds.keys() == {"share", "lease", "lottery"}
 
 
+def test_installed_lease_policies_are_found(install):
+    policy = SimpleNamespace(allocate=lambda problem: ())
+    install(LEASE_POLICIES, idle=policy)
+    found = registry.installed()
+    assert found.lease_policy("idle") is policy
+    assert found.lease_policy("tiresias") is BUILT_IN.lease_policy("tiresias")
+
+
 @pytest.mark.parametrize(
     ("group", "found", "problem"),
     [
@@ -148,6 +157,8 @@ def test_installed_plugins_are_found(install):
         (CONTROLLERS, {"a": kind(tags={"bid": Typed})}, "`type`"),
         (CONTROLLERS, {"a": kind(tags={"lottery/1": Plain})}, "cannot be journaled"),
         (POLICIES, {"a": Plain()}, "must have a function `decide`"),
+        (LEASE_POLICIES, {"a": Plain()}, "must have a function `allocate`"),
+        (LEASE_POLICIES, {"tiresias": SimpleNamespace(allocate=print)}, "the name 'tiresias' is already in use"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_line_that_names_it(install, group, found, problem):

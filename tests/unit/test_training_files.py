@@ -1,14 +1,17 @@
 """Training workloads from Philly's CSV, Shockwave's traces, our own format; profiles; which file is which."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.gpus import Slowdown
-from yarn_plugin.simulation.training import profiles, workload
+from yarn_plugin.simulation.training import cluster, profiles, workload
 from yarn_plugin.simulation.training.models import NETWORK_INTENSIVE, TABLE_3_4, slowdowns
 from yarn_plugin.toml_files import FileError
+
+EXAMPLES = Path(__file__).parents[2] / "docs/examples"
 
 
 @pytest.fixture
@@ -153,6 +156,15 @@ def test_own_format(load):
     assert big.loss != search.jobs[2].loss
     as_json = load("w.json", {"apps": [{"jobs": [{"iterations": 5, "iteration_s": 1}]}]})
     assert as_json.apps[0].jobs == plain.jobs
+
+
+def test_the_example_of_the_documentation():
+    """Phases of 4, 2 and 1 jobs: 4 x 800 + 2 x 1600 + 3600 = 10,000 iterations."""
+    found = workload.load(EXAMPLES / "search.toml")
+    assert [(app.name, len(app.jobs)) for app in found.apps] == [("vision", 4), ("speech", 6), ("translation", 1)]
+    assert sum(count * part for count, part in zip((4, 2, 1), found.apps[0].phases, strict=True)) == 10_000
+    assert len({job.loss for job in found.apps[0].jobs}) == 4
+    assert cluster.load(EXAMPLES / "gpus.toml").gpus == 28
 
 
 def job(**fields):

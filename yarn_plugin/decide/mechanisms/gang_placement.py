@@ -110,14 +110,15 @@ class PackedGpus:
         homes = {self._home[slot] for slot in held if slot in self._home}
         if not homes:
             if self._open is None:
-                slot = max((key[1] for key in self._buckets if self._top(key) is not None), default=0)
-                self._open = slot, max(self._machine, default=0), max(self._in_rack, default=0), self.total
+                tops = [key for key in self._buckets if self._top(key) is not None]
+                machine, slot = (max(sizes) for sizes in zip((0, 0), *tops, strict=True))
+                self._open = slot, machine, max(self._in_rack, default=0), self.total
             return self._open
-        machine = min(homes)
-        racks = {self._rack[home] for home in homes}
+        home = min(homes)
+        racks = {self._rack[one] for one in homes}
         in_rack = self._in_rack[min(racks)] if len(racks) == 1 else 0
-        in_machine = self._machine[machine] if len(homes) == 1 else 0
-        in_slot = self._slot[machine][self._ids[machine].index(min(held))] if len(set(held)) == 1 else 0
+        in_machine = self._machine[home] if len(homes) == 1 else 0
+        in_slot = self._slot[home][self._ids[home].index(min(held))] if len(set(held)) == 1 else 0
         return in_slot, in_machine, in_rack, self.total
 
     def span_of(self, slots: Collection[str]) -> Span:
@@ -221,7 +222,10 @@ def _fewest(free: list[tuple[int, int]], wanted: int) -> list[tuple[int, int]]:
 
 def span_within(reach: Reach, gpus: int) -> Span | None:
     """What so many more GPUs span at least; None if there are not as many."""
-    return next((Span(level) for level, there in enumerate(reach) if gpus <= there), None)
+    for span in Span:
+        if gpus <= reach[span]:
+            return span
+    return None
 
 
 def combined(*parts: Iterable[tuple[str, int]]) -> Gpus:

@@ -129,7 +129,7 @@ def load(source: str | Path) -> TrainingCluster:
     if not isinstance(table, dict):
         raise FileError(f"{where}: must be a table with machines, or with racks_in_cluster and so on")
     if "machines" in table or not table.keys() & ThemisClusterFile.model_fields.keys():
-        return _cluster(validate(GpuClusterFile, table, where, keys_in="docs/simulator.md"))
+        return _cluster(validate(GpuClusterFile, table, where, keys_in="docs/training-workloads.md"))
     file = validate(ThemisClusterFile, table, where)
     return _cluster(file.groups(), ignored_keys(table, ThemisClusterFile.model_fields))
 

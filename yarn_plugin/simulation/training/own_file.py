@@ -179,7 +179,7 @@ def workload(where: str, table: Any, seed: int = 0) -> TrainingWorkload:
     Raises:
         FileError: it is invalid; names all fields that are.
     """
-    file = validate(OwnFile, table, where, keys_in="docs/simulator.md")
+    file = validate(OwnFile, table, where, keys_in="docs/training-workloads.md")
     apps = [section.app(place) for place, section in enumerate(file.apps, 1)]
     if file.generate is not None:
         apps += file.generate.generator().generate(seed).apps

@@ -1,11 +1,11 @@
 """The GPUs that a policy has given to jobs so far, within one decision."""
 
-from collections.abc import Iterable
-
 from yarn_plugin.decide.mechanisms.gang_placement import Choice, ListedGpus, PackedGpus, combined
 from yarn_plugin.decide.policies.lease.gangs import largest_size, next_size
 from yarn_plugin.decide.policies.leasing import Assignment
 from yarn_plugin.model.gpus import Job
+
+NONE: tuple[int, frozenset[str]] = (0, frozenset())
 
 
 class Allocation:
@@ -14,6 +14,7 @@ class Allocation:
     def __init__(self, gpus: ListedGpus | PackedGpus) -> None:
         self._gpus = gpus
         self._given: dict[tuple[str, str], Choice] = {}
+        self._had: dict[tuple[str, str], tuple[int, frozenset[str]]] = {}
 
     @property
     def free(self) -> int:
@@ -22,11 +23,17 @@ class Allocation:
 
     def size(self, app: str, job: Job) -> int:
         """How many GPUs a job has: held and given."""
-        return _count(job.held) + _count(self._given.get((app, job.id), ()))
+        return self._has(app, job)[0]
 
-    def slots(self, app: str, job: Job) -> set[str]:
+    def slots(self, app: str, job: Job) -> frozenset[str]:
         """The slots in which a job has GPUs."""
-        return {slot for slot, _ in job.held} | {slot for slot, _ in self._given.get((app, job.id), ())}
+        return self._has(app, job)[1]
+
+    def _has(self, app: str, job: Job) -> tuple[int, frozenset[str]]:
+        has = self._had.get((app, job.id))
+        if has is None:
+            has = (sum([gpus for _, gpus in job.held]), frozenset([slot for slot, _ in job.held])) if job.held else NONE
+        return has
 
     def fill(self, app: str, job: Job) -> int:
         """Give a job as many GPUs as it can use and there are; how many it got."""
@@ -42,14 +49,12 @@ class Allocation:
     def give(self, app: str, job: Job, gpus: int) -> int:
         """Give a job so many GPUs, at most `free`; how many it got."""
         if gpus:
-            taken = self._gpus.take(gpus, self.slots(app, job))
+            now, slots = self._has(app, job)
+            taken = self._gpus.take(gpus, slots)
             self._given.setdefault((app, job.id), []).extend(taken)
+            self._had[app, job.id] = now + gpus, slots.union([slot for slot, _ in taken])
         return gpus
 
     def assignments(self) -> tuple[Assignment, ...]:
         """What was given, sorted by application and job."""
         return tuple(Assignment(app, job, combined(self._given[app, job])) for app, job in sorted(self._given))
-
-
-def _count(gpus: Iterable[tuple[str, int]]) -> int:
-    return sum([number for _, number in gpus])
