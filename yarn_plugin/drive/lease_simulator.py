@@ -1,0 +1,426 @@
+"""The simulator of lease pools: a pool's own controller and solvers, with training applications in virtual time.
+
+It has no YARN in it: containers start and leave at once, apart from the checkpoint that a moved job restores. So it
+can run months of a large cluster; `drive.simulator` has the rest of the arbiter and a simulated YARN.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+
+from yarn_plugin.decide.pools.commands import Ask, Command, Grant, LeaseEnded, Offer, Renew, Revoke, Solve
+from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.decide.pools.inputs import FromApp, Input
+from yarn_plugin.decide.pools.inputs import Outcome as CommandOutcome
+from yarn_plugin.decide.pools.view import View
+from yarn_plugin.drive.virtual_pool import VirtualPool
+from yarn_plugin.errors import ReportedError
+from yarn_plugin.model.auction import Bid, EstimateRequest, GpuOffer
+from yarn_plugin.model.cluster import Use
+from yarn_plugin.model.gpus import Gpus
+from yarn_plugin.model.resources import GPU, Resources
+from yarn_plugin.model.share import Claim, Lease, Pool
+from yarn_plugin.simulation.leasing.application import JobProgress, TrainingApplication
+from yarn_plugin.simulation.leasing.job import RunningJob
+from yarn_plugin.simulation.leasing.layout import GpuIds, Layout
+from yarn_plugin.simulation.leasing.outcome import Holding, JobOutcome, Round, TrainingOutcome
+
+MAX_INPUTS_AT_ONCE = 1_000_000
+"""Inputs of one moment, after which the controller is taken to be in a loop."""
+
+STUCK_AFTER = 86_400.0
+"""Seconds with nothing but the controller's timers, after which the remaining applications will never end."""
+
+
+class SimulationError(ReportedError):
+    """A simulation cannot go on: the controller leased a GPU twice, loops, or leaves applications waiting forever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An application that arrives. `group`: its name in the workload; jobs that bid for themselves share it.
+
+    `make`: creates it, when it arrives.
+    """
+
+    app: str
+    group: str
+    at: float
+    make: Callable[[], TrainingApplication]
+    user: str = ""
+    weight: float = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A lease with its GPUs. `vacated`: revoked, and no longer used."""
+
+    lease: Lease
+    gpus: GpuIds
+    vacated: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _RoundCount:
+    """What a `Round` says, while it goes on."""
+
+    at: float
+    asked: int = 0
+    offered: int = 0
+    bidders: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """An application that has arrived. `wake`: the number of its latest entry in the agenda; earlier ones are void."""
+
+    arrival: Arrival
+    number: int
+    application: TrainingApplication
+    claim: Claim
+    jobs: dict[str, RunningJob] = field(default_factory=dict)
+    active: tuple[str, ...] = ()
+    leases: dict[str, _Held] = field(default_factory=dict)
+    gpus: set[str] = field(default_factory=set)
+    wake: int = 0
+
+    def in_use(self) -> set[str]:
+        """The GPUs of its leases that it may use."""
+        return {gpu for held in self.leases.values() if not held.vacated for gpu in held.gpus}
+
+    def progress(self, at: float) -> tuple[JobProgress, ...]:
+        """The progress of its jobs that may run."""
+        found = []
+        for name in self.active:
+            job = self.jobs[name]
+            job.advance(at)
+            found.append(JobProgress(name, job.done, job.attained_gpu_s, job.held))
+        return tuple(found)
+
+
+class LeaseSimulation:
+    """One run of training applications on a pool whose controller leases GPUs.
+
+    Args:
+        layout: the pool's GPUs.
+        checkpoint_s: seconds that a job loses when its GPUs change.
+        solve_s: seconds that a solve takes.
+        keeps_holdings: record who held which GPU when.
+        on_ended: called with the number of applications that have ended.
+
+    Raises:
+        NoControllerError: the pool's controller cannot be created.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        registry: Registry,
+        layout: Layout,
+        arrivals: Sequence[Arrival],
+        checkpoint_s: float = 0.0,
+        solve_s: float = 0.0,
+        keeps_holdings: bool = False,
+        on_ended: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        self._pool, self._layout = VirtualPool(pool, registry), layout
+        self._queue = pool.queue
+        self._arrivals = sorted(arrivals, key=lambda one: one.at)
+        self._checkpoint_s, self._solve_s, self._keeps_holdings = checkpoint_s, solve_s, keeps_holdings
+        self._on_ended = on_ended
+        self._solvers = registry.solvers()
+        self._tags = {kind: tag for tag, kind in registry.tags().items()}
+        self._view = View(capacity=Resources.of({GPU: len(layout.gpus)}), topology=layout.topology, steering=True)
+        self._shown = self._view.only(self._pool.reads)
+        self._agenda: list[tuple[float, int, Callable[[float], None]]] = []
+        self._added = self._left = self._ended_count = 0
+        self._runs: dict[str, _Run] = {}
+        self._changed: dict[str, _Run] = {}
+        self._claims_changed = self._use_changed = False
+        self._inputs: deque[Input] = deque()
+        self._owner: dict[str, tuple[str, float]] = {}
+        self._uses: dict[str, tuple[Use, ...]] = {}
+        self._holdings: list[Holding] = []
+        self._outcomes: list[JobOutcome] = []
+        self._rounds: dict[int, _RoundCount] = {}
+        self._now = 0.0
+
+    def run(self) -> TrainingOutcome:
+        """Run until all applications have ended, or nothing more would ever happen.
+
+        Raises:
+            SimulationError: the controller leases a GPU twice, or loops.
+        """
+        self._left = len(self._arrivals)
+        for number, arrival in enumerate(self._arrivals):
+            self._put(arrival.at, self._arriving(arrival, number))
+        self._carry_out(self._pool.start(self._shown, 0.0))
+        self._settle()
+        progress_at = 0.0
+        while self._left and self._now < progress_at + STUCK_AFTER:
+            due, timer = self._next_action(), self._pool.next_due()
+            if min(due, timer) == math.inf:
+                break
+            if timer <= due:
+                self._now = timer
+                self._carry_out(self._pool.fire(self._shown, timer))
+            else:
+                self._now = progress_at = due
+                while self._next_action() == due:
+                    heappop(self._agenda)[2](due)
+            self._drain()
+            # What happens at one moment is one change: a lease that ends and is won back moves nothing.
+            if min(self._next_action(), self._pool.next_due()) > self._now:
+                self._settle()
+            progress_at = self._now if self._agenda else progress_at
+        return self._outcome()
+
+    def _next_action(self) -> float:
+        return self._agenda[0][0] if self._agenda else math.inf
+
+    # Applications.
+
+    def _arriving(self, arrival: Arrival, number: int) -> Callable[[float], None]:
+        return lambda at: self._arrive(at, arrival, number)
+
+    def _arrive(self, at: float, arrival: Arrival, number: int) -> None:
+        claim = Claim(arrival.app, arrival.weight, None, Resources(), tenant=arrival.user, arrived_at=at,
+                      yarn_app=f"application_1_{number:06d}", queue=f"{self._queue}.{arrival.app}")  # fmt: skip
+        run = self._runs[arrival.app] = _Run(arrival, number, arrival.make(), claim)
+        self._claims_changed = True
+        self._read_goals(at, run)
+
+    def _read_goals(self, at: float, run: _Run) -> None:
+        """Start, continue and stop jobs as the application says; end it if none is left."""
+        goals = run.application.goals()
+        before, run.active = run.active, tuple(goal.job for goal in goals)
+        for goal in goals:
+            job = run.jobs.get(goal.job)
+            if job is None:
+                run.jobs[goal.job] = RunningJob(goal.job, goal.profile, goal.iterations, since=at)
+            elif (job.goal, job.profile) != (goal.iterations, goal.profile):
+                job.pursue(at, goal.iterations, goal.profile, self._layout)
+        for name in before:
+            if name not in run.active:
+                self._end_job(at, run, run.jobs[name])
+        self._changed[run.arrival.app] = run
+        if not goals:
+            self._end(run)
+
+    def _end_job(self, at: float, run: _Run, job: RunningJob) -> None:
+        job.place(at, (), self._layout, 0.0)
+        self._outcomes.append(JobOutcome(run.arrival.group, job.id, run.arrival.at, at, job.profile.max_gpus,
+                                         job.done * job.profile.iteration_s, job.attained_gpu_s, job.busy_gpu_s,
+                                         job.moves))  # fmt: skip
+
+    def _end(self, run: _Run) -> None:
+        del self._runs[run.arrival.app]
+        self._claims_changed = True
+        self._left -= 1
+        self._ended_count += 1
+        self._on_ended(self._ended_count)
+
+    def _wake(self, at: float, run: _Run) -> None:
+        """Some of its jobs have reached their goals."""
+        for name in run.active:
+            job = run.jobs[name]
+            ends_at = job.ends_at()
+            if ends_at is not None and ends_at <= at:
+                job.reach(at)
+                run.application.reached(at, name)
+        self._read_goals(at, run)
+
+    # What the controller is given.
+
+    def _drain(self) -> None:
+        """Give the controller all that waits for it at this moment."""
+        for _ in range(MAX_INPUTS_AT_ONCE):
+            if self._claims_changed or self._use_changed:
+                self._see()
+            elif self._inputs:
+                self._carry_out(self._pool.take(self._shown, self._now, self._inputs.popleft()))
+            else:
+                return
+        raise SimulationError(f"the controller of the pool does not come to rest at {self._now:.0f} s")
+
+    def _see(self) -> None:
+        if self._claims_changed:
+            self._view = replace(self._view, claims=tuple(run.claim for run in self._runs.values()))
+        if self._use_changed:
+            self._view = replace(self._view, use=tuple(one for uses in self._uses.values() for one in uses))
+        self._claims_changed = self._use_changed = False
+        shown = self._view.only(self._pool.reads)
+        if shown != self._shown:
+            self._shown = shown
+            self._carry_out(self._pool.see(shown, self._now))
+
+    def _uses_of(self, run: _Run) -> Iterator[Use]:
+        on_node: dict[str, int] = {}
+        for gpu in run.gpus:
+            node = self._layout.machine_of[self._layout.gpus[gpu]].id
+            on_node[node] = on_node.get(node, 0) + 1
+        for node, count in sorted(on_node.items()):
+            yield Use(run.arrival.app, node, Resources.of({GPU: count}), ())
+
+    # What the controller commands.
+
+    def _carry_out(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            match command:
+                case Solve(name, problem):
+                    self._solve(name, problem)
+                case Ask(_, app, question):
+                    self._question(app, question)
+                case Offer(_, app, offer):
+                    self._question(app, offer)
+                case Grant(_, app, leases):
+                    self._grant(app, leases)
+                case Renew(_, app, lease, until):
+                    if held := self._lease(app, lease):
+                        held.lease = replace(held.lease, until=until)
+                case Revoke(_, app, lease, by):
+                    self._put(max(by, self._now), self._vacating(app, lease))
+                case LeaseEnded(_, app, lease):
+                    self._drop(app, lease)
+                case _:
+                    pass
+
+    def _solve(self, name: str, problem: object) -> None:
+        result = self._solvers[self._tags[type(problem)]](problem)
+        outcome = CommandOutcome(name, "done", result)
+        if self._solve_s:
+            self._put(self._now + self._solve_s, lambda at: self._inputs.append(outcome))
+        else:
+            self._inputs.append(outcome)
+
+    def _question(self, app: str, question: object) -> None:
+        run = self._runs.get(app)
+        if run is None:
+            return
+        answer = run.application.answer(self._now, question, run.progress(self._now))
+        if isinstance(question, EstimateRequest | GpuOffer):
+            count = self._rounds.setdefault(question.round, _RoundCount(self._now))
+            count.asked += isinstance(question, EstimateRequest)
+            count.offered += isinstance(question, GpuOffer)
+            count.bidders += isinstance(answer, Bid) and bool(answer.rows)
+        if answer is not None:
+            self._inputs.append(FromApp(app, answer))
+
+    def _grant(self, app: str, leases: Sequence[Lease]) -> None:
+        run = self._runs.get(app)
+        if run is None:
+            return
+        for lease in leases:
+            run.leases[lease.id] = _Held(lease, frozenset(holding.cell for holding in lease.holdings))
+        self._changed[app] = run
+
+    def _lease(self, app: str, lease: str) -> _Held | None:
+        run = self._runs.get(app)
+        return None if run is None else run.leases.get(lease)
+
+    def _vacating(self, app: str, lease: str) -> Callable[[float], None]:
+        def vacate(at: float) -> None:
+            held = self._lease(app, lease)
+            if held is not None and not held.vacated:
+                held.vacated = True
+                self._changed[app] = self._runs[app]
+
+        return vacate
+
+    def _drop(self, app: str, lease: str) -> None:
+        run = self._runs.get(app)
+        if run is not None and run.leases.pop(lease, None) is not None:
+            self._changed[app] = run
+
+    # What follows for jobs, once all that happens at a moment has happened.
+
+    def _settle(self) -> None:
+        """Divide the GPUs of every application whose leases or jobs changed among its jobs."""
+        while self._changed:
+            changed = sorted(self._changed.values(), key=lambda run: run.number)
+            self._changed = {}
+            self._track(changed)
+            for run in changed:
+                if run.arrival.app in self._runs:
+                    self._place(run)
+            self._drain()
+
+    def _track(self, changed: Sequence[_Run]) -> None:
+        """Check that no GPU is leased twice, and record who held which."""
+        wanted = [(run, run.in_use() if run.arrival.app in self._runs else set[str]()) for run in changed]
+        for run, gpus in wanted:
+            for gpu in sorted(run.gpus - gpus):
+                self._release(gpu)
+        for run, gpus in wanted:
+            for gpu in sorted(gpus - run.gpus):
+                owner = self._owner.setdefault(gpu, (run.arrival.app, self._now))[0]
+                if owner != run.arrival.app:
+                    raise SimulationError(
+                        f"GPU {gpu} is leased to {owner} and to {run.arrival.app} at {self._now:.0f} s"
+                    )
+            if gpus != run.gpus:
+                run.gpus = gpus
+                self._use_changed = "use" in self._pool.reads
+                self._uses[run.arrival.app] = tuple(self._uses_of(run))
+                if not gpus:
+                    del self._uses[run.arrival.app]
+
+    def _release(self, gpu: str) -> None:
+        app, since = self._owner.pop(gpu)
+        if self._keeps_holdings:
+            self._holdings.append(Holding(gpu, app, since, self._now))
+
+    def _place(self, run: _Run) -> None:
+        """Run its jobs on what it holds, and come back when the first of them reaches its goal."""
+        at, places = self._now, self._division(run)
+        # First take, then give, as the containers of two jobs cannot share a GPU.
+        for name in run.active:
+            run.jobs[name].place(at, places.get(name, ()), self._layout, self._checkpoint_s)
+        ends = [end for name in run.active if (end := run.jobs[name].ends_at()) is not None]
+        run.wake += 1
+        if ends:
+            self._put(max(min(ends), at), self._waking(run, run.wake))
+
+    def _division(self, run: _Run) -> dict[str, Gpus]:
+        """The GPUs of each job: those leased to it by name, and those that the application divides."""
+        named: dict[str, set[str]] = {}
+        free: set[str] = set()
+        for held in run.leases.values():
+            if not held.vacated:
+                named.setdefault(held.lease.job, set()).update(held.gpus) if held.lease.job else free.update(held.gpus)
+        found = {job: self._layout.count(gpus) for job, gpus in named.items()}
+        if free:
+            machines = self._layout.within(self._layout.count(free))
+            found |= dict(run.application.divide(self._now, machines, run.progress(self._now)))
+        return found
+
+    def _waking(self, run: _Run, number: int) -> Callable[[float], None]:
+        def wake(at: float) -> None:
+            if run.wake == number and run.arrival.app in self._runs:
+                self._wake(at, run)
+
+        return wake
+
+    def _put(self, at: float, action: Callable[[float], None]) -> None:
+        self._added += 1
+        heappush(self._agenda, (at, self._added, action))
+
+    def _outcome(self) -> TrainingOutcome:
+        for run in self._runs.values():
+            for name in run.active:
+                job = run.jobs[name]
+                job.advance(self._now)
+                self._outcomes.append(JobOutcome(run.arrival.group, name, run.arrival.at, None, job.profile.max_gpus,
+                                                 job.done * job.profile.iteration_s, job.attained_gpu_s,
+                                                 job.busy_gpu_s, job.moves))  # fmt: skip
+        for gpu in sorted(self._owner):
+            self._release(gpu)
+        rounds = tuple(
+            Round(number, count.at, count.asked, count.offered, count.bidders)
+            for number, count in sorted(self._rounds.items())
+        )
+        return TrainingOutcome(len(self._layout.gpus), tuple(self._outcomes), rounds, tuple(self._holdings),
+                               self._now, len(self._runs))  # fmt: skip
+

@@ -1,0 +1,1 @@
+"""Training applications in virtual time: their jobs on leased GPUs, what the simulator measures, and its page."""
