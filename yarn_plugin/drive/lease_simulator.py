@@ -82,6 +82,7 @@ class _Run:
     claim: Claim
     jobs: dict[str, RunningJob] = field(default_factory=dict)
     active: tuple[str, ...] = ()
+    ended: dict[str, float] = field(default_factory=dict)
     leases: dict[str, _Held] = field(default_factory=dict)
     gpus: set[str] = field(default_factory=set)
     wake: int = 0
@@ -135,7 +136,7 @@ class LeaseSimulation:
         self._view = View(capacity=Resources.of({GPU: len(layout.gpus)}), topology=layout.topology, steering=True)
         self._shown = self._view.only(self._pool.reads)
         self._agenda: list[tuple[float, int, Callable[[float], None]]] = []
-        self._added = self._left = self._ended_count = 0
+        self._added = self._left = 0
         self._runs: dict[str, _Run] = {}
         self._changed: dict[str, _Run] = {}
         self._claims_changed = self._use_changed = False
@@ -197,6 +198,7 @@ class LeaseSimulation:
         goals = run.application.goals()
         before, run.active = run.active, tuple(goal.job for goal in goals)
         for goal in goals:
+            run.ended.pop(goal.job, None)
             job = run.jobs.get(goal.job)
             if job is None:
                 run.jobs[goal.job] = RunningJob(goal.job, goal.profile, goal.iterations, since=at)
@@ -204,23 +206,18 @@ class LeaseSimulation:
                 job.pursue(at, goal.iterations, goal.profile, self._layout)
         for name in before:
             if name not in run.active:
-                self._end_job(at, run, run.jobs[name])
+                run.jobs[name].place(at, (), self._layout, 0.0)
+                run.ended[name] = at
         self._changed[run.arrival.app] = run
         if not goals:
             self._end(run)
 
-    def _end_job(self, at: float, run: _Run, job: RunningJob) -> None:
-        job.place(at, (), self._layout, 0.0)
-        self._outcomes.append(JobOutcome(run.arrival.group, job.id, run.arrival.at, at, job.profile.max_gpus,
-                                         job.done * job.profile.iteration_s, job.attained_gpu_s, job.busy_gpu_s,
-                                         job.moves))  # fmt: skip
-
     def _end(self, run: _Run) -> None:
+        self._outcomes += _outcomes(run)
         del self._runs[run.arrival.app]
         self._claims_changed = True
         self._left -= 1
-        self._ended_count += 1
-        self._on_ended(self._ended_count)
+        self._on_ended(len(self._arrivals) - self._left)
 
     def _wake(self, at: float, run: _Run) -> None:
         """Some of its jobs have reached their goals."""
@@ -409,12 +406,8 @@ class LeaseSimulation:
 
     def _outcome(self) -> TrainingOutcome:
         for run in self._runs.values():
-            for name in run.active:
-                job = run.jobs[name]
-                job.advance(self._now)
-                self._outcomes.append(JobOutcome(run.arrival.group, name, run.arrival.at, None, job.profile.max_gpus,
-                                                 job.done * job.profile.iteration_s, job.attained_gpu_s,
-                                                 job.busy_gpu_s, job.moves))  # fmt: skip
+            run.progress(self._now)
+            self._outcomes += _outcomes(run)
         for gpu in sorted(self._owner):
             self._release(gpu)
         rounds = tuple(
@@ -424,3 +417,9 @@ class LeaseSimulation:
         return TrainingOutcome(len(self._layout.gpus), tuple(self._outcomes), rounds, tuple(self._holdings),
                                self._now, len(self._runs))  # fmt: skip
 
+
+def _outcomes(run: _Run) -> Iterator[JobOutcome]:
+    for job in run.jobs.values():
+        yield JobOutcome(run.arrival.group, job.id, run.arrival.at, run.ended.get(job.id), job.profile.max_gpus,
+                         job.done * job.profile.iteration_s, job.attained_gpu_s, job.busy_gpu_s,
+                         job.moves)  # fmt: skip
