@@ -1,6 +1,6 @@
 """How an application divides the GPUs that it holds among its jobs: as its bids assume, and moving as few as it can."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from yarn_plugin.model.gpus import Gpus, Job, Machine
@@ -13,6 +13,10 @@ class _Slot:
     id: str
     machine: str
     rack: str
+
+
+CELLS: tuple[Callable[[_Slot], str], ...] = (lambda slot: slot.id, lambda slot: slot.machine, lambda slot: slot.rack)
+"""The cells around a slot, from the smallest on."""
 
 
 def divide(held: Sequence[Machine], jobs: Sequence[Job]) -> tuple[tuple[str, Gpus], ...]:
@@ -61,7 +65,8 @@ def _sizes(gpus: int, jobs: Sequence[Job]) -> dict[str, int]:
 
 def _place(job: Job, size: int, slots: Mapping[str, _Slot], free: Mapping[str, int]) -> Gpus:
     """Up to `size` of the free GPUs for a job: the choice that is fastest, of equal ones that with fewest GPUs."""
-    best, best_speed = (), 0.0
+    best: Gpus = ()
+    best_speed = 0.0
     for count in range(min(size, sum(free.values())), job.min_gpus - 1, -1):
         if (count - job.min_gpus) % job.step_gpus:
             continue
@@ -75,14 +80,7 @@ def _place(job: Job, size: int, slots: Mapping[str, _Slot], free: Mapping[str, i
 
 def _together(job: Job, count: int, slots: Mapping[str, _Slot], free: Mapping[str, int]) -> tuple[Gpus, float]:
     """So many free GPUs as close together as they can be, with the factor by which they slow the job down."""
-    levels = (
-        ((lambda slot: slot.id), 1.0),
-        ((lambda slot: slot.machine), job.slowdown.slot),
-        ((lambda slot: slot.rack), job.slowdown.machine),
-    )
-    if count == 1:
-        levels = levels[:1]
-    for cell_of, factor in levels:
+    for cell_of, factor in zip(CELLS, (1.0, job.slowdown.slot, job.slowdown.machine), strict=True):
         rooms: dict[str, list[str]] = {}
         for slot, left in free.items():
             if left:

@@ -3,13 +3,14 @@
 Registered under `yarn_plugin.simulated_training`; the simulator runs the jobs, and asks.
 """
 
+import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from themis_agent.bids import bid_table, estimate
 from themis_agent.division import divide
-from themis_agent.search.work import Bracket, Phase, Work
+from themis_agent.search import Bracket, Report, Trial, Work, successive_halving
 from yarn_plugin.model.auction import EstimateRequest, GpuOffer
 from yarn_plugin.model.gpus import Gpus, Job, Machine, Slowdown
 from yarn_plugin.simulation.leasing.application import Beliefs, Goal, JobProgress, TrainingApplication
@@ -33,7 +34,8 @@ class ThemisKind:
         self, app: TrainingApp, machines: tuple[Machine, ...], arrived_at: float, beliefs: Beliefs, seed: str
     ) -> TrainingApplication:
         """An application that arrives now. `seed`: of the errors of its estimates."""
-        return _Application(app, arrived_at, _believed(app, beliefs, random.Random(seed)))
+        make = _HalvingApplication if app.search == "successive_halving" else _Application
+        return make(app, arrived_at, _believed(app, beliefs, random.Random(seed)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,59 +49,35 @@ class _Belief:
 def _believed(app: TrainingApp, beliefs: Beliefs, draws: random.Random) -> _Belief:
     iterations = 1 + beliefs.error * draws.uniform(-1, 1)
     slowdown = 1 + beliefs.error * draws.uniform(-1, 1)
-    return _Belief(
-        iterations, {job.id: _exaggerated(job.slowdown, slowdown, 1 + beliefs.lie) for job in app.jobs}
-    )
+    return _Belief(iterations, {job.id: _exaggerated(job.slowdown, slowdown, 1 + beliefs.lie) for job in app.jobs})
 
 
 def _exaggerated(true: Slowdown, error: float, lie: float) -> Slowdown:
     """Slowdowns with an error, and with a lie about GPUs on several machines; never below 1."""
-    return Slowdown(max(true.slot * error, 1.0), max(true.machine * error * lie, 1.0), max(true.rack * error * lie, 1.0))
+    return Slowdown(
+        max(true.slot * error, 1.0), max(true.machine * error * lie, 1.0), max(true.rack * error * lie, 1.0)
+    )
 
 
 class _Application:
-    """See the module."""
+    """See the module. Its jobs run to their ends, or as far as their curves tell."""
 
     def __init__(self, app: TrainingApp, arrived_at: float, belief: _Belief) -> None:
         self._app, self._arrived_at, self._belief = app, arrived_at, belief
         self._jobs = {job.id: job for job in app.jobs}
-        self._goals = {job.id: _first_goal(app, job) for job in app.jobs}
-        self._phase = 0
-        self._waiting: set[str] = set()
-        self._ended: dict[str, float] = {}
+        self._goals = {job.id: _stopped_at(job, app) for job in app.jobs}
+        self._budget_s = sum(goal * self._jobs[name].iteration_s for name, goal in self._goals.items())
+        self._max_gpus = sum(job.max_gpus for job in app.jobs)
 
     def goals(self) -> list[Goal]:
         """The jobs that run now."""
-        return [
-            Goal(name, iterations, _profile(self._jobs[name]))
-            for name, iterations in self._goals.items()
-            if name not in self._waiting
-        ]
+        return [Goal(name, iterations, _profile(self._jobs[name])) for name, iterations in self._goals.items()]
 
     def reached(self, at: float, job: str) -> None:
-        """End the job, or let it wait for the end of its phase."""
-        if self._app.search != "successive_halving":
-            self._ended[job] = self._goals.pop(job)
-            return
-        self._waiting.add(job)
-        if len(self._waiting) == len(self._goals):
-            self._next_phase()
+        """A job has ended."""
+        del self._goals[job]
 
-    def _next_phase(self) -> None:
-        """Stop the worse half of the jobs; the others run on."""
-        done = self._goals
-        self._phase += 1
-        ranked = sorted(done, key=lambda name: (_loss(self._jobs[name], done[name]), name))
-        kept = set(ranked[: -(-len(ranked) // 2)] if self._phase < len(self._app.phases) else ())
-        self._ended |= {name: iterations for name, iterations in done.items() if name not in kept}
-        self._goals = {
-            name: iterations + self._app.phases[self._phase] for name, iterations in done.items() if name in kept
-        }
-        self._waiting = set()
-
-    def answer(
-        self, at: float, question: object, jobs: Sequence[JobProgress]
-    ) -> object | None:
+    def answer(self, at: float, question: object, jobs: Sequence[JobProgress]) -> object | None:
         """Its finish-time fairness, or its bid."""
         match question:
             case EstimateRequest():
@@ -114,37 +92,16 @@ class _Application:
         return divide(held, [self._job(one) for one in jobs])
 
     def _work(self, jobs: Sequence[JobProgress]) -> Work:
-        running = tuple(self._job(one) for one in jobs)
-        phases = self._phases_to_come(len(self._goals))
-        waiting = sum(self._goals[name] * self._jobs[name].iteration_s for name in self._waiting)
-        ended = sum(done * self._jobs[name].iteration_s for name, done in self._ended.items())
-        mean_s = sum(self._jobs[name].iteration_s for name in self._goals) / len(self._goals)
-        budget = (
-            sum((job.iterations_done + job.iterations_left) * job.iteration_s for job in running)
-            + waiting
-            + ended
-            + sum(phase.jobs * phase.iterations * mean_s for phase in phases)
-        )
-        return Work((Bracket(running, phases),), budget, sum(job.max_gpus for job in self._app.jobs))
-
-    def _phases_to_come(self, count: int) -> tuple[Phase, ...]:
-        if self._app.search != "successive_halving":
-            return ()
-        phases = []
-        widest = max(job.max_gpus for job in self._app.jobs)
-        for iterations in self._app.phases[self._phase + 1 :]:
-            count = -(-count // 2)
-            phases.append(Phase(count, iterations * self._belief.iterations, widest))
-        return tuple(phases)
+        bracket = Bracket(tuple(self._job(one) for one in jobs))
+        return Work((bracket,), self._budget_s * self._belief.iterations, self._max_gpus)
 
     def _job(self, one: JobProgress) -> Job:
         """A job as its application takes it to be."""
         true, goal = self._jobs[one.job], self._goals[one.job]
+        left = goal * self._belief.iterations - one.done
         return Job(
             id=true.id,
-            iterations_left=max(goal * self._belief.iterations - one.done, goal * MIN_LEFT)
-            if self._belief.iterations != 1
-            else goal - one.done,
+            iterations_left=max(left, goal * MIN_LEFT) if self._belief.iterations != 1 else left,
             iteration_s=true.iteration_s,
             iterations_done=one.done,
             min_gpus=true.min_gpus,
@@ -157,28 +114,44 @@ class _Application:
         )
 
 
+class _HalvingApplication(_Application):
+    """An application that stops the worse half of its jobs after every phase."""
+
+    def __init__(self, app: TrainingApp, arrived_at: float, belief: _Belief) -> None:
+        super().__init__(app, arrived_at, belief)
+        trials = [
+            Trial(job.id, job.iteration_s, math.inf, job.min_gpus, job.max_gpus, job.step_gpus, job.slowdown)
+            for job in app.jobs
+        ]
+        self._search = successive_halving(trials, app.phases)
+        self._budget_s, self._max_gpus = self._search.budget_gpu_s, self._search.work().max_gpus
+        self._goals = dict.fromkeys(self._jobs, self._search.target)
+
+    def reached(self, at: float, job: str) -> None:
+        """A job has ended a phase. It waits for the others, or goes on, or is stopped."""
+        iteration = self._goals.pop(job)
+        self._search, decisions = self._search.take(Report(job, iteration, _loss(self._jobs[job], iteration)))
+        self._goals |= {one.trial: self._search.target for one in decisions if one.kind == "promote"}
+
+    def _work(self, jobs: Sequence[JobProgress]) -> Work:
+        bracket = replace(self._search.bracket(), jobs=tuple(self._job(one) for one in jobs))
+        return Work((bracket,), self._budget_s * self._belief.iterations, self._max_gpus)
+
+
 def _profile(job: TrainingJob) -> Profile:
     return Profile(job.iteration_s, job.min_gpus, job.max_gpus, job.step_gpus, job.slowdown)
 
 
-def _first_goal(app: TrainingApp, job: TrainingJob) -> float:
-    match app.search:
-        case "successive_halving":
-            return app.phases[0]
-        case "curve_stopping":
-            return _stopped_at(job, app.min_gain)
-        case _:
-            return job.iterations
-
-
-def _stopped_at(job: TrainingJob, min_gain: float) -> float:
-    """After how many iterations the curve of a job is flat: its loss fell by less than `min_gain` of its first value
-    within a tenth of its iterations."""
+def _stopped_at(job: TrainingJob, app: TrainingApp) -> float:
+    """The iterations of a job. If its search looks at curves: until its loss falls by less than `min_gain` of its first
+    value within a tenth of them."""
+    if app.search != "curve_stopping":
+        return job.iterations
     if job.loss is None:
         return job.iterations
     step, first = CURVE_STEP * job.iterations, job.loss.at(0)
     for number in range(1, 10):
-        if job.loss.at((number - 1) * step) - job.loss.at(number * step) < min_gain * first:
+        if job.loss.at((number - 1) * step) - job.loss.at(number * step) < app.min_gain * first:
             return number * step
     return job.iterations
 

@@ -66,6 +66,8 @@ PUBLISHED = (
     "yarn_plugin.journal",
     "yarn_plugin.report",
     "yarn_plugin.simulation.application",
+    "yarn_plugin.simulation.leasing",
+    "yarn_plugin.simulation.training.apps",
     "yarn_plugin.model.gpus",
     "yarn_plugin.model.auction",
 )

@@ -2,8 +2,8 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from themis_agent.division import divide
 
+from themis_agent.division import divide
 from yarn_plugin.model.gpus import Job, Machine, Slot, Slowdown
 
 SLOW = Slowdown(slot=1.0, machine=1.5, rack=2.0)

@@ -23,7 +23,12 @@ OF_SPARK_SUBMIT = {"--master", "--executor-memory", "--queue", "--conf", "--depl
 COUNTING = ("act", "drive", "observe")
 """Packages of the arbiter that count what /metrics shows as `yarn_arbiter_NAME_total`."""
 
-ENTRY_POINTS = {"yarn_plugin.controllers", "yarn_plugin.simulated_applications", "yarn_plugin.lease_policies"}
+ENTRY_POINTS = {
+    "yarn_plugin.controllers",
+    "yarn_plugin.lease_policies",
+    "yarn_plugin.simulated_applications",
+    "yarn_plugin.simulated_training",
+}
 
 README_LINES = 120
 

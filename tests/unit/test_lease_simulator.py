@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from tests.toys.leases import KIND, Settings, ToyTraining
 
+from tests.toys.leases import KIND, Settings, ToyTraining
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation, SimulationError

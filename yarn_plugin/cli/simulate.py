@@ -2,15 +2,19 @@
 
 import time
 from pathlib import Path
+from typing import Literal
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from click.core import ParameterSource
 
 from yarn_plugin import console
 from yarn_plugin.cli.options import json_option
+from yarn_plugin.cli.progress import progress_bar
+from yarn_plugin.cli.simulate_training import Minutes, Seeds, TrainingOptions, is_training, simulate_training
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.simulator import Simulation
 from yarn_plugin.drive.virtual_time import UncompactedJournal
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.files import PRIVATE_MODE, write
 from yarn_plugin.simulation import workload as workloads
 from yarn_plugin.simulation.application import installed_kinds
@@ -20,29 +24,121 @@ from yarn_plugin.simulation.page import write_page
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
+OF_TRAINING = (
+    "f",
+    "lease",
+    "bidders",
+    "payments",
+    "checkpoint_cost",
+    "max_bidders",
+    "error",
+    "lie",
+    "liar",
+    "processes",
+    "profiles",
+)
+"""The parameters for workloads of training applications alone."""
+
 
 @click.command(context_settings=console.CONTEXT)
 @click.option(
-    "--workload", "workload_file", type=FILE, required=True, help="Applications and when they arrive (TOML or CSV)."
+    "--workload", "workload_file", type=FILE, required=True, help="Applications and when they arrive (see below)."
 )
-@click.option("--cluster", "cluster_file", type=FILE, required=True, help="Nodes, pools, failures (TOML).")
 @click.option(
-    "--policy", metavar="NAME", help="Policy of every pool, such as max_min.  [default: as in the cluster file]"
+    "--cluster",
+    "cluster_file",
+    type=FILE,
+    required=True,
+    help="Nodes, pools, failures (TOML); or, for training, machines with GPUs.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
+@click.option(
+    "--policy",
+    metavar="NAME[,NAME]",
+    help="Policy of every pool, such as max_min.  [default: as in the cluster file]  For training: policies to "
+    "compare, such as themis,tiresias.  [default: themis]",
+)
+@click.option(
+    "--seed", type=Seeds(), default="0", show_default=True, help="Seed of all random draws; for training, several."
+)
 @json_option
 @click.option(
     "--journal", "journal_file", type=FILE, help="Also write the arbiter's journal to FILE, for `yarn-plugin replay`."
 )
 @click.option("--report", "report_file", type=FILE, help="Also write a page with charts to FILE (HTML).")
+@click.option(
+    "--f",
+    type=click.FloatRange(0, 1),
+    default=0.8,
+    show_default=True,
+    help="Training: each round offers GPUs to the 1 - f of the applications that are worst off.",
+)
+@click.option(
+    "--lease", type=Minutes(), default="10", show_default=True, help="Training: length of a lease, in minutes."
+)
+@click.option(
+    "--bidders",
+    type=click.Choice(["apps", "jobs"]),
+    default="apps",
+    show_default=True,
+    help="Training: who bids, applications or each of their jobs.",
+)
+@click.option(
+    "--payments",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    show_default=True,
+    help="Training: hidden payments of the auction.",
+)
+@click.option(
+    "--checkpoint-cost",
+    type=Minutes(),
+    default="0",
+    show_default=True,
+    help="Training: minutes that a job loses when its GPUs change.",
+)
+@click.option("--max-bidders", type=click.IntRange(1), help="Training: offer GPUs to at most so many.")
+@click.option(
+    "--error",
+    type=click.FloatRange(0, 0.99),
+    default=0.0,
+    show_default=True,
+    help="Training: estimates are off by up to this fraction.",
+)
+@click.option(
+    "--lie",
+    type=click.FloatRange(0, 10),
+    default=0.0,
+    show_default=True,
+    help="Training: one application exaggerates its slowdowns by this fraction.",
+)
+@click.option("--liar", metavar="NAME", help="Training: the application that lies.  [default: the first]")
+@click.option("--processes", type=click.IntRange(1), help="Training: simulations at a time.  [default: one per CPU]")
+@click.option(
+    "--profiles",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Training: directory of measured slowdowns of networks (JSON).",
+)
+@click.pass_context
 def simulate(
+    context: click.Context,
     workload_file: Path,
     cluster_file: Path,
     policy: str | None,
-    seed: int,
+    seed: tuple[int, ...],
     json_file: Path | None,
     journal_file: Path | None,
     report_file: Path | None,
+    f: float,
+    lease: float,
+    bidders: Literal["apps", "jobs"],
+    payments: str,
+    checkpoint_cost: float,
+    max_bidders: int | None,
+    error: float,
+    lie: float,
+    liar: str | None,
+    processes: int | None,
+    profiles: Path | None,
 ) -> None:
     """Simulate a workload on a cluster: what the arbiter would do in a day, within seconds.
 
@@ -65,13 +161,50 @@ def simulate(
 
     The table shows completion times (arrival to end) in seconds. slowdown: completion time relative to running alone
     on the whole cluster. fairness: Jain's index of the slowdowns, 1 if all applications are slowed down equally.
+
+    \b
+    A workload of training applications leases GPUs, under several policies and seeds in parallel:
+      yarn-plugin simulate --policy themis,tiresias --seed 0-4 --cluster themis-256 --workload jobs.json --lease 20
+
+    The table shows times in minutes. rho: completion time relative to a fair part of the cluster, 1 or less if fair.
+    """
+    if is_training(workload_file):
+        if journal_file is not None:
+            raise BadInputError("--journal", str(journal_file), "must be left out: simulations of training keep none")
+        options = TrainingOptions(f, lease, bidders, payments == "on", checkpoint_cost, max_bidders, error, lie,
+                                  () if liar is None else (liar,), processes)  # fmt: skip
+        policies = tuple(dict.fromkeys((policy or "themis").split(",")))
+        simulate_training(workload_file, cluster_file, policies, seed, options, profiles, json_file, report_file)
+        return
+    for name in OF_TRAINING:
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            value = context.params[name]
+            raise BadInputError(f"--{name.replace('_', '-')}", value, "must be left out: for training workloads only")
+    if len(seed) > 1:
+        raise BadInputError("--seed", ",".join(map(str, seed)), "must be one seed")
+    simulate_arbiter(workload_file, cluster_file, policy, seed[0], json_file, journal_file, report_file)
+
+
+def simulate_arbiter(
+    workload_file: Path,
+    cluster_file: Path,
+    policy: str | None,
+    seed: int,
+    json_file: Path | None,
+    journal_file: Path | None,
+    report_file: Path | None,
+) -> None:
+    """Simulate the whole arbiter with a workload of applications in containers.
+
+    Raises:
+        ReportedError: a file or an option is wrong.
     """
     registry = installed()
     cluster = load(cluster_file, registry)
     submissions = workloads.load(workload_file, installed_kinds(), seed)
     journal = UncompactedJournal() if journal_file is not None else None
     started = time.perf_counter()
-    with _progress() as bar:
+    with progress_bar("applications") as bar:
         task = bar.add_task("", total=len(submissions))
 
         def on_finished(count: int) -> None:
@@ -89,10 +222,3 @@ def simulate(
     if report_file is not None:
         about = f"{workload_file.name} on {cluster_file.name}, seed {seed}"
         write_page(report_file, outcome, about, wall_s)
-
-
-def _progress() -> Progress:
-    """A progress bar of finished applications on stderr, if it is a terminal."""
-    columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn("applications"))
-    shown = console.err.is_terminal
-    return Progress(*columns, TimeElapsedColumn(), console=console.err, transient=True, disable=not shown)

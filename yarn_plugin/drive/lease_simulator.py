@@ -141,7 +141,7 @@ class LeaseSimulation:
         self._changed: dict[str, _Run] = {}
         self._claims_changed = self._use_changed = False
         self._inputs: deque[Input] = deque()
-        self._owner: dict[str, tuple[str, float]] = {}
+        self._owner: dict[str, tuple[Arrival, float]] = {}
         self._uses: dict[str, tuple[Use, ...]] = {}
         self._holdings: list[Holding] = []
         self._outcomes: list[JobOutcome] = []
@@ -352,10 +352,10 @@ class LeaseSimulation:
                 self._release(gpu)
         for run, gpus in wanted:
             for gpu in sorted(gpus - run.gpus):
-                owner = self._owner.setdefault(gpu, (run.arrival.app, self._now))[0]
-                if owner != run.arrival.app:
+                owner = self._owner.setdefault(gpu, (run.arrival, self._now))[0]
+                if owner is not run.arrival:
                     raise SimulationError(
-                        f"GPU {gpu} is leased to {owner} and to {run.arrival.app} at {self._now:.0f} s"
+                        f"GPU {gpu} is leased to {owner.app} and to {run.arrival.app} at {self._now:.0f} s"
                     )
             if gpus != run.gpus:
                 run.gpus = gpus
@@ -365,9 +365,9 @@ class LeaseSimulation:
                     del self._uses[run.arrival.app]
 
     def _release(self, gpu: str) -> None:
-        app, since = self._owner.pop(gpu)
+        owner, since = self._owner.pop(gpu)
         if self._keeps_holdings:
-            self._holdings.append(Holding(gpu, app, since, self._now))
+            self._holdings.append(Holding(gpu, owner.app, owner.group, since, self._now))
 
     def _place(self, run: _Run) -> None:
         """Run its jobs on what it holds, and come back when the first of them reaches its goal."""

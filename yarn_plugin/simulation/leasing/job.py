@@ -1,6 +1,6 @@
 """A training job in virtual time: its progress follows from its GPUs, without an event per iteration."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from yarn_plugin.model.gpus import Gpus, Slowdown
 from yarn_plugin.simulation.leasing.layout import Layout, total
@@ -10,14 +10,14 @@ from yarn_plugin.simulation.leasing.layout import Layout, total
 class Profile:
     """How fast a job truly is: seconds of an iteration on one GPU, and the factors when its GPUs are spread.
 
-    It uses `min_gpus`, `min_gpus + step_gpus`, ... up to `max_gpus`, with linear speedup (Themis, thesis, equation 3.1).
+    It uses `min_gpus`, `min_gpus + step_gpus`, ... up to `max_gpus`, with linear speedup (Themis, equation 3.1).
     """
 
     iteration_s: float
     min_gpus: int = 1
     max_gpus: int = 1
     step_gpus: int = 1
-    slowdown: Slowdown = Slowdown()
+    slowdown: Slowdown = field(default_factory=Slowdown)
 
     def usable(self, gpus: int) -> int:
         """The number of GPUs that it uses when it holds `gpus`; 0 if it cannot run."""

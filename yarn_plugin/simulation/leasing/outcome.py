@@ -45,10 +45,11 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A GPU leased to an application without a break."""
+    """A GPU leased to an application (`group`: its name in the workload) without a break."""
 
     gpu: str
     app: str
+    group: str
     start: float
     end: float
 
@@ -126,9 +127,7 @@ class TrainingOutcome:
     def app_times(self) -> tuple[float, ...]:
         """Seconds from arrival to end of every application that ended."""
         return tuple(
-            end - first
-            for first, end, jobs in self._apps.values()
-            if all(job.ended_at is not None for job in jobs)
+            end - first for first, end, jobs in self._apps.values() if all(job.ended_at is not None for job in jobs)
         )
 
     @property

@@ -1,0 +1,178 @@
+"""`yarn-plugin simulate` with a workload of training applications."""
+
+import os
+import re
+import tomllib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from yarn_plugin import console
+from yarn_plugin.cli.progress import progress_bar
+from yarn_plugin.drive.training_runs import TrainingResult, TrainingRun, bidders, simulate_all
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.quantities import count
+from yarn_plugin.simulation.leasing.outcome import Figures, figures
+from yarn_plugin.simulation.leasing.page import ShownRun, write_page
+from yarn_plugin.simulation.training.cluster import load as load_cluster
+from yarn_plugin.simulation.training.profiles import load as load_profiles
+from yarn_plugin.simulation.training.workload import GENERATED
+from yarn_plugin.simulation.training.workload import load as load_workload
+
+MAX_RUNS = 10_000
+
+COLUMNS = (
+    "policy", "#seed", "#max rho", "#median rho", "#max rho app", "#Jain", "#mean job min", "#mean app min",
+    "#makespan min", "#GPU min", "#placement", "#rounds", "#bidders", "#wall s",
+)  # fmt: skip
+
+
+class Minutes(click.ParamType[float]):
+    """A length of time, in seconds: a bare number is minutes; 90s, 10m and 1.5h work too."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse the text of an option."""
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*([smh]?)", str(value).strip())
+        if not found:
+            self.fail(f"{value!r}: must be a number of minutes, such as 10, or 90s, 10m, 1.5h", param, ctx)
+        return float(found[1]) * {"s": 1.0, "m": 60.0, "": 60.0, "h": 3600.0}[found[2]]
+
+
+class Seeds(click.ParamType[tuple[int, ...]]):
+    """Numbers, such as 3 or 0,1,5-9."""
+
+    name = "seeds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Parse the text of an option."""
+        if isinstance(value, tuple):
+            return value
+        seeds: list[int] = []
+        for part in str(value).split(","):
+            found = re.fullmatch(r"(-?\d{1,18})(?:-(\d{1,18}))?", part.strip())
+            last = int(found[2] or found[1]) if found else 0
+            if not found or not 0 <= last - int(found[1]) < MAX_RUNS:
+                self.fail(f"{value!r}: must be numbers, such as 3 or 0,1,5-9", param, ctx)
+            seeds += range(int(found[1]), last + 1)
+        return tuple(dict.fromkeys(seeds))
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """The options of a simulation of training applications; times in seconds."""
+
+    f: float
+    lease_s: float
+    bidders: Literal["apps", "jobs"]
+    payments: bool
+    checkpoint_s: float
+    max_bidders: int | None
+    error: float
+    lie: float
+    liars: tuple[str, ...]
+    processes: int | None
+
+
+def is_training(path: Path) -> bool:
+    """Whether a workload is one of training applications: by its name, or by the file's suffix, columns or sections."""
+    suffix = path.suffix.lower()
+    if suffix in (".json", ".trace") or (str(path) in GENERATED and not path.exists()):
+        return True
+    with suppress(OSError, ValueError):
+        if suffix == ".csv":
+            with path.open(errors="replace") as file:
+                return "num_gpus" in file.readline(1000)
+        table = tomllib.loads(path.read_text())
+        return "apps" in table or ("workload" in table.get("generate", {}) and "applications" not in table)
+    return False
+
+
+def simulate_training(
+    workload_file: Path,
+    cluster_file: Path,
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    options: TrainingOptions,
+    profiles: Path | None,
+    json_file: Path | None,
+    report_file: Path | None,
+) -> None:
+    """Simulate a workload under every policy with every seed; print, and write, the figures of each.
+
+    Raises:
+        ReportedError: a file, a policy or an option is wrong, or a simulation cannot go on.
+    """
+    cluster, slowdowns = load_cluster(cluster_file), load_profiles(profiles) if profiles else None
+    workloads = {seed: load_workload(workload_file, seed, slowdowns) for seed in seeds}
+    workload = workloads[seeds[0]]
+    if len(policies) * len(seeds) > MAX_RUNS:
+        raise BadInputError("--seed", len(seeds), f"must be at most {MAX_RUNS:,} simulations in all")
+    unknown = sorted(set(options.liars) - {app.name for app in workload.apps})
+    if unknown:
+        raise BadInputError("--liar", unknown[0], "must be an application of the workload")
+    runs = [
+        TrainingRun(
+            policy, seed, workloads[seed], cluster, options.f, options.lease_s, options.bidders, options.payments,
+            options.checkpoint_s, options.max_bidders, options.error, options.lie,
+            options.liars or ((workload.apps[0].name,) if options.lie else ()),
+            keeps_holdings=report_file is not None and seed == seeds[0],
+        )
+        for policy in policies
+        for seed in seeds
+    ]  # fmt: skip
+    for note in (*workload.notes, *cluster.notes):
+        console.err.print(f"note: {note}")
+    with progress_bar(options.bidders) as bar:
+        task = bar.add_task("", total=sum(map(bidders, runs)))
+
+        def on_ended(count: int) -> None:
+            bar.update(task, completed=count)
+
+        results = simulate_all(runs, options.processes or os.cpu_count() or 1, on_ended)
+    made = [(result, figures(result.outcome)) for result in results]
+    console.out.print(console.table(None, COLUMNS, [_row(*one) for one in made]))
+    for result, _ in made:
+        if result.outcome.unfinished:
+            console.err.print(
+                f"note: {result.run.policy} with seed {result.run.seed}: "
+                f"{count(result.outcome.unfinished, 'bidder')} never ended"
+            )
+    if json_file is not None:
+        console.write_json(json_file, [_record(workload_file, *one) for one in made])
+    if report_file is not None:
+        shown = [ShownRun(one.run.policy, one.run.seed, one.outcome, its, one.wall_s) for one, its in made]
+        write_page(report_file, shown, _about(workload_file, cluster_file, options))
+
+
+def _record(workload_file: Path, result: TrainingResult, its: Figures) -> dict[str, Any]:
+    """A row of `--json`."""
+    named = {"policy": result.run.policy, "workload": workload_file.stem, "seed": result.run.seed}
+    return {**named, **asdict(its), "wall_s": result.wall_s}
+
+
+def _row(result: TrainingResult, its: Figures) -> tuple[str, ...]:
+    def shown(value: float | None, digits: int) -> str:
+        return "-" if value is None else f"{value:,.{digits}f}"
+
+    return (
+        result.run.policy, str(result.run.seed), shown(its.max_rho, 2), shown(its.median_rho, 2),
+        shown(its.max_rho_app, 2), shown(its.jain, 3), shown(its.avg_jct_job, 0), shown(its.avg_jct_app, 0),
+        shown(its.makespan, 0), shown(its.gpu_time, 0), shown(its.placement_score, 3), str(its.rounds),
+        shown(its.mean_bidders, 1), shown(result.wall_s, 1),
+    )  # fmt: skip
+
+
+def _about(workload_file: Path, cluster_file: Path, options: TrainingOptions) -> str:
+    return (
+        f"{workload_file.name} on {cluster_file.name}; f {options.f:g}, lease {options.lease_s / 60:g} min, "
+        f"bidders: {options.bidders}, payments {'on' if options.payments else 'off'}, "
+        f"checkpoint {options.checkpoint_s:g} s"
+    )
