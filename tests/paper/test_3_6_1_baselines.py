@@ -115,11 +115,26 @@ def test_slaq_serves_the_largest_decrease_in_loss():
 
 def test_slaq_fits_a_power_law():
     curve = fitted(((0.0, 8.0), (1.0, 2.0), (3.0, 0.5)))
-    assert (curve.scale, curve.exponent) == (pytest.approx(8.0), pytest.approx(2.0))
+    assert (curve.at(0.0), curve.exponent) == (pytest.approx(8.0), pytest.approx(2.0))
     assert curve.at(9.0) == pytest.approx(0.08)
     assert fitted(((0.0, 1.0),)) is None
     assert fitted(((0.0, 1.0), (5.0, 2.0))).at(50.0) == fitted(((0.0, 1.0), (5.0, 2.0))).at(5.0)
-    assert fitted(((0.0, 1.0), (5.0, -1.0))).at(5.0) == 0.0
+    assert fitted(((0.0, 1.0), (5.0, -1.0))).exponent == 0.0
+
+
+def test_slaq_survives_losses_that_fall_abruptly():
+    """From 1 to 1e-300 within an iteration of many: the power law has an exponent of 7e8."""
+    curve = fitted(((1e6, 1.0), (1e6 + 1, 1e-300)))
+    assert curve.at(0.0) > 0
+    assert curve.at(1e6 + 10) == 0.0
+    abrupt = app("abrupt", job("a", gpus=2, iterations_done=1e6 + 1, losses=((1e6, 1.0), (1e6 + 1, 1e-300))))
+    assert given_by("slaq", [machine("m", 2)], abrupt) == {"abrupt.a": {"m1": 2}}
+
+
+def test_optimus_lets_jobs_without_gpus_take_turns():
+    """Two GPUs for three jobs: those with the least GPU time so far."""
+    apps = [app(name, job("a", gpus=4, attained_gpu_s=had)) for name, had in (("x", 60.0), ("y", 0.0), ("z", 30.0))]
+    assert given_by("optimus", [machine("m", 2)], *apps) == {"y.a": {"m1": 1}, "z.a": {"m1": 1}}
 
 
 def test_srtf_serves_the_shortest_remaining_time_and_srsf_the_least_service():

@@ -1,8 +1,9 @@
 """Optimus: throughput scaling, the highest first (thesis, section 3.6.1).
 
 Each job reports its throughput with its next step of GPUs, placed as well as can be, over its throughput now; the job
-with the highest ratio gets the step, then the rest report again. A job without GPUs has no bound and comes first. Ties:
-the earlier arrival, then the name. A step that makes a job no faster is not taken, so GPUs may stay free.
+with the highest ratio gets the step, then the rest report again. The ratio of a job without GPUs has no bound: such
+jobs come first, the one with the least GPU time so far before the others, so that they take turns. Other ties: the
+earlier arrival, then the name. A step that makes a job no faster is not taken, so GPUs may stay free.
 """
 
 from math import inf
@@ -24,7 +25,8 @@ def allocate(problem: LeaseProblem) -> tuple[Assignment, ...]:
             return None
         now = allocation.speed(app.app, job)
         scaling = step.speed / now if now else inf
-        return (-scaling, app.arrived_at, app.app, job.id) if scaling > 1 else None
+        served = 0.0 if now else job.attained_gpu_s
+        return (-scaling, served, app.arrived_at, app.app, job.id) if scaling > 1 else None
 
     def serve(one: tuple[AppStatus, Job]) -> bool:
         app, job = one

@@ -22,14 +22,20 @@ from yarn_plugin.model.gpus import Job
 
 @dataclass(frozen=True, slots=True)
 class PowerLaw:
-    """loss = scale (k + 1)^-exponent after k iterations: what SLAQ's 1 / (a k^2 + b k + c) tends to."""
+    """loss = e^level (k + 1)^-exponent after k iterations: what SLAQ's 1 / (a k^2 + b k + c) tends to."""
 
-    scale: float
+    level: float
     exponent: float
 
     def at(self, iterations: float) -> float:
         """The loss after so many iterations."""
-        return self.scale * float((iterations + 1.0) ** -self.exponent)
+        return math.exp(min(self.level - self.exponent * math.log(iterations + 1.0), MAX_LOG))
+
+
+NO_DECREASE = PowerLaw(0.0, 0.0)
+
+MAX_LOG = 700.0
+"""Nearly the largest number whose exponential is finite."""
 
 
 def fitted(losses: tuple[tuple[float, float], ...]) -> PowerLaw | None:
@@ -40,14 +46,14 @@ def fitted(losses: tuple[tuple[float, float], ...]) -> PowerLaw | None:
     if len(losses) < 2:
         return None
     if any(loss <= 0 for _, loss in losses):
-        return PowerLaw(0.0, 0.0)
+        return NO_DECREASE
     points = [(math.log(iteration + 1.0), math.log(loss)) for iteration, loss in losses]
     x_mean = sum(x for x, _ in points) / len(points)
     y_mean = sum(y for _, y in points) / len(points)
     spread = sum((x - x_mean) ** 2 for x, _ in points)
     slope = sum((x - x_mean) * (y - y_mean) for x, y in points) / spread if spread else 0.0
     exponent = max(-slope, 0.0)
-    return PowerLaw(math.exp(y_mean + exponent * x_mean), exponent)
+    return PowerLaw(y_mean + exponent * x_mean, exponent)
 
 
 def allocate(problem: LeaseProblem) -> tuple[Assignment, ...]:
