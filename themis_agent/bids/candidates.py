@@ -22,10 +22,12 @@ MAX_ENUMERATED = 200
 """Offers with so many different subsets are enumerated."""
 MAX_TOTALS = 16
 """How many different numbers of GPUs are considered, if the offer is not enumerated."""
-MAX_HOMES = 3
-"""Of the machines where GPUs are held, so many are considered one by one."""
+MAX_HOMES = 2
+"""Of the machines and racks where GPUs are held, so many are considered one by one."""
 
 Level = Literal["machine", "slot"]
+Inside = dict[str, dict[str, dict[str, int]]]
+"""GPUs by rack, machine and slot."""
 Kind = tuple[Piece, int]
 """A piece and how often it occurs."""
 
@@ -62,16 +64,23 @@ class OfferedGpus:
         homes = {place.rack for place in self.held}
         self.alike = [] if self.only_rack else sorted(rack for rack in self.racks if rack not in homes)
         self.slots = {slot.id: machine for machine in self.machines.values() for slot in machine.slots}
-        self._held_slots: dict[str, dict[str, Counter[str]]] = {}
+        self._held_slots: Inside = {}
         for place in self.held:
-            self._add(self._held_slots, place.rack, place.machine, place.slot, place.gpus)
+            _add(self._held_slots, place.rack, place.machine, place.slot, place.gpus)
+        self._held_racks = {
+            rack: rack_shape([machine_shape(slots.values()) for slots in machines_there.values()])
+            for rack, machines_there in self._held_slots.items()
+        }
 
     def regions(self) -> list[str]:
-        """Classes of machines: anywhere, any rack where nothing is held, and each rack where something is."""
+        """Classes of machines: anywhere, any rack where nothing is held, and the racks where most is held."""
         if self.only_rack:
             return [ANYWHERE]
-        homes = sorted(rack for rack in self.racks if rack not in self.alike)
-        return [ANYWHERE, *([ANY_RACK] if self.alike else []), *homes]
+        holds: Counter[str] = Counter()
+        for place in self.held:
+            holds[place.rack] += place.gpus
+        homes = sorted((rack for rack in holds if rack in self.racks), key=lambda rack: (-holds[rack], rack))
+        return [ANYWHERE, *([ANY_RACK] if self.alike else []), *homes[:MAX_HOMES]]
 
     def bins(self, within: str, level: Level = "machine") -> Bins:
         """The free GPUs of the machines, or of the slots, in a rack or anywhere: (GPUs, how many)."""
@@ -110,35 +119,35 @@ class OfferedGpus:
         Pieces of a class lie in different machines, anywhere in different racks; a piece is spread over as many slots
         as it may be.
         """
-        named: dict[str, dict[str, Counter[str]]] = {}
-        loose: dict[str, Counter[MachineShape]] = {}
-        racks: Counter[RackShape] = Counter()
+        named: Inside = {}
+        loose: dict[str, list[MachineShape]] = {}
+        racks: list[RackShape] = []
         for piece, count in candidate.kinds:
             if piece.level == "slot" and piece.within in self.slots:
                 machine = self.slots[piece.within]
-                self._add(named, machine.rack, machine.id, piece.within, piece.gpus * count)
+                _add(named, machine.rack, machine.id, piece.within, piece.gpus * count)
             elif piece.within in self.machines:
                 machine = self.machines[piece.within]
-                held = self._held_slots.get(machine.rack, {}).get(machine.id, {})
-                for slot, gpus in _scattered(machine, piece.gpus, held).items():
-                    self._add(named, machine.rack, machine.id, slot, gpus)
+                before = self._held_slots.get(machine.rack, {}).get(machine.id, {})
+                for slot, gpus in _scattered(machine, piece.gpus, before).items():
+                    _add(named, machine.rack, machine.id, slot, gpus)
             else:
                 shape = machine_shape([piece.gpus] if piece.level == "slot" else self._parts(piece))
                 if piece.within == ANYWHERE and not self.only_rack:
-                    racks[rack_shape({shape: 1})] += count
+                    racks += [rack_shape([shape])] * count
                 else:
-                    loose.setdefault(self.only_rack or piece.within, Counter())[shape] += count
-        for rack in {**self._held_slots, **named, **loose}:
-            machines = loose.get(rack, Counter()).copy()
-            before, added = self._held_slots.get(rack, {}), named.get(rack, {})
-            for name in {**before, **added}:
-                machines[machine_shape((before.get(name, Counter()) + added.get(name, Counter())).values())] += 1
-            racks[rack_shape(machines)] += 1
+                    loose.setdefault(self.only_rack or piece.within, []).extend([shape] * count)
+        racks += [shape for rack, shape in self._held_racks.items() if rack not in named and rack not in loose]
+        for rack in {**named, **loose}:
+            held, added = self._held_slots.get(rack, {}), named.get(rack, {})
+            machines = loose.get(rack, [])
+            for name in {**held, **added}:
+                slots = dict(held.get(name, {}))
+                for slot, gpus in added.get(name, {}).items():
+                    slots[slot] = slots.get(slot, 0) + gpus
+                machines.append(machine_shape(slots.values()))
+            racks.append(rack_shape(machines))
         return spread_of(racks)
-
-    @staticmethod
-    def _add(inside: dict[str, dict[str, Counter[str]]], rack: str, machine: str, slot: str, gpus: int) -> None:
-        inside.setdefault(rack, {}).setdefault(machine, Counter())[slot] += gpus
 
     def _parts(self, piece: Piece) -> list[int]:
         """The GPUs of a piece in slots, in the worst case."""
@@ -159,6 +168,11 @@ class OfferedGpus:
         return {}
 
 
+def _add(inside: Inside, rack: str, machine: str, slot: str, gpus: int) -> None:
+    slots = inside.setdefault(rack, {}).setdefault(machine, {})
+    slots[slot] = slots.get(slot, 0) + gpus
+
+
 def _scattered(machine: Machine, gpus: int, held: Mapping[str, int]) -> Counter[str]:
     """So many GPUs of a machine, spread with those held over as many slots as possible."""
     taken: Counter[str] = Counter()
@@ -173,24 +187,33 @@ def _even(gpus: int, parts: int) -> list[int]:
     return [gpus // parts + (index < gpus % parts) for index in range(min(parts, gpus))]
 
 
-def candidates(offered: OfferedGpus, usable: int, wanted: Sequence[int], use_slots: bool) -> list[Candidate]:
-    """Rows to consider, without duplicates.
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What matters to an application about the GPUs of an offer.
 
-    Args:
-        offered: the free GPUs, and what is held.
-        usable: more GPUs than so many are useless.
-        wanted: numbers of GPUs and gangs that matter to the application.
-        use_slots: whether it matters in which slots GPUs lie.
+    `usable`: more GPUs than so many are useless. `sizes`: numbers of GPUs and of gangs, ascending. `largest_gang`: a
+    job can use no more GPUs. `slots`, `machines`, `racks`: whether it matters that gangs lie in one.
     """
-    most = min(usable, sum(offered.free.values()))
+
+    usable: int
+    sizes: tuple[int, ...]
+    largest_gang: int
+    slots: bool
+    machines: bool
+    racks: bool
+
+
+def candidates(offered: OfferedGpus, wants: Wants) -> list[Candidate]:
+    """Rows to consider, without duplicates."""
+    most = min(wants.usable, sum(offered.free.values()))
     if most <= 0:
         return []
     found: dict[tuple[Kind, ...], Candidate] = {}
     everything = _enumerated(offered)
-    totals = list(range(1, most + 1)) if everything or most <= MAX_TOTALS else _totals(most, wanted)
-    for kinds in (*everything, *_classes(offered, totals, wanted, use_slots), *_at_home(offered, totals)):
+    totals = list(range(1, most + 1)) if everything or most <= MAX_TOTALS else _totals(most, wants.sizes)
+    for kinds in (*everything, *_classes(offered, totals, wants), *_at_home(offered, totals)):
         candidate = Candidate(tuple(sorted(kinds, key=_order)))
-        if candidate.gpus <= most or kinds in everything:
+        if candidate.gpus <= most:
             found.setdefault(candidate.kinds, candidate)
     return list(found.values())
 
@@ -210,24 +233,27 @@ def _totals(most: int, wanted: Sequence[int]) -> list[int]:
     return sorted({*powers, *others})
 
 
-def _classes(
-    offered: OfferedGpus, totals: Sequence[int], wanted: Sequence[int], use_slots: bool
-) -> Iterator[tuple[Kind, ...]]:
-    levels: list[Level] = ["machine", "slot"] if use_slots else ["machine"]
-    for within, level in product(offered.regions(), levels):
+def _classes(offered: OfferedGpus, totals: Sequence[int], wants: Wants) -> Iterator[tuple[Kind, ...]]:
+    levels: list[Level] = ["machine", "slot"] if wants.slots else ["machine"]
+    regions = offered.regions() if wants.racks else [ANYWHERE]
+    for within, level in product(regions, levels):
         for bins in offered.all_bins(within, level):
-            sizes = _sizes(bins[-1][0], wanted)
+            sizes = _sizes(bins[-1][0], wants)
             for total in totals:
                 if total > sum(size * count for size, count in bins):
                     break
                 yield from _equal_pieces(total, sizes, bins, within, level)
-                yield _largest_pieces(total, bins, within, level)
+                if wants.machines:
+                    yield _largest_pieces(total, bins, within, level)
 
 
-def _sizes(largest: int, wanted: Sequence[int]) -> list[int]:
-    """Sizes of pieces: powers of two, the largest, and wanted ones."""
+def _sizes(largest: int, wants: Wants) -> list[int]:
+    """Sizes of pieces: powers of two, wanted small ones, and the largest that is of use."""
+    if not wants.machines:
+        return [1]
+    largest = min(largest, wants.largest_gang)
     powers = {2**power for power in range(largest.bit_length())} | {largest}
-    return sorted(powers | {size for size in wanted if size <= min(largest, 4)})
+    return sorted(powers | {size for size in wants.sizes if size <= min(largest, 4)})
 
 
 def _equal_pieces(

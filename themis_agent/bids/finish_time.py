@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from themis_agent.bids.brackets import Need, shares_of
+from themis_agent.bids.candidates import Wants
 from themis_agent.bids.phase_time import KnownJobs, LikeJobs, PhaseTime
 from themis_agent.bids.spread import Place, Spread, parts_of
 from themis_agent.search.work import Bracket, Work
@@ -47,19 +48,19 @@ class FinishTime:
         self._shares: dict[int, list[int] | None] = {}
 
     @property
-    def usable(self) -> int:
-        """More GPUs than so many are useless."""
-        return sum(bracket.need.max_gpus for bracket in self._brackets)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The numbers of GPUs and gangs that matter, ascending."""
-        return tuple(sorted({size for bracket in self._brackets for size in bracket.sizes}))
-
-    @property
-    def uses_slots(self) -> bool:
-        """Whether it matters in which slots GPUs lie."""
-        return any(job.slowdown.slot > 1.0 for bracket in self._brackets for job in bracket.jobs)
+    def wants(self) -> Wants:
+        """What matters about the GPUs of an offer."""
+        brackets = self._brackets
+        slowdowns = {slowdown for bracket in brackets for slowdown in bracket.slowdowns}
+        largest = max((bracket.largest_gang for bracket in brackets), default=0)
+        return Wants(
+            usable=sum(bracket.need.max_gpus for bracket in brackets),
+            sizes=tuple(sorted({size for bracket in brackets for size in bracket.sizes})),
+            largest_gang=largest,
+            slots=largest > 1 and any(one.slot != 1.0 for one in slowdowns),
+            machines=largest > 1 and any((one.slot, one.machine, one.rack) != (1.0, 1.0, 1.0) for one in slowdowns),
+            racks=largest > 1 and any(one.rack != one.machine for one in slowdowns),
+        )
 
     def remaining_s(self, places: Sequence[Place]) -> float:
         """Seconds from now to the end with the GPUs in these places; infinite if a job cannot run; 0 without work."""
@@ -91,6 +92,7 @@ class _BracketTime:
     def __init__(self, bracket: Bracket) -> None:
         median = median_job(bracket.jobs)
         self.jobs = tuple(job for job in bracket.jobs if job.iterations_left > 0)
+        self.slowdowns = {job.slowdown for job in bracket.jobs}
         self._phases: list[PhaseTime] = [KnownJobs(self.jobs)] if self.jobs else []
         self._phases += [
             LikeJobs(median, phase.jobs, phase.iterations * median.iteration_s, phase.max_gpus)
@@ -100,10 +102,15 @@ class _BracketTime:
             phase.jobs * phase.iterations * median.iteration_s for phase in bracket.phases
         )
         demands = [sum(job.max_gpus for job in self.jobs), *(phase.jobs * phase.max_gpus for phase in bracket.phases)]
+        self._known: dict[Spread, float] = {}
         self.need = Need(work, max(job.min_gpus for job in bracket.jobs), max(demands))
+        gangs = [job.max_gpus for job in self.jobs] + [phase.max_gpus for phase in bracket.phases]
+        self.largest_gang = max(median.min_gpus, *gangs)
         counts = (len(self.jobs), *(phase.jobs for phase in bracket.phases))
         self.sizes = {job.min_gpus for job in self.jobs} | {job.max_gpus for job in self.jobs} | set(counts)
         self.sizes |= {count * median.min_gpus for count in counts} | set(demands)
 
     def seconds(self, spread: Spread) -> float:
-        return sum([phase.seconds(spread) for phase in self._phases])
+        if spread not in self._known:
+            self._known[spread] = sum([phase.seconds(spread) for phase in self._phases])
+        return self._known[spread]

@@ -87,7 +87,7 @@ class _ByLevel:
 
 
 class LikeJobs(_ByLevel):
-    """A phase of equal jobs: `count` times `job`, each with `seconds_each` of work on one GPU and at most `max_gpus`."""
+    """A phase of equal jobs: `count` times `job`, each with `seconds_each` of work on one GPU, at most `max_gpus`."""
 
     def __init__(self, job: Job, count: int, seconds_each: float, max_gpus: int) -> None:
         super().__init__([[factor(job, level) for level in LEVELS]])
@@ -127,6 +127,7 @@ class _Level:
         self.widest_minimum = max(job.min_gpus for job in jobs)
         self._choices = [_improving(job, job.iterations_left * job.iteration_s, job.max_gpus, level) for job in jobs]
         self._lanes: dict[tuple[int, int], float] = {}
+        self._with_width: dict[int, list[float]] = {}
 
     def seconds(self, bins: Bins) -> float:
         """Seconds until the last job ends; infinite if a job cannot run."""
@@ -166,8 +167,8 @@ class _Level:
     def _gangs(self, deadline: float) -> list[tuple[int, int]]:
         """The smallest gangs with which all jobs end by then: (size, how many), the largest first."""
         columns = (self._table > deadline).sum(axis=1)
-        sizes, counts = np.unique(self._sizes[np.arange(len(columns)), columns], return_counts=True)
-        return list(zip(sizes[::-1].tolist(), counts[::-1].tolist(), strict=True))
+        counts = np.bincount(self._sizes[np.arange(len(columns)), columns]).tolist()
+        return [(size, counts[size]) for size in range(len(counts) - 1, 0, -1) if counts[size]]
 
     @cached_property
     def _table(self) -> Floats:
@@ -190,17 +191,32 @@ class _Level:
         lanes = seats(bins, self.widest_minimum)
         if lanes == 0:
             return math.inf
-        width = max(size for size in range(self.widest_minimum, bins[-1][0] + 1) if seats(bins, size) >= lanes)
+        gpus = sum([size * cells for size, cells in bins])
+        wider = (size for size in reversed(self._all_sizes) if size * lanes <= gpus and seats(bins, size) >= lanes)
+        width = next(wider, self.widest_minimum)
+        if width not in self._with_width:
+            self._with_width[width] = sorted(
+                (next(time for size, time in reversed(choices) if size <= width) for choices in self._choices),
+                reverse=True,
+            )
         if (lanes, width) not in self._lanes:
-            seconds = [min(time for size, time in choices if size <= width) for choices in self._choices]
-            self._lanes[lanes, width] = longest_first(seconds, lanes)
+            self._lanes[lanes, width] = longest_first(self._with_width[width], lanes)
         return self._lanes[lanes, width]
+
+    @cached_property
+    def _all_sizes(self) -> list[int]:
+        """The gangs that some job can use and every job fits in, ascending."""
+        sizes = {size for choices in self._choices for size, _ in choices}
+        return sorted(size for size in sizes if size >= self.widest_minimum)
 
 
 def longest_first(seconds: Sequence[float], lanes: int) -> float:
-    """When the last job ends if each, longest first, goes to the lane that is free first (LPT, Graham 1969)."""
+    """When the last job ends if each goes to the lane that is free first; `seconds` in descending order.
+
+    The rule "longest processing time first": Graham, "Bounds on multiprocessing timing anomalies", 1969.
+    """
     ends = [0.0] * min(lanes, len(seconds))
-    for one in sorted(seconds, reverse=True):
+    for one in seconds:
         heapq.heapreplace(ends, ends[0] + one)
     return max(ends)
 

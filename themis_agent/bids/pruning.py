@@ -16,7 +16,7 @@ def undominated(rows: Sequence[Valued], offered: OfferedGpus) -> list[Valued]:
     """
     regions = _Regions(offered)
     kept: list[Valued] = []
-    for row in sorted(rows, key=lambda row: (row[0].gpus, row[1], _specificity(row[0], regions), str(row[0].kinds))):
+    for row in sorted(rows, key=lambda row: (row[0].gpus, row[1], _specificity(row[0], regions), _text(row[0]))):
         if not any(other[1] <= row[1] and regions.is_part(other[0], row[0]) for other in kept):
             # A row with as many GPUs may dominate an earlier one that is as good but less flexible.
             kept = [
@@ -59,6 +59,10 @@ def _narrowness(candidate: Candidate) -> tuple[int, int]:
     return bound, max(piece.gpus for piece, _ in candidate.kinds)
 
 
+def _text(candidate: Candidate) -> list[tuple[int, str, str, int]]:
+    return [(piece.gpus, piece.within, piece.level, count) for piece, count in candidate.kinds]
+
+
 def _specificity(candidate: Candidate, regions: "_Regions") -> int:
     return sum(regions.depth(piece.within) * count for piece, count in candidate.kinds)
 
@@ -80,6 +84,8 @@ class _Regions:
 
     def is_part(self, part: Candidate, whole: Candidate) -> bool:
         """Whether whoever has the GPUs of `whole` has those of `part`, wherever they are. May miss some."""
+        if part.gpus > whole.gpus:
+            return False
         room: list[tuple[Piece, int, int]] = [(piece, piece.gpus, count) for piece, count in whole.kinds]
         for piece, count in sorted(part.kinds, key=lambda kind: (-self.depth(kind[0].within), -kind[0].gpus)):
             left = count

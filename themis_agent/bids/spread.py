@@ -1,10 +1,8 @@
 """How a set of GPUs is spread over slots, machines and racks."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain, repeat
+from typing import Any, TypeVar
 
 from yarn_plugin.model.gpus import Gpus, Machine
 
@@ -15,9 +13,11 @@ SLOT, MACHINE, RACK, ANYWHERE = range(4)
 """The smallest cell that a job's GPUs lie in together."""
 
 MachineShape = tuple[tuple[int, int], ...]
-"""(GPUs of a slot, slots with so many), the largest first."""
+"""(GPUs of a slot, slots with so many)."""
 RackShape = tuple[tuple[MachineShape, int], ...]
-"""(machine, how many like it), the largest first."""
+"""(machine, how many like it)."""
+
+Thing = TypeVar("Thing", int, MachineShape, RackShape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,76 +30,80 @@ class Place:
     gpus: int
 
 
-@dataclass(frozen=True)
 class Spread:
-    """A set of GPUs but for the names of its racks, machines and slots: (rack, how many like it), the largest first."""
+    """A set of GPUs but for the names of its racks, machines and slots: an immutable value.
 
-    racks: tuple[tuple[RackShape, int], ...]
+    `racks`: (rack, how many like it). `bins`: the cells of each level, from slots to all GPUs. `gpus`: how many.
+    """
+
+    __slots__ = ("_hash", "bins", "gpus", "racks")
+
+    def __init__(self, racks: tuple[tuple[RackShape, int], ...]) -> None:
+        self.racks = racks
+        self.bins = _bins_of(racks)
+        self.gpus = self.bins[ANYWHERE][0][0] if racks else 0
+        self._hash = hash(racks)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spread) and self.racks == other.racks
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @classmethod
     def of(cls, places: Iterable[Place]) -> "Spread":
         """The spread of the GPUs in these places."""
-        inside: dict[str, dict[str, Counter[str]]] = {}
+        inside: dict[str, dict[str, dict[str, int]]] = {}
         for place in places:
             if place.gpus:
-                inside.setdefault(place.rack, {}).setdefault(place.machine, Counter())[place.slot] += place.gpus
+                slots = inside.setdefault(place.rack, {}).setdefault(place.machine, {})
+                slots[place.slot] = slots.get(place.slot, 0) + place.gpus
         return spread_of(
-            Counter(
-                rack_shape(Counter(machine_shape(slots.values()) for slots in machines.values()))
-                for machines in inside.values()
-            )
+            rack_shape([machine_shape(slots.values()) for slots in machines.values()]) for machines in inside.values()
         )
-
-    @cached_property
-    def bins(self) -> tuple[Bins, Bins, Bins, Bins]:
-        """The cells of each level."""
-        slots: Counter[int] = Counter()
-        machines: Counter[int] = Counter()
-        racks: Counter[int] = Counter()
-        for rack, racks_like_it in self.racks:
-            in_rack = 0
-            for machine, machines_like_it in rack:
-                in_machine = 0
-                for gpus, slots_like_it in machine:
-                    slots[gpus] += slots_like_it * machines_like_it * racks_like_it
-                    in_machine += gpus * slots_like_it
-                machines[in_machine] += machines_like_it * racks_like_it
-                in_rack += in_machine * machines_like_it
-            racks[in_rack] += racks_like_it
-        whole = sum(gpus * count for gpus, count in racks.items())
-        return _bins(slots), _bins(machines), _bins(racks), ((whole, 1),) if whole else ()
-
-    @property
-    def gpus(self) -> int:
-        """How many GPUs they are."""
-        return self.bins[ANYWHERE][0][0] if self.racks else 0
 
 
 def machine_shape(slots: Iterable[int]) -> MachineShape:
     """The shape of a machine with so many GPUs in its slots."""
-    return tuple(sorted(Counter(slots).items(), reverse=True))
+    return _counted(slots)
 
 
-def rack_shape(machines: Mapping[MachineShape, int]) -> RackShape:
+def rack_shape(machines: Iterable[MachineShape]) -> RackShape:
     """The shape of a rack with these machines."""
-    return tuple(sorted(machines.items(), key=lambda one: (_machine_gpus(one[0]), one), reverse=True))
+    return _counted(machines)
 
 
-def spread_of(racks: Mapping[RackShape, int]) -> Spread:
+def spread_of(racks: Iterable[RackShape]) -> Spread:
     """The spread of GPUs in these racks."""
-    return Spread(tuple(sorted(racks.items(), key=lambda one: (_rack_gpus(one[0]), one), reverse=True)))
+    return Spread(_counted(racks))
 
 
-def _machine_gpus(machine: MachineShape) -> int:
-    return sum([gpus * count for gpus, count in machine])
+def _counted(things: Iterable[Thing]) -> tuple[tuple[Thing, int], ...]:
+    """Each different one and how often it occurs, in one order whatever theirs."""
+    counts: dict[Thing, int] = {}
+    for thing in things:
+        counts[thing] = counts.get(thing, 0) + 1
+    return tuple(sorted(counts.items()))
 
 
-def _rack_gpus(rack: RackShape) -> int:
-    return sum([_machine_gpus(machine) * count for machine, count in rack])
-
-
-def _bins(cells: Mapping[int, int]) -> Bins:
-    return tuple(sorted(cells.items()))
+def _bins_of(racks: tuple[tuple[RackShape, int], ...]) -> tuple[Bins, Bins, Bins, Bins]:
+    slots: dict[int, int] = {}
+    machines: dict[int, int] = {}
+    sizes: dict[int, int] = {}
+    whole = 0
+    for rack, racks_like_it in racks:
+        in_rack = 0
+        for machine, machines_like_it in rack:
+            in_machine, machine_count = 0, machines_like_it * racks_like_it
+            for gpus, slots_like_it in machine:
+                slots[gpus] = slots.get(gpus, 0) + slots_like_it * machine_count
+                in_machine += gpus * slots_like_it
+            machines[in_machine] = machines.get(in_machine, 0) + machine_count
+            in_rack += in_machine * machines_like_it
+        sizes[in_rack] = sizes.get(in_rack, 0) + racks_like_it
+        whole += in_rack * racks_like_it
+    everything: Bins = ((whole, 1),) if whole else ()
+    return tuple(sorted(slots.items())), tuple(sorted(machines.items())), tuple(sorted(sizes.items())), everything
 
 
 def parts_of(spread: Spread, sizes: Iterable[int]) -> list[Spread]:
@@ -107,36 +111,53 @@ def parts_of(spread: Spread, sizes: Iterable[int]) -> list[Spread]:
 
     The sizes must not add up to more than there is.
     """
-    slots = _slots(spread)
+    left = _largest_first(spread.racks)
     parts = []
-    rack = machine = left = 0
     for size in sizes:
-        taken: dict[int, dict[int, list[int]]] = {}
-        while size:
-            if left == 0:
-                rack, machine, left = next(slots)
-            gpus = min(left, size)
-            taken.setdefault(rack, {}).setdefault(machine, []).append(gpus)
-            left -= gpus
-            size -= gpus
-        parts.append(
-            spread_of(
-                Counter(
-                    rack_shape(Counter(machine_shape(inside) for inside in machines.values()))
-                    for machines in taken.values()
-                )
-            )
-        )
+        taken, left = _cut(left, size)
+        parts.append(Spread(_merged(taken)))
     return parts
 
 
-def _slots(spread: Spread) -> Iterator[tuple[int, int, int]]:
-    """The number of its rack, of its machine, and the GPUs of each slot."""
-    racks = chain.from_iterable(repeat(machines, count) for machines, count in spread.racks)
-    for rack, machines in enumerate(racks):
-        for machine, inside in enumerate(chain.from_iterable(repeat(one, count) for one, count in machines)):
-            for gpus, count in inside:
-                yield from repeat((rack, machine, gpus), count)
+def _cut(runs: list[tuple[Any, int]], gpus: int) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]:
+    """The first so many GPUs of these cells, and the others; cells are racks, machines, or slots (their GPUs)."""
+    taken, left = [], list(reversed(runs))
+    while gpus:
+        cell, count = left.pop()
+        size = _gpus(cell)
+        whole = min(count, gpus // size)
+        if whole:
+            taken.append((cell, whole))
+            gpus -= whole * size
+            if whole < count:
+                left.append((cell, count - whole))
+            continue
+        if count > 1:
+            left.append((cell, count - 1))
+        if isinstance(cell, int):
+            taken.append((gpus, 1))
+            left.append((cell - gpus, 1))
+        else:
+            inner, others = _cut(_largest_first(cell), gpus)
+            taken.append((_merged(inner), 1))
+            left.append((_merged(others), 1))
+        gpus = 0
+    return taken, left[::-1]
+
+
+def _largest_first(runs: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:
+    return sorted(runs, key=lambda run: (-_gpus(run[0]), run))
+
+
+def _gpus(cell: Any) -> int:
+    return cell if isinstance(cell, int) else sum([_gpus(inner) * count for inner, count in cell])
+
+
+def _merged(runs: Iterable[tuple[Any, int]]) -> tuple[tuple[Any, int], ...]:
+    counts: dict[Any, int] = {}
+    for cell, count in runs:
+        counts[cell] = counts.get(cell, 0) + count
+    return tuple(sorted(counts.items()))
 
 
 def places_of(gpus: Gpus, machines: Iterable[Machine]) -> tuple[Place, ...]:

@@ -28,9 +28,8 @@ def bid_table(work: Work, offer: GpuOffer, elapsed_s: float) -> Bid:
     ideal = ideal_s(work, offer.contention, offer.cluster_gpus)
     offered = OfferedGpus(offer.machines, places_of(offer.held, offer.machines))
     nothing = rounded((elapsed_s + finish.remaining_s(offered.held)) / ideal)
-    held = sum(place.gpus for place in offered.held)
     found = []
-    for candidate in candidates(offered, finish.usable - held, finish.sizes, finish.uses_slots):
+    for candidate in candidates(offered, finish.wants):
         rho = rounded((elapsed_s + finish.remaining_with(offered.spread(candidate))) / ideal)
         if rho is not None and (nothing is None or rho < nothing):
             found.append((candidate, rho))
