@@ -15,7 +15,8 @@ from yarn_plugin.model.share import Holding, Lease
 
 def apply(turn: Turn, now: Round, allocation: Allocation) -> None:
     """Renew what holders won back, revoke what they lost, and lease the rest to its winners."""
-    until = turn.settings.end_of_lease(turn.at)
+    when = turn.at if turn.decided_at is None else turn.decided_at
+    until = turn.settings.end_of_lease(when)
     kept: set[str] = set()
     for held in _ending(turn, now):
         holder = (held.lease.app, held.lease.job)
@@ -34,7 +35,7 @@ def apply(turn: Turn, now: Round, allocation: Allocation) -> None:
             won.setdefault((winner, how, turn.inventory.places[gpu].machine), []).append(gpu)
     for ((app, job), how, _), gpus in sorted(won.items()):
         holdings = tuple(Holding(gpu, GPU) for gpu in gpus)
-        turn.set_lease(Held(Lease(turn.new_id(), app, job, 0, holdings, until=until), now.number, how, turn.at))
+        turn.set_lease(Held(Lease(turn.new_id(), app, job, 0, holdings, until=until), now.number, how, when))
     start_vacated(turn)
 
 
@@ -56,7 +57,8 @@ def _renew(turn: Turn, lease: str, until: float, cause: Cause | None) -> None:
 
 def revoke(turn: Turn, lease: str, gpus: Collection[str], cause: Cause) -> None:
     """Revoke GPUs of a lease: its holder has the grace period to vacate them."""
-    held, by = turn.state.leases[lease], turn.at + turn.settings.grace_s
+    when = turn.at if turn.decided_at is None else turn.decided_at
+    held, by = turn.state.leases[lease], when + turn.settings.grace_s
     leaving = tuple(gpu for gpu in held.gpus if gpu in gpus or gpu in held.leaving)
     is_whole = len(leaving) == len(held.gpus)
     if held.revoke is not None:
@@ -64,7 +66,7 @@ def revoke(turn: Turn, lease: str, gpus: Collection[str], cause: Cause) -> None:
         turn.close(held.revoke)
     command = Revoke(turn.new_id(), held.lease.app, lease, by, cause, () if is_whole else leaving)
     turn.give(command)
-    turn.set_lease(replace(held, leaving=leaving, by=by, revoked_at=turn.at, revoke=command.id))
+    turn.set_lease(replace(held, leaving=leaving, by=by, revoked_at=when, revoke=command.id))
 
 
 def end(turn: Turn, lease: str, gpus: Collection[str], cause: Cause) -> None:
@@ -92,9 +94,10 @@ def start_vacated(turn: Turn) -> None:
     starting: dict[tuple[str, How, int, float], list[Lease]] = {}
     for held in turn.state.leases.values():
         if held.started_at is None and taken.isdisjoint(held.gpus):
-            waited = round(turn.at - held.won_at, 6)
+            when = turn.at if turn.decided_at is None else turn.decided_at
+            waited = round(when - held.won_at, 6)
             starting.setdefault((held.lease.app, held.how, held.round, waited), []).append(held.lease)
-            turn.set_lease(replace(held, started_at=turn.at))
+            turn.set_lease(replace(held, started_at=when))
     for (app, how, number, waited), leases in starting.items():
         gpus = sum(len(lease.holdings) for lease in leases)
         turn.commands.append(Grant(turn.new_id(), app, tuple(leases), LeaseWon(number, gpus, how, waited)))

@@ -197,6 +197,7 @@ def _solve(turn: Turn, now: Round, problem: object) -> None:
 def _decide(turn: Turn, now: Round) -> None:
     """Allocate by the solver's result, deal the rest, and record the round."""
     result = now.result
+    turn.decided_at = _decision_time(turn, now)
     record = LeaseRound(now.number, turn.settings.policy, now.opened_by, len(now.offer), now.rhos,
                         tuple(app for app in now.bidders if app in now.bids))  # fmt: skip
     reasons: dict[str, str] = {}
@@ -215,6 +216,13 @@ def _decide(turn: Turn, now: Round) -> None:
     won_gpus, leftover = allocated.count("bid", "policy"), allocated.count("leftover", "kept")
     turn.change(idle=tuple(allocated.left))
     _finish(turn, replace(record, won=won_gpus, leftover=leftover, idle=idle))
+
+
+def _decision_time(turn: Turn, now: Round) -> float:
+    """`decide_at`, even if the result comes a little later: so the same inputs give the same leases, however long the
+    solver takes. One that is very late counts from now: who loses GPUs needs the grace period."""
+    due = turn.at if now.decide_at is None else now.decide_at
+    return due if turn.at - due <= turn.settings.grace_s / 2 else turn.at
 
 
 def _fail(turn: Turn, now: Round, error: str) -> None:

@@ -16,11 +16,13 @@ Repeatable = Ask | Offer | Solve | Revoke
 
 
 class Turn:
-    """`state`: as changed so far; `commands`: given so far; `claims`: by application."""
+    """`state`: as changed so far; `commands`: given so far; `claims`: by application. `decided_at`: the time that
+    counts for the allocation decided in this call, if any."""
 
     def __init__(self, pool: str, settings: LeaseSettings, state: LeaseState, view: View, at: float) -> None:
         self.pool, self.settings, self.state, self.view, self.at = pool, settings, state, view, at
         self.commands: list[Command] = []
+        self.decided_at: float | None = None
         self.inventory: Inventory = inventory(view.topology, settings)
         self.claims: dict[str, Claim] = {claim.app: claim for claim in view.claims}
 
