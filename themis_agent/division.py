@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from themis_agent.bids.phase_time import KnownJobs, slowdown_factor
+from themis_agent.bids.spread import ANYWHERE, Place, Spread
 from yarn_plugin.model.gpus import Gpus, Job, Machine
 
 
@@ -22,15 +24,140 @@ CELLS: tuple[Callable[[_Slot], str], ...] = (lambda slot: slot.id, lambda slot: 
 def divide(held: Sequence[Machine], jobs: Sequence[Job]) -> tuple[tuple[str, Gpus], ...]:
     """Which GPUs each job runs on; jobs left out wait, and GPUs that would speed up no job are left over.
 
-    The application ends with its last job (equation 3.2 of Themis, thesis section 3.4.3.2), so the jobs with the most
-    work left come first: each gets its smallest gang, then every further step goes to the job that would end last.
-    A job stays where it runs if it keeps its number of GPUs; the others are placed together as far as possible, and on
-    fewer GPUs where spreading more of them would be slower.
+    The jobs of a phase end as early as bids assume, by the same rules (see `bids.phase_time`): all at once if possible,
+    otherwise the longest first; none spans more than it must. A job stays where it runs if it keeps its number of GPUs.
+    GPUs that are left over then go to the jobs that would end last, as far as that makes them faster.
 
     `held`: machines with the GPUs that are held. `jobs`: with what they run on now.
     """
     slots = {slot.id: _Slot(slot.id, machine.id, machine.rack) for machine in held for slot in machine.slots}
     free = {slot.id: slot.gpus for machine in held for slot in machine.slots}
+    unfinished = [job for job in jobs if job.iterations_left > 0]
+    found = _as_bids_assume(unfinished, slots, free)
+    if found is None:
+        return _greedy(jobs, slots, free)
+    for gpus in found.values():
+        _take(free, gpus)
+    _grow(unfinished, found, slots, free)
+    return tuple((job.id, found[job.id]) for job in jobs if job.id in found)
+
+
+def _as_bids_assume(jobs: Sequence[Job], slots: Mapping[str, _Slot], free: Mapping[str, int]) -> dict[str, Gpus] | None:
+    """The division that ends the phase when bids say; None if some job cannot run with these GPUs at all."""
+    if not jobs:
+        return {}
+    spread = Spread.of(Place(slot.rack, slot.machine, slot.id, free[slot.id]) for slot in slots.values())
+    planned = KnownJobs(jobs).gangs(spread)
+    if planned is None:
+        return None
+    level, sizes = planned
+    running = [job for job in jobs if job.id in sizes]
+    staying = {
+        job.id: job.held
+        for job in running
+        if _count(job.held) == sizes[job.id]
+        and all(slot in slots for slot, _ in job.held)
+        and (level == ANYWHERE or len({CELLS[level](slots[slot]) for slot, _ in job.held}) == 1)
+    }
+    return _packed(running, sizes, level, slots, free, staying) or _packed(running, sizes, level, slots, free, {})
+
+
+def _packed(
+    jobs: Sequence[Job],
+    sizes: Mapping[str, int],
+    level: int,
+    slots: Mapping[str, _Slot],
+    free: Mapping[str, int],
+    staying: Mapping[str, Gpus],
+) -> dict[str, Gpus] | None:
+    """Each gang in one cell of the level, by best fit decreasing; None if that fails around those that stay."""
+    left, found = dict(free), dict(staying)
+    for gpus in staying.values():
+        _take(left, gpus)
+    if min(left.values(), default=0) < 0:
+        return None
+    for job in sorted(jobs, key=lambda job: (-sizes[job.id], -_work(job), job.id)):
+        if job.id not in found:
+            chosen = _closest(sizes[job.id], slots, left, level)
+            if chosen is None:
+                return None
+            _take(left, chosen)
+            found[job.id] = chosen
+    return found
+
+
+def _closest(count: int, slots: Mapping[str, _Slot], free: Mapping[str, int], level: int) -> Gpus | None:
+    """So many free GPUs of the cell of this level with the fewest free ones, as close together as they can be in it."""
+    inside = _tightest(count, list(slots), slots, free, level)
+    if inside is None:
+        return None
+    for smaller in range(level):
+        closer = _tightest(count, inside, slots, free, smaller)
+        if closer is not None:
+            inside = closer
+            break
+    return _fill(count, inside, free)
+
+
+def _tightest(
+    count: int, among: Sequence[str], slots: Mapping[str, _Slot], free: Mapping[str, int], level: int
+) -> list[str] | None:
+    """The slots with free GPUs of the fullest cell that has room."""
+    rooms: dict[str, list[str]] = {}
+    for slot in among:
+        if free[slot]:
+            rooms.setdefault("" if level == ANYWHERE else CELLS[level](slots[slot]), []).append(slot)
+    fitting = [(total, cell) for cell, one in rooms.items() if (total := sum(free[slot] for slot in one)) >= count]
+    return rooms[min(fitting)[1]] if fitting else None
+
+
+def _grow(jobs: Sequence[Job], found: dict[str, Gpus], slots: Mapping[str, _Slot], free: dict[str, int]) -> None:
+    """Give GPUs that are left over to jobs that wait, the longest first, then to those that would end last."""
+    for job in sorted(jobs, key=lambda job: (-_work(job), job.id)):
+        if job.id not in found and sum(free.values()) >= job.min_gpus:
+            found[job.id] = _place(job, job.min_gpus, slots, free)
+            _take(free, found[job.id])
+    growing = {job.id: job for job in jobs if job.id in found}
+    while growing and any(free.values()):
+        ends = {name: _work(job) / _speed(job, found[name], slots) for name, job in growing.items()}
+        name = max(growing, key=lambda name: (ends[name], name))
+        job = growing[name]
+        size = _count(found[name]) + job.step_gpus
+        wider = _added(found[name], job.step_gpus, slots, free) if size <= job.max_gpus else None
+        if wider is None or _speed(job, wider, slots) <= _speed(job, found[name], slots):
+            del growing[name]
+            continue
+        for slot, count in found[name]:
+            free[slot] += count
+        _take(free, wider)
+        found[name] = wider
+
+
+def _added(gpus: Gpus, more: int, slots: Mapping[str, _Slot], free: Mapping[str, int]) -> Gpus | None:
+    """These GPUs and so many free ones, from the smallest cells around them that have enough."""
+    for level in (*range(len(CELLS)), ANYWHERE):
+        here = {"" if level == ANYWHERE else CELLS[level](slots[slot]) for slot, _ in gpus}
+        near = [slot for slot in free if level == ANYWHERE or CELLS[level](slots[slot]) in here]
+        if sum(free[slot] for slot in near) >= more:
+            total = dict(gpus)
+            for slot, count in _fill(more, near, free):
+                total[slot] = total.get(slot, 0) + count
+            return tuple(sorted(total.items()))
+    return None
+
+
+def _speed(job: Job, gpus: Gpus, slots: Mapping[str, _Slot]) -> float:
+    """Iterations in the time of one on one GPU."""
+    spanned = [slots[slot] for slot, _ in gpus]
+    level = next((level for level, cell in enumerate(CELLS) if len({cell(slot) for slot in spanned}) == 1), ANYWHERE)
+    return _count(gpus) / slowdown_factor(job, level)
+
+
+def _greedy(jobs: Sequence[Job], slots: Mapping[str, _Slot], free: dict[str, int]) -> tuple[tuple[str, Gpus], ...]:
+    """The division if some jobs cannot run: the jobs with the most work left come first.
+
+    Each gets its smallest gang, then every further step goes to the job that would end last.
+    """
     sizes = _sizes(sum(free.values()), jobs)
     found: dict[str, Gpus] = {}
     for job in jobs:

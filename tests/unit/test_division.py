@@ -3,7 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from themis_agent.bids.finish_time import FinishTime
+from themis_agent.bids.spread import Place, places_of
 from themis_agent.division import divide
+from themis_agent.search import plain
 from yarn_plugin.model.gpus import Job, Machine, Slot, Slowdown
 
 SLOW = Slowdown(slot=1.0, machine=1.5, rack=2.0)
@@ -87,3 +90,22 @@ def test_no_gpu_is_given_twice_and_gangs_are_whole(jobs, slots):
             assert (count - one.min_gpus) % one.step_gpus == 0
     if listed and sum(slot.gpus for machine in held for slot in machine.slots) >= min(one.min_gpus for one in listed):
         assert given_to
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 500), st.integers(1, 6)), min_size=1, max_size=5),
+    st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3), min_size=1, max_size=4),
+    st.sampled_from([SLOW, Slowdown(1.0, 1.0, 1.0), Slowdown(1.2, 3.0, 8.0)]),
+)
+def test_all_jobs_that_run_at_once_end_when_bids_say(jobs, slots, slowdown):
+    held = machines(*slots)
+    listed = [
+        Job(f"j{place}", float(work), 1.0, max_gpus=most, slowdown=slowdown) for place, (work, most) in enumerate(jobs)
+    ]
+    gpus = [Place(one.rack, one.id, slot.id, slot.gpus) for one in held for slot in one.slots]
+    given_to = dict(divide(held, listed))
+    if sum(place.gpus for place in gpus) < len(listed):
+        assert len(given_to) == sum(place.gpus for place in gpus)
+        return
+    ends = [FinishTime(plain((one,))).remaining_s(places_of(given_to[one.id], held)) for one in listed]
+    assert max(ends) <= FinishTime(plain(tuple(listed))).remaining_s(gpus) * (1 + 1e-9)

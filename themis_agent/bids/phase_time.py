@@ -38,7 +38,7 @@ class PhaseTime(Protocol):
         ...
 
 
-def factor(job: Job, level: int) -> float:
+def slowdown_factor(job: Job, level: int) -> float:
     """By what factor an iteration takes longer for a job whose GPUs lie together in a cell of this level."""
     return (1.0, job.slowdown.slot, job.slowdown.machine, job.slowdown.rack)[level]
 
@@ -50,7 +50,7 @@ def gang_sizes(job: Job, max_gpus: int) -> range:
 
 def seconds_with(job: Job, seconds: float, size: int, level: int) -> float:
     """How long it takes on so many GPUs: perfect speed-up, but for the slowdown (thesis, section 3.4.3.1)."""
-    return seconds if size == 1 else seconds * factor(job, level) / size
+    return seconds if size == 1 else seconds * slowdown_factor(job, level) / size
 
 
 class _ByLevel:
@@ -90,7 +90,7 @@ class LikeJobs(_ByLevel):
     """A phase of equal jobs: `count` times `job`, each with `seconds_each` of work on one GPU, at most `max_gpus`."""
 
     def __init__(self, job: Job, count: int, seconds_each: float, max_gpus: int) -> None:
-        super().__init__([[factor(job, level) for level in LEVELS]])
+        super().__init__([[slowdown_factor(job, level) for level in LEVELS]])
         self._count = count
         self._smallest = job.min_gpus
         self._choices = [_improving(job, seconds_each, max_gpus, level) for level in LEVELS]
@@ -112,18 +112,35 @@ class KnownJobs(_ByLevel):
     """A phase whose jobs are known: each with its iterations left, time of an iteration, gang and slowdown."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        super().__init__([[factor(job, level) for level in LEVELS] for job in jobs])
-        in_order = sorted(jobs, key=lambda job: (-job.iterations_left * job.iteration_s, job.id))
-        self._levels = [_Level(in_order, level) for level in LEVELS]
+        super().__init__([[slowdown_factor(job, level) for level in LEVELS] for job in jobs])
+        self._jobs = sorted(jobs, key=lambda job: (-job.iterations_left * job.iteration_s, job.id))
+        self._levels: dict[int, _Level] = {}
+
+    def gangs(self, spread: Spread) -> tuple[int, dict[str, int]] | None:
+        """How the jobs run to end in that time: within which level, and the GPUs of each job that runs at first.
+
+        None: some job cannot run at all.
+        """
+        best = self.seconds(spread)
+        if math.isinf(best):
+            return None
+        level = next(level for level in LEVELS if self._within(level, spread.bins[level]) <= best)
+        return level, self._at(level).gangs(spread.bins[level])
 
     def _within(self, level: int, bins: Bins) -> float:
-        return self._levels[level].seconds(bins)
+        return self._at(level).seconds(bins)
+
+    def _at(self, level: int) -> "_Level":
+        if level not in self._levels:
+            self._levels[level] = _Level(self._jobs, level)
+        return self._levels[level]
 
 
 class _Level:
     """The same phase if every job's GPUs lie together in one cell of a level."""
 
     def __init__(self, jobs: Sequence[Job], level: int) -> None:
+        self._names = [job.id for job in jobs]
         self.widest_minimum = max(job.min_gpus for job in jobs)
         self._choices = [_improving(job, job.iterations_left * job.iteration_s, job.max_gpus, level) for job in jobs]
         self._lanes: dict[tuple[int, int], float] = {}
@@ -131,13 +148,28 @@ class _Level:
 
     def seconds(self, bins: Bins) -> float:
         """Seconds until the last job ends; infinite if a job cannot run."""
-        gpus = sum(size * cells for size, cells in bins)
-        if gpus < self.widest_minimum:
+        if sum([size * cells for size, cells in bins]) < self.widest_minimum:
             return math.inf
+        deadline = self._deadline(bins)
+        return self._in_turns(bins) if deadline is None else deadline
+
+    def gangs(self, bins: Bins) -> dict[str, int]:
+        """The GPUs of each job that runs at first."""
+        deadline = self._deadline(bins)
+        if deadline is not None:
+            columns = (self._table > deadline).sum(axis=1)
+            return dict(zip(self._names, self._sizes[np.arange(len(columns)), columns].tolist(), strict=True))
+        lanes, width = self._lanes_of(bins)
+        first = list(zip(self._names, self._choices, strict=True))[:lanes]
+        return {name: next(size for size, _ in reversed(choices) if size <= width) for name, choices in first}
+
+    def _deadline(self, bins: Bins) -> float | None:
+        """The earliest time by which all jobs can end if all run at once; None: they cannot."""
+        gpus = sum([size * cells for size, cells in bins])
         times, needs = self._deadlines
         low = int(np.searchsorted(-needs, -gpus))
         if low == len(times) or not fits(bins, self._gangs(times[-1])):
-            return self._in_turns(bins)
+            return None
         high = len(times) - 1
         while low < high:
             middle = (low + high) // 2
@@ -188,12 +220,9 @@ class _Level:
 
     def _in_turns(self, bins: Bins) -> float:
         """Seconds if jobs wait for each other: lanes as wide as the largest of the smallest gangs, or wider."""
-        lanes = seats(bins, self.widest_minimum)
+        lanes, width = self._lanes_of(bins)
         if lanes == 0:
             return math.inf
-        gpus = sum([size * cells for size, cells in bins])
-        wider = (size for size in reversed(self._all_sizes) if size * lanes <= gpus and seats(bins, size) >= lanes)
-        width = next(wider, self.widest_minimum)
         if width not in self._with_width:
             self._with_width[width] = sorted(
                 (next(time for size, time in reversed(choices) if size <= width) for choices in self._choices),
@@ -202,6 +231,13 @@ class _Level:
         if (lanes, width) not in self._lanes:
             self._lanes[lanes, width] = longest_first(self._with_width[width], lanes)
         return self._lanes[lanes, width]
+
+    def _lanes_of(self, bins: Bins) -> tuple[int, int]:
+        """How many lanes there are, and their width."""
+        lanes = seats(bins, self.widest_minimum)
+        gpus = sum([size * cells for size, cells in bins])
+        wider = (size for size in reversed(self._all_sizes) if size * lanes <= gpus and seats(bins, size) >= lanes)
+        return lanes, next(wider, self.widest_minimum)
 
     @cached_property
     def _all_sizes(self) -> list[int]:
