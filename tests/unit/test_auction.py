@@ -33,7 +33,7 @@ def test_two_apps_share_a_machine_and_each_pays_what_the_other_loses():
 
 def test_who_loses_pays_nothing_and_who_displaces_it_pays():
     # One GPU: a gains log 4, b gains log 2. Without a, b would gain log 2: a keeps 1/2 of its GPU, rounded up.
-    result = allocate(problem([machine("m", 1)], bid("a", 4, row(1, 1)), bid("b", 4, row(2, 1))))
+    result = allocate(problem([machine("m", 1)], bid("a", 4, row(1, 1)), bid("b", 4, row(2, 1)), exact_shares=True))
     a, b = result.awards
     assert (a.row, a.share_max, count(a.kept)) == (0, pytest.approx(0.5), 1)
     assert (b.row, b.share_min, b.won) == (None, 1.0, ())

@@ -1,23 +1,31 @@
 """One round of the partial allocation auction: proportional fairness, hidden payments, leftovers."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from yarn_plugin.decide.mechanisms.partial_allocation.binding import bind
 from yarn_plugin.decide.mechanisms.partial_allocation.candidates import candidates
+from yarn_plugin.decide.mechanisms.partial_allocation.fitting import fit, kinds_of
 from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import hand_out
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
-from yarn_plugin.decide.mechanisms.partial_allocation.packing import Packing, pack
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import (
     AppBid,
     Award,
     PartialAllocation,
     PartialAllocationProblem,
 )
+from yarn_plugin.decide.mechanisms.partial_allocation.program import program
+from yarn_plugin.decide.mechanisms.partial_allocation.relaxation import tables_of
 from yarn_plugin.decide.mechanisms.partial_allocation.rounding import kept_of, usable
-from yarn_plugin.decide.mechanisms.partial_allocation.search import Best, Choice, maximise
+from yarn_plugin.decide.mechanisms.partial_allocation.search import TIE, Rows, Search, Task
 from yarn_plugin.decide.mechanisms.partial_allocation.slots import added, keep
 from yarn_plugin.decide.mechanisms.partial_allocation.valuation import NAT
-from yarn_plugin.model.gpus import Gpus
+from yarn_plugin.model.gpus import Gpus, Piece
+
+Payment = Callable[[float], int]
+"""How many GPUs a winner keeps if this is its share."""
 
 
 def allocate(problem: PartialAllocationProblem) -> PartialAllocation:
@@ -29,57 +37,94 @@ def allocate(problem: PartialAllocationProblem) -> PartialAllocation:
 
     The result depends neither on the order of bids, rows and machines nor on time.
     """
-    offer = Offer.of(problem.machines)
-    bids = sorted(problem.bids, key=lambda bid: bid.app)
-    tables = [candidates(bid) for bid in bids]
-    held = [added(bid.held, bid.expiring) for bid in bids]
-
-    def packed(choice: Choice) -> Packing:
-        rows = [tables[i][j].pieces if j is not None else () for i, j in enumerate(choice)]
-        return pack(offer, rows, held)
-
-    best = maximise(offer, tables, packed, problem.work_limit)
-    placed = packed(best.choice).gpus or ((),) * len(bids)
-    work = best.work
-    awards: list[Award] = []
-    for i, bid in enumerate(bids):
-        j = best.choice[i]
-        if j is None:
-            awards.append(Award(bid.app, None))
-            continue
-        others = best.gain - tables[i][j].gain
-        without = Best((), others, others, 0)
-        if problem.payments:
-            without = maximise(offer, tables, packed, problem.work_limit - work, skip=i)
-            work += without.work
-        share_min, share_max = share(others, without.bound), share(others, without.gain)
-        awards.append(_award(problem, offer, bid, tables[i][j].row, placed[i], share_min, share_max))
-    free = _left(offer, [award.kept for award in awards])
-    leftovers, idle = hand_out(offer, free, problem.without_bid, problem.seed, problem.round)
-    gap = (best.bound - best.gain) / NAT
-    return PartialAllocation(
-        problem.round, tuple(awards), leftovers, idle, best.gain / NAT, gap, best.bound == best.gain, work
-    )
+    return _Round(problem).decide()
 
 
-def share(others_with: int, others_without: int) -> float:
+def share(others_with: float, others_without: float) -> float:
     """The share c that a winner keeps, from the others' gains with it and without it (thesis, Pseudocode 3, line 8).
 
-    At most 1: a better allocation of the others that contains the winner's loss may be missed if the search is cut off.
+    At most 1: if the search is cut off, the others' best gains without the winner may be unknown.
     """
     return min(1.0, math.exp((others_with - others_without) / NAT))
 
 
-def _award(
-    problem: PartialAllocationProblem, offer: Offer, bid: AppBid, row: int, won: Gpus, least: float, most: float
-) -> Award:
-    count = sum(gpus for _, gpus in won)
-    numbers = usable(bid.gangs, sum(gpus for _, gpus in bid.held), count)
-    kept = kept_of(most, count, numbers, problem.rounding)
-    decided = kept_of(least, count, numbers, problem.rounding) == kept
-    return Award(
-        bid.app, row, won, keep(won, kept, offer.machine_of, added(bid.held, bid.expiring)), least, most, decided
-    )
+class _Round:
+    """The parts of a round while it is decided. Bidders are sorted by name."""
+
+    def __init__(self, problem: PartialAllocationProblem) -> None:
+        self._problem = problem
+        self._offer = Offer.of(problem.machines)
+        self._bids = sorted(problem.bids, key=lambda bid: bid.app)
+        self._held = [added(bid.held, bid.expiring) for bid in self._bids]
+        self._candidates = [candidates(bid) for bid in self._bids]
+        self._tables, self._real = tables_of(program(self._offer, self._candidates))
+        self._search = Search(self._tables, self._fits)
+
+    def decide(self) -> PartialAllocation:
+        problem = self._problem
+        nothing: Rows = tuple(len(table) for table in self._candidates)
+        best = Task(self._real, 0.0, nothing, np.zeros(len(self._tables.capacity)))
+        self._search.solve([best], problem.work_limit // 2, cold=True)
+        placed = bind(self._offer, self._pieces(best.rows), self._held) or ((),) * len(self._bids)
+        awards = self._awards(best, placed)
+        free = _left(self._offer, [award.kept for award in awards])
+        leftovers, idle = hand_out(self._offer, free, problem.without_bid, problem.seed, problem.round)
+        gap = best.bound - best.gain if best.bound > best.gain + TIE else 0.0
+        return PartialAllocation(
+            problem.round, awards, leftovers, idle, best.gain / NAT, gap / NAT, gap == 0, self._search.work
+        )
+
+    def _awards(self, best: Task, placed: Sequence[Gpus]) -> tuple[Award, ...]:
+        """What each bidder gets; of all winners at once the others' optima without them."""
+        won = {i: self._candidates[i][j] for i, j in enumerate(best.rows) if j < len(self._candidates[i])}
+        payments = {i: self._payment(self._bids[i], placed[i]) for i in won}
+        others = {i: best.gain - won[i].gain for i in won}
+        without: dict[int, Task] = {}
+        if self._problem.payments:
+            without = {i: self._without(i, best, others[i], payments[i]) for i in won}
+            self._search.solve(list(without.values()), self._problem.work_limit, cold=False)
+        awards: list[Award] = []
+        for i, bid in enumerate(self._bids):
+            if i not in won:
+                awards.append(Award(bid.app, None))
+                continue
+            task = without.get(i)
+            least, most = (share(others[i], task.bound), share(others[i], task.gain)) if task else (1.0, 1.0)
+            kept = keep(placed[i], payments[i](most), self._offer.machine_of, self._held[i])
+            decided = payments[i](least) == payments[i](most)
+            awards.append(Award(bid.app, won[i].row, placed[i], kept, least, most, decided))
+        return tuple(awards)
+
+    def _without(self, bidder: int, best: Task, others: float, payment: Payment) -> Task:
+        """The problem of the others without this winner: theirs is at least what they have with it."""
+        nothing = len(self._candidates[bidder])
+        allowed = self._real.copy()
+        allowed[bidder, :nothing] = False
+        rows = (*best.rows[:bidder], nothing, *best.rows[bidder + 1 :])
+
+        def known_well_enough(gain: float, bound: float) -> bool:
+            return payment(share(others, gain)) == payment(share(others, bound))
+
+        solved = (lambda gain, bound: False) if self._problem.exact_shares else known_well_enough
+        return Task(allowed, others, rows, best.prices, solved, bound=best.bound)
+
+    def _payment(self, bid: AppBid, won: Gpus) -> Payment:
+        count = sum(gpus for _, gpus in won)
+        numbers = usable(bid.gangs, sum(gpus for _, gpus in bid.held), count)
+        return lambda share: kept_of(share, count, numbers, self._problem.rounding)
+
+    def _fits(self, rows: Rows) -> bool | None:
+        pieces = [piece for row in self._pieces(rows) for piece in row]
+        found = fit(self._offer, self._offer.slot_gpus, kinds_of(self._offer, pieces))
+        self._search.work += found.work // FITTING_STEPS
+        return True if found.steps is not None else False if found.impossible else None
+
+    def _pieces(self, rows: Rows) -> list[tuple[Piece, ...]]:
+        return [table[j].pieces if j < len(table) else () for table, j in zip(self._candidates, rows, strict=True)]
+
+
+FITTING_STEPS = 10
+"""So many steps of fitting pieces count as one step of the search."""
 
 
 def _left(offer: Offer, taken: Sequence[Gpus]) -> dict[str, int]:

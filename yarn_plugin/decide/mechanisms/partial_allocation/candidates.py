@@ -34,12 +34,18 @@ def candidates(bid: AppBid) -> list[Candidate]:
     if not rows:
         return []
     needs = _needs([one.pieces for one in rows])
-    kept: list[int] = []
-    for index in range(len(rows)):
+    kept: list[Candidate] = []
+    for start in range(0, len(rows), _BLOCK):
+        block = needs[start : start + _BLOCK]
         # Sorted by gain: only an earlier row can be worth as much.
-        if not kept or not (needs[kept] <= needs[index]).all(axis=1).any():
-            kept.append(index)
-    return [rows[index] for index in kept]
+        dominates = (needs[None, : start + _BLOCK] <= block[:, None]).all(axis=2)
+        dominated: list[bool] = np.logical_or.reduce(np.tril(dominates, start - 1), axis=1).tolist()
+        kept += [row for row, drop in zip(rows[start:], dominated, strict=False) if not drop]
+    return kept
+
+
+_BLOCK = 64
+"""Rows compared with all earlier ones at once."""
 
 
 def _canonical(pieces: Sequence[Piece]) -> list[tuple[str, str, int]]:

@@ -3,8 +3,32 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from yarn_plugin.model.gpus import Machine, Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a piece may lie: anywhere, in a rack, in a machine (by number) or in one of its slots (by index)."""
+
+    rack: str = ""
+    machine: int = -1
+    slot: int = -1
+
+    @property
+    def depth(self) -> int:
+        """0 for anywhere to 3 for a slot."""
+        return (self.rack != "" or self.machine >= 0) + (self.machine >= 0) + (self.slot >= 0)
+
+    @property
+    def sort_key(self) -> tuple[str, int, int]:
+        """Orders places of the same depth."""
+        return self.rack, self.machine, self.slot
+
+    def contains(self, rack: str, machine: int) -> bool:
+        """Whether the machine of this number in this rack lies here, or contains this place."""
+        return self.machine == machine if self.machine >= 0 else self.rack in ("", rack)
 
 
 @dataclass(frozen=True)
@@ -17,6 +41,11 @@ class Offer:
     def of(cls, machines: Sequence[Machine]) -> "Offer":
         """An offer of these machines in any order."""
         return cls(tuple(sorted(machines, key=lambda machine: machine.id)))
+
+    @cached_property
+    def grouped(self) -> dict[tuple[tuple[int, ...], frozenset[int]], Any]:
+        """Remembers the results of `fitting.group` for this offer."""
+        return {}
 
     @cached_property
     def slots(self) -> list[str]:
@@ -45,6 +74,24 @@ class Offer:
     def machine_of(self) -> dict[str, str]:
         """The id of each slot's machine, by the slot's id."""
         return {slot.id: machine.id for machine in self.machines for slot in machine.slots}
+
+    @cached_property
+    def number_of_slot(self) -> dict[str, int]:
+        """The number of each slot, by id."""
+        return {name: number for number, name in enumerate(self.slots)}
+
+    def place(self, within: str) -> Place:
+        """The slot, machine or rack with this id; "": anywhere. See `within` for equal ids."""
+        machines, slots = self.within[within]
+        if self.is_slot(within):
+            return Place("", machines[0], self.slots_of[machines[0]].index(slots[0]))
+        if within in self._machine_ids:
+            return Place("", machines[0])
+        return Place(within)
+
+    @cached_property
+    def _machine_ids(self) -> set[str]:
+        return {machine.id for machine in self.machines}
 
     @cached_property
     def within(self) -> dict[str, tuple[list[int], list[int]]]:

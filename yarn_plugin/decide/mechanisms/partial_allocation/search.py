@@ -1,83 +1,255 @@
-"""The proportionally fair allocation: at most one row for each bidder, the greatest sum of gains."""
+"""Branch and bound over the Lagrangian relaxation: the best choice of rows, with proof; several problems at once."""
 
+import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from yarn_plugin.decide.mechanisms.partial_allocation.candidates import Candidate
-from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
-from yarn_plugin.decide.mechanisms.partial_allocation.packing import Packing
+import numpy as np
 
-Choice = tuple[int | None, ...]
-"""The candidate of each bidder, by index; None: nothing."""
+from yarn_plugin.decide.mechanisms.partial_allocation.relaxation import (
+    Flags,
+    Indices,
+    Numbers,
+    Relaxed,
+    Tables,
+    descend,
+)
+from yarn_plugin.decide.mechanisms.partial_allocation.repair import repaired
+from yarn_plugin.decide.mechanisms.partial_allocation.valuation import NAT
 
-Pack = Callable[[Choice], Packing]
+ROOT_STEPS = 25
+"""Subgradient steps between two attempts to repair the picks into a choice, at the root."""
+ROOT_ROUNDS = 8
+SLOW = 0.95
+"""A round at the root that leaves more of every gap is the last."""
+WARM_ROUNDS = 2
+"""Of a root whose prices come from a similar problem."""
+NODE_STEPS = 6
+NODES_AT_ONCE = 64
+
+TIE = 1e-6 * NAT
+"""A choice that is better by no more is not looked for. Sums that are equal by mathematics differ by rounding, and a
+search that tells them apart repeats its proof for each."""
+
+Rows = tuple[int, ...]
+"""The row of each bidder, by index."""
+
+Fits = Callable[[Rows], bool | None]
+"""Whether a choice can be placed on the machines; None: not decided."""
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The best choice found, its gains, and a bound that no choice exceeds, in units of `valuation.NAT`."""
+@dataclass(slots=True)
+class Task:
+    """A problem to solve: the best choice among the `allowed` rows (bidder, row).
 
-    choice: Choice
-    gain: int
-    bound: int
-    work: int
+    `gain`, `rows`: the best choice found so far. `bound`: no choice is better. `solved`: called with `gain` and `bound`
+    after each change; whether the search for this task may end.
+    """
+
+    allowed: Flags
+    gain: float
+    rows: Rows
+    prices: Numbers
+    solved: Callable[[float, float], bool] = lambda gain, bound: False
+    bound: float = np.inf
+    undecided: float = -np.inf
+    open: list["_Node"] = field(default_factory=list)
+
+    def update(self) -> None:
+        """Lower the bound to that of the open nodes."""
+        self.bound = max(self.gain, self.undecided, -self.open[0].order[0] if self.open else -np.inf)
+
+    @property
+    def ended(self) -> bool:
+        """Whether its optimum is proven, or known well enough."""
+        return self.bound <= self.gain + TIE or self.solved(self.gain, self.bound)
 
 
-def maximise(offer: Offer, tables: Sequence[Sequence[Candidate]], pack: Pack, work_limit: int, skip: int = -1) -> Best:
-    """The choice with the greatest gain that can be packed; `skip`: this bidder gets nothing."""
-    search = _Search(offer, [[] if index == skip else list(table) for index, table in enumerate(tables)], pack)
-    return search.run(work_limit)
+@dataclass(slots=True)
+class _Node:
+    """Part of the choices of a task: those of the allowed rows. `order`: minus its bound, and when it was made."""
+
+    order: tuple[float, int]
+    allowed: Flags
+    prices: Numbers
+
+    def __lt__(self, other: "_Node") -> bool:
+        return self.order < other.order
 
 
-class _Search:
-    """Depth first, the bidder with the greatest gain first; bounded by the best row of each of the rest."""
+class Search:
+    """Solves tasks on the same tables. `work`: subgradient steps of single nodes so far."""
 
-    def __init__(self, offer: Offer, tables: list[list[Candidate]], pack: Pack) -> None:
-        self._tables, self._pack = tables, pack
-        self._order = sorted(range(len(tables)), key=lambda i: (-(tables[i][0].gain if tables[i] else 0), i))
-        best = [tables[i][0].gain if tables[i] else 0 for i in self._order]
-        self._rest = [sum(best[depth:]) for depth in range(len(best) + 1)]
-        self._free = {place: sum(offer.slot_gpus[slot] for slot in within[1]) for place, within in offer.within.items()}
-        self._above = {
-            place: [other for other, (_, slots) in offer.within.items() if set(within[1]) <= set(slots)]
-            for place, within in offer.within.items()
-        }
-        self._chosen: list[int | None] = [None] * len(tables)
-        self._best, self._gain, self._work, self._open = tuple(self._chosen), 0, 0, 0
+    def __init__(self, tables: Tables, fits: Fits) -> None:
+        self._tables, self._fits = tables, fits
+        self._bidders = np.arange(tables.gain.shape[0])
+        self._impossible: set[Rows] = set()
+        self._made = 0
+        self.work = 0
 
-    def run(self, work_limit: int) -> Best:
-        self._limit = work_limit
-        self._descend(0, 0)
-        return Best(self._best, self._gain, max(self._open, self._gain), self._work)
+    def solve(self, tasks: Sequence[Task], work_limit: int, cold: bool) -> None:
+        """Improve the tasks until all have ended or the work exceeds the limit.
 
-    def _descend(self, depth: int, gain: int) -> None:
-        if gain + self._rest[depth] <= self._gain:
+        cold: start with more steps, as the tasks' prices come from nowhere.
+        """
+        self._roots(tasks, ROOT_ROUNDS if cold else WARM_ROUNDS)
+        while self.work < work_limit and (waiting := [task for task in tasks if not task.ended]):
+            share = max(1, NODES_AT_ONCE // len(waiting))
+            batch: list[tuple[Task, _Node]] = []
+            for task in waiting[:NODES_AT_ONCE]:
+                batch += [(task, heapq.heappop(task.open)) for _ in range(min(share, len(task.open)))]
+            self._expand([one for one in batch if -one[1].order[0] > one[0].gain + TIE])
+            for task in waiting:
+                task.update()
+
+    def _roots(self, tasks: Sequence[Task], rounds: int) -> None:
+        """Bound the tasks as a whole, drop rows that no better choice contains, and open the first node of each."""
+        for count in range(rounds):
+            open_tasks = [task for task in tasks if not task.ended]
+            if not open_tasks:
+                return
+            allowed, prices = (
+                np.array([one.allowed for one in open_tasks]),
+                np.array([one.prices for one in open_tasks]),
+            )
+            relaxed = self._relax(self._tables, open_tasks, allowed, prices, None, ROOT_STEPS, 0.8**count)
+            before = [task.bound - task.gain for task in open_tasks]
+            self._repair(self._tables, open_tasks, allowed, relaxed.prices, None)
+            for index, task in enumerate(open_tasks):
+                if relaxed.bound[index] < task.bound:
+                    task.bound, task.prices = float(relaxed.bound[index]), relaxed.prices[index]
+                task.allowed = task.allowed & (relaxed.with_row[index] > task.gain + TIE)
+                if not task.allowed.any(axis=1).all():
+                    task.update()
+            gaps = [task.bound - task.gain for task in open_tasks]
+            if all(gap > SLOW * earlier for gap, earlier in zip(gaps, before, strict=True)):
+                break
+        for task in tasks:
+            if not task.ended:
+                self._push(task, task.bound, task.allowed, task.prices)
+
+    def _expand(self, batch: Sequence[tuple[Task, _Node]]) -> None:
+        """Bound these nodes better, look for choices in them, and divide those that may contain a better one."""
+        if not batch:
             return
-        if self._work >= self._limit:
-            self._open = max(self._open, gain + self._rest[depth])
-            return
-        self._work += 1
-        if depth == len(self._order):
-            packing = self._pack(tuple(self._chosen))
-            self._work += packing.work
-            if packing.gpus is not None:
-                self._best, self._gain = tuple(self._chosen), gain
-            elif not packing.impossible:
-                self._open = max(self._open, gain)
-            return
-        bidder = self._order[depth]
-        for index, one in enumerate(self._tables[bidder]):
-            if self._take(one, 1):
-                self._chosen[bidder] = index
-                self._descend(depth + 1, gain + one.gain)
-                self._chosen[bidder] = None
-            self._take(one, -1)
-        self._descend(depth + 1, gain)
+        tasks = [task for task, _ in batch]
+        allowed = np.array([node.allowed for _, node in batch])
+        tables, rows, columns = self._tables.narrowed(allowed)
+        allowed = np.take_along_axis(allowed, rows[None], axis=2)
+        prices = np.array([node.prices for _, node in batch])[:, columns]
+        relaxed = self._relax(tables, tasks, allowed, prices, rows, NODE_STEPS, 0.5)
+        bounds = np.minimum(relaxed.bound, [-node.order[0] for _, node in batch])
+        first = [index for index, task in enumerate(tasks) if all(task is not other for other in tasks[:index])]
+        self._repair(tables, [tasks[index] for index in first], allowed[first], relaxed.prices[first], rows)
+        gains = np.array([task.gain + TIE for task in tasks])
+        left = allowed & (relaxed.with_row > gains[:, None, None])
+        hopeful: Flags = (bounds > gains) & np.logical_and.reduce(left.any(axis=2), axis=1)
+        alive = np.flatnonzero(hopeful)
+        single = np.equal(left[alive].sum(axis=2).max(axis=1, initial=0), 1)
+        for node in alive[single]:
+            self._leaf(tasks[int(node)], left[node].argmax(axis=1), rows, tables)
+        alive = alive[~single]
+        if len(alive):
+            self._divide(alive, tasks, tables, rows, columns, left, bounds, relaxed)
 
-    def _take(self, one: Candidate, sign: int) -> bool:
-        fits = True
-        for piece in one.pieces:
-            for place in self._above[piece.within]:
-                self._free[place] -= sign * piece.gpus
-                fits &= self._free[place] >= 0
-        return fits
+    def _divide(
+        self,
+        nodes: Indices,
+        tasks: Sequence[Task],
+        tables: Tables,
+        rows: Indices,
+        columns: Flags,
+        left: Flags,
+        bounds: Numbers,
+        relaxed: Relaxed,
+    ) -> None:
+        """Open two nodes for each: one row of one bidder, and the rest.
+
+        The bidder is the one that hesitates most between its rows; the row, the one that it picked most often.
+        """
+        each = np.arange(len(nodes))
+        left, with_row = left[nodes], np.where(left[nodes], relaxed.with_row[nodes], -np.inf)
+        frequency = relaxed.frequency[nodes] * left
+        several = left.sum(axis=2) > 1
+        hesitation = 1.0 - frequency.max(axis=2) / np.maximum(frequency.sum(axis=2), 1.0)
+        hesitation = np.where(several, hesitation * (frequency.sum(axis=2) > 0), -1.0)
+        second = np.sort(with_row, axis=2)[:, :, -2] if left.shape[2] > 1 else with_row[:, :, 0]
+        closest = np.where(several, second, -np.inf).argmax(axis=1)
+        bidder = np.where(hesitation.max(axis=1) > 0, hesitation.argmax(axis=1), closest)
+        often = frequency[each, bidder] + (with_row[each, bidder] == with_row[each, bidder].max(axis=1)[:, None]) * 0.5
+        row = np.where(left[each, bidder], often, -1.0).argmax(axis=1)
+        one, others = left.copy(), left.copy()
+        one[each, bidder] = False
+        one[each, bidder, row] = True
+        others[each, bidder, row] = False
+        children = np.concatenate([one, others])
+        rest = np.where(others[each, bidder], with_row[each, bidder], -np.inf).max(axis=1)
+        limits = np.minimum(np.concatenate([with_row[each, bidder, row], rest]), np.tile(bounds[nodes], 2))
+        children &= tables.fitting(_room(tables, children))
+        possible: Flags = np.logical_and.reduce(children.any(axis=2), axis=1)
+        for index in np.flatnonzero(possible).tolist():
+            node = int(nodes[index % len(nodes)])
+            if limits[index] > tasks[node].gain + TIE:
+                allowed = np.zeros(self._tables.gain.shape, dtype=np.bool_)
+                np.put_along_axis(allowed, rows, children[index], axis=1)
+                prices = np.zeros(len(columns))
+                prices[columns] = relaxed.prices[node]
+                self._push(tasks[node], limits[index], allowed, prices)
+
+    def _relax(
+        self,
+        tables: Tables,
+        tasks: Sequence[Task],
+        allowed: Flags,
+        prices: Numbers,
+        rows: Indices | None,
+        steps: int,
+        speed: float,
+    ) -> Relaxed:
+        def target() -> Numbers:
+            return np.array([task.gain for task in tasks])
+
+        def found(node: int, picks: Indices) -> None:
+            self._offer(tasks[node], picks, rows)
+
+        relaxed = descend(tables, allowed, prices, target, steps, found, speed)
+        self.work += relaxed.steps
+        return relaxed
+
+    def _repair(
+        self, tables: Tables, tasks: Sequence[Task], allowed: Flags, prices: Numbers, rows: Indices | None
+    ) -> None:
+        picks, found = repaired(tables, allowed, prices)
+        for index in np.flatnonzero(found).tolist():
+            self._offer(tasks[index], picks[index], rows)
+
+    def _push(self, task: Task, bound: float, allowed: Flags, prices: Numbers) -> None:
+        self._made += 1
+        heapq.heappush(task.open, _Node((-float(bound), self._made), allowed, prices))
+
+    def _leaf(self, task: Task, picks: Indices, rows: Indices, tables: Tables) -> None:
+        """A node with a single choice."""
+        if (tables.used(picks[None])[0] <= tables.capacity).all():
+            self._offer(task, picks, rows)
+
+    def _offer(self, task: Task, picks: Indices, rows: Indices | None = None) -> None:
+        """Take a choice that respects the capacities as the task's best, if it is and can be placed."""
+        chosen = picks if rows is None else rows[self._bidders, picks]
+        gain = float(self._tables.gain[self._bidders, chosen].sum())
+        choice: Rows = tuple(chosen.tolist())
+        if gain <= task.gain or choice in self._impossible:
+            return
+        placed = self._fits(choice)
+        if placed:
+            task.gain, task.rows = gain, choice
+        elif placed is None:
+            task.undecided = max(task.undecided, gain)
+        self._impossible |= set() if placed else {choice}
+
+
+def _room(tables: Tables, allowed: Flags) -> Numbers:
+    """(node, bidder, column): what the capacities leave for a bidder beside the least that the others must use."""
+    least = np.where(allowed[:, :, :, None], tables.use, np.inf).min(axis=2)
+    least = np.where(np.isfinite(least), least, 0.0)
+    room: Numbers = tables.capacity - least.sum(axis=1)[:, None, :] + least
+    return room
