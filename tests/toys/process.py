@@ -24,7 +24,7 @@ queue = "root.sql"
 [[pools]]
 name = "gpu"
 queue = "root.gpu"
-controller = "toy-auction"
+controller = "{controller}"
 parameters = {parameters}
 
 [poll]
@@ -35,11 +35,11 @@ nodes_s = 1
 
 
 class Process:
-    """`parameters`: the auction's, as TOML."""
+    """`parameters`: the controller's, as TOML."""
 
-    def __init__(self, rm_url, folder, parameters):
+    def __init__(self, rm_url, folder, parameters, controller="toy-auction"):
         self.rm_url, self.folder, self.state = rm_url, folder, folder / "state"
-        (folder / "arbiter.toml").write_text(CONFIG.format(parameters=parameters))
+        (folder / "arbiter.toml").write_text(CONFIG.format(parameters=parameters, controller=controller))
         self.process, self.url = None, None
 
     @property
@@ -111,11 +111,15 @@ class Follower:
         return [message["id"] for kind, message in self.heard if kind == name]
 
     def answer(self, number, wants):
-        """Answer the question of a round; again, where the arbiter is away."""
+        """Answer the question of a round."""
+        self.say("toy-auction.answer", round=number, wants=wants)
+
+    def say(self, name, **message):
+        """Send a message; again, where the arbiter is away."""
 
         def answered():
             try:
-                self.client.send(self.app, "toy-auction.answer", round=number, wants=wants)
+                self.client.send(self.app, name, **message)
             except ArbiterUnavailableError:
                 return False
             return True

@@ -150,17 +150,25 @@ def decisions(history: Sequence[Decided[Event, Command]], app: str | None = None
 
 
 def last_decisions(
-    history: Sequence[Decided[Event, Command]], is_shown: Callable[[str | None], bool], limit: int
+    history: Sequence[Decided[Event, Command]],
+    is_shown: Callable[[str | None], bool],
+    limit: int,
+    rounds_with: str | None = None,
 ) -> list[wire.Decision]:
     """The last `limit` decisions about applications (by arbiter id; None: about none) that `is_shown` accepts.
 
+    `rounds_with`: also the records of rounds that this application took part in, which name all others.
     Oldest first. Reads from the newest back, no further than needed: a decision about thousands of applications counts
     as thousands.
     """
     found: list[wire.Decision] = []
     for decided in reversed(history):
         for command in reversed(decided.commands):
-            if not isinstance(command, _SHOWN) or not is_shown(_about(command)):
+            if not isinstance(command, _SHOWN):
+                continue
+            if not is_shown(_about(command)) and not (
+                isinstance(command, RecordRound) and rounds_with in dict(command.cause.rhos)
+            ):
                 continue
             found.append(_decision(decided, command))
             if len(found) == limit:

@@ -32,8 +32,11 @@ async def why(
     elif not access.is_admin and not access.can_see_ended(state, app):
         raise unknown
     app_id = known.id if known else app
+    # The record of a round names everyone's finish-time fairness and bids.
+    rounds_with = app_id if access.is_admin else None
     decisions = await backend.read(
-        access.caller, lambda: translate.last_decisions(arbiter.history(), lambda about: about == app_id, limit)
+        access.caller,
+        lambda: translate.last_decisions(arbiter.history(), lambda about: about == app_id, limit, rounds_with),
     )
     if known is None and not decisions:
         raise unknown
