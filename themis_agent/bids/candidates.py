@@ -50,7 +50,11 @@ class Candidate:
 
 
 class OfferedGpus:
-    """The free GPUs of an offer, and those that the application holds."""
+    """The free GPUs of an offer, and those that the application holds.
+
+    `free`: by machine. `racks`: their machines; "" is no rack that a row can name. `only_rack`: the rack of all GPUs,
+    if there is but one. `alike`: racks in which nothing is held. `slots`: the machine of each slot.
+    """
 
     def __init__(self, machines: Sequence[Machine], held: Iterable[Place]) -> None:
         self.machines = {machine.id: machine for machine in sorted(machines, key=lambda machine: machine.id)}
@@ -62,7 +66,9 @@ class OfferedGpus:
         every_rack = {self.machines[name].rack for name in self.free} | {place.rack for place in self.held}
         self.only_rack = next(iter(every_rack)) if len(every_rack) == 1 else None
         homes = {place.rack for place in self.held}
-        self.alike = [] if self.only_rack else sorted(rack for rack in self.racks if rack not in homes)
+        self.alike = (
+            [] if self.only_rack is not None else sorted(rack for rack in self.racks if rack and rack not in homes)
+        )
         self.slots = {slot.id: machine for machine in self.machines.values() for slot in machine.slots}
         self._held_slots: Inside = {}
         for place in self.held:
@@ -74,12 +80,12 @@ class OfferedGpus:
 
     def regions(self) -> list[str]:
         """Classes of machines: anywhere, any rack where nothing is held, and the racks where most is held."""
-        if self.only_rack:
+        if self.only_rack is not None:
             return [ANYWHERE]
         holds: Counter[str] = Counter()
         for place in self.held:
             holds[place.rack] += place.gpus
-        homes = sorted((rack for rack in holds if rack in self.racks), key=lambda rack: (-holds[rack], rack))
+        homes = sorted((rack for rack in holds if rack and rack in self.racks), key=lambda rack: (-holds[rack], rack))
         return [ANYWHERE, *([ANY_RACK] if self.alike else []), *homes[:MAX_HOMES]]
 
     def bins(self, within: str, level: Level = "machine") -> Bins:
@@ -133,10 +139,12 @@ class OfferedGpus:
                     _add(named, machine.rack, machine.id, slot, gpus)
             else:
                 shape = machine_shape([piece.gpus] if piece.level == "slot" else self._parts(piece))
-                if piece.within == ANYWHERE and not self.only_rack:
+                if self.only_rack is not None:
+                    loose.setdefault(self.only_rack, []).extend([shape] * count)
+                elif piece.within == ANYWHERE:
                     racks += [rack_shape([shape])] * count
                 else:
-                    loose.setdefault(self.only_rack or piece.within, []).extend([shape] * count)
+                    loose.setdefault(piece.within, []).extend([shape] * count)
         racks += [shape for rack, shape in self._held_racks.items() if rack not in named and rack not in loose]
         for rack in {**named, **loose}:
             held, added = self._held_slots.get(rack, {}), named.get(rack, {})

@@ -22,13 +22,18 @@ def median_job(jobs: Sequence[Job]) -> Job:
     return sorted(jobs, key=lambda job: (job.iteration_s, job.id))[len(jobs) // 2]
 
 
-def ideal_s(work: Work, contention: float, cluster_gpus: int) -> float:
-    """T_id: the finish time in an own, equal part of the cluster, seconds from arrival.
+def cluster_s(work: Work, cluster_gpus: int) -> float:
+    """T_cluster: seconds with the whole cluster to itself, B / min(R_C, app_demand_max).
 
-    T_cluster = B / min(R_C, app_demand_max), times N_avg. `cluster_gpus` 0: unknown, no bound.
+    `cluster_gpus` 0: unknown, no bound.
     """
     usable = min(cluster_gpus, work.max_gpus) if cluster_gpus else work.max_gpus
-    return work.budget_gpu_s / max(usable, 1) * contention
+    return work.budget_gpu_s / max(usable, 1)
+
+
+def ideal_s(work: Work, contention: float, cluster_gpus: int) -> float:
+    """T_id: the finish time in an own, equal part of the cluster, seconds from arrival: T_cluster times N_avg."""
+    return cluster_s(work, cluster_gpus) * contention
 
 
 def rounded(rho: float) -> float | None:

@@ -1,7 +1,7 @@
 """Bid tables (Themis, thesis section 3.3.2, table 3.2): which GPUs of an offer would make rho how good."""
 
 from themis_agent.bids.candidates import OfferedGpus, candidates
-from themis_agent.bids.finish_time import FinishTime, ideal_s, rounded
+from themis_agent.bids.finish_time import FinishTime, cluster_s, ideal_s, rounded
 from themis_agent.bids.pruning import selected, undominated
 from themis_agent.bids.spread import places_of
 from themis_agent.search.work import Work
@@ -34,4 +34,5 @@ def bid_table(work: Work, offer: GpuOffer, elapsed_s: float) -> Bid:
         if rho is not None and (nothing is None or rho < nothing):
             found.append((candidate, rho))
     kept = selected(undominated(found, offered), offered, MAX_ROWS)
-    return Bid(offer.round, nothing, tuple(Row(candidate.pieces, rho) for candidate, rho in kept))
+    rows = tuple(Row(candidate.pieces, rho) for candidate, rho in kept)
+    return Bid(offer.round, nothing, rows, rounded(cluster_s(work, offer.cluster_gpus)))

@@ -57,11 +57,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Bid:
-    """A bid table (thesis, table 3.2). `rho`: with nothing of the offer; None: unbounded."""
+    """A bid table (thesis, table 3.2). `rho`: with nothing of the offer; None: unbounded.
+
+    `cluster_s`: the application's finish time with the whole pool to itself, `T_cluster` in equations 3.1 and 3.2;
+    None: not told. With it the table can be read later, when time has passed (`decide.mechanisms.cached_table`).
+    """
 
     round: int
     rho: float | None
     rows: tuple[Row, ...] = ()
+    cluster_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
