@@ -1,0 +1,168 @@
+"""Stories of a pool of leased GPUs: what the applications say, what they and the administrator are told.
+
+Events (`at TIME` in front lets time pass until then; applications answer 0.1 s after they are asked):
+
+    pool [KEY=NUMBER ...] [policy=NAME] [payments=no]    settings that differ from those of tests/lease_world.py
+    nodes NAME:GPUS[/RACK] ... | nodes -NAME (no longer listed)
+    app NAME [rho=RHO] [silent] [late] [jobs=GPUS,...]: ROW ...      a ROW is RHO=PIECE+PIECE..., in GPUs
+    says NAME ... (as `app`, from now on)   ended NAME      restarted
+    containers NAME [NODE=GPUS,GPUS ...]    as YARN lists them, beside the master
+    released NAME (everything that it holds)
+
+Times are seconds from the start. Leases are named by number.
+"""
+
+import shlex
+
+from tests.lease_world import SETTINGS, Agent, World, node, row
+from tests.toys.stage import Simulated
+from yarn_plugin.api.causes import text
+from yarn_plugin.decide.commands import ListContainers, RecordRound, SendToApp, SignalContainers
+from yarn_plugin.decide.events import Configured, Deregistered, NodesChanged
+from yarn_plugin.decide.pools.commands import (
+    Accept,
+    Ask,
+    Grant,
+    Hold,
+    LeaseEnded,
+    Offer,
+    Renew,
+    Revoke,
+)
+from yarn_plugin.decide.pools.lease import LeaseSettings
+from yarn_plugin.model.auction import Release
+from yarn_plugin.model.causes import UseAsked
+from yarn_plugin.model.gpus import Job
+from yarn_plugin.model.resources import GPU
+from yarn_plugin.model.share import Pool
+
+START = 1000.0
+
+
+class LeaseStory:
+    """Plays scenes, one after the other; maps the names that a story gives to applications to their ids."""
+
+    def __init__(self):
+        self.world, self.shown, self.ids, self.nodes = None, 0, {}, {}
+
+    def play(self, scene):
+        """The trace of a scene."""
+        for line in scene.lines:
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["at"]:
+                clock = self.world.stage.clock
+                self.world.wait(START + float(words[1]) - clock.time)
+                words = words[2:]
+            if words:
+                getattr(self, "_" + words[0])(*words[1:])
+        decided = self.world.stage.decided
+        trace = [line for one in decided[self.shown :] for line in self._lines(one)]
+        self.shown = len(decided)
+        return trace or ["nothing"]
+
+    # Events.
+
+    def _pool(self, *words):
+        given = dict(word.split("=") for word in words)
+        kinds = {"policy": str, "payments": lambda value: value == "yes", "max_apps": int}
+        numbers = {key: kinds.get(key, float)(value) for key, value in given.items()}
+        settings = LeaseSettings(**{**SETTINGS, **numbers})
+        pool = Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=settings)
+        if self.world is None:
+            self.world = World.of(stage=Simulated(pool))
+
+    def _nodes(self, *words):
+        for word in words:
+            if word.startswith("-"):
+                self.world.stage.take(NodesChanged((), (self.nodes.pop(word[1:]).id,)))
+                continue
+            name, _, rest = word.partition(":")
+            gpus, _, rack = rest.partition("/")
+            self.nodes[name] = node(name, int(gpus), f"/{rack or 'r1'}")
+            self.world.stage.take(NodesChanged((self.nodes[name],), ()))
+
+    def _app(self, name, *words):
+        name = name.rstrip(":")
+        self.ids[name] = self.world.stage.register(name)
+        self._says(name, *words)
+
+    def _says(self, name, *words):
+        options = dict(word.rstrip(":").split("=", 1) for word in words if word[0].isalpha() and "=" in word)
+        tables = (word.split("=") for word in words if word[0].isdigit())
+        rows = tuple(row(float(rho), *map(int, pieces.split("+"))) for rho, pieces in tables)
+        plain = {word.rstrip(":") for word in words}
+        gpus = [int(one) for one in options.get("jobs", "").split(",") if one]
+        jobs = tuple(Job(f"{name}{n}", 100.0, 60.0, min_gpus=one, max_gpus=one) for n, one in enumerate(gpus))
+        self.world.agents[self.ids[name]] = Agent(
+            rho=float(options["rho"]) if "rho" in options else None,
+            rows=rows,
+            jobs=jobs,
+            bids="silent" not in plain,
+            delay=60.0 if "late" in plain else 0.1,
+        )
+
+    def _ended(self, name):
+        self.world.stage.take(Deregistered(self.ids[name]))
+
+    def _restarted(self):
+        self.world.stage.take(Configured(self.world.stage.intake.state.pools))
+
+    def _containers(self, name, *words):
+        on = {host: tuple(map(int, gpus.split(","))) for host, gpus in (word.split("=") for word in words)}
+        self.world.run(self.ids[name], **on)
+
+    def _released(self, name):
+        for lease, held in list(self.world.stage.state().leases.items()):
+            if held.lease.app == self.ids[name]:
+                self.world.stage.say(self.ids[name], Release(lease))
+
+    # Commands.
+
+    def _lines(self, decided):
+        for command in decided.commands:
+            line = self._line(command.message if isinstance(command, SendToApp) else command)
+            if line is not None:
+                for name, app in sorted(self.ids.items(), key=lambda one: -len(one[1])):
+                    line = line.replace(app, name)
+                yield f"{decided.at - START:.2f} {line}"
+
+    def _line(self, one):
+        match one:
+            case Ask(_, app, question, by):
+                held = ",".join(f"{slot}:{gpus}" for slot, gpus in question.held) or "-"
+                return f"ask {app} held={held} contention={question.contention:.2f} by={by - START:.2f}"
+            case Offer(_, app, offer, by):
+                machines = " ".join(f"{machine.id}:{machine.gpus}" for machine in offer.machines)
+                return f"offer {app} {machines} by={by - START:.2f}"
+            case Grant(_, app, leases, cause):
+                return f"grant {app} {' '.join(map(_lease, leases))} ({text(cause)})"
+            case Renew(_, app, lease, until, _):
+                return f"renew {app} {_number(lease)} until={until - START:.2f}"
+            case Revoke(_, app, lease, by, _, cells):
+                return f"revoke {app} {_number(lease)}{_cells(cells)} by={by - START:.2f}"
+            case LeaseEnded(_, app, lease, cells, cause):
+                return f"ended {app} {_number(lease)}{_cells(cells)} ({text(cause)})"
+            case Hold(_, app, cause):
+                return f"hold {app} ({text(cause)})"
+            case Accept(_, app):
+                return f"accept {app}"
+            case RecordRound(_, cause):
+                return text(cause)
+            case ListContainers(app, _, cause) if not isinstance(cause, UseAsked):
+                return f"list {app} ({text(cause)})"
+            case SignalContainers(app, containers, cause):
+                return f"signal {app} {' '.join(containers)} ({text(cause)})"
+        return None
+
+
+def _number(lease):
+    return f"#{lease.partition('#')[2]}"
+
+
+def _cells(cells):
+    return f" {','.join(cells)}" if cells else ""
+
+
+def _lease(lease):
+    job = f"{lease.job}:" if lease.job else ""
+    return f"{job}{_number(lease.id)}[{','.join(one.cell for one in lease.holdings)}] until={lease.until - START:.2f}"
