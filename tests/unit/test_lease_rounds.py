@@ -232,6 +232,17 @@ def test_idle_leftovers_open_no_round():
     assert [one.opened_by for one in world.rounds()[1:]] == [("lease-end",)]
 
 
+def test_gpus_of_which_none_is_leased_are_offered_again_once_a_lease():
+    world = World.of(node("n1"), lease_s=100.0)
+    a = world.arrive("ann", rho=3.0, rows=ALL_FOUR, bids=False)
+    world.wait(90.0)
+    assert [one.opened_by for one in world.rounds()] == [("nodes", "arrival")]
+    world.agents[a].bids = True
+    world.wait(60.0)
+    assert [one.opened_by for one in world.rounds()] == [("nodes", "arrival"), ("retry",)]
+    assert counts(world) == {a: 4}
+
+
 def test_an_arrival_opens_a_round_for_idle_gpus_only():
     world = World.of(node("n1"))
     a = world.arrive("ann", rho=3.0, rows=(row(1.0, 2),))

@@ -13,13 +13,17 @@ from yarn_plugin.decide.mechanisms.partial_allocation import (
 from yarn_plugin.decide.pools.lease.binding import Winner
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
+from yarn_plugin.model.auction import Bid
 from yarn_plugin.model.gpus import Gpus
 
 
 def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
-    """The auction of the offered GPUs among those that bid; others may get leftovers."""
-    settings, members = turn.settings, turn.state.members
-    bids = [_bid(turn, now, app) for app in now.bidders if app in now.bids and app in members]
+    """The auction of the offered GPUs among those that were offered them; others may get leftovers.
+
+    Who did not answer, or is gone, has made the empty bid.
+    """
+    settings = turn.settings
+    bids = [_bid(turn, now, app) for app in now.bidders]
     others = [_without_bid(turn, now, app) for app in turn.active() if app not in now.bidders]
     return PartialAllocationProblem(
         now.number,
@@ -34,7 +38,8 @@ def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
 
 
 def _bid(turn: Turn, now: Round, app: str) -> AppBid:
-    bid, (held, expiring) = now.bids[app], _held(turn, now, app)
+    bid = now.bids[app] if app in now.bids and app in turn.state.members else Bid(now.number, None)
+    held, expiring = _held(turn, now, app)
     return AppBid(app, bid.rho, bid.rows, held, expiring, _gangs(now, app))
 
 

@@ -237,6 +237,9 @@ def _fail(turn: Turn, now: Round, error: str) -> None:
 
 def _finish(turn: Turn, record: LeaseRound | None = None) -> None:
     turn.change(round=None)
+    if not turn.state.leases:
+        # No lease will end and open the next round: without this, one missed bid could leave all GPUs idle for good.
+        turn.trigger(RETRY, turn.settings.lease_s)
     if record is not None:
         turn.change(last=record)
         turn.commands.append(RecordRound(turn.pool, record))
