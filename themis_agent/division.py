@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from themis_agent.bids.phase_time import KnownJobs, slowdown_factor
+from themis_agent.bids.known_jobs import KnownJobs
+from themis_agent.bids.phase_time import slowdown_factor
 from themis_agent.bids.spread import ANYWHERE, Place, Spread
 from yarn_plugin.model.gpus import Gpus, Job, Machine
 

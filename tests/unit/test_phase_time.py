@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from themis_agent.bids.brackets import Need, shares_of
 from themis_agent.bids.finish_time import FinishTime, median_job
+from themis_agent.bids.known_jobs import KnownJobs, longest_first
+from themis_agent.bids.later_phases import LaterPhases, LikeJobs
 from themis_agent.bids.packing import fits, seats
-from themis_agent.bids.phase_time import KnownJobs, LikeJobs, longest_first
 from themis_agent.bids.spread import ANYWHERE, MACHINE, RACK, SLOT, Place, Spread, parts_of, places_of
 from themis_agent.search import Bracket, Phase, Work, plain
 from yarn_plugin.model.gpus import Job, Machine, Slot, Slowdown
@@ -65,7 +66,7 @@ def test_slots_that_are_in_no_machine_are_alone():
 )
 def test_a_job_spans_no_more_than_it_must(racks, seconds):
     assert KnownJobs([job("a", 240.0)]).seconds(spread(*racks)) == seconds
-    assert LikeJobs(job("a", 240.0), 1, 240.0, 8).seconds(spread(*racks)) == seconds
+    assert LaterPhases(job("a", 240.0), [LikeJobs(1, 240.0, 8)]).seconds(spread(*racks)) == seconds
 
 
 def test_jobs_keep_to_their_machines():
@@ -80,7 +81,7 @@ def test_more_jobs_than_gpus_take_turns():
     jobs = [job(str(work), float(work)) for work in (1, 2, 3, 3, 4, 5)]
     assert KnownJobs(jobs).seconds(spread([[3]])) == 6.0
     assert longest_first([5.0, 4.0, 3.0, 3.0, 3.0], 2) == 10.0
-    assert LikeJobs(jobs[0], 5, 10.0, 8).seconds(spread([[2]])) == 30.0
+    assert LaterPhases(jobs[0], [LikeJobs(5, 10.0, 8)]).seconds(spread([[2]])) == 30.0
 
 
 def test_gangs_take_turns_in_lanes():
@@ -93,12 +94,12 @@ def test_gangs_take_turns_in_lanes():
 
 def test_what_cannot_run_takes_forever():
     assert KnownJobs([job("a", 8.0), job("b", 8.0, min_gpus=3)]).seconds(spread([[2]])) == math.inf
-    assert LikeJobs(job("a", 8.0, min_gpus=3), 1, 8.0, 3).seconds(spread([[2]])) == math.inf
+    assert LaterPhases(job("a", 8.0, min_gpus=3), [LikeJobs(1, 8.0, 3)]).seconds(spread([[2]])) == math.inf
     assert KnownJobs([job("a", 8.0)]).seconds(spread()) == math.inf
 
 
 def test_a_cap_below_the_smallest_gang_is_the_gang():
-    assert LikeJobs(job("a", 8.0, min_gpus=2, slowdown=NONE), 1, 8.0, 1).seconds(spread([[4]])) == 4.0
+    assert LaterPhases(job("a", 8.0, min_gpus=2, slowdown=NONE), [LikeJobs(1, 8.0, 1)]).seconds(spread([[4]])) == 4.0
 
 
 works_and_caps = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 4)), min_size=1, max_size=3)
@@ -125,7 +126,15 @@ machine_steep = st.sampled_from([NONE, Slowdown(), STEEP, Slowdown(1.0, 3.0, 8.0
 def test_equal_jobs_are_as_fast_known_or_not(count, cap, cells, slowdown):
     jobs = [job(str(i), 12.0, cap, slowdown) for i in range(count)]
     here = spread(*cells)
-    assert LikeJobs(jobs[0], count, 12.0, cap).seconds(here) == pytest.approx(KnownJobs(jobs).seconds(here))
+    assert LaterPhases(jobs[0], [LikeJobs(count, 12.0, cap)]).seconds(here) == pytest.approx(
+        KnownJobs(jobs).seconds(here)
+    )
+
+
+def test_later_phases_add_up():
+    """Each within whatever is best for it: 4 jobs on one GPU each, 2 in a machine each, 1 on the larger machine."""
+    later = LaterPhases(job("a", 1.0), [LikeJobs(4, 6.0, 8), LikeJobs(2, 12.0, 8), LikeJobs(1, 24.0, 8)])
+    assert later.seconds(spread([[4], [2]])) == 6.0 + 12.0 / 2 + 24.0 / 4
 
 
 def packings(rooms, gangs):

@@ -20,7 +20,7 @@ ANY_RACK = "*"
 """One and the same rack, whichever, of those where nothing is held. Only within this package: rows name each."""
 MAX_ENUMERATED = 200
 """Offers with so many different subsets are enumerated."""
-MAX_TOTALS = 16
+MAX_TOTALS = 12
 """How many different numbers of GPUs are considered, if the offer is not enumerated."""
 MAX_HOMES = 2
 """Of the machines and racks where GPUs are held, so many are considered one by one."""
@@ -199,12 +199,14 @@ def _even(gpus: int, parts: int) -> list[int]:
 class Wants:
     """What matters to an application about the GPUs of an offer.
 
-    `usable`: more GPUs than so many are useless. `sizes`: numbers of GPUs and of gangs, ascending. `largest_gang`: a
-    job can use no more GPUs. `slots`, `machines`, `racks`: whether it matters that gangs lie in one.
+    `usable`: more GPUs than so many are useless. `sizes`: numbers of GPUs with which a phase has one GPU, one gang or
+    all it can use for each job. `gangs`: the smallest and largest ones of jobs. `largest_gang`: a job can use no more
+    GPUs. `slots`, `machines`, `racks`: whether it matters that gangs lie in one.
     """
 
     usable: int
     sizes: tuple[int, ...]
+    gangs: tuple[int, ...]
     largest_gang: int
     slots: bool
     machines: bool
@@ -245,23 +247,31 @@ def _classes(offered: OfferedGpus, totals: Sequence[int], wants: Wants) -> Itera
     levels: list[Level] = ["machine", "slot"] if wants.slots else ["machine"]
     regions = offered.regions() if wants.racks else [ANYWHERE]
     for within, level in product(regions, levels):
-        for bins in offered.all_bins(within, level):
-            sizes = _sizes(bins[-1][0], wants)
+        all_bins = offered.all_bins(within, level)
+        for bins in all_bins:
+            sizes, room = _sizes(bins[-1][0], wants), _gpus(bins)
+            if within not in (ANYWHERE, ANY_RACK):
+                # Few racks hold something; there the choice is between scattered and together with what is held.
+                sizes = sorted({sizes[0], sizes[-1]})
             for total in totals:
-                if total > sum(size * count for size, count in bins):
-                    break
-                yield from _equal_pieces(total, sizes, bins, within, level)
-                if wants.machines:
-                    yield _largest_pieces(total, bins, within, level)
+                if total <= room:
+                    yield from _equal_pieces(total, sizes, bins, within, level)
+        if wants.machines:
+            richest = max(all_bins, key=lambda bins: (_gpus(bins), bins))
+            yield from (_largest_pieces(total, richest, within, level) for total in totals if total <= _gpus(richest))
+
+
+def _gpus(bins: Bins) -> int:
+    return sum([size * count for size, count in bins])
 
 
 def _sizes(largest: int, wants: Wants) -> list[int]:
-    """Sizes of pieces: powers of two, wanted small ones, and the largest that is of use."""
+    """Sizes of pieces: powers of two, gangs, and the largest that is of use."""
     if not wants.machines:
         return [1]
     largest = min(largest, wants.largest_gang)
     powers = {2**power for power in range(largest.bit_length())} | {largest}
-    return sorted(powers | {size for size in wants.sizes if size <= min(largest, 4)})
+    return sorted(powers | {size for size in wants.gangs if size <= largest})
 
 
 def _equal_pieces(

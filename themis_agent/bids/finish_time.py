@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 from themis_agent.bids.brackets import Need, shares_of
 from themis_agent.bids.candidates import Wants
-from themis_agent.bids.phase_time import KnownJobs, LikeJobs, PhaseTime
+from themis_agent.bids.known_jobs import KnownJobs
+from themis_agent.bids.later_phases import LaterPhases, LikeJobs
+from themis_agent.bids.phase_time import ByLevel
 from themis_agent.bids.spread import Place, Spread, parts_of
 from themis_agent.search.work import Bracket, Work
 from yarn_plugin.model.gpus import Job
@@ -61,6 +63,7 @@ class FinishTime:
         return Wants(
             usable=sum(bracket.need.max_gpus for bracket in brackets),
             sizes=tuple(sorted({size for bracket in brackets for size in bracket.sizes})),
+            gangs=tuple(sorted({size for bracket in brackets for size in bracket.gangs})),
             largest_gang=largest,
             slots=largest > 1 and any(one.slot != 1.0 for one in slowdowns),
             machines=largest > 1 and any((one.slot, one.machine, one.rack) != (1.0, 1.0, 1.0) for one in slowdowns),
@@ -98,22 +101,21 @@ class _BracketTime:
         median = median_job(bracket.jobs)
         self.jobs = tuple(job for job in bracket.jobs if job.iterations_left > 0)
         self.slowdowns = {job.slowdown for job in bracket.jobs}
-        self._phases: list[PhaseTime] = [KnownJobs(self.jobs)] if self.jobs else []
-        self._phases += [
-            LikeJobs(median, phase.jobs, phase.iterations * median.iteration_s, phase.max_gpus)
-            for phase in bracket.phases
-        ]
+        self._phases: list[ByLevel] = [KnownJobs(self.jobs)] if self.jobs else []
+        if bracket.phases:
+            later = [LikeJobs(one.jobs, one.iterations * median.iteration_s, one.max_gpus) for one in bracket.phases]
+            self._phases.append(LaterPhases(median, later))
         work = sum(job.iterations_left * job.iteration_s for job in self.jobs) + sum(
             phase.jobs * phase.iterations * median.iteration_s for phase in bracket.phases
         )
         demands = [sum(job.max_gpus for job in self.jobs), *(phase.jobs * phase.max_gpus for phase in bracket.phases)]
         self._known: dict[Spread, float] = {}
         self.need = Need(work, max(job.min_gpus for job in bracket.jobs), max(demands))
-        gangs = [job.max_gpus for job in self.jobs] + [phase.max_gpus for phase in bracket.phases]
-        self.largest_gang = max(median.min_gpus, *gangs)
+        caps = [phase.max_gpus for phase in bracket.phases]
+        self.gangs = {median.min_gpus, *caps, *(size for job in self.jobs for size in (job.min_gpus, job.max_gpus))}
+        self.largest_gang = max(self.gangs)
         counts = (len(self.jobs), *(phase.jobs for phase in bracket.phases))
-        self.sizes = {job.min_gpus for job in self.jobs} | {job.max_gpus for job in self.jobs} | set(counts)
-        self.sizes |= {count * median.min_gpus for count in counts} | set(demands)
+        self.sizes = {*counts, *(count * median.min_gpus for count in counts), *demands}
 
     def seconds(self, spread: Spread) -> float:
         if spread not in self._known:
