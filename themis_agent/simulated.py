@@ -21,7 +21,7 @@ MIN_LEFT = 0.01
 """The part of its iterations that a job is believed to have left while it runs beyond its estimate."""
 
 LOSSES = 5
-"""How many losses of a job are reported, the latest ones."""
+"""How many losses of a job are reported."""
 
 CURVE_STEP = 0.1
 """The part of a job's iterations within which its loss must fall, if its search stops jobs by their curves."""
@@ -161,11 +161,10 @@ def _loss(job: TrainingJob, done: float) -> float:
 
 
 def _losses(job: TrainingJob, done: float) -> tuple[tuple[float, float], ...]:
-    """Losses after the last whole iterations."""
-    if job.loss is None:
+    """Losses over the second half of what a job has done."""
+    if job.loss is None or done < 1:
         return ()
-    last = int(done)
-    return tuple((float(k), job.loss.at(k)) for k in range(max(last - LOSSES + 1, 0), last + 1))
+    return tuple((at, job.loss.at(at)) for at in (done * (0.5 + 0.5 * place / (LOSSES - 1)) for place in range(LOSSES)))
 
 
 KIND = ThemisKind()
