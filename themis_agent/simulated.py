@@ -20,6 +20,9 @@ from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob
 MIN_LEFT = 0.01
 """The part of its iterations that a job is believed to have left while it runs beyond its estimate."""
 
+ENDING = 1e-9
+"""The same of a job that is about to end at this moment."""
+
 LOSSES = 5
 """How many losses of a job are reported."""
 
@@ -101,7 +104,7 @@ class _Application:
         left = goal * self._belief.iterations - one.done
         return Job(
             id=true.id,
-            iterations_left=max(left, goal * MIN_LEFT) if self._belief.iterations != 1 else left,
+            iterations_left=max(left, goal * (MIN_LEFT if self._belief.iterations != 1 else ENDING)),
             iteration_s=true.iteration_s,
             iterations_done=one.done,
             min_gpus=true.min_gpus,

@@ -28,6 +28,7 @@ class VirtualPool:
         self._controller = registry.controller(pool)
         self.reads = self._controller.reads
         self.state: Any = self._controller.initial_state()
+        self._is_mutable = isinstance(self.state, Mutable)
         self.inputs = 0
         self._seen: View | None = None
         self._timers: dict[str, float] = {}
@@ -42,7 +43,7 @@ class VirtualPool:
         self.inputs += 1
         self._seen = view
         self.state, commands = self._controller.advance(self.state, view, at, what)
-        if isinstance(self.state, Mutable):
+        if self._is_mutable:
             self.state.commit()
         others = []
         for command in commands:
