@@ -22,6 +22,7 @@ SETTINGS = {
     "estimate_s": 5.0,
     "bid_s": 10.0,
     "decide_s": 0.5,
+    "table_rounds": 0,
 }
 
 
@@ -49,13 +50,14 @@ class Agent:
     bids: bool = True
     delay: float = 0.1
     again: tuple | None = None
+    cluster_s: float | None = None
 
     def answers(self, message):
         if isinstance(message, Ask) and self.estimates:
             yield self.delay, Estimate(message.question.round, self.rho, self.jobs)
         if isinstance(message, Offer) and self.bids:
             rows = self.rows(message.offer) if callable(self.rows) else self.rows
-            yield self.delay, Bid(message.offer.round, self.rho, rows)
+            yield self.delay, Bid(message.offer.round, self.rho, rows, self.cluster_s)
             if self.again is not None:
                 yield self.delay + 0.1, Bid(message.offer.round, self.rho, self.again)
 

@@ -158,7 +158,7 @@ def check_decisions(decided):
     return until
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(steps, st.sampled_from(("themis", "themis", "themis", "tiresias")))
 def test_whatever_happens_no_gpu_is_leased_twice_and_every_lease_ends_or_is_renewed(played, policy):
     history = History(policy=policy)

@@ -72,6 +72,16 @@ def test_without_container_lists_gpus_are_handed_over_at_the_end_of_the_grace_pe
     assert len(world.rounds()) == 2
 
 
+def test_without_a_grace_period_gpus_are_handed_over_at_once():
+    world, a, b = handing_over(grace_s=0.0, decide_s=0.0, round_window_s=0.0)
+    world.wait(590.0)
+    end = world.sent(Grant)[0].leases[0].until
+    world.wait(end + 0.11 - world.stage.clock.time)
+    assert world.held() == {b: N1}
+    assert world.sent(Grant)[1].cause == LeaseWon(2, 4, "bid")
+    assert world.sent(LeaseEnded)[0].app == a
+
+
 def test_a_holder_trains_on_until_the_auction_of_its_gpus_is_decided():
     world, a, _ = handing_over(bid_s=40.0)
     world.agents[a].bids = True

@@ -6,7 +6,7 @@ import pytest
 
 from tests.lease_world import World, node, row
 from yarn_plugin.decide.commands import SolveInWorker
-from yarn_plugin.decide.events import Deregistered, Revised, Solved
+from yarn_plugin.decide.events import Deregistered, NodesChanged, Revised, Solved
 from yarn_plugin.decide.pools.commands import Ask, Grant, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease.choice import Standing, bidders, worst_first
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
@@ -217,6 +217,60 @@ def test_the_seed_decides_who_gets_leftovers():
 
     assert leftover(1) == leftover(1)
     assert len({leftover(seed) for seed in range(12)}) == 4
+
+
+# Bid tables between bids.
+
+
+def test_a_bid_table_answers_for_its_application():
+    world = World.of(node("n1"), table_rounds=4)
+    a = world.arrive("ann", rows=(row(2.0, 2), row(1.9, 4)), cluster_s=3000.0)
+    b = world.arrive("bob", rho=1.0, jobs=(Job("t", 9.0, 1.0, max_gpus=1),))
+    world.wait(90.0)
+    assert world.rounds()[0].won == ((a, 4),)
+    world.agents[a].rho = 99.0
+    world.wait(600.0)
+    assert [one.app for one in world.sent(Ask)] == [a, b, b]
+    # T_sh was expected to be 1.9 x 3000 x N_avg; for 0.5 s after the bid, until the grant, nothing was done of it.
+    first, second = (0.01 + 2 * 2.08) / 2.09, (0.01 + 2 * 602.68) / 602.69
+    expected = (1.9 * 3000.0 * first + 0.5) / (3000.0 * second)
+    assert dict(world.rounds()[1].rhos)[a] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_table_answers_at_the_present_contention():
+    world = World.of(node("n1"), table_rounds=4)
+    a = world.arrive("ann", rows=(row(2.0, 4),), cluster_s=3000.0)
+    world.wait(302.69)
+    world.arrive("bob", rho=1.0)
+    world.wait(400.0)
+    contention = (302.7 * 1 + 300.0 * 2) / 602.7
+    assert dict(world.rounds()[1].rhos)[a] == pytest.approx((6000.0 + 0.5) / 3000.0 / contention, abs=1e-3)
+
+
+def test_who_has_not_bid_for_some_rounds_is_asked_again():
+    world = World.of(node("n1"), table_rounds=2, lease_s=100.0)
+    a = world.arrive("ann", rho=3.0, rows=(row(2.0, 2),), cluster_s=3000.0)
+    world.wait(50.0)
+    b = world.arrive("bob", rho=9.0, rows=(row(8.0, 2), row(7.0, 4)), cluster_s=3000.0)
+    world.wait(900.0)
+    rounds_asked = [one.question.round for one in world.sent(Ask) if one.app == a]
+    bids = [one.offer.round for one in world.sent(Offer) if one.app == a]
+    assert bids[:1] == [1]
+    assert rounds_asked[0] == 1
+    assert rounds_asked[1] == min(
+        number for number in range(2, 20) if number - 2 > max([n for n in bids if n < number])
+    )
+    assert b in {one.app for one in world.sent(Offer)}
+
+
+def test_an_application_is_asked_if_its_table_says_nothing_about_what_it_holds():
+    world = World.of(node("n1", 2), node("n2", 2), table_rounds=9)
+    a = world.arrive("ann", rows=(row(2.0, 2, 2),), cluster_s=3000.0)
+    world.wait(60.0)
+    world.stage.take(NodesChanged((), ("n2:8041",)))
+    world.wait(600.0)
+    assert [one.question.round for one in world.sent(Ask)] == [1, 2], "a row of four GPUs, of which two are left"
+    assert world.held() == {a: {"n1/0", "n1/1"}} or world.held() == {}
 
 
 # What opens a round, and what does not.

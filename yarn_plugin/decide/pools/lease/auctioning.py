@@ -1,12 +1,10 @@
 """The auction of a round as a problem for the solver."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 from yarn_plugin.decide.mechanisms.partial_allocation import (
     AppBid,
     AppWithoutBid,
-    Gang,
     PartialAllocation,
     PartialAllocationProblem,
 )
@@ -39,14 +37,15 @@ def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
 
 def _bid(turn: Turn, now: Round, app: str) -> AppBid:
     bid = now.bids[app] if app in now.bids and app in turn.state.members else Bid(now.number, None)
+    gangs = turn.state.members[app].gangs if app in turn.state.members else ()
     held, expiring = _held(turn, now, app)
-    return AppBid(app, bid.rho, bid.rows, held, expiring, _gangs(now, app))
+    return AppBid(app, bid.rho, bid.rows, held, expiring, gangs)
 
 
 def _without_bid(turn: Turn, now: Round, app: str) -> AppWithoutBid:
     held, expiring = _held(turn, now, app)
-    wants = max(_most(turn, now, app) - sum(gpus for _, gpus in held), 0)
-    return AppWithoutBid(app, wants, held, expiring, _gangs(now, app))
+    wants = max(_most(turn, app) - sum(gpus for _, gpus in held), 0)
+    return AppWithoutBid(app, wants, held, expiring, turn.state.members[app].gangs)
 
 
 def _held(turn: Turn, now: Round, app: str) -> tuple[Gpus, Gpus]:
@@ -58,18 +57,11 @@ def _held(turn: Turn, now: Round, app: str) -> tuple[Gpus, Gpus]:
     return turn.inventory.count(staying), turn.inventory.count(expiring)
 
 
-def _most(turn: Turn, now: Round, app: str) -> int:
+def _most(turn: Turn, app: str) -> int:
     """How many GPUs an application can use in all: by its jobs, if it names them, within its registered demand."""
     member, total = turn.state.members[app], len(turn.inventory.places)
     most = total if member.demand is None else member.demand
-    jobs = now.estimates[app].jobs if app in now.estimates else ()
-    return min(most, sum(job.max_gpus for job in jobs)) if jobs else most
-
-
-def _gangs(now: Round, app: str) -> tuple[Gang, ...]:
-    jobs = now.estimates[app].jobs if app in now.estimates else ()
-    trials = Counter((job.min_gpus, job.max_gpus, job.step_gpus) for job in jobs)
-    return tuple(Gang(*gang, trials=count) for gang, count in sorted(trials.items()))
+    return min(most, sum(gang.max_gpus * gang.trials for gang in member.gangs)) if member.gangs else most
 
 
 def kept(result: PartialAllocation) -> list[tuple[Winner, Gpus]]:

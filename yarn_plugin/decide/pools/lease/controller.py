@@ -13,7 +13,7 @@ from yarn_plugin.decide.mechanisms import partial_allocation
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, SetTimer
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Restarted
-from yarn_plugin.decide.pools.lease import baselines, excess, handover, leases, members, rounds
+from yarn_plugin.decide.pools.lease import baselines, estimates, excess, handover, leases, members, rounds
 from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
 from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.decide.pools.lease.turn import Turn
@@ -62,9 +62,12 @@ class LeaseController:
         handover.take_back_unplaced(turn)
         handover.end_vacated(turn)
         rounds.proceed(turn)
+        # What the round revoked, if there is no grace period.
+        handover.end_vacated(turn)
         handover.end_due(turn)
         rounds.open_if_due(turn)
         excess.find_excess(turn)
+        estimates.count_work(turn, state.leases)
         due = min((time for time in _deadlines(turn) if time > at), default=None)
         self._last = turn.state, view, at
         return turn.state, (*turn.commands, SetTimer(NEXT, due))

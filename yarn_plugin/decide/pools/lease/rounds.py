@@ -11,7 +11,7 @@ from dataclasses import replace
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.mechanisms.partial_allocation import PartialAllocation, checked_bid
 from yarn_plugin.decide.pools.commands import Ask, Offer, Solve
-from yarn_plugin.decide.pools.lease import allocation, auctioning, choice, leases
+from yarn_plugin.decide.pools.lease import allocation, auctioning, choice, estimates, leases
 from yarn_plugin.decide.pools.lease.baselines import Assignments, lease_problem
 from yarn_plugin.decide.pools.lease.members import contention
 from yarn_plugin.decide.pools.lease.settings import THEMIS
@@ -40,6 +40,8 @@ def open_if_due(turn: Turn) -> None:
     turn.change(round_number=number)
     asked = {}
     for app in apps:
+        if estimates.answer_from_table(turn, app, number):
+            continue
         gpus = [gpu for one in turn.leases_of(app) if one.started_at is not None for gpu in one.staying]
         held, where = turn.inventory.count(gpus), turn.inventory.machines((), gpus)
         question = EstimateRequest(number, contention(turn, app), held, where, len(turn.inventory.places))
@@ -61,11 +63,8 @@ def take_estimate(turn: Turn, app: str, estimate: Estimate) -> None:
         return
     turn.close(now.asked[app])
     asked = {other: one for other, one in now.asked.items() if other != app}
-    member = replace(turn.state.members[app], rho=estimate.rho, estimated_in=now.number)
-    turn.change(
-        round=replace(now, asked=asked, estimates={**now.estimates, app: estimate}),
-        members={**turn.state.members, app: member},
-    )
+    estimates.note_estimate(turn, app, estimate)
+    turn.change(round=replace(now, asked=asked, estimates={**now.estimates, app: estimate}))
 
 
 def take_bid(turn: Turn, app: str, bid: Bid) -> None:
@@ -77,7 +76,10 @@ def take_bid(turn: Turn, app: str, bid: Bid) -> None:
     assert isinstance(command, Offer)
     assert isinstance(command.offer, GpuOffer)
     checked = _checked(bid, command.offer)
-    bids = now.bids if checked is None else {**now.bids, app: checked}
+    bids = now.bids
+    if checked is not None:
+        estimates.note_bid(turn, app, checked, command.offer)
+        bids = {**bids, app: checked}
     turn.close(now.asked[app])
     asked = {other: one for other, one in now.asked.items() if other != app}
     turn.change(round=replace(now, asked=asked, bids=bids))
@@ -136,7 +138,7 @@ def _rank(turn: Turn, now: Round) -> None:
     free = turn.free()
     offered = free.union(*(held.staying for held in ending))
     offer = tuple(gpu for gpu in turn.inventory.places if gpu in offered)
-    ranked = choice.worst_first([_standing(turn, now, app) for app in apps])
+    ranked = choice.worst_first([_standing(turn, app) for app in apps])
     members = turn.state.members
     now = replace(
         now,
@@ -155,12 +157,9 @@ def _rank(turn: Turn, now: Round) -> None:
         _solve(turn, now, lease_problem(turn, now))
 
 
-def _standing(turn: Turn, now: Round, app: str) -> choice.Standing:
-    member, estimate = turn.state.members[app], now.estimates.get(app)
-    jobs = () if estimate is None else estimate.jobs
-    work = sum((job.iterations_done + job.iterations_left) * job.iteration_s for job in jobs)
-    most = min(sum(job.max_gpus for job in jobs), len(turn.inventory.places))
-    ideal = work / most * contention(turn, app) if work > 0 and most > 0 else None
+def _standing(turn: Turn, app: str) -> choice.Standing:
+    member = turn.state.members[app]
+    ideal = None if member.cluster_s is None else member.cluster_s * contention(turn, app)
     return choice.Standing(app, member.rho, member.estimated_in is not None, turn.at - member.arrived_at, ideal)
 
 

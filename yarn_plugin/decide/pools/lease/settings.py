@@ -21,11 +21,12 @@ class LeaseSettings:
     `decide_s`, from the last bid to the allocation, so that it does not depend on how long the solver takes;
     `place_within_s`, a grant that is not in use by then comes back (0: never).
 
-    `table_rounds`: for so many rounds a bid table answers for its application. `seed`: of random choices. `payments`,
-    `rounding`, `work_limit`: of the auction (see `partial_allocation.PartialAllocationProblem`). `max_apps`:
-    further applications wait (None: unlimited). `max_demand`: applications wait while all together ask for more than
-    so many times the pool's GPUs (None: unlimited; thesis, footnote to section 3.3.2). `gpus_per_task`,
-    `task_memory_mb`, `task_vcores`: of one task; GPUs that a machine cannot use for whole tasks are not offered.
+    `table_rounds`: for so many rounds a bid table answers for its application (0: it is always asked). `seed`: of
+    random choices. `payments`, `rounding`, `work_limit`: of the auction (see
+    `partial_allocation.PartialAllocationProblem`). `max_apps`: further applications wait (None: unlimited).
+    `max_demand`: applications wait while all together ask for more than so many times the pool's GPUs (None: unlimited;
+    thesis, footnote to section 3.3.2). `gpus_per_task`, `task_memory_mb`, `task_vcores`: of one task; GPUs that a
+    machine cannot use for whole tasks are not offered.
     """
 
     policy: str = THEMIS
@@ -38,7 +39,7 @@ class LeaseSettings:
     bid_s: float = 10.0
     decide_s: float = 0.5
     place_within_s: float = 30.0
-    table_rounds: int = 0
+    table_rounds: int = 4
     seed: int = 1
     payments: bool = True
     rounding: Rounding = "up"

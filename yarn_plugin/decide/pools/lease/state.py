@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from yarn_plugin.decide.mechanisms.cached_table import CachedTable
+from yarn_plugin.decide.mechanisms.partial_allocation import Gang
 from yarn_plugin.model.auction import Bid, Estimate
 from yarn_plugin.model.causes import How, LeaseRound
 from yarn_plugin.model.journaled import Tagged
@@ -15,7 +17,10 @@ class Member:
     """An application that takes part. `arrived_at`: seconds. `area`: the contention integral at its arrival.
 
     `demand`: GPUs that it registered; None: unlimited. `rho`: its last estimate, None: unbounded or not known.
-    `estimated_in`: the round of that estimate; None: none so far. `waits`: it is not admitted yet.
+    `estimated_in`: the round of that estimate; None: none so far. `waits`: it is not admitted yet. `gangs` and
+    `cluster_s`: of the jobs in its last estimate, what they can use, and the seconds that they take on the whole pool
+    (None: not known). `table`: its last bid, made in round `table_round`; `counted_at`: until when the work done since
+    is taken off.
     """
 
     arrived_at: float
@@ -24,6 +29,11 @@ class Member:
     rho: float | None = None
     estimated_in: int | None = None
     waits: bool = False
+    gangs: tuple[Gang, ...] = ()
+    cluster_s: float | None = None
+    table: CachedTable | None = None
+    table_round: int = 0
+    counted_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
