@@ -137,7 +137,8 @@ def check_journal(records, followers):
     assert inputs == list(range(1, len(inputs) + 1))
     decisions = Counter(record["seq"] for record in records if record["kind"] == "decision")
     assert set(decisions.values()) == {1}
-    assert set(decisions) == set(inputs)
+    # A running arbiter may have recorded its last inputs, and not yet its decisions on them.
+    assert sorted(decisions) == inputs[: len(decisions)]
     for follower in followers:
         sent = [
             one["share"]["seq"]

@@ -53,6 +53,7 @@ maximum_am_resource_percent = 0.5
 path = "root.team.b"
 capacity = 60
 user_limit_factor = -1
+maximum_applications = 50
 state = "STOPPED"
 
 [[queue]]
@@ -87,6 +88,7 @@ def test_the_plan_shows_each_property_that_differs(store, specs):
             (
                 Difference("capacity", None, "60"),
                 Difference("user-limit-factor", None, "-1"),
+                Difference("maximum-applications", None, "50"),
                 Difference("state", None, "STOPPED"),
             ),
         ),
@@ -322,10 +324,10 @@ def run(store, monkeypatch, tmp_path, capsys):
 
 def test_plan_and_apply_say_what_there_is_to_do_and_when_there_is_nothing(run, tmp_path):
     code, out, _ = run("plan")
-    assert (code, "10 changes in 4 queues; apply with: yarn-plugin queues apply" in out) == (0, True)
+    assert (code, "11 changes in 4 queues; apply with: yarn-plugin queues apply" in out) == (0, True)
     assert ": root.default" in out
     code, out, _ = run("apply", TEAM, "--json", str(tmp_path / "made.json"))
-    assert (code, "10 changes in 4 queues made" in out) == (0, True)
+    assert (code, "11 changes in 4 queues made" in out) == (0, True)
     assert json.loads((tmp_path / "made.json").read_text())["changes"][0]["queue"] == "root.team"
     for name in ("plan", "apply"):
         code, out, _ = run(name)

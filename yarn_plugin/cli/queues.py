@@ -44,12 +44,14 @@ def queues() -> None:
       weight = 1
       user_limit_factor = 1000    # otherwise a user cannot use more than the queue's capacity
       maximum_am_resource_percent = 0.9
+      maximum_applications = 10000    # otherwise a queue with a small weight rejects a second application
       # [[queue]]
       # path = "root.old"
       # remove = true             # must be STOPPED and empty
 
-    Further properties: user_limit_factor, maximum_am_resource_percent, disable_preemption, state (RUNNING or STOPPED),
-    acl_submit_applications, acl_administer_queue. Queues and properties that the file does not name stay unchanged.
+    Further properties: user_limit_factor, maximum_am_resource_percent, maximum_applications, disable_preemption, state
+    (RUNNING or STOPPED), acl_submit_applications, acl_administer_queue. Queues and properties that the file does not
+    name stay unchanged.
 
     \b
       yarn-plugin queues plan --rm http://rm:8088 queues.toml

@@ -41,6 +41,8 @@ _UNLIMITED = {
 
 _ONE_APPLICATION = {
     **_UNLIMITED,
+    # Otherwise a queue accepts its fraction of the capacity times 10,000: with a small share, hardly a second one.
+    "maximum-applications": 10_000,
     # Preemption spares application masters up to this factor times the queue's capacity. A factor above 1 protects the
     # master of a small queue: at 0.9 it was killed repeatedly, even with nothing else pending.
     "maximum-am-resource-percent": 1000,

@@ -60,7 +60,8 @@ class _Capacities(_Section):
     """Settings common to queues and leaf templates.
 
     `weight`: relative to siblings. `capacity`: percent of the parent's. `maximum_am_resource_percent`: the fraction
-    that application masters may use; in spite of its YARN name, 0.1 is a tenth.
+    that application masters may use; in spite of its YARN name, 0.1 is a tenth. `maximum_applications`: how many
+    applications it accepts at a time; by default its fraction of the cluster times 10,000.
     """
 
     weight: Weight | None = None
@@ -68,6 +69,7 @@ class _Capacities(_Section):
     maximum_capacity: Percent | None = None
     user_limit_factor: LimitFactor | None = None
     maximum_am_resource_percent: MasterFraction | None = None
+    maximum_applications: Annotated[int, Field(ge=1)] | None = None
 
     def properties(self) -> dict[str, str]:
         """The settings as YARN properties."""
@@ -76,6 +78,7 @@ class _Capacities(_Section):
             MAXIMUM_CAPACITY: self.maximum_capacity,
             "user-limit-factor": self.user_limit_factor,
             "maximum-am-resource-percent": self.maximum_am_resource_percent,
+            "maximum-applications": self.maximum_applications,
         }
         properties = {name: number(value) for name, value in given.items() if value is not None}
         return properties if self.weight is None else {CAPACITY: f"{number(self.weight)}w", **properties}
