@@ -37,6 +37,8 @@ NOT_WRITTEN = {
     ("ILike", "escapeChar"),
     ("ScalaUDF", None),
     ("PythonUDF", None),
+    ("StructsToJson", "options"),
+    ("NamedLambdaVariable", "value"),
     (None, "evalMode"),
 }
 """Arguments that Spark does not write, by class and name (None: any), and that no plan changes."""
@@ -355,7 +357,7 @@ class _Translator:
             if hidden and not {(node.kind, name), (node.kind, None), (None, name)} & NOT_WRITTEN:
                 raise UnverifiableError(f"the {name} of {node.kind} cannot be read")
         details = tuple(
-            (name, self.expression_of_field(value))
+            (name, self.expression_of_field(_first_equal(value, operands)))
             for name, value in sorted(node.fields.items())
             if name not in WITHOUT_MEANING
         )
@@ -417,6 +419,13 @@ def _id(node: Node) -> int:
 def _type(kind: Any) -> str | None:
     """A type's name; nested types as Spark writes them in JSON."""
     return kind if isinstance(kind, str) or kind is None else repr(kind)
+
+
+def _first_equal(value: Any, operands: tuple[Expr, ...]) -> Any:
+    """The place of a child: that of the first equal one, as Spark writes it, which takes `x` and `X` for different."""
+    if type(value) is int and 0 <= value < len(operands):
+        return operands.index(operands[value])
+    return value
 
 
 def _lower_case(expr: Expr) -> Expr:

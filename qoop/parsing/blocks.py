@@ -114,6 +114,8 @@ def _check_can_be_split(query: exp.Query) -> None:
             raise CannotSplitError(f"{node.sql(DIALECT)} must be evaluated once for the whole query")
         if isinstance(node, exp.With) and node.args.get("recursive"):
             raise CannotSplitError("the query has a recursive CTE")
+        if isinstance(node, exp.JSONFormat) and node.args.get("options"):
+            raise CannotSplitError("the query has options of to_json, which plans cannot be compared by")
         if isinstance(node, exp.Hint):
             raise CannotSplitError("the query has hints, which refer to its joins as written")
         if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
@@ -167,6 +169,7 @@ def _name_tables(
     """Give every base table an unqualified name, and look up its columns."""
     tables: dict[str, str] = {}
     types: dict[str, Types] = {}
+    parts: dict[str, tuple[str, ...]] = {}
     for node in list(query.find_all(exp.Table)):
         if not node.db and node.name in ctes:
             continue
@@ -178,11 +181,16 @@ def _name_tables(
             columns = catalogue.columns(written)
             if columns is None:
                 raise UnknownTableError(written, _where(node.this))
-            tables[name], types[name] = written, columns
-        elif tables[name].lower() != written.lower():
+            tables[name], types[name], parts[name] = written, columns, _parts_of(node)
+        elif parts[name] != _parts_of(node):
             raise CannotSplitError(f"after splitting, tables {tables[name]} and {written} would have the same name")
         _redirect(node, name)
     return tables, types
+
+
+def _parts_of(table: exp.Table) -> tuple[str, ...]:
+    """A table's name in parts, whatever its quotes and case."""
+    return (table.catalog.lower(), table.db.lower(), table.name.lower())
 
 
 def _where(node: exp.Expr) -> str:

@@ -25,6 +25,7 @@ SELECT x.id FROM a x JOIN b ON x.id = b.id WHERE x.x IN (SELECT x.w FROM c x WHE
 SELECT `a`.`id` AS `select`, b.x AS `from` FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id ORDER BY `select` NULLS FIRST, `from` NULLS FIRST LIMIT 2;
 SELECT main.a.id, b.x FROM main.a JOIN main.b ON main.a.id = main.b.id;
 SELECT p.id, b.x FROM main.a p JOIN b ON p.id = b.id JOIN main.b q ON q.id = p.id;
+SELECT a.id, p.x FROM a JOIN `b` AS q ON a.id = q.id JOIN b AS p ON p.id = q.id JOIN `B` AS o ON o.id = p.id;
 SELECT a.id, a.id, b.id FROM a JOIN b ON a.id = b.id;
 SELECT b.x AS b__x, a.id FROM a, b WHERE a.id = b.id ORDER BY b.x;
 -- alone: two columns would be named 'b__x'

@@ -161,6 +161,15 @@ def test_expressions_that_grow_with_every_level_are_given_up():
         relation_of(doubled, 60)
 
 
+def test_a_column_in_other_case_is_the_same_operand():
+    """Spark writes operands by their place among the different ones, and takes `x` and `X` for different."""
+
+    def added(right):
+        return canonical_text(relation_of(lambda x: Node("Add", (x, x), {"left": 0, "right": right})))
+
+    assert added(0) == added(1)
+
+
 def test_sums_of_integers_do_not_overflow():
     assert integer_sum("Add", number("2001"), number("1")) == number("2002")
     assert integer_sum("Add", number(str(2**31 - 1)), number("1")) is None

@@ -115,6 +115,11 @@ def test_equal_columns_of_types_that_compare_otherwise_make_no_class(tables):
     assert [predicate.sql for predicate in graph.predicates] == ["`a__y` = `b__x`"]
 
 
+def test_options_of_to_json_cannot_be_compared(tables):
+    with pytest.raises(CannotSplitError, match="options of to_json"):
+        tables.plan("SELECT to_json(struct(a.id), map('ignoreNullFields', 'false')) FROM a JOIN b ON a.id = b.id")
+
+
 def test_most_queries_have_several_plans_and_stages(tables):
     several = Counter()
     for case in CASES:
