@@ -72,6 +72,7 @@ def split_query(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
     """
     _check_can_be_split(query)
     query = query.copy()
+    _keep_field_names(query)
     names = _BlockNames()
     ctes = _name_ctes(query, names)
     tables, types = _name_tables(query, ctes, catalogue)
@@ -87,6 +88,22 @@ def split_query(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
     for block in blocks.values():
         _restore_tables(block, tables)
     return SplitQuery(topological_order(blocks), {tables[name]: columns for name, columns in types.items()})
+
+
+def _keep_field_names(query: exp.Query) -> None:
+    """Have the fields of structs keep their names: those of columns are written in lower case, as Spark reads both.
+
+    A field without a name has its column's, as it is written there.
+    """
+    for struct in query.find_all(exp.Struct):
+        for field in list(struct.expressions):
+            if isinstance(field, exp.Column) and isinstance(field.this, exp.Identifier):
+                named = exp.PropertyEQ(this=field.this.copy(), expression=field.copy())
+                field.replace(named)
+                field = named
+            name = field.this if isinstance(field, exp.PropertyEQ) else field.args.get("alias")
+            if isinstance(name, exp.Identifier):
+                name.meta["case_sensitive"] = True
 
 
 class _BlockNames:

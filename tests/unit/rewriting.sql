@@ -26,6 +26,7 @@ SELECT `a`.`id` AS `select`, b.x AS `from` FROM a JOIN b ON a.id = b.id JOIN c O
 SELECT main.a.id, b.x FROM main.a JOIN main.b ON main.a.id = main.b.id;
 SELECT p.id, b.x FROM main.a p JOIN b ON p.id = b.id JOIN main.b q ON q.id = p.id;
 SELECT a.id, p.x FROM a JOIN `b` AS q ON a.id = q.id JOIN b AS p ON p.id = q.id JOIN `B` AS o ON o.id = p.id;
+SELECT to_json(struct(a.id AS orderId, b.X, c.id)) FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id;
 SELECT a.id, a.id, b.id FROM a JOIN b ON a.id = b.id;
 SELECT b.x AS b__x, a.id FROM a, b WHERE a.id = b.id ORDER BY b.x;
 -- alone: two columns would be named 'b__x'
