@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from themis_agent.bids import bid_table, estimate
 from themis_agent.bids.brackets import Need, shares_of
 from themis_agent.bids.finish_time import FinishTime, median_job
 from themis_agent.bids.known_jobs import KnownJobs, longest_first
@@ -14,6 +15,7 @@ from themis_agent.bids.later_phases import LaterPhases, LikeJobs
 from themis_agent.bids.packing import fits, seats
 from themis_agent.bids.spread import ANYWHERE, MACHINE, RACK, SLOT, Place, Spread, parts_of, places_of
 from themis_agent.search import Bracket, Phase, Work, plain
+from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer
 from yarn_plugin.model.gpus import Job, Machine, Slot, Slowdown
 
 NONE = Slowdown(1.0, 1.0, 1.0)
@@ -203,6 +205,9 @@ def test_the_slowest_bracket_counts():
 
 def test_no_work_no_time():
     assert FinishTime(plain(())).remaining_s([]) == 0.0
+    assert estimate(plain(()), EstimateRequest(1, 1.0), 0.0) == Estimate(1, None)
+    machines = (Machine("m", "r", (Slot("s", 4),)),)
+    assert bid_table(plain(()), GpuOffer(1, machines, 600.0, 1.0), 5.0) == Bid(1, None, (), 0.0)
 
 
 def test_jobs_that_wait_for_their_phase_need_no_gpus():

@@ -23,7 +23,7 @@ MAX_ENUMERATED = 200
 MAX_TOTALS = 12
 """How many different numbers of GPUs are considered, if the offer is not enumerated."""
 MAX_HOMES = 2
-"""Of the machines and racks where GPUs are held, so many are considered one by one."""
+"""Of the machines where GPUs are held, so many are considered one by one."""
 
 Level = Literal["machine", "slot"]
 Inside = dict[str, dict[str, dict[str, int]]]
@@ -79,14 +79,14 @@ class OfferedGpus:
         }
 
     def regions(self) -> list[str]:
-        """Classes of machines: anywhere, any rack where nothing is held, and the racks where most is held."""
+        """Classes of machines: anywhere, any rack where nothing is held, and the rack where most is held."""
         if self.only_rack is not None:
             return [ANYWHERE]
         holds: Counter[str] = Counter()
         for place in self.held:
             holds[place.rack] += place.gpus
         homes = sorted((rack for rack in holds if rack and rack in self.racks), key=lambda rack: (-holds[rack], rack))
-        return [ANYWHERE, *([ANY_RACK] if self.alike else []), *homes[:MAX_HOMES]]
+        return [ANYWHERE, *([ANY_RACK] if self.alike else []), *homes[:1]]
 
     def bins(self, within: str, level: Level = "machine") -> Bins:
         """The free GPUs of the machines, or of the slots, in a rack or anywhere: (GPUs, how many)."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from themis_agent.bids.packing import fits, seats
 from themis_agent.bids.phase_time import LEVELS, ByLevel, gangs
 from themis_agent.bids.spread import Bins, Spread
-from yarn_plugin.model.gpus import Job
+from yarn_plugin.model.gpus import Job, Slowdown
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -53,7 +53,7 @@ class _Level:
     def __init__(self, jobs: Sequence[Job], level: int) -> None:
         self._names = [job.id for job in jobs]
         self.widest_minimum = max(job.min_gpus for job in jobs)
-        self._choices = [_choices(job, level) for job in jobs]
+        self._choices = _choices(jobs, level)
         self._lanes: dict[tuple[int, int], float] = {}
         self._with_width: dict[int, list[float]] = {}
 
@@ -168,7 +168,14 @@ def longest_first(seconds: Sequence[float], lanes: int) -> float:
     return max(ends)
 
 
-def _choices(job: Job, level: int) -> list[tuple[int, float]]:
-    """The gangs of a job, ascending, and the seconds that it takes with each."""
-    work = job.iterations_left * job.iteration_s
-    return [(size, work * part) for size, part in gangs(job, job.max_gpus, level)]
+def _choices(jobs: Sequence[Job], level: int) -> list[list[tuple[int, float]]]:
+    """The gangs of each job, ascending, and the seconds that it takes with each."""
+    known: dict[tuple[int, int, int, Slowdown], list[tuple[int, float]]] = {}
+    found = []
+    for job in jobs:
+        key = job.min_gpus, job.max_gpus, job.step_gpus, job.slowdown
+        if key not in known:
+            known[key] = gangs(job, job.max_gpus, level)
+        work = job.iterations_left * job.iteration_s
+        found.append([(size, work * part) for size, part in known[key]])
+    return found

@@ -37,21 +37,21 @@ class LaterPhases(ByLevel):
         room = seats(bins, self._smallest)
         if room == 0:
             return (math.inf,) * len(self._phases)
+        sizes = self._gangs[level]
+        seats_of: dict[int, int] = {}
         found = []
         for phase in self._phases:
             rounds = -(-phase.jobs // room)
-            part = self._part(level, bins, -(-phase.jobs // rounds), phase.max_gpus)
-            found.append(rounds * phase.seconds_each * part)
+            at_once = -(-phase.jobs // rounds)
+            low, high = 0, len(sizes) - 1
+            while low < high:
+                middle = (low + high + 1) // 2
+                size = sizes[middle][0]
+                if size not in seats_of:
+                    seats_of[size] = seats(bins, size)
+                if size <= phase.max_gpus and seats_of[size] >= at_once:
+                    low = middle
+                else:
+                    high = middle - 1
+            found.append(rounds * phase.seconds_each * sizes[low][1])
         return tuple(found)
-
-    def _part(self, level: int, bins: Bins, at_once: int, max_gpus: int) -> float:
-        """The part of its time on one GPU that a job takes with the largest gang for which there is room so often."""
-        sizes = self._gangs[level]
-        low, high = 0, len(sizes) - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if sizes[middle][0] <= max_gpus and seats(bins, sizes[middle][0]) >= at_once:
-                low = middle
-            else:
-                high = middle - 1
-        return sizes[low][1]

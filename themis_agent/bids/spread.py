@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from yarn_plugin.model.gpus import Gpus, Machine
@@ -149,6 +150,7 @@ def _largest_first(runs: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:
     return sorted(runs, key=lambda run: (-_gpus(run[0]), run))
 
 
+@lru_cache(maxsize=4096)
 def _gpus(cell: Any) -> int:
     return cell if isinstance(cell, int) else sum([_gpus(inner) * count for inner, count in cell])
 

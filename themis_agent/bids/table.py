@@ -13,8 +13,7 @@ MAX_ROWS = 48
 def estimate(work: Work, request: EstimateRequest, elapsed_s: float) -> Estimate:
     """Rho with what is held. `elapsed_s`: seconds since the application arrived."""
     shared = elapsed_s + FinishTime(work).remaining_s(places_of(request.held, request.machines))
-    ideal = ideal_s(work, request.contention, request.cluster_gpus)
-    return Estimate(request.round, rounded(shared / ideal), work.jobs)
+    return Estimate(request.round, fairness(shared, work, request), work.jobs)
 
 
 def bid_table(work: Work, offer: GpuOffer, elapsed_s: float) -> Bid:
@@ -25,14 +24,22 @@ def bid_table(work: Work, offer: GpuOffer, elapsed_s: float) -> Bid:
     its own; at most `MAX_ROWS`.
     """
     finish = FinishTime(work)
-    ideal = ideal_s(work, offer.contention, offer.cluster_gpus)
     offered = OfferedGpus(offer.machines, places_of(offer.held, offer.machines))
-    nothing = rounded((elapsed_s + finish.remaining_s(offered.held)) / ideal)
+    nothing = fairness(elapsed_s + finish.remaining_s(offered.held), work, offer)
     found = []
     for candidate in candidates(offered, finish.wants):
-        rho = rounded((elapsed_s + finish.remaining_with(offered.spread(candidate))) / ideal)
+        rho = fairness(elapsed_s + finish.remaining_with(offered.spread(candidate)), work, offer)
         if rho is not None and (nothing is None or rho < nothing):
             found.append((candidate, rho))
     kept = selected(undominated(found, offered), offered, MAX_ROWS)
     rows = tuple(Row(candidate.pieces, rho) for candidate, rho in kept)
     return Bid(offer.round, nothing, rows, rounded(cluster_s(work, offer.cluster_gpus)))
+
+
+def fairness(shared_s: float, work: Work, asked: EstimateRequest | GpuOffer) -> float | None:
+    """Finish-time fairness of an application that takes `shared_s` from arrival to end: T_sh / T_id; None: unbounded.
+
+    An application without any work has no T_id, and takes no part: None.
+    """
+    ideal = ideal_s(work, asked.contention, asked.cluster_gpus)
+    return rounded(shared_s / ideal) if ideal > 0 else None
