@@ -14,6 +14,7 @@ from yarn_plugin.model.causes import AppEnded, BeyondLease, LeaseReleased, Lease
 from yarn_plugin.model.cluster import Container, YarnApp
 from yarn_plugin.model.gpus import Job
 from yarn_plugin.model.resources import GPU, Resources
+from yarn_plugin.model.topology import CellDescription, NodeDescription, TopologyDescription
 
 N1 = {f"n1/{ordinal}" for ordinal in range(4)}
 
@@ -251,6 +252,29 @@ def test_a_node_lost_while_its_gpus_are_auctioned_is_left_out():
     assert world.held() == {a: N1}
 
 
+def test_rows_that_need_a_node_lost_since_the_offer_do_not_count():
+    world = World.of(node("n1"), node("n2"), f=0.0)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4, within="n2"), row(2.0, 2, within="n1")))
+    world.arrive("bob", rho=3.0, bids=False)
+    world.wait(4.0)
+    assert world.stage.state().round.bids
+    world.stage.take(NodesChanged((), ("n2:8041",)))
+    world.wait(20.0)
+    assert world.held() == {a: {"n1/0", "n1/1"}}
+
+
+def test_gpus_that_a_new_description_renames_end_their_leases():
+    world = World.of(node("n1", 1))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 1),))
+    world.wait(20.0)
+    assert world.held() == {a: {"n1/0"}}
+    one = CellDescription("gpu-0", Resources.of({GPU: 1}))
+    described = TopologyDescription(("rack", "node", "gpu"), (NodeDescription(("n1",), cells=(one,)),))
+    world.stage.take(Configured(world.stage.intake.state.pools, topology=described))
+    assert world.held() == {}
+    assert world.stage.pool_state().failure is None
+
+
 def test_the_leases_of_an_application_that_ends_end():
     world, a, _ = handing_over()
     world.stage.take(Deregistered(a))
@@ -359,6 +383,21 @@ def test_ids_name_the_ordinals_of_each_node():
     world.wait(20.0)
     (grant,) = world.sent(Grant)
     assert [[holding.cell for holding in lease.holdings] for lease in grant.leases] == [["n1/0"], ["n2/0", "n2/1"]]
+
+
+def test_a_described_topology_gives_slots_and_the_names_of_gpus():
+    world = World.of(node("n1", 4))
+    sockets = tuple(
+        CellDescription(f"s{s}", None, tuple(CellDescription(f"gpu-{g}", Resources.of({GPU: 1})) for g in range(2)))
+        for s in range(2)
+    )
+    described = TopologyDescription(("rack", "node", "socket", "gpu"), (NodeDescription(("n1",), cells=sockets),))
+    world.stage.take(Configured(world.stage.intake.state.pools, topology=described))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 2, level="slot"),))
+    world.wait(20.0)
+    (machine,) = world.sent(Offer)[0].offer.machines
+    assert [(slot.id, slot.gpus) for slot in machine.slots] == [("n1/s0", 2), ("n1/s1", 2)]
+    assert world.held() == {a: {"n1/s0/gpu-0", "n1/s0/gpu-1"}}
 
 
 def test_gpus_that_tasks_cannot_use_are_not_offered():

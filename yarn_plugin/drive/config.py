@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.pools.controller import Kind, Registry
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.poller import PollIntervals
@@ -44,6 +45,8 @@ def _parameters(kind: Kind, registry: Registry, given: object) -> object:
         parameters = codec.read({**given, "type": tag})
     except UnknownRecordError as problem:
         raise ValueError(f"{problem.field}: {problem.problem}" if problem.field else problem.problem) from None
+    except BadInputError as problem:
+        raise ValueError(str(problem)) from None
     try:
         codec.check(parameters)
     except ValueError:

@@ -7,11 +7,13 @@ from yarn_plugin.decide.mechanisms.partial_allocation import (
     AppWithoutBid,
     PartialAllocation,
     PartialAllocationProblem,
+    checked_bid,
 )
 from yarn_plugin.decide.pools.lease.binding import Winner
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
-from yarn_plugin.model.auction import Bid
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.model.auction import Bid, GpuOffer, Row
 from yarn_plugin.model.gpus import Gpus
 
 
@@ -39,7 +41,22 @@ def _bid(turn: Turn, now: Round, app: str) -> AppBid:
     bid = now.bids[app] if app in now.bids and app in turn.state.members else Bid(now.number, None)
     gangs = turn.state.members[app].gangs if app in turn.state.members else ()
     held, expiring = _held(turn, now, app)
-    return AppBid(app, bid.rho, bid.rows, held, expiring, gangs)
+    return AppBid(app, bid.rho, _rows(turn, now, bid), held, expiring, gangs)
+
+
+def _rows(turn: Turn, now: Round, bid: Bid) -> tuple[Row, ...]:
+    """The rows of a bid; without those that need a node that was lost since the offer."""
+    if all(gpu in turn.inventory.places for gpu in now.offer):
+        return bid.rows
+    left = GpuOffer(now.number, turn.inventory.machines(now.offer), turn.settings.lease_s, 1.0)
+
+    def fits(row: Row) -> bool:
+        try:
+            return bool(checked_bid(Bid(now.number, None, (row,)), left))
+        except BadInputError:
+            return False
+
+    return tuple(row for row in bid.rows if fits(row))
 
 
 def _without_bid(turn: Turn, now: Round, app: str) -> AppWithoutBid:

@@ -29,14 +29,15 @@ def gpus_in_use(turn: Turn) -> dict[str, dict[str, int]]:
 
 def update_machines(turn: Turn) -> None:
     """End the leases of GPUs that are gone; GPUs that are new open a round."""
-    before, now = dict(turn.state.machines), dict(turn.inventory.by_machine)
-    if turn.state.machines == turn.inventory.by_machine:
-        return
-    turn.change(machines=turn.inventory.by_machine)
+    # Also if each machine has as many as before: the description of the topology may have renamed them.
     for held in list(turn.state.leases.values()):
         gone = [gpu for gpu in held.gpus if gpu not in turn.inventory.places]
         if gone:
             leases.end(turn, held.lease.id, gone, NodeLost(gone[0].partition("/")[0]))
+    before, now = dict(turn.state.machines), dict(turn.inventory.by_machine)
+    if before == now:
+        return
+    turn.change(machines=turn.inventory.by_machine)
     if any(count > before.get(machine, 0) for machine, count in now.items()):
         turn.trigger(NODES, turn.settings.round_window_s)
 
