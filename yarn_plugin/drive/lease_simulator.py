@@ -17,7 +17,7 @@ from yarn_plugin.decide.pools.inputs import Outcome as CommandOutcome
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.drive.virtual_pool import VirtualPool
 from yarn_plugin.errors import ReportedError
-from yarn_plugin.model.auction import Bid, EstimateRequest, GpuOffer
+from yarn_plugin.model.auction import Bid, EstimateRequest, GpuOffer, Release
 from yarn_plugin.model.cluster import Use
 from yarn_plugin.model.gpus import Gpus
 from yarn_plugin.model.resources import GPU, Resources
@@ -55,11 +55,11 @@ class Arrival:
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A lease with its GPUs. `vacated`: revoked, and no longer used."""
+    """A lease with its GPUs that have not ended. `vacated`: those revoked or given back, and not used."""
 
     lease: Lease
     gpus: GpuIds
-    vacated: bool = False
+    vacated: GpuIds = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -86,10 +86,11 @@ class _Run:
     leases: dict[str, _Held] = field(default_factory=dict)
     gpus: set[str] = field(default_factory=set)
     wake: int = 0
+    lost_jobs: bool = False
 
     def in_use(self) -> set[str]:
         """The GPUs of its leases that it may use."""
-        return {gpu for held in self.leases.values() if not held.vacated for gpu in held.gpus}
+        return {gpu for held in self.leases.values() for gpu in held.gpus - held.vacated}
 
     def progress(self, at: float) -> tuple[JobProgress, ...]:
         """The progress of its jobs that may run."""
@@ -141,6 +142,7 @@ class LeaseSimulation:
         self._changed: dict[str, _Run] = {}
         self._claims_changed = self._use_changed = False
         self._inputs: deque[Input] = deque()
+        self._releases: list[FromApp] = []
         self._owner: dict[str, tuple[Arrival, float]] = {}
         self._uses: dict[str, tuple[Use, ...]] = {}
         self._holdings: list[Holding] = []
@@ -208,6 +210,7 @@ class LeaseSimulation:
             if name not in run.active:
                 run.jobs[name].place(at, (), self._layout, 0.0)
                 run.ended[name] = at
+                run.lost_jobs = True
         self._changed[run.arrival.app] = run
         if not goals:
             self._end(run)
@@ -277,10 +280,10 @@ class LeaseSimulation:
                 case Renew(_, app, lease, until):
                     if held := self._lease(app, lease):
                         held.lease = replace(held.lease, until=until)
-                case Revoke(_, app, lease, by):
-                    self._put(max(by, self._now), self._vacating(app, lease))
-                case LeaseEnded(_, app, lease):
-                    self._drop(app, lease)
+                case Revoke():
+                    self._put(max(command.by, self._now), self._vacating(command))
+                case LeaseEnded():
+                    self._drop(command)
                 case _:
                     pass
 
@@ -317,31 +320,42 @@ class LeaseSimulation:
         run = self._runs.get(app)
         return None if run is None else run.leases.get(lease)
 
-    def _vacating(self, app: str, lease: str) -> Callable[[float], None]:
+    def _vacating(self, revoke: Revoke) -> Callable[[float], None]:
         def vacate(at: float) -> None:
-            held = self._lease(app, lease)
-            if held is not None and not held.vacated:
-                held.vacated = True
-                self._changed[app] = self._runs[app]
+            held = self._lease(revoke.app, revoke.lease)
+            if held is not None:
+                held.vacated |= held.gpus.intersection(revoke.cells or held.gpus)
+                self._changed[revoke.app] = self._runs[revoke.app]
 
         return vacate
 
-    def _drop(self, app: str, lease: str) -> None:
-        run = self._runs.get(app)
-        if run is not None and run.leases.pop(lease, None) is not None:
-            self._changed[app] = run
+    def _drop(self, ended: LeaseEnded) -> None:
+        """The GPUs of a lease that have ended are no longer its own; a lease without any is gone."""
+        held = self._lease(ended.app, ended.lease)
+        if held is None:
+            return
+        run = self._changed[ended.app] = self._runs[ended.app]
+        held.gpus = held.gpus.difference(ended.cells or held.gpus)
+        if not held.gpus:
+            del run.leases[ended.lease]
 
     # What follows for jobs, once all that happens at a moment has happened.
 
     def _settle(self) -> None:
         """Divide the GPUs of every application whose leases or jobs changed among its jobs."""
-        while self._changed:
+        while self._changed or self._releases:
             changed = sorted(self._changed.values(), key=lambda run: run.number)
             self._changed = {}
             self._track(changed)
+            # Only now are these GPUs no longer in use.
+            self._inputs += self._releases
+            self._releases = []
             for run in changed:
                 if run.arrival.app in self._runs:
-                    self._place(run)
+                    places = self._place(run)
+                    if run.lost_jobs:
+                        run.lost_jobs = False
+                        self._give_back(run, places)
             self._drain()
 
     def _track(self, changed: Sequence[_Run]) -> None:
@@ -369,7 +383,7 @@ class LeaseSimulation:
         if self._keeps_holdings:
             self._holdings.append(Holding(gpu, owner.app, owner.group, since, self._now))
 
-    def _place(self, run: _Run) -> None:
+    def _place(self, run: _Run) -> dict[str, Gpus]:
         """Run its jobs on what it holds, and come back when the first of them reaches its goal."""
         at, places = self._now, self._division(run)
         # First take, then give, as the containers of two jobs cannot share a GPU.
@@ -379,14 +393,35 @@ class LeaseSimulation:
         run.wake += 1
         if ends:
             self._put(max(min(ends), at), self._waking(run, run.wake))
+        return places
+
+    def _give_back(self, run: _Run, places: dict[str, Gpus]) -> None:
+        """Release the GPUs that none of its jobs can use now that others have ended."""
+        needed: dict[str, int] = {}
+        for name in run.active:
+            for slot, count in places.get(name, ()):
+                needed[slot] = needed.get(slot, 0) + count
+        # GPUs that are leased to a job by name are that job's.
+        for held in sorted(run.leases.values(), key=lambda held: not held.lease.job):
+            unused = []
+            for gpu in sorted(held.gpus - held.vacated):
+                slot = self._layout.gpus[gpu]
+                if held.lease.job not in ("", *run.active) or needed.get(slot, 0) <= 0:
+                    unused.append(gpu)
+                else:
+                    needed[slot] -= 1
+            if unused:
+                held.vacated |= frozenset(unused)
+                self._changed[run.arrival.app] = run
+                self._releases.append(FromApp(run.arrival.app, Release(held.lease.id, tuple(unused))))
 
     def _division(self, run: _Run) -> dict[str, Gpus]:
         """The GPUs of each job: those leased to it by name, and those that the application divides."""
         named: dict[str, set[str]] = {}
         free: set[str] = set()
         for held in run.leases.values():
-            if not held.vacated:
-                named.setdefault(held.lease.job, set()).update(held.gpus) if held.lease.job else free.update(held.gpus)
+            gpus = held.gpus - held.vacated
+            (named.setdefault(held.lease.job, set()) if held.lease.job else free).update(gpus)
         found = {job: self._layout.count(gpus) for job, gpus in named.items()}
         if free:
             machines = self._layout.within(self._layout.count(free))

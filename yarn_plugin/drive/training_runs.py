@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Literal
 
-from yarn_plugin.decide.pools.lease.settings import LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
 from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation, SimulationError
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.errors import ReportedError, describe
@@ -67,9 +67,12 @@ def simulate(run: TrainingRun, on_ended: Callable[[int], None] = lambda count: N
         ReportedError: the policy does not exist, or the simulation cannot go on.
     """
     started = time.perf_counter()
+    registry = installed()
+    if run.policy != THEMIS:
+        registry.lease_policy(run.policy)
     simulation = LeaseSimulation(
         _pool(run),
-        installed(),
+        registry,
         Layout(run.cluster.machines),
         arrivals(run, installed_kind()),
         run.checkpoint_s,
