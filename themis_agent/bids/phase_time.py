@@ -67,4 +67,4 @@ class ByLevel:
 
     def within(self, level: int, bins: Bins) -> tuple[float, ...]:
         """Seconds of each phase if every job's GPUs lie together in one of these cells."""
-        raise NotImplementedError
+        raise NotImplementedError("a kind of phases must define it")
