@@ -63,7 +63,7 @@ def problems(draw):
 
 
 POLICIES = {name: policy.allocate for name, policy in sorted(BUILT_IN.lease_policies.items())}
-few = settings(max_examples=80)
+few = settings(max_examples=settings.default.max_examples // 2)
 
 
 def by_job(problem):

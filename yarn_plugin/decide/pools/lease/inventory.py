@@ -4,7 +4,7 @@ A GPU's id is its cell, where the topology describes single GPUs; else the id of
 number, such as `node-1/3`. Its slot is the smallest cell that contains it and other GPUs.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
@@ -27,25 +27,27 @@ class Place:
 class Inventory:
     """The usable GPUs of a pool. `places`: by GPU, in the order of machines, slots and ordinals.
 
-    `by_machine`: how many each usable machine has, for comparison.
+    `by_machine`: how many each usable machine has, for comparison. `layout`: the machines, none of their GPUs free.
+    `machine_of`: of each slot, its machine's place in `layout`.
     """
 
     places: Mapping[str, Place] = field(default_factory=dict)
     by_machine: tuple[tuple[str, int], ...] = ()
+    layout: tuple[Machine, ...] = ()
+    machine_of: Mapping[str, int] = field(default_factory=dict)
 
-    def machines(self, free: Collection[str], others: Iterable[str] = ()) -> tuple[Machine, ...]:
+    def machines(self, free: Iterable[str], others: Iterable[str] = ()) -> tuple[Machine, ...]:
         """The machines of these free GPUs, and of other GPUs, whose slots may have none free."""
-        shown = {*free, *others}
-        found: dict[str, dict[str, int]] = {}
-        racks: dict[str, str] = {}
-        for gpu, place in self.places.items():
-            if gpu in shown:
-                slots = found.setdefault(place.machine, {})
-                slots[place.slot] = slots.get(place.slot, 0) + (gpu in free)
-                racks[place.machine] = place.rack
+        counts = dict(self.count(free))
+        if others is self.places:
+            return tuple(_with_free(machine, counts) for machine in self.layout)
+        shown = counts.keys() | {self.places[gpu].slot for gpu in others if gpu in self.places}
+        names = {self.machine_of[slot] for slot in shown}
         return tuple(
-            Machine(name, racks[name], tuple(Slot(slot, count) for slot, count in slots.items()))
-            for name, slots in found.items()
+            Machine(
+                one.id, one.rack, tuple(Slot(slot.id, counts.get(slot.id, 0)) for slot in one.slots if slot.id in shown)
+            )
+            for one in (self.layout[number] for number in sorted(names))
         )
 
     def count(self, gpus: Iterable[str]) -> Gpus:
@@ -95,7 +97,23 @@ def _built(topology: Topology, settings: LeaseSettings) -> Inventory:
         if found:
             places.update(found)
             counts.append((node.id, len(found)))
-    return Inventory(places, tuple(counts))
+    return _laid_out(places, tuple(counts))
+
+
+def _laid_out(places: Mapping[str, Place], by_machine: tuple[tuple[str, int], ...]) -> Inventory:
+    slots: dict[tuple[str, str], dict[str, Slot]] = {}
+    for place in places.values():
+        slots.setdefault((place.machine, place.rack), {}).setdefault(place.slot, Slot(place.slot, 0))
+    layout = tuple(Machine(name, rack, tuple(found.values())) for (name, rack), found in slots.items())
+    machine_of = {slot.id: number for number, machine in enumerate(layout) for slot in machine.slots}
+    return Inventory(places, by_machine, layout, machine_of)
+
+
+def _with_free(machine: Machine, counts: Mapping[str, int]) -> Machine:
+    """A machine of the layout with these free GPUs by slot."""
+    if not any(slot.id in counts for slot in machine.slots):
+        return machine
+    return Machine(machine.id, machine.rack, tuple(Slot(slot.id, counts.get(slot.id, 0)) for slot in machine.slots))
 
 
 def _usable(node: Cell, settings: LeaseSettings) -> int:
