@@ -33,7 +33,9 @@ def counts(world):
 )  # fmt: skip
 def test_the_worst_k_are_offered(count, f, expected):
     """Thesis, section 3.4.2.2: k = max(1, ceil((1 - f) N))."""
-    assert len(bidders([str(n) for n in range(count)], f)) == expected
+    everyone = [str(n) for n in range(count)]
+    assert len(bidders(everyone, f)) == expected
+    assert bidders(everyone, f, 2) == tuple(everyone[: min(expected, 2)])
 
 
 def test_the_unbounded_come_first_by_wait_over_ideal_time_and_the_unheard_last():

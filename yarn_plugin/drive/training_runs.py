@@ -123,7 +123,7 @@ def _settings(run: TrainingRun) -> LeaseSettings:
     """The parameters of the lease controller."""
     return LeaseSettings(
         policy=run.policy, f=run.f, lease_s=run.lease_s, grace_s=0.0, round_window_s=0.0, decide_s=0.0,
-        place_within_s=0.0, seed=run.seed, payments=run.payments,
+        place_within_s=0.0, seed=run.seed, payments=run.payments, max_bidders=run.max_bidders,
     )  # fmt: skip
 
 

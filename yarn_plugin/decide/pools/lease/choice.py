@@ -33,7 +33,8 @@ def worst_first(standings: Sequence[Standing]) -> list[str]:
     return [one.app for one in sorted(standings, key=key)]
 
 
-def bidders(ranked: Sequence[str], f: float) -> tuple[str, ...]:
-    """The worst max(1, ceil((1 - f) N)) of N applications (thesis, section 3.4.2.2)."""
+def bidders(ranked: Sequence[str], f: float, most: int | None = None) -> tuple[str, ...]:
+    """The worst max(1, ceil((1 - f) N)) of N applications (thesis, section 3.4.2.2), at most `most`."""
     # A little less than the exact product: (1 - 0.8) * 5 must not become 2.
-    return tuple(ranked[: max(1, math.ceil((1 - f) * len(ranked) - 1e-9))])
+    count = max(1, math.ceil((1 - f) * len(ranked) - 1e-9))
+    return tuple(ranked[: count if most is None else min(count, most)])

@@ -152,7 +152,7 @@ def _rank(turn: Turn, now: Round) -> None:
     if not offer or not ranked:
         _finish(turn)
     elif turn.settings.policy == THEMIS:
-        _offer(turn, now, choice.bidders(ranked, turn.settings.f))
+        _offer(turn, now, choice.bidders(ranked, turn.settings.f, turn.settings.max_bidders))
     else:
         _solve(turn, now, lease_problem(turn, now))
 

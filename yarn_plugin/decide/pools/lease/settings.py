@@ -23,7 +23,8 @@ class LeaseSettings:
 
     `table_rounds`: for so many rounds a bid table answers for its application (0: it is always asked). `seed`: of
     random choices. `payments`, `rounding`, `work_limit`: of the auction (see
-    `partial_allocation.PartialAllocationProblem`). `max_apps`: further applications wait (None: unlimited).
+    `partial_allocation.PartialAllocationProblem`). `max_bidders`: of a round, and
+    `max_apps`: further applications wait (None: unlimited).
     `max_demand`: applications wait while all together ask for more than so many times the pool's GPUs (None: unlimited;
     thesis, footnote to section 3.3.2). `gpus_per_task`, `task_memory_mb`, `task_vcores`: of one task; GPUs that a
     machine cannot use for whole tasks are not offered.
@@ -44,6 +45,7 @@ class LeaseSettings:
     payments: bool = True
     rounding: Rounding = "up"
     work_limit: int = 200_000
+    max_bidders: int | None = None
     max_apps: int | None = None
     max_demand: float | None = None
     gpus_per_task: int = 1
@@ -67,7 +69,7 @@ class LeaseSettings:
             raise BadInputError(name, value, "must be a number that is not negative")
         if name == "f" and value > 1:
             raise BadInputError(name, value, "must be a number from 0 to 1")
-        if name in ("lease_s", "max_apps", "max_demand", "gpus_per_task") and value == 0:
+        if name in ("lease_s", "max_bidders", "max_apps", "max_demand", "gpus_per_task") and value == 0:
             raise BadInputError(name, value, "must be above 0")
 
     def end_of_lease(self, now: float) -> float:
