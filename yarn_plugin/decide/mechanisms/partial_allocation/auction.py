@@ -8,7 +8,7 @@ import numpy as np
 from yarn_plugin.decide.mechanisms.partial_allocation.binding import bind
 from yarn_plugin.decide.mechanisms.partial_allocation.candidates import candidates
 from yarn_plugin.decide.mechanisms.partial_allocation.fitting import fit, kinds_of
-from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import hand_out
+from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import draw_order, hand_out
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import (
     AppBid,
@@ -21,7 +21,8 @@ from yarn_plugin.decide.mechanisms.partial_allocation.relaxation import tables_o
 from yarn_plugin.decide.mechanisms.partial_allocation.rounding import kept_of, usable
 from yarn_plugin.decide.mechanisms.partial_allocation.search import TIE, Rows, Search, Task
 from yarn_plugin.decide.mechanisms.partial_allocation.slots import added, keep
-from yarn_plugin.decide.mechanisms.partial_allocation.valuation import NAT
+from yarn_plugin.decide.mechanisms.partial_allocation.valuation import NAT, SERVED
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.gpus import Gpus, Piece
 
 Payment = Callable[[float], int]
@@ -36,7 +37,15 @@ def allocate(problem: PartialAllocationProblem) -> PartialAllocation:
     3. What is left goes at random to applications that do not bid.
 
     The result depends neither on the order of bids, rows and machines nor on time.
+
+    Raises:
+        BadInputError: an application appears twice, so one that pays could get leftovers.
     """
+    seen: set[str] = set()
+    for app in [one.app for one in (*problem.bids, *problem.without_bid)]:
+        if app in seen:
+            raise BadInputError("app", app, "must appear once, with a bid or without")
+        seen.add(app)
     return _Round(problem).decide()
 
 
@@ -49,12 +58,13 @@ def share(others_with: float, others_without: float) -> float:
 
 
 class _Round:
-    """The parts of a round while it is decided. Bidders are sorted by name."""
+    """The parts of a round while it is decided. The order of bidders is drawn: among equals it decides who wins."""
 
     def __init__(self, problem: PartialAllocationProblem) -> None:
         self._problem = problem
         self._offer = Offer.of(problem.machines)
-        self._bids = sorted(problem.bids, key=lambda bid: bid.app)
+        by_name = {bid.app: bid for bid in problem.bids}
+        self._bids = [by_name[name] for name in draw_order(problem.seed, problem.round, list(by_name))]
         self._held = [added(bid.held, bid.expiring) for bid in self._bids]
         self._candidates = [candidates(bid) for bid in self._bids]
         self._tables, self._real = tables_of(program(self._offer, self._candidates))
@@ -69,10 +79,9 @@ class _Round:
         awards = self._awards(best, placed)
         free = _left(self._offer, [award.kept for award in awards])
         leftovers, idle = hand_out(self._offer, free, problem.without_bid, problem.seed, problem.round)
+        value = (best.gain - SERVED * sum(award.row is not None for award in awards)) / NAT
         gap = best.bound - best.gain if best.bound > best.gain + TIE else 0.0
-        return PartialAllocation(
-            problem.round, awards, leftovers, idle, best.gain / NAT, gap / NAT, gap == 0, self._search.work
-        )
+        return PartialAllocation(problem.round, awards, leftovers, idle, value, gap / NAT, gap == 0, self._search.work)
 
     def _awards(self, best: Task, placed: Sequence[Gpus]) -> tuple[Award, ...]:
         """What each bidder gets; of all winners at once the others' optima without them."""
@@ -93,7 +102,7 @@ class _Round:
             kept = keep(placed[i], payments[i](most), self._offer.machine_of, self._held[i])
             decided = payments[i](least) == payments[i](most)
             awards.append(Award(bid.app, won[i].row, placed[i], kept, least, most, decided))
-        return tuple(awards)
+        return tuple(sorted(awards, key=lambda award: award.app))
 
     def _without(self, bidder: int, best: Task, others: float, payment: Payment) -> Task:
         """The problem of the others without this winner: theirs is at least what they have with it."""

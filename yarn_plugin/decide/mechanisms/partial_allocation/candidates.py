@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import AppBid
-from yarn_plugin.decide.mechanisms.partial_allocation.valuation import gains
+from yarn_plugin.decide.mechanisms.partial_allocation.valuation import SERVED, gains
 from yarn_plugin.model.gpus import Piece
 
 
@@ -26,7 +26,7 @@ def candidates(bid: AppBid) -> list[Candidate]:
     is no larger. Dropping it loses no optimum.
     """
     rows = [
-        Candidate(gain, index, row.pieces)
+        Candidate(gain + SERVED, index, row.pieces)
         for index, (row, gain) in enumerate(zip(bid.rows, gains(bid), strict=True))
         if gain > 0
     ]

@@ -19,6 +19,9 @@ changes nothing, and no bid changes what another application's bid is worth, whi
 stand-in common to all would also prefer those with a low rho, who have waited least.
 """
 
+SERVED = round(2e-6 * NAT)
+"""Added to the gain of each row, so that of allocations with equal products one wins that serves more applications."""
+
 
 def rho_without(bid: AppBid) -> float:
     """Its rho if it wins nothing; a finite stand-in where that is unbounded; see STARVED."""

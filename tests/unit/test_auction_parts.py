@@ -1,0 +1,213 @@
+"""The parts of an auction round: what starving is worth, whole GPUs, which GPUs, fitting, leftovers."""
+
+import math
+import random
+from collections import Counter
+
+import pytest
+
+from tests.auction_rounds import bid, count, fits, machine, problem, row
+from yarn_plugin.decide.mechanisms.partial_allocation import AppWithoutBid, Gang, allocate
+from yarn_plugin.decide.mechanisms.partial_allocation.binding import bind
+from yarn_plugin.decide.mechanisms.partial_allocation.candidates import candidates
+from yarn_plugin.decide.mechanisms.partial_allocation.capacities import measures
+from yarn_plugin.decide.mechanisms.partial_allocation.fitting import fit, kinds_of
+from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import draw_order, hand_out
+from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
+from yarn_plugin.decide.mechanisms.partial_allocation.rounding import kept_of, usable
+from yarn_plugin.decide.mechanisms.partial_allocation.slots import keep
+from yarn_plugin.decide.mechanisms.partial_allocation.valuation import NAT, STARVED, gains, rho_without
+from yarn_plugin.model.gpus import Machine, Piece, Slot
+
+
+def test_an_unbounded_rho_counts_as_ten_times_the_worst_row():
+    starved = bid("a", None, row(4, 1), row(2, 2))
+    assert rho_without(starved) == STARVED * 4 == 40
+    assert [gain / NAT for gain in gains(starved)] == pytest.approx([math.log(10), math.log(20)])
+
+
+def test_scaling_the_table_of_a_starved_app_changes_nothing():
+    rows = [(4, 1), (2, 2), (1, 4)]
+    other = bid("b", 9, row(3, 1), row(2, 3))
+    results = {
+        allocate(problem([machine("m")], bid("a", None, *(row(scale * rho, gpus) for rho, gpus in rows)), other)).awards
+        for scale in (1, 0.25, 8)
+    }
+    assert len(results) == 1
+
+
+def test_a_starved_app_is_served_before_one_that_would_only_improve():
+    # One GPU. A starved app gains log 10, one that halves its rho log 2, whatever their rho.
+    result = allocate(problem([machine("m", 1)], bid("a", 200, row(100, 1)), bid("b", None, row(1, 1))))
+    assert [award.row for award in result.awards] == [None, 0]
+
+
+@pytest.mark.parametrize(
+    ("share", "won", "numbers", "up", "nearest", "down"),
+    [
+        (0.5, 1, [1], 1, 1, 1),
+        (0.5, 2, [1, 2], 1, 1, 1),
+        (0.6, 4, [1, 2, 3, 4], 3, 2, 2),
+        (0.7, 4, [1, 2, 3, 4], 3, 3, 2),
+        (0.6, 8, [4, 8], 8, 4, 4),
+        (0.1, 8, [4, 8], 4, 4, 4),
+        (1.0, 8, [4, 8], 8, 8, 8),
+        (0.625, 4, [1, 2, 3, 4], 3, 3, 2),
+        (0.999999999, 4, [1, 2, 3, 4], 4, 4, 4),
+        (0.500000001, 4, [1, 2, 3, 4], 2, 2, 2),
+    ],
+)
+def test_shares_become_usable_numbers_of_gpus(share, won, numbers, up, nearest, down):
+    kept = [kept_of(share, won, numbers, rule) for rule in ("up", "nearest", "down")]
+    assert kept == [up, nearest, down]
+
+
+@pytest.mark.parametrize(
+    ("gangs", "held", "won", "numbers"),
+    [
+        ((), 0, 3, [1, 2, 3]),
+        ((Gang(2, 4, 2),), 0, 4, [2, 4]),
+        ((Gang(2, 4, 1),), 0, 4, [2, 3, 4]),
+        ((Gang(4, 4, 1, 2),), 0, 8, [4, 8]),
+        ((Gang(2, 8, 2),), 4, 4, [2, 4]),
+        ((Gang(4, 8, 4),), 2, 6, [2, 6]),
+        ((Gang(3, 3, 1, 2), Gang(2, 2, 1, 1)), 0, 8, [2, 3, 5, 6, 8]),
+        ((Gang(1, 1, 1, 1),), 0, 4, [1]),
+        ((Gang(8, 8),), 0, 4, [4]),
+    ],
+)
+def test_usable_numbers_follow_the_gangs_of_all_trials(gangs, held, won, numbers):
+    assert usable(gangs, held, won) == numbers
+
+
+def test_a_winner_with_a_gang_keeps_whole_gangs():
+    # As two equal apps that want 8 of 8 GPUs and get 4 each: c = 1/2, but 2 GPUs are less than a gang of 4.
+    table = [row(2, 4), row(1, 4, 4)]
+    gang = (Gang(4, 4, 1, 2),)
+    machines = [machine("m0"), machine("m1")]
+    result = allocate(problem(machines, bid("a", 4, *table, gangs=gang), bid("b", 4, *table, gangs=gang)))
+    assert [(count(award.won), count(award.kept)) for award in result.awards] == [(4, 4), (4, 4)]
+
+
+def test_the_kept_gpus_are_on_few_machines():
+    homes = {"a/0": "a", "a/1": "a", "b/0": "b", "c/0": "c"}
+    won = (("a/0", 2), ("a/1", 2), ("b/0", 3), ("c/0", 1))
+    assert keep(won, 4, homes, {}) == (("a/0", 2), ("a/1", 2))
+    assert keep(won, 3, homes, {}) == (("b/0", 3),)
+    assert keep(won, 5, homes, {}) == (("a/0", 2), ("a/1", 2), ("c/0", 1))
+    assert keep(won, 1, homes, {}) == (("c/0", 1),)
+    assert keep(won, 8, homes, {}) == won
+
+
+def test_equal_machines_are_kept_where_the_app_holds_gpus():
+    homes = {"a/0": "a", "b/0": "b"}
+    assert keep((("a/0", 2), ("b/0", 2)), 2, homes, {"b/0": 2}) == (("b/0", 2),)
+
+
+def test_winners_are_bound_where_they_hold_gpus():
+    offer = Offer.of([machine(f"m{k}", rack=f"r{k // 2}") for k in range(4)])
+    rows = [(Piece(4),), (Piece(4, "r0"),), (Piece(2, "r0"), Piece(2, "r0"))]
+    assert bind(offer, rows, [{"m3/s0": 4}, {"m1/s0": 4}, {"m0/s0": 2}]) == (
+        (("m3/s0", 4),),
+        (("m1/s0", 4),),
+        (("m0/s0", 4),),
+    )
+
+
+def test_what_is_held_is_given_up_if_not_everything_fits_otherwise():
+    # `a` holds part of m0, the only machine that has room for b.
+    offer = Offer.of([machine("m0"), machine("m1", 2)])
+    assert bind(offer, [(Piece(2),), (Piece(4),)], [{"m0/s0": 2}, {}]) == ((("m1/s0", 2),), (("m0/s0", 4),))
+
+
+def _random_pieces(seed):
+    draw = random.Random(seed)
+    machines = [
+        Machine(f"m{k}", f"r{draw.randrange(2)}", tuple(Slot(f"m{k}/{s}", draw.randint(0, 4)) for s in range(2)))
+        for k in range(draw.randint(1, 3))
+    ]
+    places = ["", *(one.rack for one in machines), *(one.id for one in machines), "m0/0"]
+    level = draw.choice([("machine",), ("machine", "slot")])
+    pieces = [
+        Piece(draw.choice((1, 2, 3, 4)), draw.choice(places), draw.choice(level)) for _ in range(draw.randint(1, 5))
+    ]
+    return machines, pieces
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_fitting_and_binding_agree_with_trying_every_place(block):
+    for seed in range(40 * block, 40 * block + 40):
+        machines, pieces = _random_pieces(seed)
+        offer = Offer.of(machines)
+        found = fit(offer, offer.slot_gpus, kinds_of(offer, pieces))
+        possible = fits(machines, pieces)
+        assert (found.steps is not None, found.impossible) == (possible, not possible), seed
+        bound = bind(offer, [(piece,) for piece in pieces], [{} for _ in pieces])
+        assert (bound is not None) == possible
+        if bound is not None:
+            used = Counter()
+            for piece, gpus in zip(pieces, bound, strict=True):
+                used.update(dict(gpus))
+                only = [
+                    Machine(one.id, one.rack, tuple(Slot(s.id, dict(gpus).get(s.id, 0)) for s in one.slots))
+                    for one in machines
+                ]
+                assert count(gpus) == piece.gpus
+                assert fits(only, [piece])
+            assert all(used[slot.id] <= slot.gpus for one in machines for slot in one.slots)
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_what_fits_exceeds_no_measured_capacity(block):
+    for seed in range(40 * block, 40 * block + 40):
+        machines, pieces = _random_pieces(1000 + seed)
+        if fits(machines, pieces):
+            for use, capacity in measures(Offer.of(machines), [tuple(pieces[:2]), tuple(pieces[2:])]):
+                assert (use.sum(axis=0) <= capacity).all(), seed
+
+
+def test_rows_that_need_more_for_no_more_are_dropped():
+    rows = [row(4, 1), row(4, 2), row(2, (2, "m")), row(2, (2, "m"), 1), row(9, 1, 1), row(1, 2, 2)]
+    assert sorted(one.row for one in candidates(bid("a", 8, *rows))) == [0, 2, 5]
+
+
+def test_the_draw_depends_on_seed_and_round_only():
+    names = [f"app-{k}" for k in range(12)]
+    order = draw_order(3, 7, names)
+    assert order == draw_order(3, 7, list(reversed(names)))
+    assert [name for name in order if name != "app-4"] == draw_order(3, 7, [name for name in names if name != "app-4"])
+    assert len({tuple(draw_order(3, round, names)) for round in range(20)}) == 20
+
+
+def test_every_app_without_a_bid_is_first_about_equally_often():
+    firsts = Counter(draw_order(1, round, ["a", "b", "c"])[0] for round in range(3000))
+    assert all(900 < firsts[name] < 1100 for name in "abc")
+
+
+def test_leftovers_come_in_whole_gangs_where_the_app_holds_gpus():
+    offer = Offer.of([machine("m0"), machine("m1")])
+    app = AppWithoutBid("a", 6, held=(("m1/s0", 2),), gangs=(Gang(2, 2, 1, 4),))
+    leftovers, idle = hand_out(offer, {"m0/s0": 3, "m1/s0": 2}, [app], 1, 1)
+    assert [(one.app, one.gpus) for one in leftovers] == [("a", (("m0/s0", 2), ("m1/s0", 2)))]
+    assert [(one.slot, one.gpus, one.reason) for one in idle] == [("m0/s0", 1, "gang")]
+
+
+def test_a_search_cut_off_states_its_gap_and_keeps_shares_in_bounds():
+    draw = random.Random(1)
+    machines = [machine(f"m{k}", rack=f"r{k % 2}") for k in range(8)]
+    bids = [
+        bid(
+            f"app-{k}",
+            12,
+            *(row(draw.uniform(0.5, 8), *([(draw.choice((1, 2, 3)), f"r{j % 2}")] * (j % 5 + 1))) for j in range(20)),
+        )
+        for k in range(10)
+    ]
+    exact = allocate(problem(machines, *bids, work_limit=10**6))
+    cut_off = allocate(problem(machines, *bids, work_limit=1))
+    assert exact.proven
+    assert exact.gap == 0
+    assert not cut_off.proven
+    assert cut_off.value <= exact.value <= cut_off.value + cut_off.gap + 1e-6
+    for award in cut_off.awards:
+        assert 0 <= award.share_min <= award.share_max <= 1
