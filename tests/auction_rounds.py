@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 from yarn_plugin.decide.mechanisms.partial_allocation import AppBid, Gang, PartialAllocationProblem
-from yarn_plugin.decide.mechanisms.partial_allocation.valuation import rho_without
+from yarn_plugin.decide.mechanisms.partial_allocation.valuation import log_rho_without
 from yarn_plugin.model.auction import Row
 from yarn_plugin.model.gpus import Machine, Piece, Slot
 
@@ -94,7 +94,7 @@ def fits(machines, pieces):
 
 def value_of(bid, index):
     """V of a row; of nothing, if the index is None."""
-    return 1 / (rho_without(bid) if index is None else bid.rows[index].rho)
+    return 1 / (math.exp(log_rho_without(bid)) if index is None else bid.rows[index].rho)
 
 
 def best_product(machines, bids):

@@ -16,14 +16,20 @@ from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import draw_orde
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
 from yarn_plugin.decide.mechanisms.partial_allocation.rounding import kept_of, usable
 from yarn_plugin.decide.mechanisms.partial_allocation.slots import keep
-from yarn_plugin.decide.mechanisms.partial_allocation.valuation import NAT, STARVED, gains, rho_without
+from yarn_plugin.decide.mechanisms.partial_allocation.valuation import NAT, STARVED, gains, log_rho_without
 from yarn_plugin.model.gpus import Machine, Piece, Slot
 
 
 def test_an_unbounded_rho_counts_as_ten_times_the_worst_row():
     starved = bid("a", None, row(4, 1), row(2, 2))
-    assert rho_without(starved) == STARVED * 4 == 40
+    assert math.exp(log_rho_without(starved)) == pytest.approx(STARVED * 4) == pytest.approx(40)
     assert [gain / NAT for gain in gains(starved)] == pytest.approx([math.log(10), math.log(20)])
+
+
+def test_values_at_the_ends_of_the_number_range_are_solved():
+    table = [row(1.7e308, 1), row(5e-324, 2)]
+    result = allocate(problem([machine("m")], bid("a", None, *table), bid("b", 1e-300, row(5e-324, 1))))
+    assert [award.row for award in result.awards] == [1, 0]
 
 
 def test_scaling_the_table_of_a_starved_app_changes_nothing():

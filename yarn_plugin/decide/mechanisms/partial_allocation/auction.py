@@ -42,7 +42,7 @@ def allocate(problem: PartialAllocationProblem) -> PartialAllocation:
         BadInputError: an application appears twice, so one that pays could get leftovers.
     """
     seen: set[str] = set()
-    for app in [one.app for one in (*problem.bids, *problem.without_bid)]:
+    for app in [*(bid.app for bid in problem.bids), *(one.app for one in problem.without_bid)]:
         if app in seen:
             raise BadInputError("app", app, "must appear once, with a bid or without")
         seen.add(app)

@@ -62,7 +62,7 @@ class PartialAllocationProblem:
     machines: tuple[Machine, ...]
     bids: tuple[AppBid, ...]
     without_bid: tuple[AppWithoutBid, ...] = ()
-    work_limit: int = 200_000
+    work_limit: int = 40_000
     rounding: Rounding = "up"
     exact_shares: bool = False
     payments: bool = True
@@ -112,7 +112,8 @@ class PartialAllocation:
     """The result of a round.
 
     `awards`: one a bidder, sorted by name. `value`: the sum of log(rho without / rho with the row won), in nats. `gap`:
-    no allocation is better by more, in nats; `proven`: it is 0. `work`: search steps taken.
+    no allocation is better by more, in nats; `proven`: it is 0, up to
+    `search.TIE`. `work`: search steps taken.
     """
 
     round: int

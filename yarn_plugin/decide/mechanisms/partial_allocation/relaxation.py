@@ -132,7 +132,7 @@ def descend(
 
     Args:
         allowed: (node, bidder, row); each bidder has at least one row.
-        target: (node): gains known to be reachable.
+        target: (node): gains known to be reachable; bounds need not be lower.
         found: called with a node and its picks if they respect all capacities.
         speed: of the first steps.
     """
@@ -162,9 +162,9 @@ def descend(
         failures[failures >= _PATIENCE] = 0
         slope = np.where((prices <= 0) & (slack > 0), 0.0, slack)
         squared = (slope * slope * tables.scale).sum(axis=1)
-        if not squared.any():
+        above = np.maximum(best - target(), 0.0)
+        if not (squared * above).any():
             break
-        above = np.maximum(best - target(), 1.0)
         length = np.where(squared > 0, speeds * above / np.where(squared > 0, squared, 1.0), 0.0)
         prices = np.maximum(0.0, np.rint(prices - length[:, None] * slope * tables.scale))
     return Relaxed(best, best_prices, best_with, frequency, nodes * (step + 1))

@@ -32,3 +32,39 @@ def repaired(tables: Tables, allowed: Flags, prices: Numbers) -> tuple[Indices, 
         picks[each, bidder] = best
         left -= use[each, best]
     return picks, found
+
+
+ROWS = 12
+"""Rows of each bidder that the exchange of pairs tries: those with the highest gain less cost."""
+
+
+def exchanged(tables: Tables, allowed: Flags, prices: Numbers, picks: Indices) -> Indices:
+    """A choice (bidder) improved by changing the rows of two bidders at a time until no such change is better."""
+    net = np.where(allowed, tables.gain - tables.costs(prices[None])[0], -np.inf)
+    short = np.argsort(-net, axis=1, kind="stable")[:, :ROWS]
+    bidders = np.arange(len(picks))
+    picks = picks.copy()
+    gain = np.where(np.take_along_axis(allowed, short, axis=1), np.take_along_axis(tables.gain, short, axis=1), -np.inf)
+    use = np.take_along_axis(tables.use, short[:, :, None], axis=1)
+    left = tables.capacity - tables.use[bidders, picks].sum(axis=0)
+    unchanged = 0
+    turn = 0
+    while unchanged < len(picks):
+        one = turn % len(picks)
+        own_gain, own_use = tables.gain[bidders, picks], tables.use[bidders, picks]
+        room = left + own_use[one] + own_use
+        room[one] = left + own_use[one]
+        pairs = np.array(gain[:, :, None] + gain[one], copy=True)
+        pairs[one] = -np.inf
+        free = room[:, None, :] - use
+        fits = (free[:, :, None, :] >= use[one]).all(axis=3)
+        better = np.where(fits, pairs, -np.inf) - (own_gain + own_gain[one])[:, None, None]
+        other, row, own = np.unravel_index(int(better.argmax()), better.shape)
+        if better[other, row, own] > 0:
+            left += own_use[one] + own_use[other] - use[one, own] - use[other, row]
+            picks[one], picks[other] = short[one, own], short[other, row]
+            unchanged = 0
+        else:
+            unchanged += 1
+            turn += 1
+    return picks

@@ -47,5 +47,5 @@ def kept_of(share: float, won: int, numbers: Sequence[int], rounding: Rounding =
     return above if above - exact <= exact - below + _EPSILON or below > exact + _EPSILON else below
 
 
-_EPSILON = 1e-2
+_EPSILON = 0.05
 """Of a GPU, above the errors of a share times the GPUs of a large cluster."""

@@ -14,7 +14,7 @@ from yarn_plugin.decide.mechanisms.partial_allocation.relaxation import (
     Tables,
     descend,
 )
-from yarn_plugin.decide.mechanisms.partial_allocation.repair import repaired
+from yarn_plugin.decide.mechanisms.partial_allocation.repair import exchanged, repaired
 from yarn_plugin.decide.mechanisms.partial_allocation.valuation import NAT
 
 ROOT_STEPS = 25
@@ -27,7 +27,7 @@ WARM_ROUNDS = 2
 NODE_STEPS = 6
 NODES_AT_ONCE = 64
 
-TIE = 1e-6 * NAT
+TIE = 1e-5 * NAT
 """A choice that is better by no more is not looked for. Sums that are equal by mathematics differ by rounding, and a
 search that tells them apart repeats its proof for each."""
 
@@ -43,7 +43,7 @@ class Task:
     """A problem to solve: the best choice among the `allowed` rows (bidder, row).
 
     `gain`, `rows`: the best choice found so far. `bound`: no choice is better. `solved`: called with `gain` and `bound`
-    after each change; whether the search for this task may end.
+    after each change; whether the search for this task may end. `improved`: the last choice that was improved locally.
     """
 
     allowed: Flags
@@ -53,6 +53,7 @@ class Task:
     solved: Callable[[float, float], bool] = lambda gain, bound: False
     bound: float = np.inf
     undecided: float = -np.inf
+    improved: Rows = ()
     open: list["_Node"] = field(default_factory=list)
 
     def update(self) -> None:
@@ -92,7 +93,7 @@ class Search:
 
         cold: start with more steps, as the tasks' prices come from nowhere.
         """
-        self._roots(tasks, ROOT_ROUNDS if cold else WARM_ROUNDS)
+        self._roots(tasks, cold)
         while self.work < work_limit and (waiting := [task for task in tasks if not task.ended]):
             share = max(1, NODES_AT_ONCE // len(waiting))
             batch: list[tuple[Task, _Node]] = []
@@ -102,9 +103,9 @@ class Search:
             for task in waiting:
                 task.update()
 
-    def _roots(self, tasks: Sequence[Task], rounds: int) -> None:
+    def _roots(self, tasks: Sequence[Task], cold: bool) -> None:
         """Bound the tasks as a whole, drop rows that no better choice contains, and open the first node of each."""
-        for count in range(rounds):
+        for count in range(ROOT_ROUNDS if cold else WARM_ROUNDS):
             open_tasks = [task for task in tasks if not task.ended]
             if not open_tasks:
                 return
@@ -115,6 +116,8 @@ class Search:
             relaxed = self._relax(self._tables, open_tasks, allowed, prices, None, ROOT_STEPS, 0.8**count)
             before = [task.bound - task.gain for task in open_tasks]
             self._repair(self._tables, open_tasks, allowed, relaxed.prices, None)
+            if cold:
+                self._exchange(open_tasks, relaxed.prices)
             for index, task in enumerate(open_tasks):
                 if relaxed.bound[index] < task.bound:
                     task.bound, task.prices = float(relaxed.bound[index]), relaxed.prices[index]
@@ -141,6 +144,7 @@ class Search:
         bounds = np.minimum(relaxed.bound, [-node.order[0] for _, node in batch])
         first = [index for index, task in enumerate(tasks) if all(task is not other for other in tasks[:index])]
         self._repair(tables, [tasks[index] for index in first], allowed[first], relaxed.prices[first], rows)
+        self._exchange([tasks[index] for index in first], np.array([batch[index][1].prices for index in first]))
         gains = np.array([task.gain + TIE for task in tasks])
         left = allowed & (relaxed.with_row > gains[:, None, None])
         hopeful: Flags = (bounds > gains) & np.logical_and.reduce(left.any(axis=2), axis=1)
@@ -207,7 +211,7 @@ class Search:
         speed: float,
     ) -> Relaxed:
         def target() -> Numbers:
-            return np.array([task.gain for task in tasks])
+            return np.array([task.gain + TIE for task in tasks])
 
         def found(node: int, picks: Indices) -> None:
             self._offer(tasks[node], picks, rows)
@@ -222,6 +226,13 @@ class Search:
         picks, found = repaired(tables, allowed, prices)
         for index in np.flatnonzero(found).tolist():
             self._offer(tasks[index], picks[index], rows)
+
+    def _exchange(self, tasks: Sequence[Task], prices: Numbers) -> None:
+        """Improve the best choices that have not been improved yet, each at its task's prices (task, column)."""
+        for task, at in zip(tasks, prices, strict=True):
+            while task.improved != task.rows and not task.ended:
+                task.improved = task.rows
+                self._offer(task, exchanged(self._tables, task.allowed, at, np.array(task.rows, dtype=np.intp)))
 
     def _push(self, task: Task, bound: float, allowed: Flags, prices: Numbers) -> None:
         self._made += 1

@@ -1,6 +1,6 @@
 """Bids come from others: what a bid may contain, checked against the offer that it answers."""
 
-import math
+import numpy as np
 
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
 from yarn_plugin.errors import BadInputError
@@ -57,10 +57,12 @@ def _check_piece(field: str, piece: Piece, places: Offer) -> None:
     _number(f"{field}.gpus", piece.gpus)
     if piece.gpus < 1:
         raise BadInputError(f"{field}.gpus", piece.gpus, "must be 1 or more")
-    if piece.within not in places.within:
-        raise BadInputError(f"{field}.within", piece.within, "must be the id of a slot, machine or rack of the offer")
-    if piece.level not in ("machine", "slot"):
-        raise BadInputError(f"{field}.level", piece.level, "must be machine or slot")
+    if not isinstance(piece.within, str) or piece.within not in places.within:
+        raise BadInputError(
+            f"{field}.within", _shown(piece.within), "must be the id of a slot, machine or rack of the offer"
+        )
+    if not isinstance(piece.level, str) or piece.level not in ("machine", "slot"):
+        raise BadInputError(f"{field}.level", _shown(piece.level), "must be machine or slot")
     in_slot, bins = places.bins(piece)
     most = max(places.slot_gpus[one] if in_slot else places.machines[one].gpus for one in bins)
     if piece.gpus > most:
@@ -72,12 +74,23 @@ def _check_piece(field: str, piece: Piece, places: Offer) -> None:
 
 def _number(field: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadInputError(field, value, "must be a whole number")
+        raise BadInputError(field, _shown(value), "must be a whole number")
 
 
 def _rho(field: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        raise BadInputError(field, value, "must be a finite number above 0")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LARGEST_FLOAT:
+        raise BadInputError(field, _shown(value), "must be a finite number above 0")
+
+
+def _shown(value: object) -> object:
+    """The value; of a long one the beginning."""
+    return value if len(repr(value)) <= _LONGEST else repr(value)[:_LONGEST]
+
+
+_LARGEST_FLOAT = float(np.finfo(np.float64).max)
+
+_LONGEST = 100
+"""Characters of a value in a message."""
 
 
 def _text(row: Row) -> str:

@@ -19,18 +19,18 @@ changes nothing, and no bid changes what another application's bid is worth, whi
 stand-in common to all would also prefer those with a low rho, who have waited least.
 """
 
-SERVED = round(2e-6 * NAT)
+SERVED = round(2e-5 * NAT)
 """Added to the gain of each row, so that of allocations with equal products one wins that serves more applications."""
 
 
-def rho_without(bid: AppBid) -> float:
-    """Its rho if it wins nothing; a finite stand-in where that is unbounded; see STARVED."""
+def log_rho_without(bid: AppBid) -> float:
+    """The logarithm of its rho if it wins nothing; of a finite stand-in where that is unbounded; see STARVED."""
     if bid.rho is not None:
-        return bid.rho
-    return STARVED * max((row.rho for row in bid.rows), default=1.0)
+        return math.log(bid.rho)
+    return math.log(STARVED) + math.log(max((row.rho for row in bid.rows), default=1.0))
 
 
 def gains(bid: AppBid) -> list[int]:
     """Of each row, log(rho without / rho with it) in units of 1/NAT nats; negative if the row is worse than nothing."""
-    without = math.log(rho_without(bid))
+    without = log_rho_without(bid)
     return [round((without - math.log(row.rho)) * NAT) for row in bid.rows]
