@@ -60,7 +60,7 @@ class Held:
     @property
     def gpus(self) -> tuple[str, ...]:
         """Its GPUs."""
-        return tuple(holding.cell for holding in self.lease.holdings)
+        return tuple([holding.cell for holding in self.lease.holdings])
 
     @property
     def staying(self) -> tuple[str, ...]:

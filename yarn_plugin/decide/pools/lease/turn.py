@@ -22,6 +22,8 @@ class Turn:
     def __init__(self, pool: str, settings: LeaseSettings, state: LeaseState, view: View, at: float) -> None:
         self.pool, self.settings, self.state, self.view, self.at = pool, settings, state, view, at
         self.commands: list[Command] = []
+        self._indexed: object = None
+        self._by_app: dict[str, list[Held]] = {}
         self.decided_at: float | None = None
         self.inventory: Inventory = inventory(view.topology, settings)
         self.claims: dict[str, Claim] = {claim.app: claim for claim in view.claims}
@@ -72,7 +74,12 @@ class Turn:
 
     def leases_of(self, app: str) -> Iterator[Held]:
         """The leases of an application, those not started included."""
-        return (held for held in self.state.leases.values() if held.lease.app == app)
+        if self._indexed is not self.state.leases:
+            # Every change makes another mapping.
+            self._indexed, self._by_app = self.state.leases, {}
+            for held in self.state.leases.values():
+                self._by_app.setdefault(held.lease.app, []).append(held)
+        return iter(self._by_app.get(app, ()))
 
     def ending(self) -> list[Held]:
         """The leases that have reached their end and are not revoked as a whole."""
