@@ -75,6 +75,29 @@ def test_gandiva_prefers_few_machines_where_it_matters():
     assert given_by("gandiva", machines, sensitive) == {"sensitive.a": {"m1": 2}}
 
 
+def test_gandiva_greedy_spreads_gangs():
+    """`first` takes the 3 GPUs of m1. A fourth in another machine gives it a speed of 4 / 1.02, `second` one of 1."""
+    first = app("first", job("a", gpus=4, slowdown=INSENSITIVE))
+    second = app("second", job("a", gpus=4, slowdown=SPREAD_HALVES), arrived_at=1.0)
+    machines = [machine("m", 3), machine("n", 4)]
+    assert given_by("gandiva_greedy", machines, first, second) == {
+        "first.a": {"m1": 3, "n1": 1},
+        "second.a": {"n1": 3},
+    }
+    assert given_by("gandiva", machines, first, second) == {"first.a": {"n1": 4}, "second.a": {"m1": 3}}
+
+
+def test_gandiva_greedy_compares_speeds():
+    """With 1 GPU of m1, the next in another machine gives `first` a speed of 2 / 2, `second` one of 1: the fewest GPUs
+    decide. Then `second` is at 2, within its slot."""
+    first = app("first", job("a", gpus=4, slowdown=SPREAD_HALVES))
+    second = app("second", job("a", gpus=4, slowdown=SPREAD_HALVES), arrived_at=1.0)
+    assert given_by("gandiva_greedy", [machine("m", 1), machine("n", 2)], first, second) == {
+        "first.a": {"m1": 1},
+        "second.a": {"n1": 2},
+    }
+
+
 def test_optimus_serves_the_highest_throughput_scaling():
     """Two GPUs in two machines run at 2 / 1.1 of one GPU's speed.
 

@@ -41,6 +41,16 @@ class ListedGpus:
         self._slots.reverse()
         self.total = sum([gpus for _, gpus in self._slots])
 
+    def peek(self, wanted: int) -> Choice:
+        """The GPUs that are next; `wanted` must be at most `total`."""
+        found: Choice = []
+        for slot, gpus in reversed(self._slots):
+            if wanted <= 0:
+                break
+            found.append((slot, min(gpus, wanted)))
+            wanted -= gpus
+        return found
+
     def take(self, wanted: int, held: Collection[str] = ()) -> Choice:
         """Take the next GPUs; `wanted` must be at most `total`."""
         self.total -= wanted
@@ -53,6 +63,24 @@ class ListedGpus:
             taken.append((slot, part))
             wanted -= part
         return taken
+
+
+class Places:
+    """Where slots are."""
+
+    __slots__ = ("_home",)
+
+    def __init__(self, machines: Sequence[Machine]) -> None:
+        self._home = {slot.id: (machine.id, machine.rack) for machine in machines for slot in machine.slots}
+
+    def span_of(self, slots: Collection[str]) -> Span:
+        """What GPUs in these slots span; unknown slots do not count."""
+        if len(slots) <= 1:
+            return Span.SLOT
+        homes = {self._home[slot] for slot in slots if slot in self._home}
+        if len(homes) <= 1:
+            return Span.MACHINE
+        return Span.RACK if len({rack for _, rack in homes}) == 1 else Span.CLUSTER
 
 
 class PackedGpus:

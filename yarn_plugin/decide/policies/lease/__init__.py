@@ -12,7 +12,7 @@ The contract (tests/contract/test_lease_policy.py checks every policy):
 from collections.abc import Mapping
 from typing import Protocol
 
-from yarn_plugin.decide.policies.lease import drf, gandiva, max_min, optimus, slaq, srsf, srtf, tiresias
+from yarn_plugin.decide.policies.lease import drf, gandiva, gandiva_greedy, max_min, optimus, slaq, srsf, srtf, tiresias
 from yarn_plugin.decide.policies.leasing import Assignment, LeaseProblem
 
 
@@ -26,6 +26,7 @@ class LeasePolicy(Protocol):
 
 LEASE_POLICIES: Mapping[str, LeasePolicy] = {
     "gandiva": gandiva,
+    "gandiva_greedy": gandiva_greedy,
     "tiresias": tiresias,
     "optimus": optimus,
     "slaq": slaq,
