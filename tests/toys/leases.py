@@ -125,3 +125,44 @@ class ToyTraining:
             if total(tuple(got.items())):
                 found.append((goal.job, tuple(sorted(got.items()))))
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What the scripted controller does: (time, commands). Its state is what it was sent."""
+
+    steps: tuple = ()
+
+
+class Scripted:
+    """Gives the commands of a script at their times."""
+
+    reads = frozenset({"claims", "use"})
+
+    def __init__(self, pool):
+        self._steps = dict(pool.parameters.steps)
+
+    def initial_state(self):
+        return ()
+
+    def report(self, state):
+        return None
+
+    def advance(self, state, view, at, what):
+        used = tuple((use.node, use.held["yarn.io/gpu"]) for use in view.use)
+        match what:
+            case TimerDue(key):
+                return state, self._steps[float(key)]
+            case FromApp(app, message):
+                return (*state, (at, app, message, used)), ()
+            case _:
+                due = tuple(SetTimer(str(time), time) for time in self._steps if time > at)
+                return state, due
+
+
+SCRIPTED = Kind(
+    "toy-script",
+    lambda pool, registry: Scripted(pool),
+    {"toy-script/1": tuple, "toy-script.settings/1": Script},
+    parameters=Script,
+)

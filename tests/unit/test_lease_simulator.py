@@ -4,17 +4,20 @@ import math
 
 import pytest
 
-from tests.toys.leases import KIND, Settings, ToyTraining
+from tests.toys.leases import KIND, SCRIPTED, Script, Settings, ToyTraining
 from yarn_plugin.decide.arbiter import BUILT_IN
+from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Revoke
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation, SimulationError
+from yarn_plugin.model.auction import Release
+from yarn_plugin.model.causes import LegacyText
 from yarn_plugin.model.gpus import Machine, Slot, Slowdown
-from yarn_plugin.model.share import Pool
+from yarn_plugin.model.share import Holding, Lease, Pool
 from yarn_plugin.simulation.leasing.application import Goal
 from yarn_plugin.simulation.leasing.job import Profile, RunningJob
 from yarn_plugin.simulation.leasing.layout import Layout
 
-REGISTRY = Registry({**BUILT_IN.kinds, KIND.name: KIND}, BUILT_IN.policies)
+REGISTRY = Registry({**BUILT_IN.kinds, KIND.name: KIND, SCRIPTED.name: SCRIPTED}, BUILT_IN.policies)
 ONE_MACHINE = Layout((Machine("m-1", "r-1", (Slot("m-1/s-0", 2), Slot("m-1/s-1", 2))),))
 
 
@@ -136,3 +139,74 @@ def test_progress_is_exact_over_many_moves():
     assert job.attained_gpu_s == pytest.approx(sum(1 + step % 3 if step % 2 else 2 for step in range(100)))
     assert job.moves == 99
     assert math.isclose(job.ends_at(), 100.0 + (1000.0 - job.done) / job.rate)
+
+
+GPUS = tuple(ONE_MACHINE.gpus)
+
+
+def lease(id, *gpus, job=""):
+    return Lease(id, "a", job, 0, tuple(Holding(GPUS[gpu], "yarn.io/gpu") for gpu in gpus))
+
+
+def scripted(steps, *goals, **options):
+    pool = Pool("gpu", "root.gpu", ("yarn.io/gpu",), controller="toy-script", parameters=Script(tuple(steps)))
+    simulation = LeaseSimulation(
+        pool, REGISTRY, ONE_MACHINE, [arrival("a", 0.0, *goals)], keeps_holdings=True, **options
+    )
+    return simulation.run(), simulation._pool.state
+
+
+CAUSE = LegacyText("because")
+
+
+def test_a_part_of_a_lease_is_revoked_and_ends():
+    # 4 GPUs from 10 on; one must be vacated by 40, and ends; 3 from then on: 120 + 3 * 20 = 180.
+    steps = [
+        (10.0, (Grant("g", "a", (lease("l", 0, 1, 2, 3),)),)),
+        (30.0, (Revoke("r", "a", "l", 40.0, CAUSE, (GPUS[0],)),)),
+        (50.0, (LeaseEnded("e", "a", "l", (GPUS[0],)),)),
+    ]
+    outcome, _ = scripted(steps, goal("1", 180.0, max_gpus=4))
+    assert ends(outcome) == {"1": 60.0}
+    assert outcome.gpu_s == 180.0
+    assert {one.gpu: one.end for one in outcome.holdings} == {
+        GPUS[0]: 40.0, GPUS[1]: 60.0, GPUS[2]: 60.0, GPUS[3]: 60.0
+    }  # fmt: skip
+
+
+def test_a_whole_lease_is_revoked():
+    steps = [
+        (0.5, (Grant("g", "a", (lease("l", 0, 1),)),)),
+        (10.5, (Revoke("r", "a", "l", 20.5, CAUSE),)),
+        (20.5, (LeaseEnded("e", "a", "l"),)),
+        (30.5, (Grant("h", "a", (lease("m", 2),)),)),
+    ]
+    outcome, _ = scripted(steps, goal("1", 50.0, max_gpus=4), checkpoint_s=5.0)
+    # 40 of 50 until 20.5; a checkpoint until 35.5, then 10 more.
+    assert ends(outcome) == {"1": 45.5}
+    assert (outcome.gpu_s, outcome.jobs[0].busy_gpu_s, outcome.jobs[0].moves) == (55.0, 50.0, 1)
+
+
+def test_winning_back_at_the_same_moment_moves_nothing():
+    steps = [
+        (1.0, (Grant("g", "a", (lease("l", 0, 1),)),)),
+        (11.0, (LeaseEnded("e", "a", "l"), Grant("h", "a", (lease("m", 0, 1),)))),
+    ]
+    outcome, _ = scripted(steps, goal("1", 40.0), checkpoint_s=100.0)
+    assert ends(outcome) == {"1": 21.0}
+    assert [(one.start, one.end) for one in outcome.holdings] == [(1.0, 21.0)] * 2
+
+
+def test_gpus_of_a_job_that_has_ended_are_given_back_once_they_are_vacated():
+    steps = [(1.0, (Grant("g", "a", (lease("l", 0, 1, job="1"), lease("m", 2, job="2"))),))]
+    outcome, received = scripted(steps, goal("1", 20.0), goal("2", 30.0))
+    assert ends(outcome) == {"1": 11.0, "2": 31.0}
+    assert received == ((11.0, "a", Release("l", GPUS[:2]), (("m-1", 1),)),)
+
+
+def test_gpus_are_kept_while_another_job_can_use_them():
+    steps = [(1.0, (Grant("g", "a", (lease("l", 0, 1, 2),)),))]
+    outcome, received = scripted(steps, goal("1", 20.0), goal("2", 30.0, max_gpus=2))
+    # 1 has two GPUs until 11, 2 one: 10 done. Then 2 has two, and the third is given back.
+    assert ends(outcome) == {"1": 11.0, "2": 21.0}
+    assert [(at, message.lease, len(message.gpus)) for at, _, message, _ in received] == [(11.0, "l", 1)]
