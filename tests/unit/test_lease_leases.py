@@ -118,6 +118,7 @@ def test_leases_end_on_the_grid():
     assert settings.end_of_lease(1020.0) == 1620.0
     assert LeaseSettings(lease_s=600.0, grid_s=0.0).end_of_lease(1002.7) == 1602.7
     assert LeaseSettings(lease_s=600.0).end_of_lease(1002.7) == 1620.0
+    assert LeaseSettings(lease_s=0.1, grid_s=0.1).end_of_lease(0.2) == pytest.approx(0.3), "0.2 + 0.1 is above 3 x 0.1"
     world = World.of(node("n1"), grid_s=60.0)
     for wait, name in ((20.0, "ann"), (20.0, "bob")):
         world.arrive(name, rho=3.0, rows=(row(1.0, 2),))
@@ -186,14 +187,15 @@ def test_an_unregistered_application_leases_nothing():
     world = World.of(node("n1"))
     held = Resources.of({GPU: 2})
     stray = YarnApp("application_9_0001", "x", "eve", "root.gpu.x", False, 1.0, held, Resources(), 2)
-    listed = ContainersListed(stray.id, (Container("container_1", "n1:8041", held, False),))
+    containers = (Container("container_1", "n1:8041", held, False), Container("container_2", "n1:8041", held, True))
+    listed = ContainersListed(stray.id, containers)
     world.stage.take(AppsChanged((stray,), ()))
     world.stage.take(listed)
     world.wait(31.0)
     world.stage.take(listed)
     ((_, signal),) = commands(world, SignalContainers)
-    assert (signal.app, signal.containers) == (stray.id, ("container_1",))
-    assert signal.cause == BeyondLease(stray.id, "n1", 2, 0)
+    assert (signal.app, signal.containers) == (stray.id, ("container_1",)), "never the master"
+    assert signal.cause == BeyondLease(stray.id, "n1", 4, 0)
     assert world.sent(Ask) == []
 
 

@@ -29,7 +29,7 @@ def counts(world):
 @pytest.mark.parametrize(
     ("count", "f", "expected"),
     [(1, 0.8, 1), (5, 0.8, 1), (6, 0.8, 2), (10, 0.8, 2), (5, 0.6, 2), (4, 0.0, 4), (4, 1.0, 1), (40, 0.8, 8),
-     (0, 0.5, 0)],
+     (10, 0.7, 3), (0, 0.5, 0)],
 )  # fmt: skip
 def test_the_worst_k_are_offered(count, f, expected):
     """Thesis, section 3.4.2.2: k = max(1, ceil((1 - f) N))."""
@@ -150,6 +150,16 @@ def test_a_late_bid_is_the_empty_bid_and_a_second_one_is_ignored():
     assert ann_gets(0.2, first=False) == 4, "late"
 
 
+def test_a_stale_bid_does_not_take_the_place_of_the_bid():
+    world = World.of(node("n1"))
+    a = world.arrive("ann", rho=3.0, rows=ALL_FOUR)
+    world.wait(2.15)
+    assert world.stage.state().round.phase == "offered"
+    world.stage.say(a, Bid(0, 3.0, ()))
+    world.wait(20.0)
+    assert counts(world) == {a: 4}
+
+
 @pytest.mark.parametrize(
     "estimate", [Estimate(7, 9.0), Estimate(1, -3.0), Estimate(1, 0.0)], ids=["stale", "negative", "zero"]
 )
@@ -206,6 +216,18 @@ def test_leftovers_are_limited_by_the_registered_demand():
     world.stage.take(Revised(b, 1.0, Demand((Resources.of({GPU: 1}),))))
     world.wait(20.0)
     assert counts(world)[b] == 1
+
+
+def test_what_is_held_counts_towards_what_an_application_can_use():
+    world = World.of(node("n1", 1), f=0.5)
+    world.arrive("ann", rho=8.0)
+    b = world.arrive("bob", rho=1.0)
+    world.stage.take(Revised(b, 1.0, Demand((Resources.of({GPU: 2}),))))
+    world.wait(20.0)
+    assert counts(world) == {b: 1}
+    world.stage.take(NodesChanged((node("n2", 4),), ()))
+    world.wait(20.0)
+    assert counts(world) == {b: 2}
 
 
 def test_the_seed_decides_who_gets_leftovers():
