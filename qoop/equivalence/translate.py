@@ -43,6 +43,9 @@ NOT_WRITTEN = {
 }
 """Arguments that Spark does not write, by class and name (None: any), and that no plan changes."""
 
+SYNONYMS = {"Between", "Nvl"}
+"""What the planner writes as that which Spark replaces it by. Others stay apart: `try_add` is a sum that may fail."""
+
 MAX_SIZE = 20_000
 """The largest expression, in parts, with all that its columns stand for; each level of a query may double it."""
 
@@ -348,7 +351,7 @@ class _Translator:
         if isinstance(node.fields.get("replacement"), int):
             # Its other fields are the arguments as first analysed; their columns may have other ids by now.
             replacement = self.expression(node.children[node.fields["replacement"]])
-            return replacement if node.kind == "Between" else ("call", node.kind, (), (replacement,))
+            return replacement if node.kind in SYNONYMS else ("call", node.kind, (), (replacement,))
         return self._call(node, tuple(self.expression(child) for child in node.children))
 
     def _call(self, node: Node, operands: tuple[Expr, ...]) -> Expr:

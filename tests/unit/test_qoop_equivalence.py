@@ -170,6 +170,19 @@ def test_a_column_in_other_case_is_the_same_operand():
     assert added(0) == added(1)
 
 
+def test_nvl_is_coalesce():
+    """The planner writes `nvl` so. Not every function is what Spark replaces it by: how a sum fails is not written."""
+
+    def coalesced(x):
+        return Node("Coalesce", (x, x), {"children": (0, 1)})
+
+    def replaced(kind):
+        return lambda x: Node(kind, (coalesced(x),), {"left": None, "right": None, "replacement": 0})
+
+    assert canonical_text(relation_of(replaced("Nvl"))) == canonical_text(relation_of(coalesced))
+    assert canonical_text(relation_of(replaced("TryAdd"))) != canonical_text(relation_of(coalesced))
+
+
 def test_sums_of_integers_do_not_overflow():
     assert integer_sum("Add", number("2001"), number("1")) == number("2002")
     assert integer_sum("Add", number(str(2**31 - 1)), number("1")) is None
