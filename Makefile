@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all bench lint clean
+.PHONY: demo test test-all fuzz bench lint clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m tpcds.demo --out out/demo
@@ -13,6 +13,9 @@ test: $(VENV)/installed
 
 test-all: $(VENV)/installed
 	$(BIN)/python -m tests.run --all
+
+fuzz: $(VENV)/installed
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 bench: $(VENV)/installed
 	$(BIN)/python -m tests.bench $(BENCH)

@@ -1,0 +1,1 @@
+"""Random queries over random tables under random settings: qoop, switching after every stage, against plain Spark."""

@@ -1,0 +1,52 @@
+"""One case of the fuzz, made from its seed: tables, settings, a query."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+
+from tests.fuzz import query as queries
+from tests.fuzz import schema, settings
+from tests.fuzz.schema import Table
+from tests.fuzz.tree import Query
+
+CASES_PER_WORLD = 25
+"""Consecutive seeds with the same tables, which cost more to make than a query to run."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query over tables under settings. `attempt`: how many queries of this seed Spark has rejected before."""
+
+    seed: int
+    attempt: int
+    tables: tuple[Table, ...]
+    settings: tuple[str, ...]
+    query: Query
+    constructs: frozenset[str]
+
+    @property
+    def text(self) -> str:
+        """The query."""
+        return str(self.query)
+
+    def golden(self) -> str:
+        """Everything that is needed to run it again, as SQL."""
+        read = [table for table in self.tables if table.name.lower() in self.text.lower()]
+        made = [f"{statement};" for table in read for statement in table.statements()]
+        sets = [f"SET {name}={value};" for name, value in settings.values(self.settings).items()]
+        return "\n".join([f"-- seed {self.seed}", *made, *sets, f"{self.text};"])
+
+
+@lru_cache(maxsize=8)
+def world(number: int) -> tuple[Table, ...]:
+    """The tables of consecutive seeds."""
+    return schema.tables(Random(f"tables {number}"))
+
+
+def make(seed: int, attempt: int = 0) -> Case:
+    """The case of a seed."""
+    tables = world(seed // CASES_PER_WORLD)
+    random = Random(f"case {seed}/{attempt}")
+    names = settings.draw(random)
+    query, constructs = queries.write(random, tables, names)
+    return Case(seed, attempt, tables, names, query, constructs)

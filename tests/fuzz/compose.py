@@ -1,0 +1,73 @@
+"""Composition checks: plans of a query, each as one text, compared with the query as written; nothing is executed."""
+
+from collections.abc import Iterator
+from functools import partial
+from random import Random
+
+from pyspark.errors import PySparkException
+
+from qoop.engine.catalogue import SparkCatalogue
+from qoop.engine.session import QueryAsWritten, current_moment, query_session
+from qoop.engine.verification import DifferentPlanError, Verification
+from qoop.errors import QoopError
+from qoop.estimate.cost import CostModel
+from qoop.parsing.render import plan_query
+from qoop.parsing.statement import parse_leniently
+from qoop.planner import PlannedQuery, plan
+from qoop.plans.candidates import CutPolicy
+from tests.fuzz.case import Case, make
+from tests.fuzz.run import MAX_ATTEMPTS, Lab
+
+
+def planned(lab: Lab, case: Case) -> PlannedQuery:
+    """The plans of a case, made under its settings, which must be in effect.
+
+    Raises:
+        QoopError: it is not planned.
+    """
+    parsed = parse_leniently(case.text)
+    if parsed.statement is None:
+        raise QoopError(parsed.reason or "")
+    catalogue = SparkCatalogue(lab.spark)
+    cut, now = CutPolicy(everywhere=True), partial(current_moment, lab.spark)
+    return plan(parsed.statement, catalogue, catalogue.statistics, cut, CostModel(), now)
+
+
+def check(lab: Lab, case: Case, plans: int = 3) -> str | None:
+    """Why some plan of a case is not certain to compute it; None if all are. The first, the last and random ones.
+
+    Raises:
+        PySparkException: Spark rejects the query.
+        QoopError: it is not planned.
+    """
+    lab.prepare(case.tables)
+    with lab.under(case.settings):
+        written = QueryAsWritten(lab.spark, case.text).analysed
+        made = planned(lab, case)
+        verification = Verification(written, query_session(lab.spark), made.moment)
+        for text in _texts(made, case.seed, plans):
+            try:
+                verification.check(text)
+            except DifferentPlanError as problem:
+                return str(problem)
+    return None
+
+
+def check_seed(lab: Lab, seed: int, plans: int = 3) -> tuple[Case, str | None, bool]:
+    """The first case of a seed that Spark accepts, why it runs as written if it does, and whether it was planned."""
+    for attempt in range(MAX_ATTEMPTS):
+        case = make(seed, attempt)
+        try:
+            return case, check(lab, case, plans), True
+        except PySparkException:
+            continue
+        except QoopError as problem:
+            return case, str(problem), False
+    raise AssertionError(f"seed {seed}: Spark rejects every query")
+
+
+def _texts(made: PlannedQuery, seed: int, count: int) -> Iterator[str]:
+    plans = made.plans
+    chosen = [0, len(plans) - 1, *Random(seed).choices(range(len(plans)), k=max(count - 2, 0))]
+    for number in dict.fromkeys(chosen[:count]):
+        yield plan_query(made.text, plans[number])

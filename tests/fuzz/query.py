@@ -1,0 +1,380 @@
+"""Writes a random query: joins of all kinds, subqueries, CTEs, set operations, windows and groups.
+
+Its rows, and their order where it has one, do not depend on how it is run: LIMIT and row numbers only with an order by
+all columns, no aggregate that depends on the order of rows, no groups of values that are equal but different.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from tests.fuzz.expressions import NUMBERS, TEXTS, Expressions, Scope
+from tests.fuzz.schema import KINDS, Table
+from tests.fuzz.settings import CASED
+from tests.fuzz.tree import Body, Cte, Expr, Item, Join, Order, Query, Select, SetOperation, Source, expr
+
+Columns = tuple[tuple[str, str], ...]
+"""Names and kinds of the columns of a result."""
+
+PLAIN = ("int", "long", "decimal", "wide", "text", "number", "date", "time", "truth", "double")
+"""Kinds of columns of branches of set operations."""
+
+
+def write(random: Random, tables: Sequence[Table], settings: Sequence[str]) -> tuple[Query, frozenset[str]]:
+    """A query over the tables and the constructs in it."""
+    writer = _Writer(random, tables, settings)
+    query = writer.statement()
+    return query, frozenset(writer.tags)
+
+
+class _Writer(Expressions):
+    def __init__(self, random: Random, tables: Sequence[Table], settings: Sequence[str]) -> None:
+        super().__init__(random, settings)
+        self._tables = {
+            table.name: tuple((column.name, column.kind) for column in table.columns)
+            for table in tables
+            if not table.cased or CASED in self.settings
+        }
+        self._named: dict[str, Columns] = {}
+        self._number = 0
+
+    def fresh(self, letter: str) -> str:
+        self._number += 1
+        return f"{letter}{self._number}"
+
+    # Queries.
+
+    def statement(self) -> Query:
+        ctes = []
+        for _ in range(self.pick((0, 0, 1, 1, 2))):
+            self.tags.add("CTE")
+            name = self.fresh("cte")
+            if self.chance(8):
+                name = self.pick([one for one in self._tables if one not in self._named])
+                self.tags.add("CTE named as a table")
+            body, columns = self.body(1)
+            ctes.append(Cte(name, Query(body)))
+            self._named[name] = columns
+        body, columns = self.body(0)
+        return self.ordered(Query(body, tuple(ctes)), columns, self.chance(30))
+
+    def ordered(self, query: Query, columns: Columns, wanted: bool, limited: bool | None = None) -> Query:
+        """The query with an order; by all columns if it has a limit."""
+        places = [place for place, (_, kind) in enumerate(columns) if KINDS[kind].sorts]
+        if not wanted or not places:
+            return query
+        complete = all(KINDS[kind].sorts and KINDS[kind].groups for _, kind in columns)
+        limited = self.chance(50) if limited is None else limited
+        if limited and not complete:
+            return query
+        self.random.shuffle(places)
+        if not limited:
+            places = places[: self.random.randint(1, len(places))]
+        ordinals = "no ordinals" not in self.settings and self.chance(15)
+        keys = []
+        for place in places:
+            key = str(place + 1) if ordinals else columns[place][0]
+            keys.append(Order(f"{key}{self.pick(('', ' DESC', ' ASC NULLS LAST', ' DESC NULLS FIRST'))}", place))
+        self.tags.add("ORDER BY LIMIT" if limited else "ORDER BY")
+        offset = self.pick((None, None, 1)) if limited else None
+        return Query(query.body, query.ctes, tuple(keys), self.pick((3, 5, 10, 40)) if limited else None, offset)
+
+    def body(self, depth: int) -> tuple[Body, Columns]:
+        if self.chance(14):
+            return self.united(depth)
+        return self.select(depth)
+
+    def united(self, depth: int) -> tuple[Body, Columns]:
+        kinds = [self.pick(PLAIN) for _ in range(self.pick((1, 2, 2, 3)))]
+        words = [self.pick(("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "EXCEPT ALL", "INTERSECT ALL"))]
+        if self.chance(20):
+            words.append(self.pick(("UNION ALL", "INTERSECT", "UNION")))
+        body, columns = self.select(depth, kinds)
+        made: Body = body
+        for word in words:
+            self.tags.add(word)
+            other, _ = self.select(max(depth, 1), kinds)
+            made = SetOperation(word, made, other)
+        return made, columns
+
+    def select(self, depth: int, kinds: Sequence[str] = ()) -> tuple[Select, Columns]:
+        sources, scopes = self.sources(depth)
+        joins: list[Join] = []
+        if depth == 0 or self.chance(30):
+            joins, scopes = self.outer_joins(depth, scopes)
+        first, *rest = sources
+        inner, where = self.joining(first, rest, scopes)
+        joins = inner + joins
+        where += [self.weak_condition(scopes) for _ in range(self.pick((0, 0, 1, 1)))]
+        if self.chance(20 if depth == 0 else 10):
+            where.append(self.simple_condition(scopes))
+        if self.chance(32 if depth == 0 else 10):
+            where.append(self.subquery_condition(scopes))
+        lateral = None
+        arrays = self.column(scopes, ("array",))
+        if depth == 1 and arrays is not None and self.chance(3) and all(one.kind != "," for one in joins):
+            alias = self.fresh("e")
+            lateral = f"explode({arrays[0]}) {alias} AS {alias}c"
+            scopes = [*scopes, Scope(alias, ((f"{alias}c", "int"),))]
+            self.tags.add("LATERAL VIEW")
+        made = Select((), first, tuple(joins), tuple(where), lateral=lateral)
+        return self.selected(made, scopes, kinds, depth)
+
+    # Sources.
+
+    def sources(self, depth: int) -> tuple[list[Source], list[Scope]]:
+        """The sources of the inner joins."""
+        counts = (3, 3, 4, 4, 5) if depth == 0 else (1, 2, 3, 3) if depth == 1 else (1, 2)
+        sources, scopes = [], []
+        for _ in range(self.pick(counts)):
+            source, scope = self.source(depth, [one.alias for one in scopes])
+            sources.append(source)
+            scopes.append(scope)
+        return sources, scopes
+
+    def source(self, depth: int, taken: Sequence[str]) -> tuple[Source, Scope]:
+        alias = self.fresh("t")
+        if depth < 2 and self.chance(16):
+            self.tags.add("derived table")
+            body, columns = self.body(depth + 1)
+            query = self.ordered(Query(body), columns, self.chance(4), limited=True)
+            return Source(query, alias), Scope(alias, columns)
+        names = [name for name in self._tables if name not in self._named] + [*self._named, *self._named]
+        name = self.pick(names)
+        if self.chance(20) and name not in taken:
+            alias = name
+        columns = self._named.get(name) or self._tables[name]
+        return Source(self.name(name) if name in self._tables else name, alias), Scope(alias, columns)
+
+    def joining(self, first: Source, rest: Sequence[Source], scopes: Sequence[Scope]) -> tuple[list[Join], list[Expr]]:
+        """The inner joins of these sources, in one of several forms, and their conditions that belong in WHERE."""
+        known = {one.alias: one for one in scopes}
+        seen = [known[first.alias]]
+        made, conditions = [], []
+        for source in rest:
+            scope = known[source.alias]
+            on = [self.equality(scope, seen)] if self.chance(94) else []
+            if on and self.chance(15):
+                on.append(self.equality(scope, seen))
+            if on and self.chance(8):
+                on.append(self.simple_condition([scope, *seen]))
+            seen.append(scope)
+            conditions += on
+            made.append(Join("JOIN", source, tuple(on)))
+        if self.chance(25) and made:
+            self.tags.add("comma join")
+            return [Join(",", one.source) for one in made], conditions
+        if made and len(made) < 3 and self.chance(6):
+            source = made[0].source
+            if "k" in dict(known[first.alias].columns) and "k" in dict(known[source.alias].columns):
+                self.tags.add("USING")
+                made[0] = Join("JOIN", source, (), "k")
+        if made:
+            self.tags.add("inner join")
+        return made, []
+
+    def outer_joins(self, depth: int, scopes: list[Scope]) -> tuple[list[Join], list[Scope]]:
+        """Joins of other kinds, after the inner ones."""
+        joins: list[Join] = []
+        for _ in range(self.pick((0, 0, 1, 1, 2))):
+            rare = ("RIGHT JOIN", "FULL JOIN") if depth or self.chance(8) else ("LEFT JOIN",)
+            kind = self.pick(("LEFT JOIN", "LEFT JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", *rare))
+            if kind == "LEFT ANTI JOIN" and self.chance(50):
+                kind = "LEFT JOIN"
+            source, scope = self.source(max(depth, 1), [one.alias for one in scopes])
+            on = [self.equality(scope, scopes)]
+            if kind == "LEFT ANTI JOIN" or self.chance(25):
+                on.append(self.simple_condition([scope]))
+            self.tags.add(kind)
+            joins.append(Join(kind, source, tuple(on)))
+            if "SEMI" not in kind and "ANTI" not in kind:
+                scopes = [*scopes, scope]
+        return joins, scopes
+
+    # Conditions with subqueries.
+
+    def subquery_condition(self, scopes: Sequence[Scope]) -> Expr:
+        form = self.pick(("exists", "exists", "in", "in", "not in", "not exists", "scalar", "correlated scalar"))
+        self.tags.add(form.upper() if "scalar" not in form else f"{form} subquery")
+        source, scope = self.source(2, [one.alias for one in scopes])
+        where: tuple[Expr, ...] = ()
+        if self.chance(60):
+            where = (self.weak_condition([scope]),)
+        if form in ("exists", "not exists"):
+            narrowed = self.simple_condition([scope])
+            on = (self.equality(scope, scopes), *((narrowed,) if form == "not exists" else where))
+            inner = Select((Item(expr("1"), "one"),), source, (), on)
+            return expr("NOT EXISTS " if form == "not exists" else "EXISTS ", Query(inner))
+        if form in ("in", "not in"):
+            pair = self._comparable(scopes, scope)
+            if pair is None:
+                return self.weak_condition(scopes)
+            outer, mine = pair
+            if form == "not in" and self.chance(80):
+                # With a NULL among them no row is returned.
+                where = (expr(f"{mine} IS NOT NULL"), self.simple_condition([scope]))
+            inner = Select((Item(expr(mine), "one"),), source, (), where)
+            both = expr(outer, " IN " if form == "in" else " NOT IN ", Query(inner))
+            return expr("(", both, " OR ", self.simple_condition(scopes), ")") if self.chance(12) else both
+        pair = self._comparable(scopes, scope, (*NUMBERS, "text", "date", "time"))
+        if pair is None:
+            return self.weak_condition(scopes)
+        outer, mine = pair
+        if form == "correlated scalar":
+            where = (*where, self.equality(scope, scopes))
+        function, word = self.pick((("max", "<="), ("min", ">="), ("max", "<>"), ("max", "=")))
+        inner = Select((Item(expr(f"{function}({mine})"), "one"),), source, (), where)
+        return expr(outer, f" {word} ", Query(inner))
+
+    def _comparable(self, scopes: Sequence[Scope], inner: Scope, kinds: Sequence[str] = ()) -> tuple[str, str] | None:
+        mine = self.column([inner], kinds or ("int", "long", "decimal", "text", "number", "date", "folded"))
+        if mine is None:
+            return None
+        family = KINDS[mine[1]].family
+        outer = self.column(scopes, [kind for kind, one in KINDS.items() if one.family == family])
+        return (outer[0], mine[0]) if outer is not None else None
+
+    # Columns.
+
+    def alias(self, number: int) -> str:
+        name = self.pick((f"o{number}", f"o{number}", f"Out{number}", f"k{number}"))
+        return f"`{name} {number}`" if self.chance(3) else name
+
+    def selected(
+        self, made: Select, scopes: Sequence[Scope], kinds: Sequence[str], depth: int
+    ) -> tuple[Select, Columns]:
+        """The select with its columns."""
+        form = self.random.randrange(100)
+        if form < 28:
+            return self.grouped(made, scopes, kinds, depth)
+        count = len(kinds) or self.pick((2, 3, 3, 4))
+        wanted = kinds or [None] * count
+        values = [self.value(scopes, kind) for kind in wanted]
+        if depth and not kinds:
+            values = [self._joinable(scopes), *values[1:]]
+        distinct = 28 <= form < 38 and all(KINDS[kind].groups for _, kind in values)
+        if not kinds and not distinct and form < 52 and form >= 38:
+            values = [*values, self.window(scopes)]
+        elif not kinds and not distinct and form < 60:
+            values = [*values, self.scalar(scopes)]
+        if distinct:
+            self.tags.add("DISTINCT")
+        items, columns = self.named(values)
+        return replace(made, items=items, distinct=distinct), columns
+
+    def _joinable(self, scopes: Sequence[Scope]) -> tuple[Expr, str]:
+        found = self.column(scopes, ("int",)) or self.any_column(scopes)
+        return expr(found[0]), found[1]
+
+    def named(self, values: Sequence[tuple[Expr, str]]) -> tuple[tuple[Item, ...], Columns]:
+        items, columns = [], []
+        for place, (value, kind) in enumerate(values):
+            alias = self.alias(place)
+            items.append(Item(value, alias))
+            columns.append((alias.strip("`") if re.fullmatch(r"`\w+`", alias) else alias, kind))
+        return tuple(items), tuple(columns)
+
+    def scalar(self, scopes: Sequence[Scope]) -> tuple[Expr, str]:
+        self.tags.add("scalar subquery in SELECT")
+        source, scope = self.source(2, [one.alias for one in scopes])
+        where: tuple[Expr, ...] = (self.equality(scope, scopes),) if self.chance(60) else ()
+        mine = self.column([scope], ("int", "decimal"))
+        function = f"max({mine[0]})" if mine and self.chance(60) else "count(*)"
+        return expr(Query(Select((Item(expr(function), "one"),), source, (), where))), mine[1] if mine else "long"
+
+    def window(self, scopes: Sequence[Scope]) -> tuple[Expr, str]:
+        self.tags.add("window")
+        groups = [kind for kind in PLAIN if kind != "double"]
+        by, order = self.column(scopes, groups), self.column(scopes, groups)
+        partition = f"PARTITION BY {by[0]}" if by else ""
+        over = f"({partition} ORDER BY {order[0]}{self.pick(('', ' DESC'))})" if order else f"({partition})"
+        number = self.column(scopes, NUMBERS)
+        shown = number or ("1", "int")
+        if order is None:
+            return expr(f"count(*) OVER {over}"), "long"
+        return self.pick(
+            (
+                (expr(f"rank() OVER {over}"), "int"),
+                (expr(f"dense_rank() OVER {over}"), "int"),
+                (expr(f"max({shown[0]}) OVER ({partition})"), shown[1]),
+                (expr(f"count(*) OVER {over}"), "long"),
+                (expr(f"sum({shown[0]}) OVER {over}"), "long" if shown[1] in ("int", "long") else "wide"),
+            )
+        )
+
+    def grouped(
+        self, made: Select, scopes: Sequence[Scope], kinds: Sequence[str], depth: int
+    ) -> tuple[Select, Columns]:
+        """Groups: the first columns are keys, the others aggregates."""
+        count = len(kinds) or self.pick((2, 3, 3))
+        keys = self.random.randint(0 if depth == 0 else 1, count - (0 if kinds and count == 1 else 1))
+        values: list[tuple[Expr, str]] = []
+        for place in range(keys):
+            value, kind = self.value(scopes, kinds[place] if kinds else None)
+            if not KINDS[kind].groups or kind == "map":
+                value, kind = self._joinable(scopes)
+                value = expr(value, " + 0") if kind == "folded" else value
+            if not KINDS[kind].groups:
+                value, kind = expr("1"), "int"
+            values.append((value, kind))
+        if depth and not kinds and values:
+            found = self.column(scopes, ("int",))
+            values[0] = (expr(found[0]), "int") if found else values[0]
+        group = tuple(dict.fromkeys(value for value, _ in values))
+        grouping = ""
+        if group and len(group) == len(values) and not kinds and self.chance(18):
+            grouping = self.pick(("ROLLUP", "CUBE", "GROUPING SETS"))
+            self.tags.add(grouping)
+        for place in range(keys, count):
+            values.append(self.aggregate(scopes, kinds[place] if kinds else None))
+        if grouping and self.chance(60):
+            values.append((expr("grouping_id()"), "long"))
+        having = ()
+        if self.chance(25):
+            self.tags.add("HAVING")
+            having = (expr(self.pick(("count(*) > 0", "count(*) >= 1", "count(*) > 1", "max(1) = 1"))),)
+        self.tags.add("GROUP BY" if group else "aggregate of all rows")
+        items, columns = self.named(values)
+        if group and not grouping and "no ordinals" not in self.settings and self.chance(15):
+            self.tags.add("ordinal")
+            group = tuple(expr(str(place + 1)) for place in range(keys))
+        if grouping == "GROUPING SETS":
+            sets = [expr("(", *_listed(group), ")"), expr("(", group[0], ")"), expr("()")]
+            group = tuple(self.random.sample(sets, self.random.randint(2, 3)))
+        return replace(made, items=items, group=group, grouping=grouping, having=having), columns
+
+    def aggregate(self, scopes: Sequence[Scope], kind: str | None) -> tuple[Expr, str]:
+        if kind is not None:
+            found = self.column(scopes, (kind,))
+            return expr(f"max({found[0] if found else self.literal(kind)})"), kind
+        number, any_one = self.column(scopes, NUMBERS), self.any_column(scopes)
+        choices = [("count(*)", "long")]
+        if number:
+            whole = number[1] in ("int", "long")
+            choices += [
+                (f"sum({number[0]})", "long" if whole else "wide"),
+                (f"avg({number[0]})", "double" if whole else "wide"),
+                (f"sum(DISTINCT {number[0]})", "long" if whole else "wide"),
+                (f"count(*) FILTER (WHERE {number[0]} > 1)", "long"),
+                (f"sum(CASE WHEN {number[0]} > 1 THEN 1 ELSE 0 END)", "long"),
+            ]
+        if KINDS[any_one[1]].groups and any_one[1] not in ("struct", "array"):
+            choices += [
+                (f"count(DISTINCT {any_one[0]})", "long"),
+                (f"min({any_one[0]})", any_one[1] if any_one[1] not in TEXTS else "text"),
+                (f"max({any_one[0]})", any_one[1] if any_one[1] not in TEXTS else "text"),
+            ]
+        text, kind = self.pick(choices)
+        if "DISTINCT" in text:
+            self.tags.add("aggregate of DISTINCT")
+        if "FILTER" in text:
+            self.tags.add("FILTER")
+        return expr(text), kind
+
+
+def _listed(group: Sequence[Expr]) -> list[str | Expr]:
+    found: list[str | Expr] = []
+    for one in group:
+        found += [", ", one] if found else [one]
+    return found

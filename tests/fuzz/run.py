@@ -1,0 +1,216 @@
+"""Runs cases on Spark: by qoop with a switch after every stage, and by Spark alone in the same settings."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, Row, SparkSession
+
+import qoop
+from qoop.plans.candidates import CutPolicy
+from qoop.replan.commands import Command, RunAsWritten
+from qoop.replan.decision import Rules
+from tests.fuzz import settings
+from tests.fuzz.case import Case, make
+from tests.fuzz.schema import Table
+
+MAX_ATTEMPTS = 12
+MAX_ROWS = 20_000
+"""Queries with more rows are not run by qoop: they cost time and show no more."""
+
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "3g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.default.parallelism": "2",
+    # Queries are small, and each would be compiled for its own.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The columns and rows of a query, or its error."""
+
+    columns: tuple[tuple[str, str], ...] = ()
+    rows: tuple[Any, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a case was run. `difference`: what is wrong; None if nothing is. `seconds`: of Spark, and of qoop."""
+
+    seed: int
+    attempt: int
+    settings: tuple[str, ...]
+    constructs: tuple[str, ...]
+    difference: str | None
+    rows: int
+    failed: bool = False
+    stages: int = 0
+    switches: int = 0
+    as_written: bool = False
+    reason: str | None = None
+    seconds: tuple[float, float] = (0.0, 0.0)
+
+
+class Lab:
+    """A session in which cases are run."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._made: dict[str, Table] = {}
+        self.rejected: Counter[str] = Counter()
+
+    def case(self, seed: int) -> tuple[Case, Result, float]:
+        """The first case of a seed that Spark accepts, its rows by Spark alone, and the seconds that took."""
+        for attempt in range(MAX_ATTEMPTS):
+            case = make(seed, attempt)
+            started = time.perf_counter()
+            found = self.expected(case)
+            if found is not None and len(found.rows) <= MAX_ROWS:
+                return case, found, time.perf_counter() - started
+        raise AssertionError(f"seed {seed}: Spark rejects every query; the last one is\n{case.golden()}")
+
+    def expected(self, case: Case) -> Result | None:
+        """The rows by Spark alone; None if it rejects the query."""
+        self.prepare(case.tables)
+        with self.under(case.settings):
+            try:
+                frame = self.spark.sql(case.text)
+            except PySparkException as problem:
+                self.rejected[problem.getCondition() or str(problem)[:60]] += 1
+                return None
+            try:
+                return Result(_columns(frame), tuple(frame.limit(MAX_ROWS + 1).collect()))
+            except PySparkException as problem:
+                return Result(error=problem.getCondition() or str(problem)[:60])
+
+    def run(self, seed: int) -> Run:
+        """Run the case of a seed."""
+        case, expected, seconds = self.case(seed)
+        return self.compare(case, expected, seconds)
+
+    def compare(self, case: Case, expected: Result, seconds: float = 0.0) -> Run:
+        """Run a case by qoop and compare it."""
+        commands: list[Command] = []
+        reasons: list[str] = []
+        options = qoop.Options(
+            rules=Rules(force=True), cut_policy=CutPolicy(everywhere=True), watch=commands.append, warn=reasons.append
+        )
+        self.prepare(case.tables)
+        started = time.perf_counter()
+        outcome = None
+        with self.under(case.settings):
+            try:
+                answer = qoop.collect(self.spark, case.text, options)
+                found = Result(tuple(answer.columns), tuple(answer.rows))
+                outcome = answer.outcome
+            except Exception as problem:  # noqa: BLE001 - whatever it raises is the result
+                found = Result(error=f"{type(problem).__name__}: {str(problem)[:300]}")
+        as_written = any(isinstance(command, RunAsWritten) for command in commands)
+        return Run(
+            case.seed,
+            case.attempt,
+            case.settings,
+            tuple(sorted(case.constructs)),
+            difference(case, expected, found),
+            len(expected.rows),
+            expected.error is not None,
+            outcome.counts.stages if outcome else 0,
+            outcome.counts.switches if outcome else 0,
+            as_written,
+            (outcome.one_stage_reason if outcome else None) or "; ".join(reasons) or None,
+            (round(seconds, 3), round(time.perf_counter() - started, 3)),
+        )
+
+    def prepare(self, tables: tuple[Table, ...]) -> None:
+        """Make tables that are not there yet."""
+        for table in tables:
+            if self._made.get(table.name) == table:
+                continue
+            with self.under(("case-sensitive",) if table.cased else ()):
+                for statement in table.statements():
+                    self.spark.sql(statement)
+            self._made[table.name] = table
+
+    @contextmanager
+    def under(self, names: tuple[str, ...]) -> Iterator[None]:
+        """The session under settings."""
+        values = settings.values(names)
+        before = {name: self.spark.conf.get(name, None) for name in values}
+        for name, value in values.items():
+            self.spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    self.spark.conf.unset(name)
+                else:
+                    self.spark.conf.set(name, value)
+
+
+def difference(case: Case, expected: Result, found: Result) -> str | None:
+    """What is different; None if nothing is."""
+    if expected.error is not None:
+        # Which rows are computed before a condition drops them is Spark's choice, so qoop may find none in error.
+        return None
+    if found.error is not None:
+        return f"raises {found.error}"
+    if found.columns != expected.columns:
+        return f"has columns {found.columns} instead of {expected.columns}"
+    rows, wanted = ([plain(row) for row in result.rows] for result in (found, expected))
+    if Counter(rows) != Counter(wanted):
+        missing, more = Counter(wanted) - Counter(rows), Counter(rows) - Counter(wanted)
+        return (
+            f"has {len(rows)} rows instead of {len(wanted)}; missing {[*missing.elements()][:3]}, "
+            f"too many {[*more.elements()][:3]}"
+        )
+    places = [key.place for key in case.query.order]
+    keys = [[tuple(plain(row[place]) for place in places) for row in result.rows] for result in (found, expected)]
+    return None if keys[0] == keys[1] else "has its rows in another order"
+
+
+def plain(value: Any) -> str:
+    """A value as text; equal for equal values."""
+    if isinstance(value, Row):
+        return "Row(" + ", ".join(f"{name}={plain(value[place])}" for place, name in enumerate(value.__fields__)) + ")"
+    if isinstance(value, dict):
+        return "{" + ", ".join(sorted(f"{plain(key)}: {plain(item)}" for key, item in value.items())) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(plain, value)) + "]"
+    return repr(value)
+
+
+def _columns(frame: DataFrame) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, field.dataType.simpleString()) for field in frame.schema.fields)
+
+
+@contextmanager
+def session(folder: str) -> Iterator[SparkSession]:
+    """A session for a lab, with its tables in a folder."""
+    # PySpark logs every rejected query with its Java stack trace, besides raising the exception.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    builder = SparkSession.builder.appName("fuzz").master("local[2]").config("spark.sql.warehouse.dir", folder)
+    for name, value in CONF.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()

@@ -1,0 +1,41 @@
+"""Settings of the session under which a query is generated and run."""
+
+from random import Random
+
+QUOTED, CASED, ESCAPED = "double-quoted names", "case-sensitive", "escaped literals"
+
+SETTINGS: dict[str, dict[str, str]] = {
+    "ansi off": {"spark.sql.ansi.enabled": "false"},
+    QUOTED: {"spark.sql.ansi.enabled": "true", "spark.sql.ansi.doubleQuotedIdentifiers": "true"},
+    CASED: {"spark.sql.caseSensitive": "true"},
+    ESCAPED: {"spark.sql.parser.escapedStringLiterals": "true"},
+    "zone west": {"spark.sql.session.timeZone": "America/Los_Angeles"},
+    "zone east": {"spark.sql.session.timeZone": "Asia/Kolkata"},
+    "size of null": {"spark.sql.ansi.enabled": "false", "spark.sql.legacy.sizeOfNull": "true"},
+    "set operations in order": {"spark.sql.legacy.setopsPrecedence.enabled": "true"},
+    "no ordinals": {"spark.sql.groupByOrdinal": "false", "spark.sql.orderByOrdinal": "false"},
+    "exact decimals": {"spark.sql.decimalOperations.allowPrecisionLoss": "false"},
+    "null in empty list": {"spark.sql.legacy.nullInEmptyListBehavior": "true"},
+    "chars as text": {"spark.sql.legacy.charVarcharAsString": "true"},
+    "no padding": {"spark.sql.readSideCharPadding": "false"},
+    "two partitions": {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"},
+    "integer grouping": {"spark.sql.legacy.integerGroupingId": "true"},
+    "statistics": {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"},
+}
+
+CONFLICTS = ({"ansi off", QUOTED, "size of null"}, {"zone west", "zone east"})
+"""At most one of each."""
+
+
+def draw(random: Random) -> tuple[str, ...]:
+    """Names of settings: none, one or two."""
+    chosen: list[str] = []
+    for name in random.sample(sorted(SETTINGS), random.choice((0, 1, 1, 2, 2))):
+        if not any(name in group and group & {*chosen} for group in CONFLICTS):
+            chosen.append(name)
+    return tuple(chosen)
+
+
+def values(names: tuple[str, ...]) -> dict[str, str]:
+    """The values of Spark's settings."""
+    return {key: value for name in names for key, value in SETTINGS[name].items()}

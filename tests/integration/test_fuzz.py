@@ -1,0 +1,63 @@
+"""The fuzz on Spark: queries with a switch after every stage give the rows of Spark alone (see `tests.fuzz`)."""
+
+import pytest
+
+from tests.fuzz.compose import check_seed
+from tests.fuzz.coverage import Coverage
+from tests.fuzz.run import Lab, session
+from tests.fuzz.shrink import shrink
+
+pytestmark = pytest.mark.integration
+
+EXECUTED = 200
+EXECUTED_MORE = 1_500
+COMPOSED = 10_000
+MAX_TRIES = 100
+"""How many smaller cases are tried when one fails."""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with session(tmp_path_factory.mktemp("fuzz").as_uri()) as spark:
+        yield Lab(spark)
+
+
+def executed(lab, seeds):
+    """The coverage of these seeds; fails with a shrunk case if any is wrong."""
+    runs = []
+    for seed in seeds:
+        run = lab.run(seed)
+        if run.difference is not None:
+            case, _, _ = lab.case(seed)
+            pytest.fail(f"seed {seed}: {run.difference}\n{shrink(lab, case, MAX_TRIES).golden()}")
+        runs.append(run)
+    coverage = Coverage.of(runs)
+    print("\n".join(coverage.lines()))
+    return coverage
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(1800)
+def test_random_queries_have_the_rows_of_spark_alone(lab):
+    coverage = executed(lab, range(EXECUTED))
+    assert coverage.missed() == []
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(7200)
+def test_more_random_queries_have_the_rows_of_spark_alone(lab):
+    coverage = executed(lab, range(EXECUTED, EXECUTED + EXECUTED_MORE))
+    assert coverage.missed() == []
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(7200)
+def test_random_plans_are_equivalent_to_the_query_as_written(lab):
+    """A plan is compared or the query runs as written; few do, and the planner itself never fails."""
+    rejected = []
+    for seed in range(50_000, 50_000 + COMPOSED):
+        case, reason, _ = check_seed(lab, seed)
+        if reason is not None:
+            rejected.append(reason[:100])
+            assert "the planner failed" not in reason, case.golden()
+    assert len(rejected) <= 0.15 * COMPOSED

@@ -1,0 +1,136 @@
+"""The generator of the fuzz: the same case for a seed, all constructs and settings, shrinking to what fails."""
+
+from collections import Counter
+from dataclasses import replace
+
+from qoop.parsing.statement import parse_statement
+from tests.fuzz.case import Case, make, world
+from tests.fuzz.coverage import Coverage
+from tests.fuzz.results import Results
+from tests.fuzz.run import Result, Run, difference
+from tests.fuzz.settings import CONFLICTS, QUOTED, SETTINGS, values
+from tests.fuzz.shrink import reductions, shrunk
+from tests.fuzz.tree import Expr, Item, Join, Order, Query, Select, Source, expr, nodes
+
+SEEDS = range(300)
+
+
+def test_a_seed_has_one_case():
+    assert [make(seed) for seed in range(40)] == [make(seed) for seed in range(40)]
+    assert len({make(seed).text for seed in SEEDS}) == len(SEEDS)
+    assert make(7, attempt=1).text != make(7).text
+
+
+def test_cases_of_one_world_have_the_same_tables():
+    assert make(0).tables == make(24).tables == world(0)
+    assert make(25).tables != world(0)
+
+
+def test_every_text_is_one_statement():
+    for seed in SEEDS[:60]:
+        case = make(seed)
+        if QUOTED not in case.settings:
+            assert parse_statement(case.text).query is not None
+
+
+def test_all_constructs_and_settings_occur():
+    cases = [make(seed) for seed in range(800)]
+    constructs = Counter(construct for case in cases for construct in case.constructs)
+    settings = Counter(name for case in cases for name in case.settings)
+    assert len(constructs) > 55 and min(constructs.values()) >= 4
+    assert settings.keys() == SETTINGS.keys() and min(settings.values()) >= 20
+    assert not any(len(group & {*case.settings}) > 1 for case in cases for group in CONFLICTS)
+
+
+def test_a_limit_has_an_order_by_all_columns():
+    for seed in SEEDS:
+        for node in nodes(make(seed).query):
+            if isinstance(node, Query) and node.limit is not None:
+                body = next(one for one in nodes(node.body) if isinstance(one, Select))
+                assert {key.place for key in node.order} == set(range(len(body.items)))
+
+
+def test_a_golden_case_has_its_tables_settings_and_text():
+    case = make(3)
+    lines = case.golden().splitlines()
+    assert lines[0] == "-- seed 3" and lines[-1] == case.text + ";"
+    for name, value in values(case.settings).items():
+        assert f"SET {name}={value};" in lines
+
+
+def _select(*columns, joins=(), where=()):
+    items = tuple(Item(expr(column), f"o{place}") for place, column in enumerate(columns))
+    return Select(items, Source("r", "a"), joins, where)
+
+
+def test_the_text_of_a_tree():
+    inner = Query(_select("a.k"))
+    join = Join("LEFT JOIN", Source(inner, "b"), (expr("a.k = b.o0"), expr("b.o0 > 1")))
+    made = Query(_select("a.k", joins=(join,), where=(expr("a.k IN ", inner),)), order=(Order("o0 DESC", 0),), limit=3)
+    assert str(made) == (
+        "SELECT a.k AS o0 FROM r AS a LEFT JOIN (SELECT a.k AS o0 FROM r AS a) AS b ON a.k = b.o0 AND b.o0 > 1 "
+        "WHERE a.k IN (SELECT a.k AS o0 FROM r AS a) ORDER BY o0 DESC LIMIT 3"
+    )
+
+
+def test_a_failure_shrinks_to_what_causes_it():
+    case = next(make(seed) for seed in SEEDS if make(seed).text.count("JOIN") > 3 and "LEFT JOIN" in make(seed).text)
+    small = shrunk(case, lambda one: "LEFT JOIN" in one.text, 5000)
+    assert len(small.text) < 250 < len(case.text)
+    assert small.text.count("JOIN") == 1 and small.settings == ()
+    assert all(not table.rows for table in small.tables if f" {table.name} " in small.text.lower())
+
+
+def test_a_reduction_drops_what_mentions_a_dropped_source():
+    joins = (Join("JOIN", Source("q", "b"), (expr("a.k = b.k"),)), Join("JOIN", Source("p", "c"), (expr("b.k = c.k"),)))
+    made = _select("a.k", "b.g", joins=joins, where=(expr("b.k > 1"), expr("a.k > 2")))
+    case = Case(0, 0, (), (), Query(made), frozenset())
+    assert "SELECT a.k AS o0 FROM r AS a CROSS JOIN p AS c WHERE a.k > 2" in {one.text for one in reductions(case)}
+
+
+def test_rows_are_compared_as_bags_and_by_their_order():
+    case = Case(0, 0, (), (), Query(_select("a.k", "a.g"), order=(Order("o0", 0),)), frozenset())
+
+    def rows(*found):
+        return Result((("o0", "int"), ("o1", "int")), found)
+
+    assert difference(case, rows((1, 2), (1, 3)), rows((1, 3), (1, 2))) is None, "o1 is in any order"
+    assert "order" in difference(case, rows((1, 2), (2, 3)), rows((2, 3), (1, 2)))
+    assert "2 rows instead of 1" in difference(case, rows((1, 2)), rows((1, 2), (1, 2)))
+    assert "columns" in difference(case, rows((1, 2)), replace(rows((1, 2)), columns=(("o0", "int"), ("O1", "int"))))
+    assert "raises" in difference(case, rows((1, 2)), Result(error="an error"))
+    assert difference(case, Result(error="an error"), rows((1, 2))) is None, "Spark may evaluate fewer rows"
+
+
+def _run(seed, **changes):
+    made = Run(seed, 0, ("ansi off",), ("CTE",), None, 3, stages=2, switches=1, seconds=(0.5, 1.0))
+    return replace(made, **changes)
+
+
+def test_results_are_resumed(tmp_path):
+    results = Results(tmp_path / "results.jsonl")
+    results.add(_run(2))
+    results.add(_run(1))
+    with (tmp_path / "results.jsonl").open("a") as file:
+        file.write('{"seed": 3, "att')
+    assert results.runs() == [_run(1), _run(2)]
+
+
+def test_coverage_counts_runs_that_spark_itself_can_run():
+    runs = [_run(0), _run(1, stages=1, switches=0, as_written=True, rows=0), _run(2, failed=True)]
+    coverage = Coverage.of(runs)
+    assert coverage.shares() == {
+        "two stages or more": 0.5, "switched to another tree": 0.5, "returned rows": 0.5, "as written": 0.5,
+    }  # fmt: skip
+    assert [line.partition(":")[0] for line in coverage.missed()] == [
+        "two stages or more",
+        "returned rows",
+        "as written",
+    ]
+    assert coverage.cells() == {("CTE", "ansi off"): 2}
+    assert coverage.sparse()["CTE", "none"] == 0
+
+
+def test_expressions_keep_queries_inside():
+    inner = Query(_select("a.k"))
+    assert expr("x IN ", inner, expr(" AND ", "y")) == Expr(("x IN ", inner, " AND ", "y"))
