@@ -8,6 +8,7 @@ from tests.toys.registry import TOYS
 from tests.toys.stage import Simulated, sent
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import Configured, Deregistered, NodesChanged
+from yarn_plugin.decide.policies.lease import LEASE_POLICIES
 from yarn_plugin.decide.pools.commands import Grant, LeaseEnded, Renew
 from yarn_plugin.drive.replay import rerun_records
 from yarn_plugin.model.gpus import Job
@@ -159,7 +160,7 @@ def check_decisions(decided):
 
 
 @settings(max_examples=20)
-@given(steps, st.sampled_from(("themis", "themis", "themis", "tiresias")))
+@given(steps, st.sampled_from(("themis", "themis", "themis", *LEASE_POLICIES)))
 def test_whatever_happens_no_gpu_is_leased_twice_and_every_lease_ends_or_is_renewed(played, policy):
     history = History(policy=policy)
     history.play(played)
