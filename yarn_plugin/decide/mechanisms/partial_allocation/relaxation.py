@@ -45,6 +45,12 @@ class Tables:
         largest = np.maximum(1.0, use.max(axis=(0, 1), initial=0.0))
         return cls(gain, use, columns, amounts, capacity, 1.0 / largest**2)
 
+    @property
+    def entries(self) -> int:
+        """A measure of the time that a step takes."""
+        bidders, rows, width = self.use.shape
+        return int(bidders * rows * (width if width <= DENSE else 4 * self.columns.shape[2]))
+
     def costs(self, prices: Numbers) -> Numbers:
         """(node, bidder, row): what each row's use costs at the prices (node, column) of each node."""
         nodes, (bidders, rows, width) = len(prices), self.use.shape

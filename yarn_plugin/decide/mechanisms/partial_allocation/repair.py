@@ -35,13 +35,16 @@ def repaired(tables: Tables, allowed: Flags, prices: Numbers) -> tuple[Indices, 
 
 
 ROWS = 12
-"""Rows of each bidder that the exchange of pairs tries: those with the highest gain less cost."""
+"""Rows of each bidder that the exchange of pairs tries, at most: those with the highest gain less cost."""
+MAX_COMPARED = 200_000
+"""Uses compared at once in the exchange of pairs; limits the rows that it tries."""
 
 
 def exchanged(tables: Tables, allowed: Flags, prices: Numbers, picks: Indices) -> Indices:
     """A choice (bidder) improved by changing the rows of two bidders at a time until no such change is better."""
     net = np.where(allowed, tables.gain - tables.costs(prices[None])[0], -np.inf)
-    short = np.argsort(-net, axis=1, kind="stable")[:, :ROWS]
+    rows = max(2, min(ROWS, int((MAX_COMPARED / max(1, len(picks) * len(tables.capacity))) ** 0.5)))
+    short = np.argsort(-net, axis=1, kind="stable")[:, :rows]
     bidders = np.arange(len(picks))
     picks = picks.copy()
     gain = np.where(np.take_along_axis(allowed, short, axis=1), np.take_along_axis(tables.gain, short, axis=1), -np.inf)

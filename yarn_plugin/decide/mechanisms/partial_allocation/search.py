@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from yarn_plugin.decide.mechanisms.partial_allocation.relaxation import (
+    DENSE,
     Flags,
     Indices,
     Numbers,
@@ -30,6 +31,9 @@ NODES_AT_ONCE = 64
 TIE = 1e-5 * NAT
 """A choice that is better by no more is not looked for. Sums that are equal by mathematics differ by rounding, and a
 search that tells them apart repeats its proof for each."""
+
+ENTRIES = 10_000
+"""So many entries of the tables (rows x columns) add one unit to the work of a step."""
 
 Rows = tuple[int, ...]
 """The row of each bidder, by index."""
@@ -79,7 +83,7 @@ class _Node:
 
 
 class Search:
-    """Solves tasks on the same tables. `work`: subgradient steps of single nodes so far."""
+    """Solves tasks on the same tables. `work`: subgradient steps of single nodes so far, weighted by their size."""
 
     def __init__(self, tables: Tables, fits: Fits) -> None:
         self._tables, self._fits = tables, fits
@@ -217,7 +221,7 @@ class Search:
             self._offer(tasks[node], picks, rows)
 
         relaxed = descend(tables, allowed, prices, target, steps, found, speed)
-        self.work += relaxed.steps
+        self.work += relaxed.steps * (1 + tables.entries // ENTRIES)
         return relaxed
 
     def _repair(
@@ -259,7 +263,15 @@ class Search:
 
 
 def _room(tables: Tables, allowed: Flags) -> Numbers:
-    """(node, bidder, column): what the capacities leave for a bidder beside the least that the others must use."""
+    """(node, bidder, column): what the capacities leave for a bidder beside the least that the others must use.
+
+    With many columns, only bidders with a single row count as others.
+    """
+    if tables.use.shape[2] > DENSE:
+        bidders = np.arange(allowed.shape[1])
+        fixed = tables.use[bidders, allowed.argmax(axis=2)] * (allowed.sum(axis=2) == 1)[:, :, None]
+        beside: Numbers = tables.capacity - fixed.sum(axis=1)[:, None, :] + fixed
+        return beside
     least = np.where(allowed[:, :, :, None], tables.use, np.inf).min(axis=2)
     least = np.where(np.isfinite(least), least, 0.0)
     room: Numbers = tables.capacity - least.sum(axis=1)[:, None, :] + least
