@@ -34,6 +34,9 @@ search that tells them apart repeats its proof for each."""
 
 ENTRIES = 10_000
 """So many entries of the tables (rows x columns) add one unit to the work of a step."""
+REPAIR = 5
+EXCHANGE = 200
+"""What repairing one choice, and exchanging rows in one, count in steps."""
 
 Rows = tuple[int, ...]
 """The row of each bidder, by index."""
@@ -221,12 +224,13 @@ class Search:
             self._offer(tasks[node], picks, rows)
 
         relaxed = descend(tables, allowed, prices, target, steps, found, speed)
-        self.work += relaxed.steps * (1 + tables.entries // ENTRIES)
+        self._count(relaxed.steps, tables)
         return relaxed
 
     def _repair(
         self, tables: Tables, tasks: Sequence[Task], allowed: Flags, prices: Numbers, rows: Indices | None
     ) -> None:
+        self._count(REPAIR * len(tasks), tables)
         picks, found = repaired(tables, allowed, prices)
         for index in np.flatnonzero(found).tolist():
             self._offer(tasks[index], picks[index], rows)
@@ -236,7 +240,11 @@ class Search:
         for task, at in zip(tasks, prices, strict=True):
             while task.improved != task.rows and not task.ended:
                 task.improved = task.rows
+                self._count(EXCHANGE, self._tables)
                 self._offer(task, exchanged(self._tables, task.allowed, at, np.array(task.rows, dtype=np.intp)))
+
+    def _count(self, steps: int, tables: Tables) -> None:
+        self.work += steps * (1 + tables.entries // ENTRIES)
 
     def _push(self, task: Task, bound: float, allowed: Flags, prices: Numbers) -> None:
         self._made += 1
