@@ -4,8 +4,9 @@ A class is "anywhere", a rack, or a single machine or slot; its GPUs come in pie
 the largest pieces that there are. Offers with few different subsets are enumerated in full.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement, product
@@ -20,8 +21,10 @@ ANY_RACK = "*"
 """One and the same rack, whichever, of those where nothing is held. Only within this package: rows name each."""
 MAX_ENUMERATED = 200
 """Offers with so many different subsets are enumerated."""
-MAX_TOTALS = 12
-"""How many different numbers of GPUs are considered, if the offer is not enumerated."""
+MAX_TOTALS, MAX_TOTALS_OF_MANY, MANY = 16, 12, 64
+"""How many different numbers of GPUs are considered if the offer is not enumerated; the second for more than `MANY`."""
+MIN_GAIN = 1e-6
+"""A time that is shorter by a smaller part is the same."""
 MAX_HOMES = 2
 """Of the machines where GPUs are held, so many are considered one by one."""
 
@@ -199,13 +202,11 @@ def _even(gpus: int, parts: int) -> list[int]:
 class Wants:
     """What matters to an application about the GPUs of an offer.
 
-    `usable`: more GPUs than so many are useless. `sizes`: numbers of GPUs with which a phase has one GPU, one gang or
-    all it can use for each job. `gangs`: the smallest and largest ones of jobs. `largest_gang`: a job can use no more
-    GPUs. `slots`, `machines`, `racks`: whether it matters that gangs lie in one.
+    `usable`: more GPUs than so many are useless. `gangs`: the smallest and largest ones of jobs. `largest_gang`: a job
+    can use no more GPUs. `slots`, `machines`, `racks`: whether it matters that gangs lie in one.
     """
 
     usable: int
-    sizes: tuple[int, ...]
     gangs: tuple[int, ...]
     largest_gang: int
     slots: bool
@@ -213,14 +214,17 @@ class Wants:
     racks: bool
 
 
-def candidates(offered: OfferedGpus, wants: Wants) -> list[Candidate]:
-    """Rows to consider, without duplicates."""
+def candidates(offered: OfferedGpus, wants: Wants, seconds_with: Callable[[int], float]) -> list[Candidate]:
+    """Rows to consider, without duplicates.
+
+    `seconds_with`: from arrival to end with so many GPUs of the offer, wherever they would be best.
+    """
     most = min(wants.usable, sum(offered.free.values()))
     if most <= 0:
         return []
     found: dict[tuple[Kind, ...], Candidate] = {}
     everything = _enumerated(offered)
-    totals = list(range(1, most + 1)) if everything or most <= MAX_TOTALS else _totals(most, wants.sizes)
+    totals = list(range(1, most + 1)) if everything or most <= MAX_TOTALS else _totals(most, seconds_with)
     for kinds in (*everything, *_classes(offered, totals, wants), *_at_home(offered, totals)):
         candidate = Candidate(tuple(sorted(kinds, key=_order)))
         if candidate.gpus <= most:
@@ -232,15 +236,33 @@ def _order(kind: Kind) -> tuple[int, str, str]:
     return -kind[0].gpus, kind[0].within, kind[0].level
 
 
-def _totals(most: int, wanted: Sequence[int]) -> list[int]:
-    """About `MAX_TOTALS` numbers of GPUs: 1, 2, 4, 8, ... and the most, then those wanted and 3, 6, 12, ..."""
-    powers = {2**power for power in range(most.bit_length())} | {most}
-    between = {3 * 2**power for power in range(most.bit_length())}
-    others = sorted({total for total in {*wanted, *between} if total < most} - powers)
-    room = max(MAX_TOTALS - len(powers), 0)
-    if len(others) > room:
-        others = [others[index * len(others) // room] for index in range(room)]
-    return sorted({*powers, *others})
+def _totals(most: int, seconds_with: Callable[[int], float]) -> list[int]:
+    """Some numbers of GPUs, each with a shorter time than all smaller ones.
+
+    If there are more, they are chosen such that the steps between two times are about equal, as ratios.
+    """
+    useful: list[tuple[int, float]] = []
+    for total in _grid(most):
+        seconds = seconds_with(total)
+        if seconds < (useful[-1][1] * (1 - MIN_GAIN) if useful else math.inf):
+            useful.append((total, seconds))
+    limit = MAX_TOTALS_OF_MANY if most > MANY else MAX_TOTALS
+    if len(useful) <= limit:
+        return [total for total, _ in useful]
+    longest, shortest = math.log(useful[0][1]), math.log(useful[-1][1])
+    steps = [math.exp(longest + (shortest - longest) * step / (limit - 1)) for step in range(limit)]
+    chosen = {next(total for total, seconds in useful if seconds <= step * (1 + MIN_GAIN)) for step in steps}
+    return sorted(chosen)
+
+
+def _grid(most: int) -> Iterator[int]:
+    """All numbers up to 32, then eight from each power of two to the next, and the last one."""
+    total, step = 1, 1
+    while total < most:
+        yield total
+        step = max(1 << max(total.bit_length() - 4, 0), 1) if total >= 32 else 1
+        total += step
+    yield most
 
 
 def _classes(offered: OfferedGpus, totals: Sequence[int], wants: Wants) -> Iterator[tuple[Kind, ...]]:

@@ -62,7 +62,6 @@ class FinishTime:
         largest = max((bracket.largest_gang for bracket in brackets), default=0)
         return Wants(
             usable=sum(bracket.need.max_gpus for bracket in brackets),
-            sizes=tuple(sorted({size for bracket in brackets for size in bracket.sizes})),
             gangs=tuple(sorted({size for bracket in brackets for size in bracket.gangs})),
             largest_gang=largest,
             slots=largest > 1 and any(one.slot != 1.0 for one in slowdowns),
@@ -114,8 +113,6 @@ class _BracketTime:
         caps = [phase.max_gpus for phase in bracket.phases]
         self.gangs = {median.min_gpus, *caps, *(size for job in self.jobs for size in (job.min_gpus, job.max_gpus))}
         self.largest_gang = max(self.gangs)
-        counts = (len(self.jobs), *(phase.jobs for phase in bracket.phases))
-        self.sizes = {*counts, *(count * median.min_gpus for count in counts), *demands}
 
     def seconds(self, spread: Spread) -> float:
         if spread not in self._known:

@@ -3,7 +3,7 @@
 from themis_agent.bids.candidates import OfferedGpus, candidates
 from themis_agent.bids.finish_time import FinishTime, cluster_s, ideal_s, rounded
 from themis_agent.bids.pruning import selected, undominated
-from themis_agent.bids.spread import places_of
+from themis_agent.bids.spread import Place, Spread, places_of
 from themis_agent.search.work import Work
 from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer, Row
 
@@ -26,8 +26,13 @@ def bid_table(work: Work, offer: GpuOffer, elapsed_s: float) -> Bid:
     finish = FinishTime(work)
     offered = OfferedGpus(offer.machines, places_of(offer.held, offer.machines))
     nothing = fairness(elapsed_s + finish.remaining_s(offered.held), work, offer)
+    held = sum(place.gpus for place in offered.held)
+
+    def seconds_with(gpus: int) -> float:
+        return elapsed_s + finish.remaining_with(Spread.of([Place("", "", "", held + gpus)]))
+
     found = []
-    for candidate in candidates(offered, finish.wants):
+    for candidate in candidates(offered, finish.wants, seconds_with):
         rho = fairness(elapsed_s + finish.remaining_with(offered.spread(candidate)), work, offer)
         if rho is not None and (nothing is None or rho < nothing):
             found.append((candidate, rho))
