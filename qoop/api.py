@@ -27,6 +27,7 @@ from qoop.engine.session import (
     query_session,
     require_classic_session,
 )
+from qoop.engine.snapshot import NoSnapshotError, pin_tables
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.verification import Verification
 from qoop.errors import CannotSplitError, QoopError
@@ -242,6 +243,7 @@ class _Query:
         self._session = query_session(spark)
         self._checkpoints = self._new_checkpoints()
         self._engine: SparkEngine | None = None
+        self._pinned: list[tuple[Any, Any]] = []
 
     @property
     def result(self) -> Any:
@@ -273,7 +275,7 @@ class _Query:
                 consume,
                 run.send,
                 options.warn,
-                Verification(self.written.analysed, self._session, planned.moment if planned else None),
+                Verification(self.written.analysed, self._session, planned.moment if planned else None, self._pinned),
             )
             with _stopping_after(options.timeout, run.send):
                 return run.run(self._engine, feed)
@@ -323,7 +325,8 @@ class _Query:
             catalogue = SparkCatalogue(self.spark)
             options, now = self._options, partial(current_moment, self.spark)
             planned = plan(statement, catalogue, catalogue.statistics, options.cut_policy, options.model, now)
-        except CannotSplitError as reason:
+            self._pinned = pin_tables(self.written.analysed, self._session, catalogue.frames())
+        except (CannotSplitError, NoSnapshotError) as reason:
             return None, str(reason)
         except QoopError as reason:
             # Spark has accepted the query, so the planner lacks support for it.

@@ -3,7 +3,7 @@
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -35,12 +35,19 @@ class Verification:
         written: the query as written, analysed in the user's session.
         session: the session that stages run in.
         moment: the moment of the query, which its plans have as literals.
+        same: pairs of leaves that read the same, as in the query as written and as in stages.
     """
 
-    def __init__(self, written: DataFrame, session: SparkSession, moment: Moment | None = None) -> None:
+    def __init__(
+        self,
+        written: DataFrame,
+        session: SparkSession,
+        moment: Moment | None = None,
+        same: Iterable[tuple[Any, Any]] = (),
+    ) -> None:
         self._written, self._session = written, session
         self._constants = _constants(moment) if moment is not None else {}
-        self._reader = _PlanReader()
+        self._reader = _PlanReader(same)
         self._lock = threading.Lock()
         self._expected: str | None = None
         self._verdicts: dict[str, str | None] = {}
@@ -107,8 +114,11 @@ def _constants(moment: Moment) -> dict[str, Expr]:
 class _PlanReader:
     """Numbers the tables that plans read; equal relations have one number."""
 
-    def __init__(self) -> None:
+    def __init__(self, same: Iterable[tuple[Any, Any]] = ()) -> None:
         self._known: dict[int, list[tuple[str, Any]]] = {}
+        for one, other in same:
+            relation = other.canonicalized()
+            self._known.setdefault(relation.hashCode(), []).append((self._number(one.canonicalized()), relation))
 
     def tables(self, plan: Any) -> dict[int, str]:
         """The table of each leaf, by the id of its first column."""

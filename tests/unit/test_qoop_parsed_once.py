@@ -87,6 +87,8 @@ def spark(monkeypatch):
     monkeypatch.setattr(api, "persist", lambda frame: False)
     monkeypatch.setattr(api, "ExecutorCheckpoints", lambda session, warn: nothing)
     monkeypatch.setattr(api, "SparkCatalogue", lambda spark: Known([1_000_000] * 6))
+    monkeypatch.setattr(Known, "frames", lambda known: [], raising=False)
+    monkeypatch.setattr(api, "pin_tables", lambda written, session, named: [])
     monkeypatch.setattr(api, "SparkEngine", Engine)
     monkeypatch.setattr(driver, "_writer", lambda spark, output: lambda frame: None)
     return SimpleNamespace(

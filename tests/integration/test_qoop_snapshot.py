@@ -1,0 +1,217 @@
+"""Tables that change while a query runs are read in one version, or the query runs as written."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import qoop
+from qoop.plans.candidates import CutPolicy
+from qoop.replan.commands import StartStage
+from qoop.run.query_run import QueryFailedError
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("spark")
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.warehouse.dir", (folder / "warehouse").as_uri())
+    # Spark would keep listings of partitions for a while by itself.
+    builder = builder.config("spark.sql.hive.filesourcePartitionFileCacheSize", "0")
+    session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    session.sql("SELECT id AS k, id % 3 AS g FROM range(5)").createOrReplaceTempView("kinds")
+    session.sql("SELECT id AS g, id + 7 AS w FROM range(3)").createOrReplaceTempView("groups")
+    yield session
+    session.stop()
+
+
+ROWS = "SELECT id, id % 5 AS k, id % 2 AS p FROM range(100)"
+
+COUNTS = """
+WITH early AS (SELECT k, count(*) AS n FROM {facts} GROUP BY k),
+  late AS (SELECT k, count(id) AS n FROM {facts} WHERE id >= 0 GROUP BY k)
+SELECT early.k, early.n AS early, late.n AS late, groups.w
+FROM early JOIN kinds ON kinds.k = early.k JOIN groups ON groups.g = kinds.g JOIN late ON late.k = early.k
+"""
+
+
+APART = """
+SELECT x.k, x.n AS early, count(late.id) AS late
+FROM (SELECT early.k, count(*) AS n FROM {facts} AS early JOIN kinds ON kinds.k = early.k GROUP BY early.k) AS x
+  JOIN {facts} AS late ON late.k = x.k JOIN groups ON groups.g = late.k % 3
+GROUP BY x.k, x.n
+"""
+
+
+class Kinds:
+    """Ways to name a table; each returns its name in a query, and its folder."""
+
+    @staticmethod
+    def plain(spark, folder):
+        spark.sql(f"CREATE TABLE facts USING parquet AS {ROWS}")
+        return "facts", Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:")) / "facts"
+
+    @staticmethod
+    def qualified(spark, folder):
+        return "default.facts", Kinds.plain(spark, folder)[1]
+
+    @staticmethod
+    def partitioned(spark, folder):
+        spark.sql(f"CREATE TABLE facts USING parquet PARTITIONED BY (p) AS {ROWS}")
+        return "facts", Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:")) / "facts"
+
+    @staticmethod
+    def external(spark, folder):
+        spark.sql(ROWS).write.parquet(folder.as_uri())
+        spark.sql(f"CREATE TABLE facts USING parquet LOCATION '{folder.as_uri()}'")
+        return "facts", folder
+
+    @staticmethod
+    def temporary_view(spark, folder):
+        spark.sql(ROWS).write.parquet(folder.as_uri())
+        spark.read.parquet(folder.as_uri()).createOrReplaceTempView("facts")
+        return "facts", folder
+
+    @staticmethod
+    def view(spark, folder):
+        _, path = Kinds.partitioned(spark, folder)
+        spark.sql("CREATE VIEW seen AS SELECT * FROM facts")
+        return "seen", path
+
+    @staticmethod
+    def path(spark, folder):
+        spark.sql(ROWS).write.parquet(folder.as_uri())
+        return f"parquet.`{folder.as_uri()}`", folder
+
+    @staticmethod
+    def view_of_path(spark, folder):
+        spark.sql(ROWS).write.parquet(folder.as_uri())
+        spark.sql(f"CREATE TEMPORARY VIEW facts AS SELECT * FROM parquet.`{folder.as_uri()}`")
+        return "facts", folder
+
+
+PINNED = ["plain", "qualified", "partitioned", "external", "temporary_view", "view"]
+
+
+@pytest.fixture
+def made(spark, tmp_path):
+    yield lambda kind: getattr(Kinds, kind)(spark, tmp_path / "facts")
+    spark.catalog.dropTempView("facts")
+    spark.sql("DROP VIEW IF EXISTS seen")
+    spark.sql("DROP TABLE IF EXISTS facts")
+
+
+def changing(change, starts=2):
+    """Options under which something changes just before a stage is started."""
+    seen = []
+
+    def watch(command):
+        if isinstance(command, StartStage):
+            seen.append(command.stage)
+            if len(seen) == starts:
+                change()
+
+    warned = []
+    options = qoop.Options(cut_policy=CutPolicy(everywhere=True), watch=watch, warn=warned.append)
+    return seen, warned, options
+
+
+def counts(rows):
+    return {(row.early, row.late) for row in rows}
+
+
+def add_files(folder):
+    """Add the rows once more, as another application does, of which this one's caches know nothing."""
+    parts = sorted(folder.glob("p=*"))
+    for part in parts or [folder]:
+        p = int(part.name.partition("=")[2]) if parts else None
+        ids = [id for id in range(100) if p is None or id % 2 == p]
+        columns = {"id": ids, "k": [id % 5 for id in ids]} | ({} if parts else {"p": [id % 2 for id in ids]})
+        pq.write_table(pa.table(columns), part / "added.parquet")
+
+
+@pytest.mark.parametrize("kind", PINNED)
+def test_files_added_while_a_query_runs_are_not_read(spark, made, kind):
+    name, folder = made(kind)
+    seen, warned, options = changing(lambda: add_files(folder), 3)
+    answer = qoop.collect(spark, COUNTS.format(facts=name), options)
+    assert len(seen) == 3 and warned == []
+    assert counts(answer.rows) == {(20, 20)}
+    spark.sql(f"REFRESH TABLE {name}")
+    assert counts(qoop.collect(spark, COUNTS.format(facts=name), changing(lambda: None)[2]).rows) == {(40, 40)}
+
+
+def test_without_pinning_files_added_while_a_query_runs_are_mixed(spark, made, monkeypatch):
+    """What the other tests would miss if Spark kept its listings by itself."""
+    monkeypatch.setattr("qoop.api.pin_tables", lambda *_: [])
+    name, folder = made("path")
+    found = set()
+    for starts in (1, 2, 3):
+        shutil.rmtree(folder)
+        spark.sql(ROWS).write.parquet(folder.as_uri())
+        options = changing(lambda: add_files(folder), starts)[2]
+        found |= counts(qoop.collect(spark, APART.format(facts=name), options).rows)
+    assert (20, 40) in found or (40, 20) in found
+
+
+@pytest.mark.parametrize("kind", ["plain", "partitioned", "temporary_view"])
+def test_a_table_that_the_same_application_changes_is_read_in_one_version(spark, made, kind):
+    """Spark lists such a table anew, and computes again what is stored of it."""
+    name, folder = made(kind)
+
+    def add():
+        if kind == "temporary_view":
+            spark.newSession().sql(ROWS).write.mode("append").parquet(folder.as_uri())
+        else:
+            spark.newSession().sql(f"INSERT INTO facts {ROWS}")
+
+    for starts in (2, 3):
+        answer = qoop.collect(spark, COUNTS.format(facts=name), changing(add, starts)[2])
+        assert all(early == late for early, late in counts(answer.rows))
+        assert len(counts(answer.rows)) == 1
+
+
+@pytest.mark.parametrize("kind", ["plain", "partitioned", "temporary_view"])
+def test_files_replaced_while_a_query_runs(spark, made, kind):
+    """Spark's error about the missing files, or the answer of one version, never a mixture."""
+    name, folder = made(kind)
+
+    def replace():
+        shutil.rmtree(folder)
+        writer = spark.newSession().sql(f"{ROWS} UNION ALL {ROWS}").write
+        (writer.partitionBy("p") if kind == "partitioned" else writer).parquet(folder.as_uri())
+
+    seen, _, options = changing(replace, 3)
+    try:
+        answer = qoop.collect(spark, COUNTS.format(facts=name), options)
+    except QueryFailedError as problem:
+        assert "FILE_NOT_EXIST" in str(problem) or "does not exist" in str(problem)
+        return
+    assert len(seen) >= 3
+    assert counts(answer.rows) in ({(20, 20)}, {(40, 40)})
+
+
+@pytest.mark.parametrize("kind", ["path", "view_of_path"])
+def test_files_that_each_stage_would_list_are_read_as_written(spark, made, kind):
+    name, _ = made(kind)
+    answer = qoop.collect(spark, COUNTS.format(facts=name), changing(lambda: None)[2])
+    assert counts(answer.rows) == {(20, 20)}
+    assert answer.outcome.counts.stages == 1
+    reason = answer.outcome.one_stage_reason
+    assert "each time" in reason or kind == "path"
+
+
+def test_a_source_without_files_is_read_as_written(spark, made, monkeypatch):
+    """As tables of databases are, of which no driver is at hand."""
+    monkeypatch.setattr("qoop.engine.snapshot._file_index", lambda leaf: None)
+    name, _ = made("plain")
+    answer = qoop.collect(spark, COUNTS.format(facts=name), changing(lambda: None)[2])
+    assert counts(answer.rows) == {(20, 20)}
+    assert answer.outcome.counts.stages == 1
+    assert "no list of files" in answer.outcome.one_stage_reason
