@@ -27,6 +27,9 @@ PASSED_ON = {"Sort", "GlobalLimit", "LocalLimit", "Offset", "Tail", "Distinct", 
 WITHOUT_MEANING = {"exprId", "nullable"}
 """Fields of expressions that identify or follow from the others."""
 
+AS_WRITTEN = {"GetStructField": {"name"}}
+"""Fields, by class, that repeat the text: a struct's field is found by its place, whatever the case of its name."""
+
 TIMES = {"CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime"}
 """Expressions that have one value in each job, which may not be the same in all stages."""
 
@@ -359,10 +362,11 @@ class _Translator:
             hidden = value is None or (isinstance(value, tuple) and None in value)
             if hidden and not {(node.kind, name), (node.kind, None), (None, name)} & NOT_WRITTEN:
                 raise UnverifiableError(f"the {name} of {node.kind} cannot be read")
+        ignored = WITHOUT_MEANING | AS_WRITTEN.get(node.kind, set())
         details = tuple(
             (name, self.expression_of_field(_first_equal(value, operands)))
             for name, value in sorted(node.fields.items())
-            if name not in WITHOUT_MEANING
+            if name not in ignored
         )
         return ("call", node.kind, details, operands)
 
