@@ -33,13 +33,17 @@ def _piece(bid, index, **fields):
     return _row(bid, index, Row((replace(one.pieces[0], **fields), *one.pieces[1:]), one.rho))
 
 
-NOT_A_RHO = (0, -1.0, 10**400, -(10**400), math.nan, math.inf, -math.inf, "1", None, True, [], {})
+NOT_A_RHO = (0, -1.0, 1e-300, 1e300, 10**400, -(10**400), math.nan, math.inf, -math.inf, "1", None, True, [], {})
 NOT_A_COUNT = (0, -3, 2.0, math.nan, "2", None, True, [])
 NOT_A_PLACE = ("m9", "r9", "m0/s9", "M0", " ", "m0/", "../m0", "\x00", 3, None, [], "m0" * 5000)
 
 HOSTILE = {
     "round": lambda draw, bid: ("round", replace(bid, round=draw.choice((6, 8, -7, 7.0, "7", None, True)))),
     "empty rho": lambda draw, bid: ("rho", replace(bid, rho=draw.choice([x for x in NOT_A_RHO if x is not None]))),
+    "time alone": lambda draw, bid: (
+        "cluster_s",
+        replace(bid, cluster_s=draw.choice([x for x in NOT_A_RHO if x is not None])),
+    ),
     "rho": lambda draw, bid: (
         "rows.{}.rho",
         lambda index: _row(bid, index, Row(bid.rows[index].pieces, draw.choice(NOT_A_RHO))),

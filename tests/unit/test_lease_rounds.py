@@ -161,7 +161,15 @@ def test_a_stale_bid_does_not_take_the_place_of_the_bid():
 
 
 @pytest.mark.parametrize(
-    "estimate", [Estimate(7, 9.0), Estimate(1, -3.0), Estimate(1, 0.0)], ids=["stale", "negative", "zero"]
+    "estimate",
+    [
+        Estimate(7, 9.0),
+        Estimate(1, -3.0),
+        Estimate(1, 0.0),
+        Estimate(1, 9.0, (Job("j", 1.0, 1.0, step_gpus=0),)),
+        Estimate(1, 9.0, (Job("j", 1.0, -1.0),)),
+    ],
+    ids=["stale", "negative", "zero", "no step", "negative time"],
 )
 def test_an_invalid_estimate_is_ignored(estimate):
     world = World.of(node("n1"))

@@ -1,11 +1,12 @@
 """Bids come from others: what a bid may contain, checked against the offer that it answers."""
 
-import numpy as np
-
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Bid, GpuOffer, Row
 from yarn_plugin.model.gpus import Piece
+
+MIN_NUMBER, MAX_NUMBER = 1e-9, 1e15
+"""Of rho and of seconds: what is computed from them stays finite."""
 
 MAX_ROWS = 200
 MAX_PIECES = 512
@@ -23,6 +24,8 @@ def checked_bid(bid: Bid, offer: GpuOffer) -> Bid:
         raise BadInputError("round", bid.round, f"must be {offer.round}, the round of the offer")
     if bid.rho is not None:
         _rho("rho", bid.rho)
+    if bid.cluster_s is not None:
+        _rho("cluster_s", bid.cluster_s)
     if len(bid.rows) > MAX_ROWS:
         raise BadInputError("rows", len(bid.rows), f"must be at most {MAX_ROWS} rows")
     places = Offer.of(offer.machines)
@@ -78,16 +81,14 @@ def _number(field: str, value: object) -> None:
 
 
 def _rho(field: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LARGEST_FLOAT:
-        raise BadInputError(field, _shown(value), "must be a finite number above 0")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not MIN_NUMBER <= value <= MAX_NUMBER:
+        raise BadInputError(field, _shown(value), f"must be a number from {MIN_NUMBER:g} to {MAX_NUMBER:g}")
 
 
 def _shown(value: object) -> object:
     """The value; of a long one the beginning."""
     return value if len(repr(value)) <= _LONGEST else repr(value)[:_LONGEST]
 
-
-_LARGEST_FLOAT = float(np.finfo(np.float64).max)
 
 _LONGEST = 100
 """Characters of a value in a message."""

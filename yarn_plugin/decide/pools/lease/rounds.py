@@ -17,6 +17,7 @@ from yarn_plugin.decide.pools.lease.members import contention
 from yarn_plugin.decide.pools.lease.settings import THEMIS
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
+from yarn_plugin.decide.pools.lease.validity import checked_estimate
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer
 from yarn_plugin.model.causes import LeaseRound
@@ -55,11 +56,13 @@ def open_if_due(turn: Turn) -> None:
 
 
 def take_estimate(turn: Turn, app: str, estimate: Estimate) -> None:
-    """Note an estimate; ignored if it is late, for another round, a second one, or not positive."""
+    """Note an estimate; ignored if it is late, for another round, a second one, or invalid."""
     now = turn.state.round
     if now is None or now.phase != "estimating" or app not in now.asked or estimate.round != now.number:
         return
-    if estimate.rho is not None and estimate.rho <= 0:
+    try:
+        checked_estimate(estimate)
+    except BadInputError:
         return
     turn.close(now.asked[app])
     asked = {other: one for other, one in now.asked.items() if other != app}

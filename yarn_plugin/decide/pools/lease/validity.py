@@ -1,0 +1,60 @@
+"""Estimates come from others: what they may say about their jobs."""
+
+import math
+
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.model.auction import Estimate
+from yarn_plugin.model.gpus import Job
+
+MAX_JOBS = 2_000
+MAX_GPUS = 1_000_000
+"""Of one job."""
+
+
+def checked_estimate(estimate: Estimate) -> Estimate:
+    """The estimate, if the auction and every policy can work with it.
+
+    Raises:
+        BadInputError: they cannot; names the field, such as `jobs.3.step_gpus`, and its value.
+    """
+    if estimate.rho is not None:
+        _require_above_zero("rho", estimate.rho)
+    if len(estimate.jobs) > MAX_JOBS:
+        raise BadInputError("jobs", len(estimate.jobs), f"must be at most {MAX_JOBS} jobs")
+    ids: set[str] = set()
+    for number, job in enumerate(estimate.jobs):
+        if job.id in ids:
+            raise BadInputError(f"jobs.{number}.id", job.id[:100], "must be the only job with this id")
+        ids.add(job.id)
+        _check_job(f"jobs.{number}", job)
+    return estimate
+
+
+def _check_job(field: str, job: Job) -> None:
+    _require_above_zero(f"{field}.iteration_s", job.iteration_s)
+    for name in ("iterations_left", "iterations_done", "attained_gpu_s"):
+        value = getattr(job, name)
+        if not (math.isfinite(value) and value >= 0):
+            raise BadInputError(f"{field}.{name}", value, "must be a finite number that is not negative")
+    for name in ("min_gpus", "max_gpus", "step_gpus"):
+        value = getattr(job, name)
+        if not 1 <= value <= MAX_GPUS:
+            raise BadInputError(f"{field}.{name}", value, f"must be a whole number from 1 to {MAX_GPUS}")
+    if job.max_gpus < job.min_gpus:
+        raise BadInputError(f"{field}.max_gpus", job.max_gpus, f"must be at least min_gpus, {job.min_gpus}")
+    for name in ("slot", "machine", "rack"):
+        _require_above_zero(f"{field}.slowdown.{name}", getattr(job.slowdown, name))
+    for place, (iteration, loss) in enumerate(job.losses):
+        if not (math.isfinite(iteration) and iteration >= 0 and math.isfinite(loss)):
+            expected = "must be an iteration that is not negative and its loss, both finite"
+            raise BadInputError(f"{field}.losses.{place}", (iteration, loss), expected)
+    for place, (slot, gpus) in enumerate(job.held):
+        if gpus < 1:
+            raise BadInputError(
+                f"{field}.held.{place}", (slot, gpus), "must be a slot and a number of GPUs of 1 or more"
+            )
+
+
+def _require_above_zero(field: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise BadInputError(field, value, "must be a finite number above 0")
