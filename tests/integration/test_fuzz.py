@@ -11,6 +11,7 @@ from tests.fuzz.shrink import shrink
 
 pytestmark = pytest.mark.integration
 
+FEW = 8
 EXECUTED = 200
 EXECUTED_MORE = 1_500
 COMPOSED = 10_000
@@ -35,6 +36,10 @@ def executed(lab, seeds):
         runs.append(run)
     coverage = Coverage.of(runs)
     print("\n".join([*coverage.lines(), *coverage.missed()]))
+
+
+def test_a_few_random_queries_have_the_rows_of_spark_alone(lab):
+    executed(lab, range(25, 25 + FEW))
 
 
 @pytest.mark.matrix

@@ -257,6 +257,7 @@ def test_files_of_a_killed_driver_are_removed(tmp_path, slow):
     assert written_files(tmp_path) == []
 
 
+@pytest.mark.matrix
 def test_the_next_query_removes_files_of_a_query_that_was_killed_with_all_its_processes(tmp_path, slow, tenth):
     slow.wait_for("StageFinished")
     for process in slow.processes():
