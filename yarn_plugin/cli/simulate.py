@@ -164,7 +164,9 @@ def simulate(
 
     \b
     A workload of training applications leases GPUs, under several policies and seeds in parallel:
-      yarn-plugin simulate --policy themis,tiresias --seed 0-4 --cluster themis-256 --workload jobs.json --lease 20
+      yarn-plugin simulate --policy themis,tiresias --cluster docs/examples/gpus.toml --workload docs/examples/search.toml
+    Known by name: the clusters themis-32, themis-256, philly-2232, and the generated workloads themis-1, themis-2.
+    docs/training-workloads.md describes the files.
 
     The table shows times in minutes. rho: completion time relative to a fair part of the cluster, 1 or less if fair.
     """
