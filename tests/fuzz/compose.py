@@ -1,5 +1,11 @@
-"""Composition checks: plans of a query, each as one text, compared with the query as written; nothing is executed."""
+"""Composition checks: plans of a query, each as one text, compared with the query as written; nothing is executed.
 
+`python -m tests.fuzz.compose` checks a range of seeds and prints why queries would run as written.
+"""
+
+import argparse
+import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from random import Random
@@ -16,7 +22,7 @@ from qoop.parsing.statement import parse_leniently
 from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from tests.fuzz.case import Case, make
-from tests.fuzz.run import MAX_ATTEMPTS, Lab
+from tests.fuzz.run import MAX_ATTEMPTS, Lab, session
 
 
 def planned(lab: Lab, case: Case) -> PlannedQuery:
@@ -71,3 +77,22 @@ def _texts(made: PlannedQuery, seed: int, count: int) -> Iterator[str]:
     chosen = [0, len(plans) - 1, *Random(seed).choices(range(len(plans)), k=max(count - 2, 0))]
     for number in dict.fromkeys(chosen[:count]):
         yield plan_query(made.text, plans[number])
+
+
+def main() -> None:
+    """Check the seeds."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.compose", description=__doc__)
+    parser.add_argument("--seeds", default="50000-59999", help="the first and the last seed (default: %(default)s)")
+    first, last = (int(part) for part in parser.parse_args().seeds.split("-"))
+    why: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder, session(folder) as spark:
+        lab = Lab(spark)
+        for seed in range(first, last + 1):
+            _, reason, _ = check_seed(lab, seed)
+            why[(reason or "equivalent")[:100]] += 1
+    for reason, times in why.most_common():
+        print(f"{times:6} {reason}")
+
+
+if __name__ == "__main__":
+    main()
