@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from themis_agent.bids.known_jobs import KnownJobs
 from themis_agent.bids.phase_time import slowdown_factor
 from themis_agent.bids.spread import ANYWHERE, Place, Spread
-from yarn_plugin.model.gpus import Gpus, Job, Machine
+from yarn_plugin.model.gpus import Gpus, Job, Machine, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def _as_bids_assume(jobs: Sequence[Job], slots: Mapping[str, _Slot], free: Mappi
     staying = {
         job.id: job.held
         for job in running
-        if _count(job.held) == sizes[job.id]
+        if total(job.held) == sizes[job.id]
         and all(slot in slots for slot, _ in job.held)
         and (level == ANYWHERE or len({CELLS[level](slots[slot]) for slot, _ in job.held}) == 1)
     }
@@ -123,7 +123,7 @@ def _grow(jobs: Sequence[Job], found: dict[str, Gpus], slots: Mapping[str, _Slot
         ends = {name: _work(job) / _speed(job, found[name], slots) for name, job in growing.items()}
         name = max(growing, key=lambda name: (ends[name], name))
         job = growing[name]
-        size = _count(found[name]) + job.step_gpus
+        size = total(found[name]) + job.step_gpus
         wider = _added(found[name], job.step_gpus, slots, free) if size <= job.max_gpus else None
         if wider is None or _speed(job, wider, slots) <= _speed(job, found[name], slots):
             del growing[name]
@@ -151,7 +151,7 @@ def _speed(job: Job, gpus: Gpus, slots: Mapping[str, _Slot]) -> float:
     """Iterations in the time of one on one GPU."""
     spanned = [slots[slot] for slot, _ in gpus]
     level = next((level for level, cell in enumerate(CELLS) if len({cell(slot) for slot in spanned}) == 1), ANYWHERE)
-    return _count(gpus) / slowdown_factor(job, level)
+    return total(gpus) / slowdown_factor(job, level)
 
 
 def _greedy(jobs: Sequence[Job], slots: Mapping[str, _Slot], free: dict[str, int]) -> tuple[tuple[str, Gpus], ...]:
@@ -162,7 +162,7 @@ def _greedy(jobs: Sequence[Job], slots: Mapping[str, _Slot], free: dict[str, int
     sizes = _sizes(sum(free.values()), jobs)
     found: dict[str, Gpus] = {}
     for job in jobs:
-        if sizes.get(job.id) == _count(job.held) and all(free.get(slot, 0) >= count for slot, count in job.held):
+        if sizes.get(job.id) == total(job.held) and all(free.get(slot, 0) >= count for slot, count in job.held):
             _take(free, job.held)
             found[job.id] = job.held
     for job in sorted(jobs, key=lambda job: (-sizes.get(job.id, 0), -_work(job), job.id)):
@@ -237,10 +237,6 @@ def _fill(count: int, slots: Iterable[str], free: Mapping[str, int]) -> Gpus:
 def _take(free: dict[str, int], gpus: Gpus) -> None:
     for slot, count in gpus:
         free[slot] -= count
-
-
-def _count(gpus: Gpus) -> int:
-    return sum(count for _, count in gpus)
 
 
 def _work(job: Job) -> float:

@@ -11,9 +11,9 @@ from yarn_plugin.decide.pools.controller import Kind
 from yarn_plugin.decide.pools.inputs import FromApp, TimerDue
 from yarn_plugin.model.auction import Estimate, EstimateRequest
 from yarn_plugin.model.causes import LegacyText
+from yarn_plugin.model.gpus import total
 from yarn_plugin.model.share import Holding, Lease
 from yarn_plugin.simulation.leasing.application import Goal
-from yarn_plugin.simulation.leasing.layout import total
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,11 @@ Gpus = tuple[tuple[str, int], ...]
 """How many GPUs of each slot, sorted by slot id; no slot with 0."""
 
 
+def total(gpus: Gpus) -> int:
+    """The number of GPUs."""
+    return sum(count for _, count in gpus)
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """GPUs of one machine that communicate fastest, such as those below one PCIe switch; `gpus`: how many are free."""

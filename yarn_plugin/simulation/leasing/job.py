@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from yarn_plugin.model.gpus import Gpus, Slowdown
-from yarn_plugin.simulation.leasing.layout import Layout, total
+from yarn_plugin.model.gpus import Gpus, Slowdown, total
+from yarn_plugin.simulation.leasing.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)

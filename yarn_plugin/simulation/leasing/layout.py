@@ -90,8 +90,3 @@ class Layout:
 
 def _cell(id: str, level: str, parent: str | None, gpus: int) -> Cell:
     return Cell(id, level, parent, Resources.of({GPU: gpus}))
-
-
-def total(gpus: Gpus) -> int:
-    """The number of GPUs."""
-    return sum(count for _, count in gpus)

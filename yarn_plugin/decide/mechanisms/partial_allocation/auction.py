@@ -23,7 +23,7 @@ from yarn_plugin.decide.mechanisms.partial_allocation.search import TIE, Rows, S
 from yarn_plugin.decide.mechanisms.partial_allocation.slots import added, keep
 from yarn_plugin.decide.mechanisms.partial_allocation.valuation import NAT, SERVED
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.model.gpus import Gpus, Piece
+from yarn_plugin.model.gpus import Gpus, Piece, total
 
 Payment = Callable[[float], int]
 """How many GPUs a winner keeps if this is its share."""
@@ -118,8 +118,8 @@ class _Round:
         return Task(allowed, others, rows, best.prices, solved, bound=best.bound)
 
     def _payment(self, bid: AppBid, won: Gpus) -> Payment:
-        count = sum(gpus for _, gpus in won)
-        numbers = usable(bid.gangs, sum(gpus for _, gpus in bid.held), count)
+        count = total(won)
+        numbers = usable(bid.gangs, total(bid.held), count)
         return lambda share: kept_of(share, count, numbers, self._problem.rounding)
 
     def _fits(self, rows: Rows) -> bool | None:

@@ -7,6 +7,7 @@ from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import AppWithoutBid, Idle, Leftover
 from yarn_plugin.decide.mechanisms.partial_allocation.rounding import usable
 from yarn_plugin.decide.mechanisms.partial_allocation.slots import added, from_slots
+from yarn_plugin.model.gpus import total
 
 
 def draw_order(seed: int, round: int, names: Sequence[str]) -> list[str]:
@@ -49,7 +50,7 @@ def _numbers(app: AppWithoutBid, free: int) -> list[int]:
     """The numbers of additional GPUs that an application can use; the last may exceed those that are free."""
     if app.wants <= 0:
         return []
-    return [n for n in usable(app.gangs, sum(gpus for _, gpus in app.held), app.wants) if n <= app.wants]
+    return [n for n in usable(app.gangs, total(app.held), app.wants) if n <= app.wants]
 
 
 def _take(

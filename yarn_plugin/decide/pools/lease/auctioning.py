@@ -1,7 +1,5 @@
 """The auction of a round as a problem for the solver."""
 
-from collections.abc import Sequence
-
 from yarn_plugin.decide.mechanisms.partial_allocation import (
     AppBid,
     AppWithoutBid,
@@ -14,7 +12,7 @@ from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Bid, GpuOffer, Row
-from yarn_plugin.model.gpus import Gpus
+from yarn_plugin.model.gpus import Gpus, total
 
 
 def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
@@ -61,7 +59,7 @@ def _rows(turn: Turn, now: Round, bid: Bid) -> tuple[Row, ...]:
 
 def _without_bid(turn: Turn, now: Round, app: str) -> AppWithoutBid:
     held, expiring = _held(turn, now, app)
-    wants = max(_most(turn, app) - sum(gpus for _, gpus in held), 0)
+    wants = max(_most(turn, app) - total(held), 0)
     return AppWithoutBid(app, wants, held, expiring, turn.state.members[app].gangs)
 
 
@@ -93,9 +91,5 @@ def leftovers(result: PartialAllocation) -> list[tuple[Winner, Gpus]]:
 
 def paid(result: PartialAllocation) -> tuple[tuple[str, int], ...]:
     """The GPUs that each bidder paid."""
-    payments = ((award.app, _total(award.won) - _total(award.kept)) for award in result.awards)
+    payments = ((award.app, total(award.won) - total(award.kept)) for award in result.awards)
     return tuple((app, gpus) for app, gpus in payments if gpus)
-
-
-def _total(gpus: Sequence[tuple[str, int]]) -> int:
-    return sum(count for _, count in gpus)

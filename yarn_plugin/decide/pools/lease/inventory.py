@@ -59,10 +59,6 @@ class Inventory:
                 counts[place.slot] = counts.get(place.slot, 0) + 1
         return tuple(sorted(counts.items()))
 
-    def on(self, machine: str) -> int:
-        """How many GPUs a machine has."""
-        return dict(self.by_machine).get(machine, 0)
-
 
 _last: tuple[tuple[Topology, LeaseSettings], Inventory] = ((Topology(), LeaseSettings()), Inventory())
 """Cache of the last inventory and its inputs: a topology rarely changes, and is never changed in place."""

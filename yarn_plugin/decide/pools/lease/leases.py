@@ -15,7 +15,7 @@ from yarn_plugin.model.share import Holding, Lease
 
 def apply(turn: Turn, now: Round, allocation: Allocation) -> None:
     """Renew what holders won back, revoke what they lost, and lease the rest to its winners."""
-    when = turn.at if turn.decided_at is None else turn.decided_at
+    when = turn.effective_at
     until = turn.settings.end_of_lease(when)
     kept: set[str] = set()
     for held in _ending(turn, now):
@@ -57,7 +57,7 @@ def _renew(turn: Turn, lease: str, until: float, cause: Cause | None) -> None:
 
 def revoke(turn: Turn, lease: str, gpus: Collection[str], cause: Cause) -> None:
     """Revoke GPUs of a lease: its holder has the grace period to vacate them."""
-    when = turn.at if turn.decided_at is None else turn.decided_at
+    when = turn.effective_at
     held, by = turn.state.leases[lease], when + turn.settings.grace_s
     leaving = tuple(gpu for gpu in held.gpus if gpu in gpus or gpu in held.leaving)
     is_whole = len(leaving) == len(held.gpus)
@@ -94,7 +94,7 @@ def start_vacated(turn: Turn) -> None:
     starting: dict[tuple[str, How, int, float], list[Lease]] = {}
     for held in turn.state.leases.values():
         if held.started_at is None and taken.isdisjoint(held.gpus):
-            when = turn.at if turn.decided_at is None else turn.decided_at
+            when = turn.effective_at
             waited = round(when - held.won_at, 6)
             starting.setdefault((held.lease.app, held.how, held.round, waited), []).append(held.lease)
             turn.set_lease(replace(held, started_at=when))

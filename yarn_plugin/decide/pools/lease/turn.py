@@ -66,6 +66,11 @@ class Turn:
         if not self.free().isdisjoint(set(gpus) - set(self.state.idle)):
             self.trigger(why, self.settings.round_window_s)
 
+    @property
+    def effective_at(self) -> float:
+        """When the leases that change in this call do so."""
+        return self.at if self.decided_at is None else self.decided_at
+
     # What is leased and what is free.
 
     def active(self) -> list[str]:
