@@ -224,9 +224,7 @@ def test_an_application_over_its_share_is_listed_while_another_waits(arbiter, ya
     eventually(lambda: yarn.runs(held), "it runs")
     node_mb = max(node.capacity["memory-mb"] for node in arbiter.admin().get_cluster().nodes)
     # Each as large as one of the four nodes, so that the last one waits for the node on which the small one runs.
-    waiting = [yarn.submit(large.queue, memory_mb=node_mb)]
-    eventually(lambda: yarn.weights().get(large.queue, 1.0) < 1, "its queue has little until the grace period ends")
-    waiting += [yarn.submit(large.queue, memory_mb=node_mb) for _ in range(3)]
+    waiting = [yarn.submit(large.queue, memory_mb=node_mb) for _ in range(4)]
     about_small = lambda: [one.kind for one in arbiter.admin().list_decisions(1000) if one.app == small.app]  # noqa: E731
     try:
         eventually(lambda: "ListContainers" in about_small(), "it is over its share too long")
