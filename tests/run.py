@@ -1,7 +1,8 @@
 """Run the tests: `python -m tests.run [--all] [PYTEST ARGUMENTS]`, as `make test` and `make test-all` do.
 
-In addition to pytest: all skips are listed, each must have an allowed reason (see `skips`), and no process that the
-tests have started may still run at the end.
+First all tests that need no cluster, on all cores, then those in tests/integration, one after another; with a path among
+the arguments, only what pytest finds there. In addition to pytest: all skips are listed, each must have an allowed reason
+(see `skips`), and no process that the tests have started may still run at the end.
 """
 
 import argparse
@@ -10,11 +11,18 @@ import subprocess
 import sys
 import time
 import uuid
+from pathlib import Path
 
 import psutil
 
 MARK = "YARN_PLUGIN_TEST_RUN"
 """Set in the environment of the run, which all its processes inherit, even detached ones."""
+
+PARALLEL = ["--numprocesses=logical", "--dist=loadfile", "--ignore=tests/integration", "tests"]
+SERIAL = ["tests/integration"]
+
+NO_TESTS = 5
+"""pytest's exit code when it has found no tests."""
 
 MAX_EXIT_S = 10.0
 """How long processes may take to exit by themselves at the end of the run."""
@@ -29,10 +37,14 @@ def main() -> int:
     options, rest = parser.parse_known_args()
     mark = uuid.uuid4().hex
     selection = [] if options.all else ["-m", "not matrix"]
-    # In a separate process, so that any process with the mark that still runs afterwards was left by the tests.
-    command = [sys.executable, "-m", "pytest", "-p", "tests.skips", *selection, *rest]
-    code = subprocess.run(command, env={**os.environ, MARK: mark}, check=False).returncode
-    return code or _check_processes(mark)
+    parts = [[]] if any(Path(one.partition("::")[0]).exists() for one in rest) else [PARALLEL, SERIAL]
+    codes = []
+    for part in parts:
+        # In a separate process, so that any process with the mark that still runs afterwards was left by the tests.
+        command = [sys.executable, "-m", "pytest", "-p", "tests.skips", *selection, *part, *rest]
+        codes.append(subprocess.run(command, env={**os.environ, MARK: mark}, check=False).returncode)
+    # With -k or -m, one of the two may have no tests.
+    return max(codes if len(set(codes)) == 1 else set(codes) - {NO_TESTS}) or _check_processes(mark)
 
 
 def _check_processes(mark: str) -> int:
