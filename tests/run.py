@@ -1,8 +1,8 @@
 """Run the tests: `python -m tests.run [--all] [PYTEST ARGUMENTS]`, as `make test` and `make test-all` do.
 
-First all tests that need no cluster, on all cores, then those in tests/integration, one after another; with a path among
-the arguments, only what pytest finds there. In addition to pytest: all skips are listed, each must have an allowed reason
-(see `skips`), and no process that the tests have started may still run at the end.
+First all tests that need no cluster, on all cores, then those in tests/integration, one after another; with a path
+among the arguments, only what pytest finds there. In addition to pytest: all skips are listed, each must have an
+allowed reason (see `skips`), and no process that the tests have started may still run at the end.
 """
 
 import argparse
