@@ -24,8 +24,8 @@ class Sleepers:
         answer.raise_for_status()
         return answer.json()
 
-    def submit(self, queue, memory_mb=128, seconds=600):
-        """Submit an application whose master sleeps; returns its id."""
+    def submit(self, queue, memory_mb=128, seconds=600, command=None, environment=None):
+        """Submit an application whose master sleeps, or runs a command; returns its id."""
         made = self.session.post(f"{self.url}/apps/new-application", timeout=20).json()
         app = made.get("application-id") or next(iter(made.values()))["application-id"]
         body = {
@@ -33,7 +33,10 @@ class Sleepers:
             "application-name": queue.rpartition(".")[2],
             "queue": queue,
             "max-app-attempts": 1,
-            "am-container-spec": {"commands": {"command": f"sleep {seconds}"}},
+            "am-container-spec": {
+                "commands": {"command": command or f"sleep {seconds}"},
+                "environment": {"entry": [{"key": key, "value": one} for key, one in (environment or {}).items()]},
+            },
             "resource": {"memory": memory_mb, "vCores": 1},
         }
         assert self.session.post(f"{self.url}/apps", json=body, timeout=20).status_code == 202

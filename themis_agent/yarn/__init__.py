@@ -1,0 +1,1 @@
+"""An application master in Python: Hadoop's own clients in a small JVM, through py4j."""
