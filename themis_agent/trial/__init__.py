@@ -1,0 +1,1 @@
+"""Training scripts under `themis_agent`: what they call, and the launcher that runs them."""

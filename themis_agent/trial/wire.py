@@ -1,0 +1,192 @@
+"""What an agent and the launchers of its trials say to each other: the launch file, and JSON over HTTP.
+
+The agent writes a `LaunchSpec` for each container of a trial. The launcher there posts a `Batch` of events to
+`{agent}/v1/trials/{trial}/events`, at least every `heartbeat_s` and at once when something happens, and gets an
+`Answer`. Events that were not acknowledged are sent again: the pair (launcher, sequence) identifies an event. Times are
+seconds since the epoch. Losses may be NaN or infinite: JSON strings "NaN", "Infinity", "-Infinity".
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Epoch = Annotated[int, Field(ge=1)]
+"""Counts the starts of a trial: each start has a larger epoch than all before."""
+
+LAST_LINES = 20
+"""How many lines of a trial's log its last event holds."""
+
+
+class Wire(BaseModel):
+    """A wire type: immutable; unknown fields, of a later version, are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, ser_json_inf_nan="strings")
+
+
+class Master(Wire):
+    """Where the processes of a gang meet: MASTER_ADDR and MASTER_PORT."""
+
+    host: str
+    port: Annotated[int, Field(ge=1, le=65535)]
+
+
+class CheckpointSpec(Wire):
+    """`directory`: local, THEMIS_CHECKPOINT_DIR. `url`: where the launcher of rank 0 stores complete checkpoints; None:
+    nowhere. `keep`: how many stay there."""
+
+    directory: str
+    url: str | None = None
+    keep: Annotated[int, Field(ge=1)] = 2
+
+
+class LaunchSpec(Wire):
+    """What one launcher runs: the processes of a gang in one container.
+
+    `ranks`: of its processes, in the order of their local ranks. `devices`: GPU ordinals of this container, divided
+    evenly among the processes, in order; None: YARN isolates the GPUs, and the launcher uses and reports those it sees.
+    `master`: None if the launcher of rank 0 is to pick a free port on its host and publish it in `Started`; the others
+    wait until an answer has it. `host`: the name of this host for others. `grace_s`: between SIGTERM and SIGKILL.
+    `orphan_s`: without an answer of the agent for so long, the trial is checkpointed and ends. `token_file`: readable
+    by its owner alone (0600). `agent_address`: a file:// URL at which a new attempt of the agent publishes an
+    `AgentAddress`. `loss_pattern`: a regular expression for log lines, with the named groups `step`, `loss`,
+    `iteration_s`. Each rank's log is at most `log_bytes` long.
+    """
+
+    trial: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
+    epoch: Epoch
+    command: Annotated[list[str], Field(min_length=1)]
+    ranks: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    world_size: Annotated[int, Field(ge=1)]
+    devices: list[str] | None = None
+    host: str = "localhost"
+    master: Master | None = None
+    checkpoint: CheckpointSpec
+    grace_s: Annotated[float, Field(ge=0)] = 30.0
+    orphan_s: Annotated[float, Field(ge=0)] = 600.0
+    heartbeat_s: Annotated[float, Field(gt=0)] = 1.0
+    log_directory: str
+    log_bytes: Annotated[int, Field(ge=4096)] = 64 << 20
+    agent_url: str | None = None
+    agent_address: str | None = None
+    token_file: str | None = None
+    env: dict[str, str] = {}
+    loss_pattern: str | None = None
+
+    @model_validator(mode="after")
+    def _check_ranks(self) -> "LaunchSpec":
+        if len(set(self.ranks)) < len(self.ranks) or max(self.ranks) >= self.world_size:
+            raise ValueError(f"ranks {self.ranks}: give different ranks below world_size {self.world_size}")
+        if self.devices and len(self.devices) % len(self.ranks):
+            raise ValueError(f"devices {self.devices}: give a multiple of {len(self.ranks)}, the number of ranks")
+        return self
+
+
+class AgentAddress(Wire):
+    """Where the agent is now. A launcher that has seen attempt n ignores addresses and answers of earlier ones."""
+
+    url: str
+    attempt: Annotated[int, Field(ge=1)]
+
+
+class Event(Wire):
+    """`sequence`: 1, 2, ... within one launcher, without gaps."""
+
+    sequence: Annotated[int, Field(ge=1)]
+    at: float
+
+
+class Started(Event):
+    """The processes run. `port`: MASTER_PORT, from the launcher of rank 0. `devices`: used by this container.
+    `resumed`: the step of the checkpoint that they start from; None: from scratch.
+    """
+
+    type: Literal["started"] = "started"
+    host: str
+    port: int | None = None
+    devices: list[str] = []
+    resumed: int | None = None
+
+
+class Reported(Event):
+    """A step was executed. `at`: when the script reported it, or the log line was read."""
+
+    type: Literal["reported"] = "reported"
+    step: int
+    loss: float
+
+
+class Profiled(Event):
+    """Seconds of one iteration with this gang: the median of the latest ones. Sent when it has changed by 5%."""
+
+    type: Literal["profiled"] = "profiled"
+    iteration_s: float
+
+
+class Checkpointed(Event):
+    """A checkpoint is committed to the store: what a new epoch would start from. `seconds`: for upload and commit."""
+
+    type: Literal["checkpointed"] = "checkpointed"
+    step: int
+    epoch: Epoch
+    seconds: float = 0.0
+
+
+class CheckpointFailed(Event):
+    """The store refuses; training goes on, the upload is tried again. At risk: the steps from `committed` (None: from
+    the start) to the last one. `problem`: in words.
+    """
+
+    type: Literal["checkpoint_failed"] = "checkpoint_failed"
+    step: int
+    committed: int | None = None
+    problem: str
+
+
+EndCause = Literal["exited", "stopped", "killed", "agent_away", "superseded", "refused"]
+"""Why a launcher ended: its processes ended by themselves; after SIGTERM; they ignored SIGTERM until SIGKILL; the agent
+was away for `orphan_s`; a later epoch has begun; it could not start them (see `last_lines`)."""
+
+
+class Ended(Event):
+    """The last event: no process of this launcher runs. `code`, `signal`: of the first process that failed, else code
+    0; `rank`: which. `last_step`, `committed`: what was executed, and what is stored: the steps between are lost.
+    """
+
+    type: Literal["ended"] = "ended"
+    cause: EndCause
+    code: int | None = None
+    signal: int | None = None
+    rank: int | None = None
+    last_step: int | None = None
+    committed: int | None = None
+    last_lines: list[str] = []
+
+
+AnyEvent = Annotated[
+    Started | Reported | Profiled | Checkpointed | CheckpointFailed | Ended, Field(discriminator="type")
+]
+
+
+class Batch(Wire):
+    """New events, oldest first; without any, a heartbeat. `launcher`: a random id, one for each process start."""
+
+    launcher: str
+    epoch: Epoch
+    events: list[AnyEvent] = []
+
+
+class Answer(Wire):
+    """`acknowledged`: the highest sequence that the agent has of this launcher: earlier events are not sent again.
+
+    `stop_by`: end all processes until then; repeated in each answer, a later one may move or (None) cancel it as long
+    as SIGTERM was not sent. `final`: the trial will not run again, so its last checkpoint is not uploaded. To a
+    launcher of an earlier epoch the agent answers with `superseded`. When one launcher of a gang has ended, the agent
+    stops the others. `master`: as soon as it is known. `attempt`: of the agent.
+    """
+
+    acknowledged: Annotated[int, Field(ge=0)]
+    stop_by: float | None = None
+    final: bool = False
+    superseded: bool = False
+    master: Master | None = None
+    attempt: Annotated[int, Field(ge=1)] = 1
