@@ -37,6 +37,7 @@ from qoop.parsing.statement import ParsedText, Statement, parse_leniently
 from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import Command
+from qoop.replan.completion import Completion
 from qoop.replan.decision import Rules
 from qoop.replan.events import Event, QueryCancelled
 from qoop.replan.state import QueryCounts
@@ -52,6 +53,7 @@ class Options:
     Args:
         feed: makes the source of the share; by default a fixed share, the session's default parallelism.
         confirm: tells the arbiter that the query holds no more than a share, by its number.
+        expect: tells the arbiter when the query is expected to finish.
         rules: when to switch plans.
         cut_policy: where plans are cut into stages.
         model: the cost of a stage.
@@ -65,6 +67,7 @@ class Options:
 
     feed: Callable[[], Feed] | None = None
     confirm: Callable[[int], None] = lambda seq: None
+    expect: Callable[[Completion], None] = lambda completion: None
     rules: Rules = field(default_factory=Rules)
     cut_policy: CutPolicy = field(default_factory=CutPolicy)
     model: CostModel = field(default_factory=CostModel)
@@ -265,6 +268,7 @@ class _Query:
                 options.confirm,
                 options.warn,
                 options.watch,
+                expect=options.expect,
             )
             feed = options.feed() if options.feed else fixed_share(self.spark.sparkContext.defaultParallelism)
             self._engine = SparkEngine(

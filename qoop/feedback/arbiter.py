@@ -1,22 +1,28 @@
-"""The share that the arbiter sends, translated into executors and slots."""
+"""The share that the arbiter sends, translated into executors and slots; what a query reports to the arbiter."""
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Generic, TypeVar
 
 from qoop.errors import QoopError
+from qoop.replan.completion import Completion
 from qoop.replan.events import ArbiterAway, Event, ShareChanged
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterRefusedError, ShareListener
 
-MAX_CONFIRM_TRIES = 8
-"""How often the confirmation of a share is tried; by then its grace period is over, and confirming gains nothing."""
+MAX_TRIES = 8
+"""How often a report is tried. By then the grace period of a share is over, and confirming it gains nothing."""
 
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 5.0
 """Seconds between tries, doubled each time."""
 
+MIN_CHANGE = 0.05
+"""An expected completion is reported if it changes finish-time fairness by this fraction: the arbiter counts on."""
+
 MEMORY, VCORES = "memory-mb", "vcores"
+
+Report = TypeVar("Report")
 
 
 class ShareTooSmallError(QoopError):
@@ -62,13 +68,19 @@ class ExecutorSize:
 
 
 class ArbiterFeed:
-    """Follows the event stream of one registered application, and confirms smaller shares."""
+    """Follows the event stream of one registered application, confirms smaller shares, and reports when the query is
+    expected to finish."""
 
     def __init__(self, url: str, token: str, app: str, size: ExecutorSize, verify: str | bool = True) -> None:
-        self._confirmer = Confirmer(ArbiterClient(url, token, verify), app)
+        reports, estimates = ArbiterClient(url, token, verify), ArbiterClient(url, token, verify)
+        self._confirmations = LatestReport[int](lambda seq: reports.report_vacated(app, seq), f"confirm-{app}")
+        self._completions = LatestReport[Completion](
+            lambda expected: estimates.send(app, "share.estimate", **asdict(expected)), f"estimate-{app}"
+        )
         self._stream = ArbiterClient(url, token, verify)
         self._app, self._size = app, size
         self._listener: ShareListener | None = None
+        self._reported: Completion | None = None
 
     def start(self, emit: Callable[[Event], None]) -> None:
         """Start listening; the current share is the first event."""
@@ -80,12 +92,23 @@ class ArbiterFeed:
         )
 
     def confirm(self, seq: int) -> None:
-        """Confirm that the query holds no more than share `seq`. Returns immediately; see `Confirmer`."""
-        self._confirmer.confirm(seq)
+        """Confirm that the query holds no more than share `seq`. Returns immediately; see `LatestReport`.
+
+        If a confirmation is lost, the other applications wait until the grace period ends, and nothing else happens.
+        """
+        self._confirmations.send(seq)
+
+    def expect(self, completion: Completion) -> None:
+        """Report when the query is expected to finish, if that has changed. Returns immediately."""
+        before = self._reported
+        if before is None or abs(completion.rho - before.rho) >= MIN_CHANGE * before.rho:
+            self._reported = completion
+            self._completions.send(completion)
 
     def close(self) -> None:
-        """Stop listening and confirming. Returns immediately."""
-        self._confirmer.close()
+        """Stop listening and reporting. Returns immediately."""
+        self._confirmations.close()
+        self._completions.close()
         if self._listener is not None:
             self._listener.close()
 
@@ -117,59 +140,62 @@ def cause_kinds(cause: dict[str, Any] | None) -> tuple[str, ...]:
     return tuple(kind for kind in found if isinstance(kind, str))
 
 
-class Confirmer:
-    """Confirms shares to the arbiter in a thread of its own, so that a slow or unreachable arbiter delays no decision.
+class LatestReport(Generic[Report]):
+    """Sends reports of one kind to the arbiter in a thread of its own, so that a slow or unreachable arbiter delays no
+    decision. Only the latest report matters: pending earlier ones are dropped.
 
-    Only the latest share is confirmed; pending confirmations of earlier ones are dropped. If a confirmation is lost,
-    the other applications wait until the grace period ends, and nothing else happens.
+    Args:
+        post: sends one report; it may fail.
+        name: of the thread.
     """
 
-    def __init__(self, client: ArbiterClient, app: str) -> None:
-        self._client, self._app = client, app
+    def __init__(self, post: Callable[[Report], None], name: str) -> None:
+        self._post, self._name = post, name
         self._changed = threading.Condition()
-        self._latest: int | None = None
+        self._latest: Report | None = None
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def confirm(self, seq: int) -> None:
-        """Confirm share number `seq` as soon as the arbiter accepts it. Returns immediately."""
+    def send(self, report: Report) -> None:
+        """Send a report as soon as the arbiter accepts it. Returns immediately."""
         with self._changed:
-            self._latest = seq
+            self._latest = report
             if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._run, name=f"confirm-{self._app}", daemon=True)
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
             self._changed.notify()
 
     def close(self) -> None:
-        """Stop confirming. Returns immediately; a request in flight ends by its own timeout."""
+        """Stop sending. Returns immediately; a request in flight ends by its own timeout."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     def _run(self) -> None:
-        done: int | None = None
-        while (seq := self._next(done)) is not None:
-            self._confirm(seq)
-            done = seq
+        done: Report | None = None
+        while (report := self._next(done)) is not None:
+            self._try(report)
+            done = report
 
-    def _next(self, done: int | None) -> int | None:
+    def _next(self, done: Report | None) -> Report | None:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._latest != done)
             return None if self._closed else self._latest
 
-    def _confirm(self, seq: int) -> None:
+    def _try(self, report: Report) -> None:
         pause = FIRST_PAUSE_S
-        for _ in range(MAX_CONFIRM_TRIES):
+        for _ in range(MAX_TRIES):
             try:
-                self._client.report_vacated(self._app, seq)
+                self._post(report)
                 return
             except ArbiterRefusedError as refused:
                 if refused.status != 429:
-                    # The arbiter no longer follows the application; the listener is notified of that.
+                    # It no longer follows the application, of which the listener is notified; or it is an earlier
+                    # release that does not know this report.
                     return
             except Exception:  # noqa: BLE001 - any failure is retried; the thread must survive
                 pass
             with self._changed:
-                if self._changed.wait_for(lambda: self._closed or self._latest != seq, timeout=pause):
+                if self._changed.wait_for(lambda: self._closed or self._latest != report, timeout=pause):
                     return
             pause = min(2 * pause, MAX_PAUSE_S)

@@ -24,6 +24,7 @@ from qoop.replan.commands import (
     SetTimer,
     StartStage,
 )
+from qoop.replan.completion import Completion, expected_completion
 from qoop.replan.decision import Decision, Rules
 from qoop.replan.events import ArbiterAway, CannotPlan, Event, Planned, TimerFired
 from qoop.replan.machine import run_as_written, step
@@ -91,6 +92,7 @@ class QueryRun:
         text: the query as written.
         planned: its candidate plans; None if it can only run as written, for the given `reason`.
         confirm: tells the arbiter that the query holds no more than a share, by its number.
+        expect: tells the arbiter after each decision when the query is expected to finish.
         warn: prints a line for the user.
         watch: called with every command.
         clock: the query's time; by default one that cannot be set.
@@ -108,9 +110,11 @@ class QueryRun:
         warn: Callable[[str], None] = lambda line: None,
         watch: Callable[[Command], None] = lambda command: None,
         clock: Clock | None = None,
+        expect: Callable[[Completion], None] = lambda completion: None,
     ) -> None:
         self._name, self._text, self._planned, self._reason = name, text, planned, reason
         self._journal, self._confirm, self._warn, self._watch = journal, confirm, warn, watch
+        self._expect = expect
         machine: StateMachine[State, Event, Command] = StateMachine(
             self._step, _first_state(planned, rules), _next_timer, TimerFired
         )
@@ -121,6 +125,7 @@ class QueryRun:
         self._checked: set[int] = set()
         self._to_check: list[str] = []
         self._decisions: list[Decision] = []
+        self._first_at = 0.0
         self._end: Command | None = None
 
     def send(self, event: Event) -> None:
@@ -194,6 +199,8 @@ class QueryRun:
         for command in decided.commands:
             self._watch(command)
             self._act(command, engine)
+            if isinstance(command, Note):
+                self._report(command.decision, decided.at)
 
     def _render(self, state: State, commands: tuple[Command, ...]) -> dict[Command, str]:
         """The SQL text of each stage to start."""
@@ -233,6 +240,13 @@ class QueryRun:
                 self._decisions.append(decision)
             case Finish() | Fail():
                 self._end = command
+
+    def _report(self, latest: Decision, at: float) -> None:
+        first = self._decisions[0]
+        if latest is first:
+            self._first_at = at
+        completion = expected_completion(first, self._first_at, latest, at)
+        self._try("could not report the expected completion", lambda: self._expect(completion))
 
     def _try(self, failed: str, act: Callable[[], None]) -> None:
         """Do something that the query does not depend on: a failure is only reported."""

@@ -147,7 +147,7 @@ def _writer(spark: SparkSession, output: Output) -> Callable[[DataFrame], None]:
 
 
 def _options(spark: SparkSession, job: Job, lines: ProgressLines) -> Options:
-    feed, confirm = _feed(spark, job)
+    feed = _feed(spark, job)
     options = Options(
         feed=lambda: feed,
         rules=Rules(hysteresis=job.hysteresis, force=job.switch_every_stage),
@@ -158,16 +158,15 @@ def _options(spark: SparkSession, job: Job, lines: ProgressLines) -> Options:
         replanning=job.replanning,
         timeout=job.timeout,
     )
-    return replace(options, confirm=confirm) if confirm else options
+    return replace(options, confirm=feed.confirm, expect=feed.expect) if isinstance(feed, ArbiterFeed) else options
 
 
-def _feed(spark: SparkSession, job: Job) -> tuple[Feed, Callable[[int], None] | None]:
+def _feed(spark: SparkSession, job: Job) -> Feed:
     if job.arbiter is not None and job.app is not None and job.token is not None and job.size is not None:
-        feed = ArbiterFeed(job.arbiter, job.token, job.app, ExecutorSize(*job.size), job.verify)
-        return feed, feed.confirm
+        return ArbiterFeed(job.arbiter, job.token, job.app, ExecutorSize(*job.size), job.verify)
     if job.profile is not None:
-        return ProfileFeed(read_profile(Path(job.profile))), None
-    return fixed_share(job.slots or float(spark.sparkContext.defaultParallelism)), None
+        return ProfileFeed(read_profile(Path(job.profile)))
+    return fixed_share(job.slots or float(spark.sparkContext.defaultParallelism))
 
 
 def _tables(folder: Path, parsed: ParsedText) -> dict[str, str]:

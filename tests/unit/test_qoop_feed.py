@@ -7,9 +7,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from qoop.feedback import arbiter as feedback
-from qoop.feedback.arbiter import ArbiterFeed, Confirmer, ExecutorSize
+from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize, LatestReport
 from qoop.feedback.profile import ProfileFeed, SharePoint
-from tests.http_servers import RawServer, answer
+from qoop.replan.completion import Completion
+from tests.http_servers import RawServer, WebServer, answer
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterRefusedError, ArbiterUnavailableError
 from yarn_plugin.model import causes
@@ -29,6 +30,10 @@ class Arbiter:
             raise self.failures.pop(0)
 
 
+def confirmations(arbiter):
+    return LatestReport(lambda seq: arbiter.report_vacated("app_1", seq), "confirm")
+
+
 def wait_for(holds, said):
     deadline = time.monotonic() + 20
     while not holds():
@@ -44,11 +49,11 @@ def impatient(monkeypatch):
 
 def test_confirming_never_blocks_and_only_the_latest_share_is_confirmed():
     arbiter = Arbiter()
-    confirmer = Confirmer(arbiter, "app_1")
-    confirmer.confirm(1)
+    confirmer = confirmations(arbiter)
+    confirmer.send(1)
     assert arbiter.begun.wait(20)
     for seq in range(2, 50):
-        confirmer.confirm(seq)
+        confirmer.send(seq)
     assert arbiter.asked == [], "all that was said while the arbiter had not answered the first"
     arbiter.open.set()
     wait_for(lambda: arbiter.asked[-1:] == [49], lambda: arbiter.asked)
@@ -64,22 +69,22 @@ BUSY = ArbiterRefusedError(429, [wire.Problem(field="app", value=None, expected=
 def test_a_lost_confirmation_is_retried():
     arbiter = Arbiter(ArbiterUnavailableError("away"), BUSY, RuntimeError("no idea"))
     arbiter.open.set()
-    confirmer = Confirmer(arbiter, "app_1")
-    confirmer.confirm(7)
+    confirmer = confirmations(arbiter)
+    confirmer.send(7)
     wait_for(lambda: len(arbiter.asked) == 4, lambda: arbiter.asked)
-    confirmer.confirm(8)
+    confirmer.send(8)
     wait_for(lambda: arbiter.asked[-1] == 8, lambda: arbiter.asked)
     assert arbiter.asked == [7, 7, 7, 7, 8]
     confirmer.close()
 
 
 def test_after_a_refused_confirmation_the_next_one_is_made():
-    arbiter = Arbiter(ArbiterRefusedError(404, []), *[ArbiterUnavailableError("away")] * feedback.MAX_CONFIRM_TRIES)
+    arbiter = Arbiter(ArbiterRefusedError(404, []), *[ArbiterUnavailableError("away")] * feedback.MAX_TRIES)
     arbiter.open.set()
-    confirmer = Confirmer(arbiter, "app_1")
-    expected = [1, *[2] * feedback.MAX_CONFIRM_TRIES, 3]
+    confirmer = confirmations(arbiter)
+    expected = [1, *[2] * feedback.MAX_TRIES, 3]
     for seq in (1, 2, 3):
-        confirmer.confirm(seq)
+        confirmer.send(seq)
         wait_for(lambda seq=seq: arbiter.asked.count(seq) == expected.count(seq), lambda: arbiter.asked)
     assert arbiter.asked == expected
     confirmer.close()
@@ -89,8 +94,8 @@ def test_closing_interrupts_the_pause_before_a_retry(monkeypatch):
     monkeypatch.setattr(feedback, "FIRST_PAUSE_S", 3600.0)
     arbiter = Arbiter(ArbiterUnavailableError("away"))
     arbiter.open.set()
-    confirmer = Confirmer(arbiter, "app_1")
-    confirmer.confirm(1)
+    confirmer = confirmations(arbiter)
+    confirmer.send(1)
     wait_for(lambda: arbiter.asked, lambda: arbiter.asked)
     confirmer.close()
     confirmer._thread.join(20)
@@ -104,6 +109,24 @@ def test_the_feed_confirms_over_http():
         feed.confirm(17)
         wait_for(lambda: server.asked, lambda: server.asked)
         assert server.asked[0][""] == "POST /v1/apps/app_1/vacated HTTP/1.1"
+    finally:
+        feed.close()
+        server.close()
+
+
+def test_the_feed_reports_an_expected_completion_when_it_has_changed():
+    server = WebServer(lambda asked: (204, {}, ""))
+    feed = ArbiterFeed(server.url, "user.ann.00", "app_1", ExecutorSize(1024, 1, 1, 512, 1))
+    try:
+        feed.expect(Completion(0.0, 20.0, 20.0))
+        wait_for(lambda: server.asked, lambda: server.asked)
+        feed.expect(Completion(5.0, 15.9, 20.0))  # as expected, but for 4.5%
+        feed.expect(Completion(6.0, 24.0, 20.0))
+        wait_for(lambda: len(server.asked) == 2, lambda: server.asked)
+        assert [asked.path for asked in server.asked] == ["/v1/apps/app_1/messages"] * 2
+        bodies = [asked.body for asked in server.asked]
+        assert bodies[0] == {"type": "share.estimate", "elapsed_s": 0.0, "remaining_s": 20.0, "guaranteed_s": 20.0}
+        assert (bodies[1]["elapsed_s"], bodies[1]["remaining_s"]) == (6.0, 24.0)
     finally:
         feed.close()
         server.close()

@@ -253,3 +253,29 @@ def test_stages_are_checked_only_while_some_are_running():
     assert machine.run_as_written(state, NotPlanned("no reason"))[0].timer_at is None
     state, _ = machine.step(state, 9.0, StageFinished(RESULT, 1.0, 1.0, 1.0, 1.0))
     assert state.timer_at is None
+
+
+def test_the_expected_completion_is_told_after_each_decision(slowly):
+    """First as estimated with the guarantee; then with what was measured, and the time since."""
+    clock, told = HandClock(1000.0), []
+
+    def expect(completion):
+        told.append(completion)
+        raise OSError("the arbiter has gone")  # which the query survives
+
+    def watch(command):
+        if type(command).__name__ == "SetTimer":
+            clock.time += 2.0
+            engine.finish()
+
+    warned = []
+    run, engine = slowly(clock=clock, expect=expect, warn=warned.append, watch=watch)
+    run.run(engine, Feed())
+    first, *later = told
+    assert (first.elapsed_s, first.rho) == (0.0, 1.0)
+    assert first.remaining_s == first.guaranteed_s > 0.0
+    assert [one.elapsed_s for one in later[:2]] == [2.0, 4.0]
+    assert {one.guaranteed_s for one in later} == {first.guaranteed_s}
+    assert later[-1].remaining_s < first.remaining_s
+    assert len(warned) == len(told)
+    assert warned[0] == "could not report the expected completion: OSError: the arbiter has gone"

@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from yarn_plugin.api import wire
 from yarn_plugin.api.refusals import Refused
 from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.codec import Codec, UnknownRecordError
 from yarn_plugin.model.share import Pool
 from yarn_plugin.validation import one_of
@@ -113,6 +114,8 @@ class Messages:
         try:
             parsed = codec.read({**extra, "type": message.type})
             codec.check(parsed)
+        except BadInputError as problem:
+            raise Refused(422, problem.field, problem.value, problem.expected) from None
         except UnknownRecordError as problem:
             raise Refused(422, problem.field or "body", None, problem.problem) from None
         except (ValueError, TypeError, RecursionError):

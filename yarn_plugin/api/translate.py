@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, get_args
 
 from yarn_plugin.api import causes, wire
+from yarn_plugin.api.standing import standing
 from yarn_plugin.decide.commands import (
     Admit,
     Command,
@@ -100,9 +101,27 @@ def find_known(state: State, name: str) -> Registration | YarnApp | None:
     return running if home_of(state, name) else None
 
 
-def app(state: State, known: Registration | YarnApp, offset: float = 0.0) -> wire.App:
-    """An application."""
-    return _registered(state, known, offset) if isinstance(known, Registration) else _unregistered(state, known, offset)
+def app(state: State, known: Registration | YarnApp, now: float, offset: float = 0.0) -> wire.App:
+    """An application at `now`, in the arbiter's time."""
+    if isinstance(known, Registration):
+        running, pool = state.cluster.apps.get(state.yarn_apps.get(known.id, "")), known.pool
+    else:
+        home = home_of(state, known.id)
+        running, pool = known, home.name if home else ""
+    is_registered, member = isinstance(known, Registration), state.members.get(known.id)
+    return wire.App(
+        app=known.id,
+        yarn_app=state.yarn_apps.get(known.id) if is_registered else known.id,
+        name=known.name,
+        user=known.user,
+        pool=pool,
+        queue=known.queue,
+        registered=is_registered,
+        weight=known.weight if isinstance(known, Registration) else 1.0,
+        share=share(known.id, member.share, offset) if member else None,
+        standing=standing(state, known.id, running, now),
+        **_running(running),
+    )
 
 
 def cluster(state: State, now: float) -> wire.Cluster:
@@ -251,40 +270,6 @@ def _pool(state: State, name: str, now: float) -> wire.Pool:
         capacity=seen.capacity.as_dict(),
         apps=len(seen.claims),
         grace_s=pool.grace,
-    )
-
-
-def _registered(state: State, registration: Registration, offset: float) -> wire.App:
-    running = state.cluster.apps.get(state.yarn_apps.get(registration.id, ""))
-    member = state.members.get(registration.id)
-    return wire.App(
-        app=registration.id,
-        yarn_app=state.yarn_apps.get(registration.id),
-        name=registration.name,
-        user=registration.user,
-        pool=registration.pool,
-        queue=registration.queue,
-        registered=True,
-        weight=registration.weight,
-        share=share(registration.id, member.share, offset) if member else None,
-        **_running(running),
-    )
-
-
-def _unregistered(state: State, running: YarnApp, offset: float) -> wire.App:
-    pool = home_of(state, running.id)
-    member = state.members.get(running.id)
-    return wire.App(
-        app=running.id,
-        yarn_app=running.id,
-        name=running.name,
-        user=running.user,
-        pool=pool.name if pool else "",
-        queue=running.queue,
-        registered=False,
-        weight=1.0,
-        share=share(running.id, member.share, offset) if member else None,
-        **_running(running),
     )
 
 

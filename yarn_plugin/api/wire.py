@@ -142,8 +142,27 @@ class Registered(Wire):
     share: Share | None
 
 
+class Standing(Wire):
+    """Where an application stands in its pool, as fractions of the pool: of its largest resource or, where GPUs are
+    leased, of the GPUs.
+
+    `guarantee`: what it can count on; of leased GPUs, an equal part. `entitlement`: what it may hold now; its leases.
+    `used`: what it uses. `rho`: its finish-time fairness, the time that it takes over the time that it would take with
+    its guarantee (or, with leased GPUs, alone on an equal part): as last estimated by itself or for it, None if it was
+    not; "unbounded": without progress.
+    """
+
+    guarantee: float
+    entitlement: float
+    used: float
+    rho: float | Literal["unbounded"] | None = None
+
+
 class App(Wire):
-    """An application of a pool. `app` is the arbiter's id, or YARN's where it is not registered."""
+    """An application of a pool. `app` is the arbiter's id, or YARN's where it is not registered.
+
+    `share`: in pools that are shared, as it was last notified. `standing`: in all pools; None from an earlier arbiter.
+    """
 
     app: str
     yarn_app: str | None
@@ -158,6 +177,7 @@ class App(Wire):
     pending: Amounts
     containers: int
     share: Share | None
+    standing: Standing | None = None
 
 
 class Node(Wire):

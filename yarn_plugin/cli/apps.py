@@ -41,9 +41,10 @@ def arbiter_options(command: Command) -> Command:
 def apps(arbiter: str, token_file: Path | None, verify: str | bool, json_file: Path | None) -> None:
     """List your applications and their shares; with the administrator's token, all applications.
 
-    Needs a running arbiter and a token (`yarn-plugin token`). Shares are percentages of the pool: guarantee, what an
-    application can count on; entitlement, what it may use now; used, what it uses. An application has the arbiter's id
-    (app_17) and, once submitted, YARN's (application_1700000000000_0042).
+    Needs a running arbiter and a token (`yarn-plugin token`). Shares are percentages of the pool, or of its GPUs if it
+    leases them: guarantee, what an application can count on; entitlement, what it may use now; used, what it uses. rho
+    is finish-time fairness: the time that its work takes over the time with its guarantee alone; - if unknown. An
+    application has the arbiter's id (app_17) and, once submitted, YARN's (application_1700000000000_0042).
 
     \b
     Example:
@@ -61,6 +62,7 @@ def apps(arbiter: str, token_file: Path | None, verify: str | bool, json_file: P
         "#guarantee",
         "#entitlement",
         "#used",
+        "#rho",
         "since",
         "reason",
     )
@@ -145,11 +147,6 @@ def _enforcement(cluster: wire.Cluster) -> str:
 
 def _row(app: wire.App) -> tuple[object, ...]:
     share = app.share
-    amounts = (
-        (_percent(share.guarantee.fraction), _percent(share.entitlement.fraction), _percent(share.current))
-        if share
-        else ("", "", "")
-    )
     since = _time(share.effective_at) if share else ""
     return (
         app.app,
@@ -158,10 +155,23 @@ def _row(app: wire.App) -> tuple[object, ...]:
         app.pool,
         app.state,
         f"{app.weight:g}",
-        *amounts,
+        *_standing(app),
         since,
         share.reason if share else "",
     )
+
+
+def _standing(app: wire.App) -> tuple[str, str, str, str]:
+    standing, share = app.standing, app.share
+    if standing is None and share is not None:
+        # An earlier arbiter.
+        standing = wire.Standing(
+            guarantee=share.guarantee.fraction, entitlement=share.entitlement.fraction, used=share.current
+        )
+    if standing is None:
+        return "", "", "", "-"
+    rho = "-" if standing.rho is None else standing.rho if isinstance(standing.rho, str) else f"{standing.rho:.2f}"
+    return _percent(standing.guarantee), _percent(standing.entitlement), _percent(standing.used), rho
 
 
 def _state(app: wire.App) -> tuple[object, ...]:

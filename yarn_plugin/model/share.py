@@ -1,8 +1,10 @@
 """Pools, what applications claim in them, and what they are given: shares and leases."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import LegacyText, ShareCause
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.resources import Resources
@@ -145,6 +147,31 @@ class Share:
     apps: int
     capacity: Resources
     cause: ShareCause | LegacyText
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionEstimate:
+    """An application in a share pool says when it expects to finish, in seconds, all at least 0.
+
+    `elapsed_s`: since it began to work. `remaining_s`: with its present share. `guaranteed_s`: what it estimated for
+    all of its work when it began, with its guarantee of that time; above 0.
+    """
+
+    elapsed_s: float
+    remaining_s: float
+    guaranteed_s: float
+
+    def __post_init__(self) -> None:
+        for name in ("elapsed_s", "remaining_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise BadInputError(name, getattr(self, name), "must be a finite number of seconds, at least 0")
+        if not 0 < self.guaranteed_s < math.inf:
+            raise BadInputError("guaranteed_s", self.guaranteed_s, "must be a finite number of seconds above 0")
+
+    def rho(self, since: float) -> float:
+        """Finish-time fairness `since` seconds later: the completion time over that at the guarantee, as Themis has it
+        for training (thesis, section 3.4.3): 1 or less if sharing costs the application nothing."""
+        return (self.elapsed_s + max(self.remaining_s, since)) / self.guaranteed_s
 
 
 LeaseClass = Literal["guaranteed", "opportunistic", "sample"]

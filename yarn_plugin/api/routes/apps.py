@@ -12,6 +12,7 @@ from yarn_plugin.api.tokens import ADMIN, Principal
 from yarn_plugin.decide import events
 from yarn_plugin.decide.membership import home_of
 from yarn_plugin.decide.state import State
+from yarn_plugin.model.cluster import YarnApp
 from yarn_plugin.model.share import Registration
 
 router = APIRouter(prefix="/v1/apps", route_class=StrictRoute)
@@ -24,9 +25,9 @@ async def apps(access: Allowed, backend: Shared) -> Response:
     """The applications that the caller may see."""
 
     def render() -> bytes:
-        state, offset = backend.arbiter.state, backend.arbiter.wall_offset()
+        state, now, offset = backend.arbiter.state, backend.arbiter.now(), backend.arbiter.wall_offset()
         visible = (known for known in translate.known_apps(state) if access.can_see(known))
-        return _APPS.dump_json([translate.app(state, known, offset) for known in visible])
+        return _APPS.dump_json([translate.app(state, known, now, offset) for known in visible])
 
     return await backend.respond(access.caller, render)
 
@@ -50,7 +51,7 @@ async def register(request: wire.Register, access: Allowed, backend: Shared) -> 
 async def one_app(app: AppId, access: Allowed, backend: Shared) -> wire.App:
     """One application, by the arbiter's id or YARN's."""
     state = backend.arbiter.state
-    return translate.app(state, access.find_app(state, app), backend.arbiter.wall_offset())
+    return _shown(backend, state, access.find_app(state, app))
 
 
 @router.patch("/{app}")
@@ -64,7 +65,7 @@ async def revise(app: AppId, request: wire.Revise, access: Allowed, backend: Sha
     demand = registration.to_demand(request.demand) if "demand" in request.model_fields_set else known.demand
     await backend.decide(events.Revised(known.id, request.weight or known.weight, demand), known.user)
     state = backend.arbiter.state
-    return translate.app(state, access.find_app(state, known.id), backend.arbiter.wall_offset())
+    return _shown(backend, state, access.find_app(state, known.id))
 
 
 @router.delete("/{app}", status_code=204)
@@ -88,6 +89,10 @@ async def say(app: AppId, request: wire.Message, access: Allowed, backend: Share
     known = access.find_registration(state, app)
     message = backend.messages.parse(home_of(state, known.id), request)
     await backend.decide(events.AppSaid(known.id, message), known.user)
+
+
+def _shown(backend: Backend, state: State, known: Registration | YarnApp) -> wire.App:
+    return translate.app(state, known, backend.arbiter.now(), backend.arbiter.wall_offset())
 
 
 def _not_registered(state: State, event: events.Registered, caller: Principal) -> Refused:

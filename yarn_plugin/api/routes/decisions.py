@@ -40,7 +40,7 @@ async def why(
     )
     if known is None and not decisions:
         raise unknown
-    shown = translate.app(state, known, arbiter.wall_offset()) if known else None
+    shown = translate.app(state, known, arbiter.now(), arbiter.wall_offset()) if known else None
     return wire.Why(app=shown, decisions=decisions, manager_says=await _explain(backend, shown))
 
 

@@ -21,7 +21,7 @@ from yarn_plugin.model.causes import Explanation, OverShare, Preempted, ShareCau
 from yarn_plugin.model.cluster import Container, is_defined
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.resources import Resources
-from yarn_plugin.model.share import Claim, Grant, Pool, Share
+from yarn_plugin.model.share import Claim, CompletionEstimate, Grant, Pool, Share
 
 MIN_WEIGHT = 0.01
 """YARN treats weight 0 as "no queue"; the minimum keeps an application alive that is entitled to nothing now."""
@@ -43,13 +43,20 @@ class Member:
     """An application that counts in a pool.
 
     `schedule`: the enforced shares over time; the last is the current share, earlier ones apply during the grace
-    period. `over_since`: since when it has been over its enforced share while others wait.
+    period. `over_since`: since when it has been over its enforced share while others wait. `estimate`: when it expects
+    to finish, if it says so, and when it said so.
     """
 
     app: str
     share: Share
     schedule: tuple[ScheduledShare, ...]
     over_since: float | None = None
+    estimate: CompletionEstimate | None = None
+    estimated_at: float = 0.0
+
+    def rho(self, now: float) -> float | None:
+        """Its finish-time fairness, if it says when it expects to finish."""
+        return None if self.estimate is None else self.estimate.rho(now - self.estimated_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,8 @@ class ShareController:
         """Divide again, notify of changed shares, preempt what stays over its share, and set the weights."""
         if isinstance(what, FromApp) and isinstance(what.message, Vacated):
             state = _confirm(state, what.message, at)
+        if isinstance(what, FromApp) and isinstance(what.message, CompletionEstimate):
+            state = _note_estimate(state, what.app, what.message, at)
         state, notified = self._divide(state, view, at)
         claims = {claim.app: claim for claim in view.claims}
         state, listed = self._find_over_share(state, view, claims, at)
@@ -116,7 +125,7 @@ class ShareController:
             schedule = _schedule(member, grant, grace, now)
             cause = ShareCause(view.causes, count, explanation)
             share = Share(view.seq, now, schedule[-1].at, grant, count, view.capacity, cause)
-            members[app] = Member(app, share, schedule, member.over_since if member else None)
+            members[app] = replace(member or Member(app, share, ()), share=share, schedule=schedule)
             commands.append(TellShare(app, share))
         return replace(state, members=members, policy_state=decision.policy_state), commands
 
@@ -242,6 +251,13 @@ def _confirm(state: ShareState, vacated: Vacated, at: float) -> ShareState:
     return replace(state, members={**state.members, vacated.app: confirmed})
 
 
+def _note_estimate(state: ShareState, app: str, estimate: CompletionEstimate, at: float) -> ShareState:
+    if app not in state.members:
+        return state
+    noted = replace(state.members[app], estimate=estimate, estimated_at=at)
+    return replace(state, members={**state.members, app: noted})
+
+
 def _fits(used: Resources, capacity: Resources, fraction: float) -> bool:
     """Whether the use of every resource is within a fraction of the capacity."""
     return all(amount <= int(capacity[name] * fraction + 1e-6) for name, amount in used.amounts)
@@ -257,4 +273,9 @@ def _make(pool: Pool, registry: Registry) -> ShareController:
     return ShareController(pool, policy)
 
 
-KIND = Kind("share", _make, {"share/1": ShareState})
+KIND = Kind(
+    "share",
+    _make,
+    {"share/1": ShareState, "share.estimate": CompletionEstimate},
+    messages=frozenset({"share.estimate"}),
+)

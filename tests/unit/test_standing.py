@@ -1,0 +1,106 @@
+"""Where applications stand: share, guarantee and finish-time fairness of shared and of leased pools in one view."""
+
+import pytest
+
+from tests.http_service import Service, problems
+from tests.lease_world import World, node, row
+from yarn_plugin.api import translate, wire
+from yarn_plugin.cli.apps import _row
+from yarn_plugin.decide.pools.commands import Hold
+from yarn_plugin.model.share import CompletionEstimate, Pool
+
+SQL = Pool("sql", "root.sql", ("memory-mb", "vcores"))
+
+
+@pytest.fixture
+def service(tmp_path):
+    made = Service(tmp_path, SQL)
+    yield made
+    made.arbiter.close()
+
+
+def says(service, app, **fields):
+    body = {"type": "share.estimate", "elapsed_s": 10.0, "remaining_s": 20.0, "guaranteed_s": 20.0, **fields}
+    return service.ask(app.token, "POST", f"/v1/apps/{app.app}/messages", body)
+
+
+def standing(service, app):
+    return service.ask(app.token, "GET", f"/v1/apps/{app.app}").json()["standing"]
+
+
+def test_a_query_says_when_it_expects_to_finish(service):
+    app = service.register()
+    assert standing(service, app) == {"guarantee": 1.0, "entitlement": 1.0, "used": 0.0, "rho": None}
+    assert says(service, app).status_code == 204
+    assert standing(service, app)["rho"] == pytest.approx(1.5)
+    service.arbiter.clock.time += 15.0
+    assert standing(service, app)["rho"] == pytest.approx(1.5), "as it expected"
+    service.arbiter.clock.time += 25.0
+    assert standing(service, app)["rho"] == pytest.approx(2.5), "it is late, and has said nothing since"
+    # A share that changes leaves the estimate; the next estimate replaces it.
+    service.register("other", user="bob")
+    assert standing(service, app) == {"guarantee": 0.5, "entitlement": 0.5, "used": 0.0, "rho": pytest.approx(2.5)}
+    assert says(service, app, elapsed_s=50.0, remaining_s=10.0).status_code == 204
+    assert standing(service, app)["rho"] == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("elapsed_s", -1.0, "at least 0"),
+        ("remaining_s", -0.5, "at least 0"),
+        ("remaining_s", "soon", "must be a number"),
+        ("guaranteed_s", 0, "above 0"),
+        ("guaranteed_s", None, "must be a number"),
+        ("rows", 3, "unknown key"),
+    ],
+)
+def test_an_invalid_estimate_is_refused_with_its_field(service, field, value, expected):
+    app = service.register()
+    answer = says(service, app, **{field: value})
+    assert answer.status_code == 422
+    ((named, _, problem),) = problems(answer)
+    assert (named, expected in problem) == (field, True), problem
+    assert standing(service, app)["rho"] is None
+
+
+def shown(world, app):
+    state = world.stage.intake.state
+    known = translate.find_known(state, app)
+    return translate.app(state, known, world.stage.clock.time)
+
+
+def test_leased_gpus():
+    """Of 4 GPUs ann leases all and uses 3; bob's rho is unbounded; cy waits."""
+    world = World.of(node("n1"), max_apps=2, place_within_s=0.0)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    assert shown(world, a).standing == wire.Standing(guarantee=1.0, entitlement=0.0, used=0.0, rho=None)
+    world.wait(20.0)
+    world.run(a, n1=[3])
+    b = world.arrive("bob", rho=None)
+    c = world.arrive("cy", rho=1.0)
+    assert [one.app for one in world.sent(Hold)] == [c]
+    world.wait(20.0)
+    assert shown(world, a).standing == wire.Standing(guarantee=0.5, entitlement=1.0, used=0.75, rho=3.0)
+    assert shown(world, b).standing.rho is None, "there was no round since it arrived"
+    assert shown(world, c).standing == wire.Standing(guarantee=0.0, entitlement=0.0, used=0.0, rho=None)
+    assert shown(world, a).share is None
+    world.wait(600.0)
+    assert shown(world, b).standing.rho == "unbounded"
+
+
+def test_both_kinds_in_one_table():
+    app = wire.App(
+        app="app_1", yarn_app=None, name="q", user="ann", pool="sql", queue="root.sql.q", registered=True, weight=1.0,
+        state="running", used={}, pending={}, containers=1, share=None,
+    )  # fmt: skip
+    place = wire.Standing(guarantee=0.5, entitlement=0.75, used=0.25, rho=1.234)
+    assert _row(app)[6:10] == ("", "", "", "-")
+    assert _row(app.model_copy(update={"standing": place}))[6:10] == ("50.0%", "75.0%", "25.0%", "1.23")
+    starved = place.model_copy(update={"rho": "unbounded"})
+    assert _row(app.model_copy(update={"standing": starved}))[9] == "unbounded"
+
+
+def test_finish_time_fairness_grows_once_the_expected_end_has_passed():
+    estimate = CompletionEstimate(elapsed_s=30.0, remaining_s=30.0, guaranteed_s=40.0)
+    assert [estimate.rho(since) for since in (0.0, 30.0, 50.0)] == [1.5, 1.5, 2.0]
