@@ -1,0 +1,211 @@
+"""The checkpoints of a trial in a store: committed whole, in the order of epochs, the newest found again.
+
+    TRIAL/epochs/000004.json               epoch 4 has begun, and from which checkpoint
+    TRIAL/000003/000000000120/...          the files of a checkpoint
+    TRIAL/000003/000000000120.json         its manifest, with sizes and checksums: by it the checkpoint exists
+
+A manifest is written under another name and renamed, so that a checkpoint is there or not. An epoch continues from the
+newest checkpoint of the epoch before, and says so in its record. Thus the newest checkpoint is found along the records:
+what an earlier epoch's launcher, not aware that it is superseded, commits after that is never read.
+"""
+
+import hashlib
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from themis_agent.errors import StoreError, SupersededError
+from themis_agent.trial import script
+from themis_agent.trial.store import Store
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Checkpoint:
+    """A checkpoint in the store."""
+
+    epoch: int
+    step: int
+
+
+class _Written(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _File(_Written):
+    name: str
+    size: int
+    sha256: str
+
+
+class _Manifest(_Written):
+    files: list[_File]
+
+
+class _Origin(_Written):
+    epoch: int
+    step: int
+
+
+class _EpochRecord(_Written):
+    resumed: _Origin | None = None
+
+
+class DamagedError(StoreError):
+    """A file of a checkpoint is missing or not what its manifest says."""
+
+
+class Checkpoints:
+    """The checkpoints of a trial as one epoch sees them. `keep`: how many to keep. All methods raise `StoreError`."""
+
+    def __init__(self, store: Store, trial: str, epoch: int, keep: int) -> None:
+        self._store, self._trial, self._epoch, self._keep = store, trial, epoch, keep
+
+    def begin(self, directory: Path) -> Checkpoint | None:
+        """Begin this epoch: restore the newest checkpoint into a local directory, as `step-N`. None: there is none.
+
+        Raises:
+            SupersededError: a later epoch has begun.
+        """
+        self._check_newest()
+        resumed = None
+        for candidate in self._newest_first():
+            try:
+                self._restore(candidate, directory)
+            except DamagedError:
+                continue
+            resumed = candidate
+            break
+        record = _EpochRecord(resumed=_Origin(epoch=resumed.epoch, step=resumed.step) if resumed else None)
+        self._write_whole(f"epochs/{self._epoch:06}.json", record)
+        self._check_newest()
+        return resumed
+
+    def join(self, directory: Path) -> tuple[bool, Checkpoint | None]:
+        """As `begin`, for the other launchers of the gang: whether the epoch has begun, and the same checkpoint."""
+        record = self._record(self._epoch)
+        if record is None or record.resumed is None:
+            return record is not None, None
+        resumed = Checkpoint(record.resumed.epoch, record.resumed.step)
+        self._restore(resumed, directory)
+        return True, resumed
+
+    def commit(self, step: int, source: Path) -> None:
+        """Store a complete local checkpoint, once for each step; then remove those beyond the newest `keep`.
+
+        Raises:
+            FileNotFoundError: the script has removed it meanwhile.
+            SupersededError: a later epoch has begun.
+        """
+        self._check_newest()
+        if step in self._steps(self._epoch):
+            return
+        folder, files = f"{self._epoch:06}/{step:012}", []
+        for path in sorted(one for one in source.rglob("*") if one.is_file()):
+            name = path.relative_to(source).as_posix()
+            files.append(_File(name=name, size=path.stat().st_size, sha256=_checksum(path)))
+            self._store.put(path, self._name(f"{folder}/{name}"))
+        self._check_newest()
+        self._write_whole(f"{folder}.json", _Manifest(files=files))
+        self._check_newest()
+        self._prune()
+
+    def _prune(self) -> None:
+        """Remove what is no longer needed. Only the newest epoch may: an earlier one could remove what a later one
+        reads.
+        """
+        kept = set(list(self._newest_first(self._epoch + 1))[: self._keep])
+        for epoch in self._epochs_with_files():
+            names = self._store.names(self._name(f"{epoch:06}")) if epoch <= self._epoch else []
+            # Manifests first: what has a manifest is whole.
+            for name in sorted(names, key=lambda name: not name.endswith(".json")):
+                leftover = name.endswith(".tmp") and epoch < self._epoch
+                if leftover or Checkpoint(epoch, int(name[:12])) not in kept:
+                    self._check_newest()
+                    self._store.remove(self._name(f"{epoch:06}/{name}"))
+
+    def _newest_first(self, before: int | None = None) -> Iterator[Checkpoint]:
+        """The committed checkpoints of earlier epochs (or of those before another one), in the order to try them."""
+        before = self._epoch if before is None else before
+        epoch = max((one for one in self._epochs() if one < before), default=None)
+        until: int | None = None
+        while epoch is not None:
+            steps = self._steps(epoch)
+            sooner = [step for step in steps if until is None or step <= until]
+            yield from (Checkpoint(epoch, step) for step in sorted(sooner, reverse=True))
+            record = self._record(epoch)
+            origin = record.resumed if record else None
+            epoch, until = (origin.epoch, origin.step) if origin and origin.epoch < epoch else (None, None)
+
+    def _restore(self, checkpoint: Checkpoint, directory: Path) -> None:
+        folder = f"{checkpoint.epoch:06}/{checkpoint.step:012}"
+        try:
+            manifest = _Manifest.model_validate_json(self._store.read(self._name(f"{folder}.json")))
+        except ValidationError as problem:
+            raise DamagedError(f"checkpoint {self._name(folder)}: its manifest is damaged") from problem
+        complete = directory / script.checkpoint_name(checkpoint.step)
+        partial = directory / f"{complete.name}.restoring"
+        for leftover in (partial, complete):
+            shutil.rmtree(leftover, ignore_errors=True)
+        try:
+            partial.mkdir(parents=True)
+            for file in manifest.files:
+                self._fetch(folder, file, partial)
+            partial.rename(complete)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def _fetch(self, folder: str, file: _File, directory: Path) -> None:
+        target = directory / file.name
+        if not target.resolve().is_relative_to(directory.resolve()):
+            raise DamagedError(f"checkpoint {self._name(folder)}: {file.name!r} is no name within it")
+        if file.name not in self._files(folder, file.name):
+            raise DamagedError(f"checkpoint {self._name(folder)}: {file.name} is missing")
+        self._store.fetch(self._name(f"{folder}/{file.name}"), target)
+        if target.stat().st_size != file.size or _checksum(target) != file.sha256:
+            raise DamagedError(f"checkpoint {self._name(folder)}: {file.name} is damaged")
+
+    def _files(self, folder: str, name: str) -> set[str]:
+        inner, _, _ = name.rpartition("/")
+        listed = self._store.names(self._name(f"{folder}/{inner}" if inner else folder))
+        return {f"{inner}/{one}" if inner else one for one in listed}
+
+    def _check_newest(self) -> None:
+        newest = max(self._epochs(), default=0)
+        if newest > self._epoch:
+            raise SupersededError(f"trial {self._trial}: epoch {newest} has begun, this is epoch {self._epoch}")
+
+    def _epochs(self) -> list[int]:
+        names = self._store.names(self._name("epochs"))
+        return [int(name[:6]) for name in names if name[:6].isdigit() and name[6:] == ".json"]
+
+    def _epochs_with_files(self) -> list[int]:
+        return [int(name) for name in self._store.names(self._trial) if name.isdigit()]
+
+    def _steps(self, epoch: int) -> list[int]:
+        names = self._store.names(self._name(f"{epoch:06}"))
+        return [int(name[:12]) for name in names if name[:12].isdigit() and name[12:] == ".json"]
+
+    def _record(self, epoch: int) -> _EpochRecord | None:
+        if epoch not in self._epochs():
+            return None
+        try:
+            return _EpochRecord.model_validate_json(self._store.read(self._name(f"epochs/{epoch:06}.json")))
+        except ValidationError as problem:
+            raise StoreError(f"record of epoch {epoch} of trial {self._trial}: damaged") from problem
+
+    def _write_whole(self, name: str, content: BaseModel) -> None:
+        partial = f"{name}.{time.time_ns()}.tmp"
+        self._store.write(self._name(partial), content.model_dump_json().encode())
+        self._store.rename(self._name(partial), self._name(name))
+
+    def _name(self, name: str) -> str:
+        return f"{self._trial}/{name}"
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
