@@ -1,5 +1,7 @@
 """`yarn-plugin replay`."""
 
+import os
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
@@ -8,9 +10,13 @@ import click
 from yarn_plugin import console
 from yarn_plugin.api import translate
 from yarn_plugin.cli.options import json_option
+from yarn_plugin.drive.recorded_training import RecordedTraining, recorded_training
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.replay import replay as run
+from yarn_plugin.drive.training_runs import TrainingRun, simulate_all
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count
+from yarn_plugin.simulation.leasing.outcome import Figures, figures
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -19,19 +25,37 @@ from yarn_plugin.quantities import count
 @click.option(
     "--limit", type=click.IntRange(1), default=50, show_default=True, help="Show the last decisions, this many."
 )
+@click.option(
+    "--policy",
+    metavar="NAME[,NAME]",
+    help="Run the applications of a pool of leased GPUs again under these policies, such as tiresias, in virtual time.",
+)
+@click.option("--pool", metavar="NAME", help="With --policy: the pool.  [default: the only one whose GPUs are leased]")
 @json_option
-def replay(journal: Path, app: str | None, limit: int, json_file: Path | None) -> None:
+def replay(
+    journal: Path, app: str | None, limit: int, policy: str | None, pool: str | None, json_file: Path | None
+) -> None:
     """Explain an arbiter's decisions from JOURNAL alone: the file `journal` in its --state directory.
 
     Replays every event (anything the arbiter reacts to: an API call, a poll of the ResourceManager, a timer) with the
     installed version, and counts the decisions that differ from the recorded ones; the exit code is 0 all the same.
     Needs no cluster and writes nothing; the arbiter may be running. seq: the number of the event.
 
+    With --policy: the applications arrive as recorded, with the jobs that they described, and the table compares what
+    another policy would have made of them with the recorded run. The recorded policy is also run again: how far it is
+    from the recorded run shows what the simulator does not model.
+
     \b
-    Example:
+    Examples:
       yarn-plugin replay ~/.local/state/yarn-plugin/arbiter/rm1-8088/journal --app app_17
+      yarn-plugin replay journal --policy tiresias,gandiva
     """
+    if policy is None and pool is not None:
+        raise BadInputError("--pool", pool, "needs --policy")
     done = run(journal, installed())
+    if policy is not None:
+        _compare(recorded_training(done.state, done.history, pool), policy.split(","), json_file)
+        return
     decisions = translate.decisions(done.history, app)[-limit:]
     rows = [(one.seq, datetime.fromtimestamp(one.at), one.cause, one.kind, one.app, one.reason) for one in decisions]
     console.out.print(console.table(None, ("#seq", "time", "event", "decision", "app", "reason"), rows))
@@ -48,3 +72,35 @@ def replay(journal: Path, app: str | None, limit: int, json_file: Path | None) -
             "dropped": done.dropped,
         }
         console.write_json(json_file, {**figures, "decisions": [one.model_dump() for one in decisions]})
+
+
+def _compare(recorded: RecordedTraining, policies: list[str], json_file: Path | None) -> None:
+    """Print the recorded run beside runs of the same applications under other policies."""
+    settings = recorded.settings
+    runs = [
+        TrainingRun(
+            policy, settings.seed, recorded.workload, recorded.cluster, settings.f, settings.lease_s,
+            payments=settings.payments, max_bidders=settings.max_bidders,
+        )
+        for policy in dict.fromkeys([settings.policy, *policies])
+    ]  # fmt: skip
+    rows = [("recorded", figures(recorded.outcome), recorded.outcome.unfinished)]
+    for one in simulate_all(runs, os.cpu_count() or 1):
+        rows.append((one.run.policy, figures(one.outcome), one.outcome.unfinished))
+    columns = ("run", "#max rho app", "#mean app min", "#makespan min", "#GPU min", "#not ended")
+    console.out.print(console.table(None, columns, [_row(*row) for row in rows]))
+    if recorded.left_out:
+        apps = ", ".join(recorded.left_out)
+        console.err.print(f"note: left out, as they never described their jobs: {apps}")
+    if json_file is not None:
+        console.write_json(json_file, [{"run": name, **asdict(its), "unfinished": n} for name, its, n in rows])
+
+
+def _row(name: str, its: Figures, unfinished: int) -> tuple[str, ...]:
+    def shown(value: float | None, digits: int) -> str:
+        return "-" if value is None else f"{value:,.{digits}f}"
+
+    return (
+        name, shown(its.max_rho_app, 2), shown(its.avg_jct_app, 1), shown(its.makespan, 1), shown(its.gpu_time, 1),
+        str(unfinished),
+    )  # fmt: skip
