@@ -16,7 +16,7 @@ LONG = 120
 
 def canonical_text(relation: Relation) -> str:
     """The canonical text of a relation."""
-    return _Writer(settle(relation)).relation(relation, 0)
+    return _Writer(settle(relation), _uses(relation)).relation(relation, 0)
 
 
 NO_ROWS_FROM_NONE = {"aggregate", "union", "expand", *PASSED_ON}
@@ -26,12 +26,14 @@ NO_ROWS_FROM_NONE = {"aggregate", "union", "expand", *PASSED_ON}
 class _Writer:
     """Names the sources of each block, inner blocks first, and writes expressions with these names."""
 
-    def __init__(self, conditions: dict[int, Conditions]) -> None:
+    def __init__(self, conditions: dict[int, Conditions], uses: dict[int, list[Expr]]) -> None:
         self._conditions = conditions
+        self._uses = uses
         self._names: dict[int, str] = {}
         self._same: dict[Expr, frozenset[Expr]] = {}
 
-    def relation(self, relation: Relation, depth: int) -> str:
+    def relation(self, relation: Relation, depth: int, uses: Iterable[Expr] = ()) -> str:
+        """The text of a relation. `uses`: what is made of its columns outside, which tells equal sources apart."""
         block = relation.block
         if self._is_empty(block):
             return "(empty)"
@@ -40,7 +42,7 @@ class _Writer:
             for column in members:
                 self._same[column] = conditions.same(column)
         closed = {one.identity: self._closed(one, depth) for one in block.parts()}
-        self._name(block, conditions, relation.outputs, closed, depth)
+        self._name(relation, uses, closed, depth)
         names = self._names
         parts = [
             *sorted(f"{names[one.identity]}={closed[one.identity]}" for one in block.parts()),
@@ -57,10 +59,15 @@ class _Writer:
     def _closed(self, one: Source | Side, depth: int) -> str:
         """The text of a source or side by itself, without what relates it to others in its block."""
         if isinstance(one, Side):
-            return f"{one.kind}{self.relation(one.relation, depth + 1)}"
+            # Which of its columns could be read says nothing: those that are read are written where that is.
+            rows = Relation(one.relation.block, ())
+            return f"{one.kind}{self.relation(rows, depth + 1, self._uses.get(one.identity, ()))}"
         self._names[one.identity] = "itself"
+        uses = (one.key, *self._uses.get(one.identity, ()))
         inner = [relation for relation in one.inputs if one.kind != "union" or not self._is_empty(relation.block)]
-        inputs = " ".join(self.relation(relation, depth + 1) for relation in inner)
+        if one.kind == "FullOuter":
+            inner = [Relation(relation.block, ()) for relation in inner]
+        inputs = " ".join(self.relation(relation, depth + 1, uses) for relation in inner)
         return f"{one.kind}[{self.write(one.key, depth + 1)}]{inputs}"
 
     def _is_empty(self, block: Block) -> bool:
@@ -78,13 +85,13 @@ class _Writer:
     def _all(self, exprs: Iterable[Expr], depth: int) -> list[str]:
         return [self.write(expr, depth) for expr in exprs]
 
-    def _name(
-        self, block: Block, conditions: Conditions, outputs: tuple[Expr, ...], closed: dict[int, str], depth: int
-    ) -> None:
+    def _name(self, relation: Relation, uses: Iterable[Expr], closed: dict[int, str], depth: int) -> None:
         """Name sources and sides by what they are; equal ones by how they are used, then by their alias."""
+        block, conditions = relation.block, self._conditions[id(relation.block)]
         colours = {identity: _hash(text) for identity, text in closed.items()}
-        exprs = [*conditions.others, *(("class", members) for members in conditions.classes), *outputs]
+        exprs = [*conditions.others, *(("class", members) for members in conditions.classes), *relation.outputs]
         exprs += [("on", side.identity, side.condition) for side in block.sides]
+        exprs += [use for use in uses if any(columns(use))]
         for _ in range(len(colours)):
             tied = {identity for identity, times in _times(colours).items() if times > 1}
             if not tied:
@@ -107,7 +114,7 @@ class _Writer:
             ]
         finally:
             self._names = names
-        return _hash(colours[identity] + "|".join(sorted(used)))
+        return _hash(colours[identity] + "|".join(sorted(set(used))))
 
     def write(self, expr: Any, depth: int) -> str:
         """The text of an expression."""
@@ -146,6 +153,30 @@ class _Writer:
     def _column(self, column: Expr, depth: int) -> str:
         key = self.write(column[2], depth)
         return f"{self._names.get(column[1], 'nothing')}.{key if len(key) <= LONG else _hash(key)}"
+
+
+def _uses(relation: Relation) -> dict[int, list[Expr]]:
+    """What is read of each source and side anywhere: the keys of its columns, by the identity."""
+    found: dict[int, list[Expr]] = {}
+    # By id, as expressions share their parts, and all are kept by the relation.
+    seen: set[int] = set()
+    pending: list[Any] = [relation]
+    while pending:
+        part = pending.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        match part:
+            case Relation(block, outputs):
+                pending += [outputs, *block.conditions]
+                pending += [one for source in block.sources for one in (source.key, *source.inputs)]
+                pending += [one for side in block.sides for one in (side.condition, side.relation)]
+            case ("column", identity, key, _):
+                found.setdefault(identity, []).append(key)
+                pending.append(key)
+            case tuple() | frozenset():
+                pending += part
+    return found
 
 
 def _times(colours: dict[int, str]) -> dict[int, int]:

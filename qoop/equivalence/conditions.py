@@ -11,6 +11,7 @@ from qoop.equivalence.expression import (
     decimal_digits,
     has_subquery,
     is_transitive,
+    negated,
     subqueries,
     substitute,
     type_of,
@@ -77,6 +78,8 @@ def _settled(block: Block) -> Conditions:
         touching = [members for members in classes if members & pair]
         classes = [members for members in classes if not members & pair]
         classes.append(pair.union(*touching))
+    known = frozenset().union(*classes)
+    others = {_not_null(condition) for condition in others if not _is_reflexive(condition, known)}
     made = Conditions(tuple(classes), frozenset())
     rewritten = frozenset().union(*(conjuncts(_with_classes(condition, made)) for condition in others))
     return Conditions(made.classes, without_implied(rewritten))
@@ -92,6 +95,18 @@ def _equality(condition: Expr, own: set[int]) -> frozenset[Expr] | None:
     exact = all(decimal_digits(kind) is not None for kind in kinds)
     same = len(kinds) == 1 and is_transitive(next(iter(kinds)))
     return frozenset(condition[1]) if exact or same else None
+
+
+def _is_reflexive(condition: Expr, known: frozenset[Expr]) -> bool:
+    """Whether a condition is `x = x` for a column that is not NULL, as it equals another one."""
+    return condition[0] == "=" and condition[1] <= known and len(condition[1]) == 1
+
+
+def _not_null(condition: Expr) -> Expr:
+    """`x = x` holds for the rows in which x is not NULL; other conditions as they are."""
+    if condition[0] != "=" or len(condition[1]) != 1:
+        return condition
+    return negated(("call", "IsNull", (("child", 0),), tuple(condition[1])))
 
 
 def _with_classes(expr: Any, made: Conditions) -> Any:

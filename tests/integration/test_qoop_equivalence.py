@@ -205,3 +205,48 @@ def test_a_defect_of_the_planner_is_found(example, defect):
         text = f"SELECT * FROM ({whole}) UNION ALL SELECT * FROM ({whole})"
     assert text != parse_one(whole, dialect=DIALECT).sql(DIALECT), "the defect changes the text"
     assert example.differs(text) is not None
+
+
+SAME = {
+    "a column equal to itself": (
+        "SELECT s.g FROM (SELECT id AS g, id AS h FROM a) s JOIN b ON b.id = s.g",
+        "SELECT s.g FROM (SELECT id AS g, id AS h FROM a) s JOIN b ON b.id = s.g AND s.g = s.h",
+    ),
+    "no more than IS NOT NULL": ("SELECT y FROM a WHERE x IS NOT NULL", "SELECT y FROM a WHERE x = x"),
+    "other names in a join of a table to itself": (
+        "SELECT sum(v.x) AS s FROM e AS u JOIN e AS v ON u.id = v.id",
+        "SELECT sum(u.x) AS s FROM e AS u JOIN e AS v ON u.id = v.id",
+    ),
+    "more columns to choose from": (
+        "SELECT a.y, w FROM a LEFT JOIN (SELECT * FROM b JOIN c USING (id)) AS r ON r.id = a.id",
+        "SELECT a.y, w FROM a LEFT JOIN (SELECT b.id, w, c.id AS o FROM b JOIN c ON b.id = c.id) AS r ON r.id = a.id",
+    ),
+    "more columns to choose from on both sides": (
+        "SELECT a.y, w FROM a FULL JOIN (SELECT * FROM b JOIN c USING (id)) AS r ON r.id = a.id",
+        "SELECT a.y, w FROM a FULL JOIN (SELECT b.id, w, c.id AS o FROM b JOIN c ON b.id = c.id) AS r ON r.id = a.id",
+    ),
+}
+
+DIFFERENT = {
+    "without IS NOT NULL": ("SELECT y FROM a", "SELECT y FROM a WHERE x = x"),
+    "one of two equal tables": (
+        "SELECT sum(u.x) AS s, max(v.x) AS m FROM e AS u JOIN e AS v ON u.id = v.id",
+        "SELECT sum(u.x) AS s, max(u.x) AS m FROM e AS u JOIN e AS v ON u.id = v.id",
+    ),
+    "another column of a LEFT JOIN": (
+        "SELECT a.y, r.w FROM a LEFT JOIN (SELECT b.id, w, amt FROM b JOIN c ON b.id = c.id) AS r ON r.id = a.id",
+        "SELECT a.y, r.w FROM a LEFT JOIN (SELECT b.id, amt AS w FROM b JOIN c ON b.id = c.id) AS r ON r.id = a.id",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*SAME, *DIFFERENT])
+def test_texts_of_the_same_relation_are_equal_and_others_are_not(spark, name):
+    one, other = (SAME | DIFFERENT)[name]
+    for written, made in ((one, other), (other, one)):
+        verification = Verification(spark.sql(written), query_session(spark))
+        if name in SAME:
+            verification.check(made)
+        else:
+            with pytest.raises(DifferentPlanError):
+                verification.check(made)
