@@ -20,6 +20,8 @@ PURE = (
     "qoop.replan",
     "themis_agent.search",
     "themis_agent.bids",
+    "themis_agent.agent",
+    "themis_agent.division",
 )
 """Rooms without input, output, time or threads: they decide, and the same inputs give the same decisions."""
 
@@ -49,8 +51,12 @@ ALLOWED = {
 }
 """Of the standard library and beyond, what neither reads nor writes, keeps no time and starts no thread."""
 
-ALSO_ALLOWED = {"yarn_plugin.decide.policies": {"importlib"}, "qoop.equivalence.expression": {"datetime"}}
-"""A policy is a module found by its name. Literals are read as dates."""
+ALSO_ALLOWED = {
+    "yarn_plugin.decide.policies": {"importlib"},
+    "qoop.equivalence.expression": {"datetime"},
+    "themis_agent.agent.messages": {"pydantic"},
+}
+"""A policy is a module found by its name. Literals are read as dates. Messages are validated."""
 
 FORBIDDEN_CALLS = {"open", "print", "input", "exec", "eval", "__import__"}
 
@@ -60,6 +66,7 @@ PUBLISHED = (
     "yarn_plugin.control_characters",
     "yarn_plugin.files",
     "yarn_plugin.quantities",
+    "yarn_plugin.toml_files",
     "yarn_plugin.validation",
     "yarn_plugin.api.client",
     "yarn_plugin.api.wire",
@@ -70,6 +77,7 @@ PUBLISHED = (
     "yarn_plugin.simulation.training.apps",
     "yarn_plugin.model.gpus",
     "yarn_plugin.model.auction",
+    "yarn_plugin.model.journaled",
 )
 """What applications may use of the cluster side."""
 

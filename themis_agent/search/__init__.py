@@ -8,7 +8,7 @@ A search is an immutable value (`tuner.Search`); `tuner.Tuner` is the protocol t
 """
 
 from themis_agent.search.curve_stopping import CurveStopping, curve_stopping
-from themis_agent.search.halving import Halving, iterations_of_budget, successive_halving
+from themis_agent.search.halving import Halving, iterations_of_budget, rungs, successive_halving
 from themis_agent.search.hyperband import Hyperband, bracket_sizes, hyperband
 from themis_agent.search.to_the_end import ToTheEnd, to_the_end
 from themis_agent.search.trials import Decision, Failed, Report, Trial
@@ -35,6 +35,7 @@ __all__ = [
     "hyperband",
     "iterations_of_budget",
     "plain",
+    "rungs",
     "single_job",
     "successive_halving",
     "to_the_end",

@@ -23,7 +23,7 @@ class CurveStopping:
     """Trials side by side. `trials`: those that run. `budget_gpu_s`, `max_gpus`: see `Work`.
 
     `target`: a trial that has reached this loss is complete; None: a trial ends with its last iteration. `patience`:
-    a trial is stopped only after so many iterations. `best`: the best loss that any trial has had.
+    a trial is stopped only after so many iterations. `best`: the best loss that any trial has had; None: none yet.
     """
 
     trials: tuple[Progress, ...]
@@ -31,7 +31,7 @@ class CurveStopping:
     max_gpus: int
     target: float | None = None
     patience: float = 0.0
-    best: float = math.inf
+    best: float | None = None
 
     @property
     def ended(self) -> bool:
@@ -52,7 +52,7 @@ class CurveStopping:
         if isinstance(report, Failed):
             return replace(self, trials=tuple(others)), ()
         found = found.reported(report)
-        best = min(self.best, found.loss)
+        best = self.best if math.isinf(found.loss) else found.loss if self.best is None else min(self.best, found.loss)
         decisions = []
         if self._is_complete(found):
             decisions.append(Decision(report.trial, "complete"))
@@ -60,7 +60,7 @@ class CurveStopping:
         else:
             candidates = [found if one.trial.id == report.trial else one for one in self.trials]
         hopeless = {
-            one.trial.id for one in candidates if (best < self.best or one is found) and self._is_hopeless(one, best)
+            one.trial.id for one in candidates if (best != self.best or one is found) and self._is_hopeless(one, best)
         }
         decisions += [Decision(trial, "stop") for trial in sorted(hopeless)]
         kept = tuple(one for one in candidates if one.trial.id not in hopeless)
@@ -73,8 +73,8 @@ class CurveStopping:
     def _is_complete(self, one: Progress) -> bool:
         return one.iteration >= one.trial.iterations or (self.target is not None and one.loss <= self.target)
 
-    def _is_hopeless(self, one: Progress, best: float) -> bool:
-        if one.iteration < self.patience or math.isinf(best):
+    def _is_hopeless(self, one: Progress, best: float | None) -> bool:
+        if one.iteration < self.patience or best is None:
             return False
         ends = [
             curve.loss(one.trial.iterations) - STANDARD_ERRORS * curve.error for curve in possible_curves(one.losses)

@@ -27,6 +27,17 @@ def survivors(trials: int, phases: int, eta: int) -> tuple[int, ...]:
     return tuple(trials // eta**phase for phase in range(phases))
 
 
+def rungs(trials: int, max_iterations: float, eta: int) -> tuple[float, ...]:
+    """The iterations at which phases end: the last one at `max_iterations`, each other at 1 / eta of the next.
+
+    So it is in a bracket of Hyperband. None ends before the first iteration.
+    """
+    count = phase_count(trials, eta)
+    while count > 1 and eta ** (count - 1) > max_iterations:
+        count -= 1
+    return tuple(max_iterations / eta**left for left in range(count - 1, -1, -1))
+
+
 def iterations_of_budget(trials: Sequence[Trial], budget_gpu_s: float, eta: int) -> tuple[float, ...]:
     """The iterations of a trial in each phase when a budget is divided evenly among the phases.
 

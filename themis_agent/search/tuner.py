@@ -29,6 +29,11 @@ class Tuner(Protocol):
 class Search(Protocol):
     """A search as an immutable value. The same reports in the same order give the same decisions; ties go by id."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether no trial runs any more."""
+        ...
+
     def work(self) -> Work:
         """The jobs of the present phase with their work left, and the phases to come."""
         ...

@@ -1,0 +1,246 @@
+"""The agent's step: events in, commands out, without processes, clocks or files."""
+
+import json
+from dataclasses import replace
+
+from themis_agent.agent import events
+from themis_agent.agent.commands import (
+    Finish,
+    KillTrial,
+    ReleaseGpus,
+    SampleTrial,
+    SendBid,
+    SendEstimate,
+    StartTrial,
+    StopTrial,
+)
+from themis_agent.agent.settings import Settings
+from themis_agent.agent.step import KILL_AFTER_S, next_due, step
+from themis_agent.agent.tags import TAGS
+from yarn_plugin.journal.codec import Codec
+from yarn_plugin.model.auction import EstimateRequest, GpuOffer
+from yarn_plugin.model.gpus import Machine, Slot
+
+CODEC = Codec(TAGS)
+PLAIN = Settings("plain", trials=2, max_steps=3, retries=1, grace_s=10.0)
+FIRST, SECOND = "trial-00000", "trial-00001"
+
+
+def gpus(machine, count, rack="r1"):
+    return tuple(events.Gpu(f"{machine}/{number}", machine, machine, rack) for number in range(count))
+
+
+class Search:
+    """An agent with GPUs of a machine; parameters are drawn at once. `said`: all commands."""
+
+    def __init__(self, settings=PLAIN, held=2, machine="m1"):
+        self.state, self.at, self.said, self._seq = None, 0.0, [], 0
+        self.take(events.Begun(settings))
+        if held:
+            self.take(events.Granted("lease-1", gpus(machine, held), None))
+
+    def take(self, event, at=None):
+        """What an event leads to, draws of parameters included."""
+        self._seq, self.at = self._seq + 1, self.at if at is None else at
+        self.state, commands = step(self.state, self._seq, self.at, event)
+        assert CODEC.read(json.loads(CODEC.dump(self.state))) == self.state
+        due = next_due(self.state)
+        assert due is None or due > self.at
+        self.said += commands
+        for command in commands:
+            if isinstance(command, SampleTrial):
+                commands += self.take(events.Sampled(command.trial, "{}"))
+        return commands
+
+    def epoch(self, trial):
+        return self.state.trials[trial].epoch
+
+    def report(self, trial, at_step, loss):
+        return self.take(events.Reported(trial, self.epoch(trial), at_step, loss))
+
+    def end(self, trial, code=0, lines=()):
+        return self.take(events.LauncherEnded(trial, self.epoch(trial), code, lines))
+
+    def fates(self):
+        return [trial.fate for trial in self.state.trials.values()]
+
+    def of(self, kind):
+        return [command for command in self.said if isinstance(command, kind)]
+
+
+def test_trials_start_train_and_the_best_is_found():
+    search = Search()
+    assert [(one.trial, one.epoch, one.world_size) for one in search.of(StartTrial)] == [(FIRST, 1, 1), (SECOND, 1, 1)]
+    search.report(FIRST, 3, 0.5)
+    search.report(SECOND, 3, 0.25)
+    assert search.fates() == ["complete", "complete"]
+    search.end(FIRST)
+    assert search.end(SECOND) == (Finish(True, "all trials have ended", SECOND),)
+
+
+def test_a_maximised_metric_is_best_when_it_is_highest():
+    search = Search(replace(PLAIN, maximize=True, target=0.9))
+    search.report(FIRST, 1, 0.2)
+    search.report(SECOND, 1, 0.95)
+    assert search.state.metric(search.state.best) == 0.95
+    assert search.state.outcome.reason == f"{SECOND} has reached the target 0.9"
+    assert search.fates() == ["stopped", "complete"]
+
+
+def test_a_rung_pauses_trials_and_promotes_the_best():
+    search = Search(Settings("successive_halving", trials=3, max_steps=9, eta=3), held=3)
+    for number, loss in enumerate((0.3, 0.1)):
+        (stop,) = search.report(f"trial-0000{number}", 3, loss)
+        assert stop.reason == "paused"
+    stops = search.report("trial-00002", 3, 0.2)
+    assert [stop.reason for stop in stops] == ["pruned"]
+    assert search.fates() == ["pruned", "training", "pruned"]
+    (start,) = search.end(SECOND)
+    assert (start.trial, start.epoch) == (SECOND, 2)
+    assert search.state.trials[SECOND].until == 9
+
+
+def test_a_trial_that_reports_seldom_reaches_several_rungs_at_once():
+    search = Search(Settings("successive_halving", trials=9, max_steps=9, eta=3), held=9)
+    for number in range(9):
+        search.report(f"trial-0000{number}", 9, number)
+    assert search.fates() == ["complete", *["pruned"] * 8]
+
+
+def test_a_metric_that_is_no_number_fails_the_trial_and_not_the_search():
+    search = Search()
+    (stop,) = search.report(FIRST, 1, None)
+    assert (stop.trial, stop.reason, stop.by) == (FIRST, "failed", 10.0)
+    assert search.state.trials[FIRST].error == "step 1: the metric is not a finite number"
+    search.end(FIRST, None)
+    search.report(SECOND, 3, 1.0)
+    assert search.end(SECOND) == (Finish(True, "all trials have ended", SECOND),)
+
+
+def test_an_end_without_a_report_is_a_failure_with_the_last_lines():
+    search = Search()
+    search.end(FIRST, 0, ("no data",))
+    trial = search.state.trials[FIRST]
+    assert (trial.fate, trial.error, trial.last_lines) == ("failed", "ended without a report", ("no data",))
+
+
+def test_a_crash_is_retried_then_it_is_a_failure():
+    search = Search()
+    search.report(FIRST, 1, 0.5)
+    (again,) = search.end(FIRST, 1)
+    assert (again.trial, again.epoch) == (FIRST, 2)
+    assert search.end(FIRST, -11, ("bad",)) == ()
+    trial = search.state.trials[FIRST]
+    assert (trial.fate, trial.error, trial.last_lines) == ("failed", "killed by signal 11, 2 times", ("bad",))
+
+
+def test_a_lost_launcher_is_no_crash():
+    search = Search()
+    for epoch in range(2, 7):
+        (again,) = search.end(FIRST, None)
+        assert again.epoch == epoch
+    assert search.state.trials[FIRST].crashes == 0
+
+
+def test_half_of_the_first_ten_failing_stops_the_search():
+    search = Search(Settings("plain", trials=20, max_steps=3, retries=0), held=20)
+    for number in range(5):
+        search.report(f"trial-{number:05}", 1, None)
+    assert search.state.outcome.reason.startswith("5 of the first 10 trials failed; the last one: step 1")
+    assert search.fates() == [*["failed"] * 5, *["stopped"] * 15]
+    for number in range(20):
+        search.end(f"trial-{number:05}", None)
+    assert search.of(Finish)[0].succeeded is False
+
+
+def test_reports_of_an_earlier_epoch_are_ignored():
+    search = Search()
+    search.end(FIRST, None)
+    search.take(events.Reported(FIRST, 1, 3, 0.0))
+    assert search.state.trials[FIRST].loss is None
+
+
+def test_revoked_gpus_are_vacated_and_given_back_and_the_trial_waits_for_others():
+    search = Search()
+    (stop,) = search.take(events.Revoked("lease-1", by=6.0, cells=("m1/0",)))
+    assert (stop.trial, stop.by, stop.reason) == (FIRST, 6.0, "revoked")
+    assert search.end(FIRST, None) == (ReleaseGpus("lease-1", ("m1/0",)),)
+    assert search.state.trials[FIRST].attempt is None
+    (start,) = search.take(events.Granted("lease-2", gpus("m2", 1)))
+    assert (start.trial, start.places[0].machine) == (FIRST, "m2")
+
+
+def test_a_launcher_that_does_not_stop_in_time_is_killed():
+    search = Search()
+    search.take(events.Revoked("lease-1", by=6.0))
+    assert next_due(search.state) == 6.0 + KILL_AFTER_S
+    killed = search.take(events.TimerFired(), at=6.0 + KILL_AFTER_S)
+    assert killed == (KillTrial(FIRST, 1), KillTrial(SECOND, 1))
+
+
+def test_a_gang_on_two_machines_ends_as_a_whole():
+    settings = Settings("plain", trials=1, max_steps=3, min_gpus=3, max_gpus=3, grace_s=10.0)
+    search = Search(settings, held=2)
+    assert not search.of(StartTrial)
+    search.take(events.Granted("lease-2", gpus("m2", 1)))
+    (start,) = search.of(StartTrial)
+    assert [(place.machine, place.first_rank) for place in start.places] == [("m1", 0), ("m2", 2)]
+    (stop,) = search.take(events.LauncherEnded(FIRST, 1, 1, ("boom",), launcher=1))
+    assert isinstance(stop, StopTrial)
+    (again,) = search.take(events.LauncherEnded(FIRST, 1, None, launcher=0))
+    assert (again.epoch, search.state.trials[FIRST].crashes) == (2, 1)
+
+
+def test_a_trial_moves_to_more_gpus_if_that_saves_more_than_the_move_costs():
+    long = Settings("plain", trials=1, max_steps=1000, max_gpus=2)
+    search = Search(long, held=1)
+    (stop,) = search.take(events.Granted("lease-2", (events.Gpu("m1/1", "m1", "m1", "r1"),)))
+    assert stop.reason == "moved"
+    (start,) = search.end(FIRST, None)
+    assert start.world_size == 2
+    short = Search(replace(long, max_steps=10), held=1)
+    assert short.take(events.Granted("lease-2", (events.Gpu("m1/1", "m1", "m1", "r1"),))) == ()
+
+
+def test_after_a_restart_lost_trials_start_again_and_running_ones_go_on():
+    search = Search()
+    starts = search.take(events.Restarted((events.Running(SECOND, 1),)))
+    assert [(one.trial, one.epoch) for one in starts] == [(FIRST, 2)]
+
+
+def test_a_suspended_search_starts_nothing_until_it_is_restarted():
+    search = Search()
+    assert {stop.reason for stop in search.take(events.Suspended())} == {"suspended"}
+    assert search.end(FIRST, None) == search.end(SECOND, None) == ()
+    assert len(search.take(events.Restarted())) == 2
+
+
+def test_the_search_ends_when_its_time_is_over():
+    search = Search(replace(PLAIN, max_time_s=60.0))
+    search.report(FIRST, 1, 0.5)
+    assert next_due(search.state) == 60.0
+    search.take(events.TimerFired(), at=60.0)
+    search.end(FIRST, None)
+    assert search.end(SECOND, None) == (Finish(True, "max_time_s 60 is over", FIRST),)
+
+
+def test_questions_of_the_arbiter_are_answered():
+    search = Search()
+    machines = (Machine("m1", "r1", (Slot("m1", 0),)), Machine("m2", "r1", (Slot("m2", 2),)))
+    question = EstimateRequest(7, 2.0, (("m1", 2),), machines, 4)
+    (said,) = search.take(events.Asked("a", question), at=3.0)
+    # Two trials of three steps of a second, on two GPUs; three seconds have passed; half of the pool is theirs.
+    assert isinstance(said, SendEstimate)
+    assert said.estimate.rho == (3 + 3) / (6 / 2 * 2)
+    (said,) = search.take(events.Offered("o", GpuOffer(7, machines, 60.0, 2.0, (), 4)))
+    assert isinstance(said, SendBid)
+    assert [sum(piece.gpus for piece in row.pieces) for row in said.bid.rows] == [1, 2]
+
+
+def test_measured_steps_replace_the_assumed_ones():
+    search = Search()
+    search.take(events.Profiled(FIRST, 1, 20.0))
+    question = EstimateRequest(1, 1.0, (("m1", 2),), (Machine("m1", "r1", (Slot("m1", 0),)),), 2)
+    (said,) = search.take(events.Asked("a", question))
+    assert [job.iteration_s for job in said.estimate.jobs] == [20.0, 20.0]
+    assert said.estimate.rho == 1.0

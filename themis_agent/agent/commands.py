@@ -1,0 +1,94 @@
+"""What an agent wants done. Each may fail or be lost; what came of it is an event."""
+
+from dataclasses import dataclass
+
+from yarn_plugin.model.auction import Bid, Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTrial:
+    """Draw the parameters of a trial. `number`: of the trial, from 0."""
+
+    trial: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The GPUs of one launcher, all on one machine; `first_rank`: the rank of the first process there."""
+
+    machine: str
+    cells: tuple[str, ...]
+    first_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartTrial:
+    """Start the launchers of a trial, one a place, with a process for each GPU.
+
+    `epoch`: of this attempt; checkpoints and events of earlier ones count no more. `parameters`: as JSON.
+    """
+
+    trial: str
+    epoch: int
+    places: tuple[Place, ...]
+    parameters: str
+
+    @property
+    def world_size(self) -> int:
+        """The processes of all launchers."""
+        return sum(len(place.cells) for place in self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class StopTrial:
+    """Have all launchers of a trial save a checkpoint and end until then. `reason`: see `state.Reason`."""
+
+    trial: str
+    epoch: int
+    by: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KillTrial:
+    """End all launchers of a trial now: it has not stopped in time."""
+
+    trial: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendEstimate:
+    """Answer a question of the arbiter."""
+
+    id: str
+    estimate: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class SendBid:
+    """Answer an offer of the arbiter."""
+
+    id: str
+    bid: Bid
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseGpus:
+    """Give these GPUs of a lease back: nothing runs on them any more."""
+
+    lease: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The search is over and nothing runs any more. `best`: the best trial; None if none has reported."""
+
+    succeeded: bool
+    reason: str
+    best: str | None
+
+
+Command = SampleTrial | StartTrial | StopTrial | KillTrial | SendEstimate | SendBid | ReleaseGpus | Finish

@@ -1,0 +1,189 @@
+"""What happens to an agent. Times are seconds of the journal's clock."""
+
+from dataclasses import dataclass
+
+from themis_agent.agent.settings import Settings
+from yarn_plugin.model.auction import EstimateRequest, GpuOffer
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU by name: `cell` as in its lease, and where it is."""
+
+    cell: str
+    slot: str
+    machine: str
+    rack: str
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The search begins."""
+
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A launcher whose process runs."""
+
+    trial: str
+    epoch: int
+    launcher: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """The agent has been restarted. `running`: the launchers that still run; all others are gone."""
+
+    running: tuple[Running, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The parameters of a trial, as JSON."""
+
+    trial: str
+    parameters: str
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherStarted:
+    """A launcher runs its processes. `port`: where those of the whole trial meet, from launcher 0."""
+
+    trial: str
+    epoch: int
+    host: str
+    port: int | None = None
+    launcher: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A trial has reached a step. `metric`: None if it is not a finite number."""
+
+    trial: str
+    epoch: int
+    step: float
+    metric: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """Seconds of a step as it runs now, measured."""
+
+    trial: str
+    epoch: int
+    step_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """A checkpoint of this step can be read by everyone."""
+
+    trial: str
+    epoch: int
+    step: float
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherEnded:
+    """A launcher and its processes are gone.
+
+    `code`: the exit code of the command, negative for a signal; None: the machine, the container or the launcher
+    failed, and not the command. `last_lines`: of its log.
+    """
+
+    trial: str
+    epoch: int
+    code: int | None
+    last_lines: tuple[str, ...] = ()
+    launcher: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A lease begins. `until`: None without an end."""
+
+    lease: str
+    gpus: tuple[Gpu, ...]
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """A lease goes on."""
+
+    lease: str
+    until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """Vacate these GPUs of a lease (empty: all) by then."""
+
+    lease: str
+    by: float
+    cells: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEnded:
+    """A lease of these GPUs (empty: all) has ended."""
+
+    lease: str
+    cells: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is your finish-time fairness?"""
+
+    id: str
+    question: EstimateRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What would it be with these GPUs?"""
+
+    id: str
+    offer: GpuOffer
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """A user stops the search."""
+
+    reason: str = "stopped by the user"
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """The agent is about to end, and to be restarted later: trials save checkpoints and end."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The time that the state asked for has come."""
+
+
+Event = (
+    Begun
+    | Restarted
+    | Sampled
+    | LauncherStarted
+    | Reported
+    | Profiled
+    | Checkpointed
+    | LauncherEnded
+    | Granted
+    | Renewed
+    | Revoked
+    | LeaseEnded
+    | Asked
+    | Offered
+    | StopRequested
+    | Suspended
+    | TimerFired
+)

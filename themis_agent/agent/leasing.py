@@ -1,0 +1,58 @@
+"""The GPUs that an agent holds, and its answers to the arbiter."""
+
+from dataclasses import replace
+
+from themis_agent.agent import searching
+from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate
+from themis_agent.agent.events import Asked, Granted, LeaseEnded, Offered, Renewed, Revoked
+from themis_agent.agent.state import Lease, State
+from themis_agent.bids import bid_table, estimate
+
+
+def take(state: State, event: Granted | Renewed | Revoked | LeaseEnded) -> State:
+    """The state after a message about a lease; one about an unknown lease is ignored."""
+    leases = dict(state.leases)
+    if isinstance(event, Granted):
+        # Sent again after a restart, a grant adds nothing.
+        leases.setdefault(event.lease, Lease(event.gpus, event.until))
+        return replace(state, leases=leases)
+    lease = leases.get(event.lease)
+    if lease is None:
+        return state
+    match event:
+        case Renewed():
+            leases[event.lease] = replace(lease, until=event.until)
+        case Revoked():
+            revoked = event.cells or tuple(gpu.cell for gpu in lease.gpus)
+            leases[event.lease] = replace(lease, revoked=tuple(sorted({*lease.revoked, *revoked})), vacate_by=event.by)
+        case LeaseEnded():
+            leases = _without(leases, event.lease, event.cells or tuple(gpu.cell for gpu in lease.gpus))
+    return replace(state, leases=leases)
+
+
+def answer(state: State, at: float, event: Asked | Offered) -> Command:
+    """The answer to a question of the arbiter."""
+    elapsed = at - state.begun_at
+    if isinstance(event, Asked):
+        return SendEstimate(event.id, estimate(searching.work(state), event.question, elapsed))
+    return SendBid(event.id, bid_table(searching.work(state), event.offer, elapsed))
+
+
+def released(state: State) -> tuple[State, list[Command]]:
+    """Revoked GPUs on which nothing runs any more are given back before their time."""
+    busy, leases = state.busy, dict(state.leases)
+    commands: list[Command] = []
+    for name, lease in state.leases.items():
+        vacated = tuple(cell for cell in lease.revoked if cell not in busy)
+        if vacated:
+            commands.append(ReleaseGpus(name, vacated))
+            leases = _without(leases, name, vacated)
+    return (replace(state, leases=leases) if commands else state), commands
+
+
+def _without(leases: dict[str, Lease], name: str, cells: tuple[str, ...]) -> dict[str, Lease]:
+    lease = leases[name]
+    kept = tuple(gpu for gpu in lease.gpus if gpu.cell not in cells)
+    revoked = tuple(cell for cell in lease.revoked if cell not in cells)
+    others = {other: one for other, one in leases.items() if other != name}
+    return {**others, name: replace(lease, gpus=kept, revoked=revoked)} if kept else others

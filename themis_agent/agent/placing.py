@@ -1,0 +1,118 @@
+"""Which trials run on which GPUs: who starts, who moves, who has to leave."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from themis_agent.agent.commands import Command, Place, SampleTrial, StartTrial
+from themis_agent.agent.events import Gpu
+from themis_agent.agent.state import Attempt, Reason, State, TrialState, by_slot, machines_of
+from themis_agent.division import divide
+from yarn_plugin.model.gpus import Gpus, Job, total
+
+MOVE_S = 45.0
+"""What it costs to move a trial, in seconds: a checkpoint and a new start (35 to 50 s in Themis, thesis section
+3.6.2.3). A trial gets more GPUs only if it ends earlier by more than that."""
+
+
+def stopped(state: State, trial: TrialState, reason: Reason, by: float) -> State:
+    """The state in which a trial has been told to stop, by then at the latest; an earlier time holds."""
+    attempt = trial.attempt
+    if attempt is None or (attempt.stop_by is not None and attempt.stop_by <= by):
+        return state
+    return state.with_trial(replace(trial, attempt=replace(attempt, stop_by=by, reason=attempt.reason or reason)))
+
+
+def vacated(state: State, at: float) -> State:
+    """Trials leave GPUs that are no longer held."""
+    held = state.gpus
+    for trial, attempt in list(state.attempts):
+        if any(cell not in held for cell in attempt.cells):
+            state = stopped(state, trial, "revoked", min(_vacate_by(state, attempt, at), at + state.settings.grace_s))
+    return state
+
+
+def _vacate_by(state: State, attempt: Attempt, at: float) -> float:
+    """When the first of its GPUs must be free: now, if a lease has ended."""
+    held = {gpu.cell for lease in state.leases.values() for gpu in lease.gpus}
+    times = [lease.vacate_by for lease in state.leases.values() if set(lease.revoked) & set(attempt.cells)]
+    return min(times, default=at) if held.issuperset(attempt.cells) else at
+
+
+def placed(state: State, at: float) -> tuple[State, list[Command]]:
+    """Trials move to where they are faster, if that is worth it; then trials that wait start on free GPUs."""
+    jobs = {job.id: job for job in state.running_search().work().jobs if state.trials[job.id].fate == "training"}
+    state = _moved(state, jobs, at)
+    return _started(state, jobs, at)
+
+
+def _moved(state: State, jobs: Mapping[str, Job], at: float) -> State:
+    held = state.gpus
+    running = [(trial, attempt) for trial, attempt in state.attempts if trial.id in jobs and not trial.is_stopping]
+    if not running:
+        return state
+    division = dict(divide(machines_of(held), list(jobs.values())))
+    waiting = [jobs[name].min_gpus for name in division if state.trials[name].attempt is None]
+    free = len(held.keys() - state.busy)
+    for trial, attempt in running:
+        here, there = by_slot(attempt.cells, held), division.get(trial.id, ())
+        makes_room = free < min(waiting, default=0) and 0 < total(there) < total(here)
+        if makes_room or _is_faster(jobs[trial.id], here, there, free):
+            state = stopped(state, trial, "moved", at + state.settings.grace_s)
+    return state
+
+
+def _is_faster(job: Job, here: Gpus, there: Gpus, free: int) -> bool:
+    """Whether more GPUs, of which enough are free, would save a trial more time than moving it costs."""
+    added = total(there) - total(here)
+    if not 0 < added <= free:
+        return False
+    left_s = job.iterations_left * job.iteration_s
+    return left_s / total(here) - left_s / total(there) > MOVE_S
+
+
+def _started(state: State, jobs: Mapping[str, Job], at: float) -> tuple[State, list[Command]]:
+    commands: list[Command] = []
+    busy = state.busy
+    free = {cell: gpu for cell, gpu in state.gpus.items() if cell not in busy}
+    waiting = [replace(job, held=()) for name, job in jobs.items() if state.trials[name].attempt is None]
+    for name, gpus in divide(machines_of(free), waiting) if free else ():
+        trial = state.trials[name]
+        if trial.parameters is None:
+            if not trial.sampling:
+                commands.append(SampleTrial(name, trial.number))
+                state = state.with_trial(replace(trial, sampling=True))
+            continue
+        places = _places(_chosen(gpus, free))
+        epoch = trial.epoch + 1
+        state = state.with_trial(replace(trial, epoch=epoch, attempt=Attempt(epoch, places, at)))
+        commands.append(StartTrial(name, epoch, places, trial.parameters))
+    return state, commands
+
+
+def _chosen(gpus: Gpus, free: dict[str, Gpu]) -> list[Gpu]:
+    """Free GPUs in these slots, which are free no more."""
+    chosen: list[Gpu] = []
+    for slot, count in gpus:
+        inside = sorted((gpu for gpu in free.values() if gpu.slot == slot), key=_order)
+        chosen += inside[:count]
+    for gpu in chosen:
+        del free[gpu.cell]
+    return chosen
+
+
+def _order(gpu: Gpu) -> tuple[str, int, str]:
+    """By machine, then by the number at the end of the cell's name."""
+    digits = gpu.cell[len(gpu.cell.rstrip("0123456789")) :]
+    return gpu.machine, int(digits or 0), gpu.cell
+
+
+def _places(gpus: Sequence[Gpu]) -> tuple[Place, ...]:
+    """One place a machine; ranks go on from one to the next."""
+    places: list[Place] = []
+    rank = 0
+    for machine, inside in groupby(sorted(gpus, key=_order), key=lambda gpu: gpu.machine):
+        cells = tuple(gpu.cell for gpu in inside)
+        places.append(Place(machine, cells, rank))
+        rank += len(cells)
+    return tuple(places)

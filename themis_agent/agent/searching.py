@@ -1,0 +1,157 @@
+"""The search of an agent: made from its settings, and what a report or a failure means for all trials."""
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import cast
+
+from themis_agent.agent.settings import DEFAULT_STEP_S, Settings
+from themis_agent.agent.state import Outcome, State, TrialState
+from themis_agent.search import (
+    CurveStopping,
+    Decision,
+    Failed,
+    Halving,
+    Hyperband,
+    Report,
+    Search,
+    ToTheEnd,
+    Trial,
+    Work,
+    curve_stopping,
+    hyperband,
+    rungs,
+    successive_halving,
+    to_the_end,
+)
+
+AnySearch = Halving | Hyperband | CurveStopping | ToTheEnd
+
+EARLY = 10
+"""If half of so many first trials fail, something else than their parameters is wrong: the search stops."""
+
+
+def begun(settings: Settings, at: float) -> State:
+    """The state of a search that begins."""
+    search = _search(settings)
+    ids = [trial_id(number) for number in range(settings.trials)]
+    trials = {name: _positioned(TrialState(name, number, 0.0), search) for number, name in enumerate(ids)}
+    return State(settings, search, trials, begun_at=at)
+
+
+def trial_id(number: int) -> str:
+    """The id of a trial; ids sort as numbers do."""
+    return f"trial-{number:05}"
+
+
+def _search(settings: Settings) -> AnySearch:
+    trials = [
+        Trial(
+            trial_id(number),
+            settings.step_s or DEFAULT_STEP_S,
+            settings.max_steps,
+            settings.min_gpus,
+            settings.max_gpus,
+            settings.step_gpus,
+        )
+        for number in range(settings.trials)
+    ]
+    match settings.algorithm:
+        case "hyperband":
+            return hyperband(trials, settings.max_steps, settings.eta)
+        case "successive_halving":
+            ends = rungs(len(trials), settings.max_steps, settings.eta)
+            added = [end - before for end, before in zip(ends, (0.0, *ends), strict=False)]
+            return successive_halving(trials, added, settings.eta)
+        case "curve_stopping":
+            target = settings.target
+            loss = -target if target is not None and settings.maximize else target
+            return curve_stopping(trials, loss, settings.patience)
+        case "plain":
+            return to_the_end(trials)
+
+
+def _positioned(trial: TrialState, search: AnySearch) -> TrialState:
+    """A trial that trains, with its bracket, its rung, and the step at which that ends."""
+    brackets = search.brackets if isinstance(search, Hyperband) else (search,)
+    for number, bracket in enumerate(brackets):
+        for one in bracket.trials:
+            if one.trial.id == trial.id:
+                if isinstance(bracket, Halving):
+                    return replace(trial, bracket=number, rung=bracket.phase, until=bracket.target)
+                return replace(trial, bracket=number, until=one.trial.iterations)
+    return trial
+
+
+def reported(state: State, trial: TrialState, at: float) -> State:
+    """The search after a report of a trial: its step and its loss."""
+    report = Report(trial.id, trial.step, trial.loss, trial.attained_gpu_s(at), trial.step_s)
+    state = _decided(state.with_trial(trial), report)
+    after = state.trials[trial.id]
+    if after.fate == "training" and after.rung == trial.rung and after.step >= after.until:
+        state = state.with_trial(replace(after, fate="paused"))
+    return _caught_up(state, at)
+
+
+def _caught_up(state: State, at: float) -> State:
+    """A trial that is promoted to a rung whose end it has passed, or that cannot get further, has reached that end."""
+    for trial in state.trials.values():
+        if trial.fate == "training" and (trial.ran_out or trial.step >= trial.until):
+            return reported(state, replace(trial, step=max(trial.step, trial.until)), at)
+    return state
+
+
+def failed(state: State, trial: TrialState, error: str, last_lines: tuple[str, ...], at: float) -> State:
+    """The search after a failure of a trial."""
+    state = state.with_trial(replace(trial, fate="failed", error=error, last_lines=last_lines))
+    state = _caught_up(_decided(state, Failed(trial.id)), at)
+    early = [one for one in state.trials.values() if one.number < EARLY and one.fate == "failed"]
+    if state.outcome is None and 2 * len(early) >= EARLY:
+        reason = f"{len(early)} of the first {EARLY} trials failed; the last one: {error}"
+        return replace(state, outcome=Outcome(False, reason))
+    return state
+
+
+def profiled(state: State, trial: TrialState, at: float) -> State:
+    """The search when the time of a step has been measured: until theirs is, the others are taken to be like it."""
+    state = state.with_trial(trial)
+    typical = typical_step_s(state)
+    for one in state.trials.values():
+        if one.fate == "training" and (one.step_s is None or one.id == trial.id):
+            report = Report(one.id, one.step, None, one.attained_gpu_s(at), one.step_s or typical)
+            state = _decided(state, report)
+    return state
+
+
+def typical_step_s(state: State) -> float:
+    """Seconds of a step on one GPU: the median of what is measured."""
+    measured = [one.step_s for one in state.trials.values() if one.step_s is not None]
+    return statistics.median(measured) if measured else state.settings.step_s or DEFAULT_STEP_S
+
+
+def work(state: State) -> Work:
+    """What is left to do, for bids. The budget is what was planned, with steps as long as they turn out to be."""
+    found = state.running_search().work()
+    counts_measured = isinstance(state.search, ToTheEnd)
+    factor = 1.0 if counts_measured else typical_step_s(state) / (state.settings.step_s or DEFAULT_STEP_S)
+    brackets = found.brackets if state.outcome is None else ()
+    return Work(brackets, found.budget_gpu_s * factor, found.max_gpus)
+
+
+def _decided(state: State, report: Report | Failed) -> State:
+    search, decisions = cast(Search, state.search).take(report)
+    return _applied(replace(state, search=search), decisions)
+
+
+def _applied(state: State, decisions: Iterable[Decision]) -> State:
+    for decision in decisions:
+        trial = state.trials[decision.trial]
+        match decision.kind:
+            case "promote":
+                trial = replace(_positioned(trial, cast(AnySearch, state.search)), fate="training")
+            case "stop":
+                trial = replace(trial, fate="pruned")
+            case "complete":
+                trial = replace(trial, fate="complete")
+        state = state.with_trial(trial)
+    return state

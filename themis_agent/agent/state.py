@@ -1,0 +1,176 @@
+"""The state of an agent. Immutable; written to its journal."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
+
+from themis_agent.agent.commands import Place
+from themis_agent.agent.events import Gpu
+from themis_agent.agent.settings import Settings
+from themis_agent.search import Search
+from yarn_plugin.model.gpus import Gpus, Machine, Slot
+from yarn_plugin.model.journaled import Tagged
+
+Fate = Literal["training", "paused", "complete", "pruned", "failed", "stopped"]
+"""What becomes of a trial. paused: at the end of its rung, until the others are there. stopped: with the search."""
+
+Reason = Literal["paused", "complete", "pruned", "failed", "stopped", "moved", "revoked", "suspended"]
+"""Why an attempt is stopped. moved: to other GPUs. suspended: with the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A run of a trial: its launchers, from their start to the end of the last one.
+
+    `places`: one a launcher. `master`: the host and port where its processes meet. `ended`: the launchers that are
+    gone. `stop_by`: None while it is to go on. `killed`: it has not stopped by then. `exit_code`: of the first launcher
+    that ended before it was told to; None: that one was lost. `last_step`: that it reported; None: none yet.
+    """
+
+    epoch: int
+    places: tuple[Place, ...]
+    started_at: float
+    master: tuple[str, int] | None = None
+    ended: tuple[int, ...] = ()
+    stop_by: float | None = None
+    reason: Reason | None = None
+    killed: bool = False
+    ended_itself: bool = False
+    exit_code: int | None = None
+    last_lines: tuple[str, ...] = ()
+    last_step: float | None = None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its GPUs."""
+        return tuple(cell for place in self.places for cell in place.cells)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialState:
+    """A trial. `until`: the step at which its rung ends. `parameters`: as JSON; None until they are drawn.
+
+    `loss`: the metric, negated if it is maximised, at `step`. `step_s`: measured seconds of a step on one GPU.
+    `checkpoint`: the step of its newest one. `crashes`: of its command, since the start. `ran_out`: its command ended
+    before its last step, with success: it will not get further. `error`, `last_lines` (of its log): why it failed.
+    """
+
+    id: str
+    number: int
+    until: float
+    bracket: int = 0
+    rung: int = 0
+    fate: Fate = "training"
+    parameters: str | None = None
+    sampling: bool = False
+    epoch: int = 0
+    attempt: Attempt | None = None
+    step: float = 0.0
+    loss: float | None = None
+    step_s: float | None = None
+    checkpoint: float | None = None
+    gpu_s: float = 0.0
+    crashes: int = 0
+    ran_out: bool = False
+    error: str = ""
+    last_lines: tuple[str, ...] = ()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether its launchers have been told to end."""
+        return self.attempt is not None and self.attempt.stop_by is not None
+
+    def attained_gpu_s(self, at: float) -> float:
+        """The GPU seconds that it has had."""
+        attempt = self.attempt
+        return self.gpu_s + (len(attempt.cells) * max(at - attempt.started_at, 0.0) if attempt else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """GPUs that are held. `revoked`: those to be vacated, until `vacate_by`."""
+
+    gpus: tuple[Gpu, ...]
+    until: float | None = None
+    revoked: tuple[str, ...] = ()
+    vacate_by: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the search ended. `succeeded`: it has a best trial."""
+
+    succeeded: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything that an agent knows. `search`: one of `themis_agent.search`. `outcome`: None while it goes on.
+
+    `finished`: there is an outcome, and nothing runs any more. `suspended`: nothing starts before the next restart.
+    """
+
+    settings: Settings
+    search: Annotated[object, Tagged()]
+    trials: Mapping[str, TrialState] = field(default_factory=dict)
+    leases: Mapping[str, Lease] = field(default_factory=dict)
+    begun_at: float = 0.0
+    outcome: Outcome | None = None
+    finished: bool = False
+    suspended: bool = False
+
+    def with_trial(self, trial: TrialState) -> "State":
+        """The state with a trial changed."""
+        return replace(self, trials={**self.trials, trial.id: trial})
+
+    @property
+    def attempts(self) -> Iterator[tuple[TrialState, Attempt]]:
+        """The trials with launchers."""
+        return ((trial, trial.attempt) for trial in self.trials.values() if trial.attempt is not None)
+
+    @property
+    def best(self) -> TrialState | None:
+        """The trial with the lowest loss at its last report, ties by number; None if no trial has one."""
+        found = [one for one in self.trials.values() if one.loss is not None and one.fate != "failed"]
+        return min(found, key=lambda one: (math.inf if one.loss is None else one.loss, one.number), default=None)
+
+    def metric(self, trial: TrialState) -> float | None:
+        """The last metric of a trial as it reported it."""
+        return None if trial.loss is None else -trial.loss if self.settings.maximize else trial.loss
+
+    @property
+    def gpus(self) -> dict[str, Gpu]:
+        """All GPUs that are held and not revoked, by their cells."""
+        return {gpu.cell: gpu for lease in self.leases.values() for gpu in lease.gpus if gpu.cell not in lease.revoked}
+
+    @property
+    def busy(self) -> set[str]:
+        """The cells of GPUs on which launchers may run."""
+        return {cell for _, attempt in self.attempts for cell in attempt.cells}
+
+    def running_search(self) -> Search:
+        """The search, told on which GPUs its trials run."""
+        search: Search = self.search  # type: ignore[assignment]
+        places = {gpu.cell: gpu for lease in self.leases.values() for gpu in lease.gpus}
+        return search.allocate({trial.id: by_slot(attempt.cells, places) for trial, attempt in self.attempts})
+
+
+def by_slot(cells: tuple[str, ...], gpus: Mapping[str, Gpu]) -> Gpus:
+    """How many of these GPUs each slot has."""
+    slots = [gpus[cell].slot for cell in cells if cell in gpus]
+    return tuple((slot, slots.count(slot)) for slot in sorted(set(slots)))
+
+
+def machines_of(gpus: Mapping[str, Gpu]) -> tuple[Machine, ...]:
+    """The machines of GPUs, with these GPUs as free ones."""
+    racks = {gpu.machine: gpu.rack for gpu in gpus.values()}
+    slots: dict[str, dict[str, int]] = {}
+    for gpu in gpus.values():
+        counts = slots.setdefault(gpu.machine, {})
+        counts[gpu.slot] = counts.get(gpu.slot, 0) + 1
+    return tuple(
+        Machine(machine, racks[machine], tuple(Slot(slot, count) for slot, count in sorted(slots[machine].items())))
+        for machine in sorted(slots)
+    )

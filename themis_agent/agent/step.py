@@ -1,0 +1,141 @@
+"""An agent: `step(state, seq, at, event) -> (state, commands)`. Pure.
+
+1. The event changes what is known: leases, trials, the search.
+2. What follows from all that is known is commanded, whichever event it was: trials that are not to run are stopped,
+   revoked GPUs are vacated and given back, trials move and start, and the search finishes.
+
+So a command that was lost follows again from the state, and a restart needs no rules of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from themis_agent.agent import leasing, placing, searching, trials
+from themis_agent.agent.commands import Command, Finish, KillTrial, StopTrial
+from themis_agent.agent.events import (
+    Asked,
+    Begun,
+    Event,
+    Granted,
+    LeaseEnded,
+    Offered,
+    Renewed,
+    Restarted,
+    Revoked,
+    Sampled,
+    StopRequested,
+    Suspended,
+    TimerFired,
+)
+from themis_agent.agent.state import Outcome, Reason, State, TrialState
+
+KILL_AFTER_S = 5.0
+"""A launcher kills its processes when their time is over. If it has not ended itself so much later, it is killed."""
+
+
+def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State | None, tuple[Command, ...]]:
+    """The state after an event, and what is to be done. None: the search has not begun. `at`: seconds."""
+    if state is None:
+        return (searching.begun(event.settings, at), ()) if isinstance(event, Begun) else (None, ())
+    before = state
+    answers: list[Command] = []
+    match event:
+        case Begun():
+            pass
+        case Restarted():
+            state = replace(trials.restarted(state, at, event), finished=False, suspended=False)
+        case Sampled():
+            trial = state.trials[event.trial]
+            state = state.with_trial(replace(trial, parameters=trial.parameters or event.parameters, sampling=False))
+        case Granted() | Renewed() | Revoked() | LeaseEnded():
+            state = leasing.take(state, event)
+        case Asked() | Offered():
+            answers.append(leasing.answer(state, at, event))
+        case StopRequested():
+            state = state if state.outcome else replace(state, outcome=Outcome(state.best is not None, event.reason))
+        case Suspended():
+            state = replace(state, suspended=True)
+        case TimerFired():
+            pass
+        case _:
+            state = trials.take(state, at, event)
+    state, commands = _follow_up(state, at)
+    again = isinstance(event, Restarted)
+    return state, (*answers, *_stops({} if again else before.trials, state), *commands)
+
+
+def next_due(state: State | None) -> float | None:
+    """When the state's next timer is due."""
+    if state is None:
+        return None
+    times = [
+        attempt.stop_by + KILL_AFTER_S
+        for _, attempt in state.attempts
+        if attempt.stop_by is not None and not attempt.killed
+    ]
+    if state.outcome is None and state.settings.max_time_s is not None:
+        times.append(state.begun_at + state.settings.max_time_s)
+    return min(times, default=None)
+
+
+def _follow_up(state: State, at: float) -> tuple[State, list[Command]]:
+    commands: list[Command] = []
+    state = _with_outcome(state, at)
+    for trial, _ in list(state.attempts):
+        if trial.fate != "training" or state.suspended:
+            state = placing.stopped(state, trial, _reason(trial), at + state.settings.grace_s)
+    state = placing.vacated(state, at)
+    state, released = leasing.released(state)
+    commands += released
+    if state.outcome is None and not state.suspended:
+        state, started = placing.placed(state, at)
+        commands += started
+    state, killed = _killed(state, at)
+    commands += killed
+    outcome, best = state.outcome, state.best
+    if outcome is not None and not state.finished and not any(state.attempts):
+        state = replace(state, finished=True)
+        commands.append(Finish(outcome.succeeded, outcome.reason, best.id if best is not None else None))
+    return state, commands
+
+
+def _with_outcome(state: State, at: float) -> State:
+    """The state with its outcome, if the search is over; then all its trials are."""
+    limit, best = state.settings.max_time_s, state.best
+    if state.outcome is None and state.running_search().ended:
+        reason = "all trials have ended" if best is not None else f"every trial failed: {_last_error(state)}"
+        state = replace(state, outcome=Outcome(best is not None, reason))
+    if state.outcome is None and limit is not None and at >= state.begun_at + limit:
+        state = replace(state, outcome=Outcome(best is not None, f"max_time_s {limit:g} is over"))
+    if state.outcome is not None:
+        for trial in state.trials.values():
+            if trial.fate in ("training", "paused"):
+                state = state.with_trial(replace(trial, fate="stopped"))
+    return state
+
+
+def _last_error(state: State) -> str:
+    return next((one.error for one in reversed(list(state.trials.values())) if one.error), "")
+
+
+def _reason(trial: TrialState) -> Reason:
+    return "suspended" if trial.fate == "training" else trial.fate
+
+
+def _stops(before: Mapping[str, TrialState], state: State) -> list[Command]:
+    """A command for each trial whose time to stop is new or has changed."""
+    commands: list[Command] = []
+    for trial, attempt in state.attempts:
+        old = before[trial.id].attempt if trial.id in before else None
+        if attempt.stop_by is not None and (old is None or old.stop_by != attempt.stop_by):
+            commands.append(StopTrial(trial.id, attempt.epoch, attempt.stop_by, attempt.reason or "stopped"))
+    return commands
+
+
+def _killed(state: State, at: float) -> tuple[State, list[Command]]:
+    commands: list[Command] = []
+    for trial, attempt in list(state.attempts):
+        if attempt.stop_by is not None and not attempt.killed and at >= attempt.stop_by + KILL_AFTER_S:
+            commands.append(KillTrial(trial.id, attempt.epoch))
+            state = state.with_trial(replace(trial, attempt=replace(attempt, killed=True)))
+    return state, commands

@@ -1,0 +1,125 @@
+"""The life of a trial: its launchers start, report and end."""
+
+import math
+from dataclasses import replace
+
+from themis_agent.agent import searching
+from themis_agent.agent.events import Checkpointed, LauncherEnded, LauncherStarted, Profiled, Reported, Restarted
+from themis_agent.agent.state import Attempt, Outcome, State, TrialState
+from yarn_plugin.model.gpus import Slowdown
+
+FromTrial = LauncherStarted | Reported | Profiled | Checkpointed | LauncherEnded
+
+
+def take(state: State, at: float, event: FromTrial) -> State:
+    """The state after an event of a launcher; those of earlier epochs, and of trials that do not run, are ignored."""
+    trial = state.trials.get(event.trial)
+    attempt = trial.attempt if trial is not None else None
+    if trial is None or attempt is None or attempt.epoch != event.epoch:
+        return state
+    match event:
+        case LauncherStarted():
+            return _started(state, trial, attempt, event)
+        case Reported():
+            return _reported(state, trial, attempt, event, at)
+        case Profiled():
+            return _profiled(state, trial, attempt, event, at)
+        case Checkpointed():
+            return state.with_trial(replace(trial, checkpoint=event.step))
+        case LauncherEnded():
+            return _ended(state, trial, attempt, event, at)
+
+
+def restarted(state: State, at: float, event: Restarted) -> State:
+    """The state after a restart of the agent: launchers that are gone were lost with it, and kill commands may be."""
+    running = {(one.trial, one.epoch, one.launcher) for one in event.running}
+    for trial, attempt in list(state.attempts):
+        state = state.with_trial(replace(trial, attempt=replace(attempt, killed=False)))
+        for launcher in range(len(attempt.places)):
+            if launcher not in attempt.ended and (trial.id, attempt.epoch, launcher) not in running:
+                state = take(state, at, LauncherEnded(trial.id, attempt.epoch, None, launcher=launcher))
+    for trial in state.trials.values():
+        if trial.sampling:
+            state = state.with_trial(replace(trial, sampling=False))
+    return state
+
+
+def _started(state: State, trial: TrialState, attempt: Attempt, event: LauncherStarted) -> State:
+    if event.launcher or event.port is None:
+        return state
+    return state.with_trial(replace(trial, attempt=replace(attempt, master=(event.host, event.port))))
+
+
+def _reported(state: State, trial: TrialState, attempt: Attempt, event: Reported, at: float) -> State:
+    if attempt.last_step is not None and event.step <= attempt.last_step:
+        return state
+    trial = replace(trial, attempt=replace(attempt, last_step=event.step))
+    if trial.fate != "training" or state.outcome is not None:
+        # What is decided about a trial stays as it is when it runs on until it has stopped.
+        return state.with_trial(trial)
+    if event.metric is None or not math.isfinite(event.metric):
+        return searching.failed(state, trial, f"step {event.step:g}: the metric is not a finite number", (), at)
+    loss = -event.metric if state.settings.maximize else event.metric
+    state = searching.reported(state, replace(trial, step=event.step, loss=loss), at)
+    return _at_target(state, trial.id, loss)
+
+
+def _at_target(state: State, name: str, loss: float) -> State:
+    target = state.settings.target
+    if target is None or loss > (-target if state.settings.maximize else target):
+        return state
+    trial = replace(state.trials[name], fate="complete")
+    return replace(state.with_trial(trial), outcome=Outcome(True, f"{name} has reached the target {target:g}"))
+
+
+def _profiled(state: State, trial: TrialState, attempt: Attempt, event: Profiled, at: float) -> State:
+    one_gpu_s = event.step_s * len(attempt.cells) / _slowdown(state, attempt)
+    if not 0 < one_gpu_s < math.inf or state.outcome is not None:
+        return state
+    return searching.profiled(state, replace(trial, step_s=one_gpu_s), at)
+
+
+def _slowdown(state: State, attempt: Attempt) -> float:
+    """The factor by which a step takes longer, as the attempt's GPUs are spread."""
+    held = {gpu.cell: gpu for lease in state.leases.values() for gpu in lease.gpus}
+    gpus = [held[cell] for cell in attempt.cells if cell in held]
+    crude = Slowdown()
+    if len({gpu.rack for gpu in gpus}) > 1:
+        return crude.rack
+    if len({gpu.machine for gpu in gpus}) > 1:
+        return crude.machine
+    return crude.slot if len({gpu.slot for gpu in gpus}) > 1 else 1.0
+
+
+def _ended(state: State, trial: TrialState, attempt: Attempt, event: LauncherEnded, at: float) -> State:
+    """A launcher has ended. A gang ends as a whole: the others are stopped, and the trial goes by the first one."""
+    if event.launcher in attempt.ended:
+        return state
+    attempt = replace(attempt, ended=(*attempt.ended, event.launcher))
+    if attempt.stop_by is None:
+        attempt = replace(
+            attempt,
+            ended_itself=True,
+            exit_code=event.code,
+            last_lines=event.last_lines,
+            stop_by=at + state.settings.grace_s,
+            reason="stopped",
+        )
+    if len(attempt.ended) < len(attempt.places):
+        return state.with_trial(replace(trial, attempt=attempt))
+    trial = replace(trial, attempt=None, gpu_s=trial.attained_gpu_s(at))
+    if trial.fate == "training" and attempt.ended_itself and attempt.exit_code is not None:
+        return _ended_itself(state, trial, attempt, attempt.exit_code, at)
+    return state.with_trial(trial)
+
+
+def _ended_itself(state: State, trial: TrialState, attempt: Attempt, code: int, at: float) -> State:
+    if code == 0 and trial.loss is not None:
+        return searching.reported(state, replace(trial, ran_out=True, step=max(trial.step, trial.until)), at)
+    trial = replace(trial, crashes=trial.crashes + 1)
+    if code != 0 and trial.crashes <= state.settings.retries:
+        return state.with_trial(trial)
+    how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+    times = f", {trial.crashes} times" if trial.crashes > 1 else ""
+    error = f"{how}{times}" if code else "ended without a report"
+    return searching.failed(state, trial, error, attempt.last_lines, at)

@@ -1,0 +1,300 @@
+"""The file that describes a search, such as `app.toml` (docs/training.md)."""
+
+import math
+import re
+import string
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from themis_agent.agent.settings import Settings
+from themis_agent.search import bracket_sizes
+from yarn_plugin.toml_files import FileError, Section, matching, read_toml, validate
+
+Value = bool | int | float | str
+"""A value of a parameter."""
+
+Parameters = dict[str, Value]
+
+_NAME = r"[A-Za-z_]\w{0,63}"
+_PARAMETER = matching(_NAME, "must be a name of letters, digits and _, such as learning_rate")
+_URL = matching(r"[a-z][a-z0-9+]*://.+|/.*", "must be a URL such as hdfs:///checkpoints, or an absolute path")
+MAX_TRIALS = 10_000
+
+
+class Dimension(Section):
+    """What every parameter of a space may have. `when`: it exists only if these others have these values."""
+
+    when: Mapping[str, Value] = Field(default={})
+
+
+class FloatDimension(Dimension):
+    """A number from `low` to `high`; `log`: drawn evenly on a logarithmic scale."""
+
+    type: Literal["float"]
+    low: float
+    high: float
+    log: bool = False
+
+    @model_validator(mode="after")
+    def _is_range(self) -> Self:
+        _check_range(self.low, self.high, self.log)
+        return self
+
+
+class IntDimension(Dimension):
+    """An integer from `low` to `high`, both included."""
+
+    type: Literal["int"]
+    low: int
+    high: int
+    log: bool = False
+
+    @model_validator(mode="after")
+    def _is_range(self) -> Self:
+        _check_range(self.low, self.high, self.log)
+        return self
+
+
+class CategoricalDimension(Dimension):
+    """One of these choices."""
+
+    type: Literal["categorical"]
+    choices: Annotated[list[Value], Field(min_length=1)]
+
+
+AnyDimension = Annotated[FloatDimension | IntDimension | CategoricalDimension, Field(discriminator="type")]
+
+
+class GpusPerTrial(Section):
+    """A trial can use `min`, `min` + `step`, ... up to `max` GPUs."""
+
+    min: Annotated[int, Field(ge=1)] = 1
+    max: Annotated[int, Field(ge=1)] = 1
+    step: Annotated[int, Field(ge=1)] = 1
+
+    @model_validator(mode="after")
+    def _is_range(self) -> Self:
+        if self.max < self.min:
+            raise ValueError(f"max must be at least min, {self.min}")
+        return self
+
+
+class Environment(Section):
+    """What the command runs in. `python`: an interpreter, which `python` at the start of the command then stands for.
+    `files`, `archives`: localised into its working directory. `env`: environment variables. `image`: of a container."""
+
+    python: str | None = None
+    files: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
+    env: dict[Annotated[str, matching(_NAME, "must be the name of an environment variable")], str] = Field(default={})
+    image: str | None = None
+
+
+class Data(Section):
+    """Data that every node localises once, read-only."""
+
+    urls: tuple[str, ...] = ()
+
+
+class AppFile(Section):
+    """A search over the parameters of a training command. docs/training.md describes all fields."""
+
+    name: Annotated[str, matching(r"[\w.-]{1,64}", "must have 1 to 64 letters, digits, '.', '-' or '_'")]
+    command: str | list[str]
+    metric: Annotated[str, matching(_NAME, "must be a name of letters, digits and _, such as loss")] = "loss"
+    direction: Literal["minimize", "maximize"] = "minimize"
+    algorithm: Literal["hyperband", "successive_halving", "curve_stopping", "plain"] = "hyperband"
+    max_steps: Annotated[int, Field(ge=1, le=10**9)]
+    eta: Annotated[int, Field(ge=2, le=16)] = 3
+    trials: Annotated[int, Field(ge=1, le=MAX_TRIALS)] | None = None
+    patience: Annotated[int, Field(ge=0)] = 0
+    target: float | None = None
+    max_time_s: Annotated[float, Field(gt=0)] | None = None
+    step_s: Annotated[float, Field(gt=0)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    sampler: Literal["random", "tpe"] = "random"
+    retries: Annotated[int, Field(ge=0, le=100)] = 1
+    gpus_per_trial: GpusPerTrial = GpusPerTrial()
+    memory_mb: Annotated[int, Field(ge=64)] = 2048
+    grace_s: Annotated[float, Field(gt=0)] = 30.0
+    orphan_s: Annotated[float, Field(ge=0)] = 60.0
+    checkpoint: Annotated[str, _URL] | None = None
+    keep_checkpoints: Annotated[int, Field(ge=1)] = 2
+    loss_pattern: str | None = None
+    storage: str | None = None
+    space: Annotated[dict[Annotated[str, _PARAMETER], AnyDimension], Field(min_length=1)]
+    enqueue: tuple[Parameters, ...] = ()
+    environment: Environment = Environment()
+    data: Data = Data()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the command; parameters are still placeholders."""
+        return tuple(self.command.split() if isinstance(self.command, str) else self.command)
+
+    @property
+    def trial_count(self) -> int:
+        """How many trials there are; Hyperband's follow from `max_steps` and `eta`."""
+        if self.algorithm == "hyperband":
+            return sum(size.trials for size in bracket_sizes(self.max_steps, self.eta))
+        return self.trials or 1
+
+    def settings(self) -> Settings:
+        """What the agent decides with."""
+        return Settings(
+            algorithm=self.algorithm,
+            trials=self.trial_count,
+            max_steps=self.max_steps,
+            eta=self.eta,
+            patience=self.patience,
+            maximize=self.direction == "maximize",
+            target=self.target,
+            max_time_s=self.max_time_s,
+            retries=self.retries,
+            min_gpus=self.gpus_per_trial.min,
+            max_gpus=self.gpus_per_trial.max,
+            step_gpus=self.gpus_per_trial.step,
+            step_s=self.step_s,
+            grace_s=self.grace_s,
+        )
+
+
+def load(path: Path) -> AppFile:
+    """Read the file.
+
+    Raises:
+        FileError: it cannot be read or is invalid; the message names every problem.
+    """
+    return read(read_toml(f"{str(path)!r}", path), f"{str(path)!r}")
+
+
+def read(values: Mapping[str, Any], where: str) -> AppFile:
+    """The fields of the file. `where`: names it in errors.
+
+    Raises:
+        FileError: something is invalid; the message names every problem.
+    """
+    # Problems between fields are looked for even if single fields are invalid, so that all are reported at once.
+    try:
+        app = validate(AppFile, values, where, keys_in="docs/training.md")
+    except FileError as problem:
+        found = "; ".join(_conflicts(values))
+        raise FileError(f"{problem}; {found}" if found else str(problem)) from None
+    if found := "; ".join(_conflicts(app.model_dump())):
+        raise FileError(f"{where}: {found}")
+    return app
+
+
+def _conflicts(given: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong between fields, also of a file whose single fields are not all valid."""
+    space = given.get("space")
+    dimensions = {name: one for name, one in space.items() if isinstance(one, dict)} if isinstance(space, dict) else {}
+    yield from _number_of_trials(given)
+    yield from _patterns(given)
+    yield from _placeholders(given.get("command"), dimensions)
+    for name, dimension in dimensions.items():
+        yield from _condition(name, dimension, dimensions)
+    enqueued = given.get("enqueue")
+    for number, one in enumerate(enqueued if isinstance(enqueued, list | tuple) else (), 1):
+        if isinstance(one, dict):
+            yield from _enqueued(f"enqueue #{number}", one, dimensions)
+
+
+def _number_of_trials(given: Mapping[str, Any]) -> Iterator[str]:
+    algorithm, trials = given.get("algorithm", "hyperband"), given.get("trials")
+    if algorithm == "hyperband":
+        steps, eta = given.get("max_steps"), given.get("eta", 3)
+        if isinstance(steps, int) and isinstance(eta, int) and steps >= 1 and eta >= 2:
+            needed = sum(size.trials for size in bracket_sizes(steps, eta))
+            if needed > MAX_TRIALS:
+                yield f"max_steps {steps}: Hyperband with eta {eta} needs {needed} trials; must be at most {MAX_TRIALS}"
+            elif trials is not None and trials != needed:
+                yield f"trials {trials!r}: Hyperband with max_steps {steps} and eta {eta} has {needed}; leave it out"
+    elif trials is None and algorithm in ("successive_halving", "curve_stopping", "plain"):
+        yield f"trials: required by the algorithm {algorithm}"
+
+
+def _patterns(given: Mapping[str, Any]) -> Iterator[str]:
+    pattern = given.get("loss_pattern")
+    if isinstance(pattern, str):
+        try:
+            groups = re.compile(pattern).groupindex
+        except re.error as problem:
+            yield f"loss_pattern {pattern!r}: not a regular expression: {problem}"
+            return
+        if "loss" not in groups:
+            yield f"loss_pattern {pattern!r}: needs a group named loss, such as loss=(?P<loss>[0-9.]+)"
+
+
+def _placeholders(command: object, space: Mapping[str, Any]) -> Iterator[str]:
+    words = command if isinstance(command, list) else [command]
+    text = " ".join(word for word in words if isinstance(word, str))
+    if command is not None and not text.strip():
+        yield f"command {command!r}: must name a program"
+    try:
+        names = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
+    except ValueError as problem:
+        yield f"command {command!r}: {problem}; write braces that are not a parameter twice: {{{{ and }}}}"
+        return
+    for name in sorted(names - set(space)):
+        yield f"command {command!r}: {{{name}}} is not in [space]; it has {', '.join(sorted(space)) or 'nothing'}"
+
+
+def _condition(name: str, dimension: Mapping[str, Any], space: Mapping[str, Any]) -> Iterator[str]:
+    conditions = dimension.get("when")
+    for other, value in conditions.items() if isinstance(conditions, dict) else ():
+        if other not in space:
+            yield f"space.{name}.when {other!r}: not in [space]"
+        elif not is_in(value, space[other]):
+            yield f"space.{name}.when.{other} {value!r}: {_range_of(space[other])}"
+    if name in _needed_by(name, space):
+        yield f"space.{name}.when {conditions!r}: depends on itself"
+
+
+def _needed_by(name: str, space: Mapping[str, Any]) -> set[str]:
+    """The parameters that a condition looks at, directly or through theirs."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        conditions = space.get(waiting.pop(), {}).get("when")
+        new = [other for other in conditions if other not in found] if isinstance(conditions, dict) else []
+        found.update(new)
+        waiting += new
+    return found
+
+
+def _enqueued(where: str, parameters: Mapping[str, Any], space: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in parameters.items():
+        if name not in space:
+            yield f"{where}.{name} {value!r}: not in [space]"
+        elif not is_in(value, space[name]):
+            yield f"{where}.{name} {value!r}: {_range_of(space[name])}"
+
+
+def is_in(value: object, dimension: Mapping[str, Any]) -> bool:
+    """Whether a value is one of a dimension (its fields as in the file; an invalid one takes every value)."""
+    if dimension.get("type") == "categorical":
+        choices = dimension.get("choices")
+        return not isinstance(choices, list) or any(value == one and type(value) is type(one) for one in choices)
+    low, high = dimension.get("low"), dimension.get("high")
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        return True
+    numbers = int if dimension.get("type") == "int" else int | float
+    return isinstance(value, numbers) and not isinstance(value, bool) and low <= value <= high
+
+
+def _range_of(dimension: Mapping[str, Any]) -> str:
+    if dimension.get("type") == "categorical":
+        return f"must be one of {', '.join(map(repr, dimension['choices']))}"
+    kind = "an integer" if dimension.get("type") == "int" else "a number"
+    return f"must be {kind} from {dimension['low']} to {dimension['high']}"
+
+
+def _check_range(low: float, high: float, log: bool) -> None:
+    if not low <= high or math.isinf(high - low):
+        raise ValueError(f"low {low} and high {high}: low must be at most high")
+    if log and low <= 0:
+        raise ValueError(f"low {low}: must be above 0 with log = true")
