@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from yarn_plugin.decide.mechanisms.partial_allocation.binding import bind
+from yarn_plugin.decide.mechanisms.partial_allocation.blocks import Blocks
 from yarn_plugin.decide.mechanisms.partial_allocation.candidates import candidates
 from yarn_plugin.decide.mechanisms.partial_allocation.fitting import fit, kinds_of
 from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import draw_order, hand_out
@@ -19,7 +20,7 @@ from yarn_plugin.decide.mechanisms.partial_allocation.problem import (
 from yarn_plugin.decide.mechanisms.partial_allocation.program import program
 from yarn_plugin.decide.mechanisms.partial_allocation.relaxation import tables_of
 from yarn_plugin.decide.mechanisms.partial_allocation.rounding import kept_of, usable
-from yarn_plugin.decide.mechanisms.partial_allocation.search import TIE, Rows, Search, Task
+from yarn_plugin.decide.mechanisms.partial_allocation.search import Rows, Search, Task
 from yarn_plugin.decide.mechanisms.partial_allocation.slots import added, keep
 from yarn_plugin.decide.mechanisms.partial_allocation.valuation import NAT, SERVED
 from yarn_plugin.errors import BadInputError
@@ -68,7 +69,8 @@ class _Round:
         self._held = [added(bid.held, bid.expiring) for bid in self._bids]
         self._candidates = [candidates(bid) for bid in self._bids]
         self._tables, self._real = tables_of(program(self._offer, self._candidates))
-        self._search = Search(self._tables, self._fits)
+        blocks = Blocks.of(self._offer, self._candidates, self._real.shape[1])
+        self._search = Search(self._tables, blocks, self._fits)
 
     def decide(self) -> PartialAllocation:
         problem = self._problem
@@ -80,7 +82,7 @@ class _Round:
         free = _left(self._offer, [award.kept for award in awards])
         leftovers, idle = hand_out(self._offer, free, problem.without_bid, problem.seed, problem.round)
         value = (best.gain - SERVED * sum(award.row is not None for award in awards)) / NAT
-        gap = best.bound - best.gain if best.bound > best.gain + TIE else 0.0
+        gap = best.most - best.gain
         return PartialAllocation(problem.round, awards, leftovers, idle, value, gap / NAT, gap == 0, self._search.work)
 
     def _awards(self, best: Task, placed: Sequence[Gpus]) -> tuple[Award, ...]:
@@ -91,6 +93,7 @@ class _Round:
         without: dict[int, Task] = {}
         if self._problem.payments:
             without = {i: self._without(i, best, others[i], payments[i]) for i in won}
+            self._search.leave_out(without, best.prices)
             self._search.solve(list(without.values()), self._problem.work_limit, cold=False)
         awards: list[Award] = []
         for i, bid in enumerate(self._bids):
@@ -98,7 +101,7 @@ class _Round:
                 awards.append(Award(bid.app, None))
                 continue
             task = without.get(i)
-            least, most = (share(others[i], task.bound), share(others[i], task.gain)) if task else (1.0, 1.0)
+            least, most = (share(others[i], task.most), share(others[i], task.gain)) if task else (1.0, 1.0)
             kept = keep(placed[i], payments[i](most), self._offer.machine_of, self._held[i])
             decided = payments[i](least) == payments[i](most)
             awards.append(Award(bid.app, won[i].row, placed[i], kept, least, most, decided))

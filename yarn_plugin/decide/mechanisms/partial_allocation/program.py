@@ -46,15 +46,24 @@ def program(offer: Offer, tables: Sequence[Sequence[Candidate]]) -> Program:
             binding = np.maximum.reduceat(column, first, axis=0).sum(axis=0) > most
             use.append(column[:, binding])
             capacity.append(most[binding])
-    columns, most = _distinct(np.concatenate(use, axis=1), np.concatenate(capacity))
+    columns, most = _needed(np.concatenate(use, axis=1), np.concatenate(capacity))
     return Program(first, bidder, gain, columns, most)
 
 
-def _distinct(use: Numbers, capacity: Numbers) -> tuple[Numbers, Numbers]:
-    """Without columns that another one implies: those equal to it with no less capacity."""
-    order = np.argsort(capacity, kind="stable")
-    seen: dict[bytes, int] = {}
-    for column in order.tolist():
-        seen.setdefault(use[:, column].tobytes(), column)
-    kept = sorted(seen.values())
+def _needed(use: Numbers, capacity: Numbers) -> tuple[Numbers, Numbers]:
+    """Without columns that another one implies: no row uses a larger part of their capacity than of the other's."""
+    parts = np.where(use > 0, use / np.maximum(capacity, _NOTHING), 0.0).T.copy()
+    apart = (use > 0).T.astype(np.float64) @ (use <= 0)
+    kept: list[int] = []
+    # Of columns that imply each other the first is kept.
+    for column in range(len(capacity)):
+        others = np.flatnonzero(apart[column] == 0)
+        implied = (parts[column] <= parts[others]).all(axis=1)
+        equal = (parts[column] == parts[others]).all(axis=1)
+        if not (implied & ~(equal & (others >= column))).any():
+            kept.append(column)
     return np.ascontiguousarray(use[:, kept]), capacity[kept]
+
+
+_NOTHING = 1e-9
+"""Stands for a capacity of 0: no row may use it."""

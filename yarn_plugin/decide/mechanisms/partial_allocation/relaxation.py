@@ -98,7 +98,10 @@ class Tables:
 
 
 def tables_of(program: Program) -> tuple[Tables, Flags]:
-    """A program as padded tables, and which rows are no padding. The last real row of each table is nothing."""
+    """A program as padded tables, and which rows are no padding and within the capacities.
+
+    The last real row of each table is nothing.
+    """
     sizes = np.diff([*program.first, len(program.gain)])
     bidders, most = len(sizes), int(sizes.max(initial=1))
     gain = np.zeros((bidders, most))
@@ -106,7 +109,8 @@ def tables_of(program: Program) -> tuple[Tables, Flags]:
     place = np.arange(len(program.gain)) - program.first[program.bidder] if bidders else np.arange(0)
     gain[program.bidder, place] = program.gain
     use[program.bidder, place] = program.use
-    return Tables.of(gain, use, program.capacity), np.arange(most) < sizes[:, None]
+    within = (use <= program.capacity).all(axis=2)
+    return Tables.of(gain, use, program.capacity), within & (np.arange(most) < sizes[:, None])
 
 
 @dataclass(frozen=True, slots=True)

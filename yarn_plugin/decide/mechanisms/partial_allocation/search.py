@@ -1,11 +1,19 @@
-"""Branch and bound over the Lagrangian relaxation: the best choice of rows, with proof; several problems at once."""
+"""The best choice of rows, with proof; of several problems at once.
+
+Lagrangian prices bound a problem and exclude rows (`relaxation`); knapsacks, in which one capacity is exact, bound it
+better (`knapsack`); beams of growing width find choices, and prove the best one once nothing is left out (`beam`);
+where many capacities bind, branch and bound does (`_branch`).
+"""
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from yarn_plugin.decide.mechanisms.partial_allocation.beam import beam
+from yarn_plugin.decide.mechanisms.partial_allocation.blocks import Blocks
+from yarn_plugin.decide.mechanisms.partial_allocation.knapsack import Knapsacks
 from yarn_plugin.decide.mechanisms.partial_allocation.relaxation import (
     DENSE,
     Flags,
@@ -38,6 +46,24 @@ REPAIR = 5
 EXCHANGE = 200
 """What repairing one choice, and exchanging rows in one, count in steps."""
 
+STAGES = ((1, 32), (4, 128), (8, 512), (0, 2048), (0, 8192))
+"""Steps of the knapsacks' prices, and the width of the beam after them."""
+MIN_SPEED = 0.2
+"""Of the steps of a knapsack's prices; it halves with each step that does not lower the bound."""
+GLANCES = (1, 4)
+"""The rounds at the root after which a narrow beam looks for choices."""
+GLANCE_ROWS, GLANCE_WIDTH = 10, 8
+"""Rows of each bidder in such a beam, and its width."""
+GROWTH, BRANCH_WORK = 4, 600
+"""If the next stage, so many times as much work as this one, would be more work than this, so much is spent on nodes
+first."""
+KNAPSACK_ROWS = 8
+"""So many entries of knapsacks count as a step."""
+BEAM_BIDDER, BEAM_STATES = 3, 50
+"""A beam counts so many steps for each bidder, and one for so many partial choices."""
+TRIES = 16
+"""So many choices of a beam are tried on the machines, until one fits."""
+
 Rows = tuple[int, ...]
 """The row of each bidder, by index."""
 
@@ -50,7 +76,9 @@ class Task:
     """A problem to solve: the best choice among the `allowed` rows (bidder, row).
 
     `gain`, `rows`: the best choice found so far. `bound`: no choice is better. `solved`: called with `gain` and `bound`
-    after each change; whether the search for this task may end. `improved`: the last choice that was improved locally.
+    after each change; whether the search for this task may end. `undecided`: the gain of a choice of which it is not
+    known whether it fits. `improved`: the last choice that was improved locally. `open`: nodes; `divided`: whether
+    there have been any.
     """
 
     allowed: Flags
@@ -62,10 +90,16 @@ class Task:
     undecided: float = -np.inf
     improved: Rows = ()
     open: list["_Node"] = field(default_factory=list)
+    divided: bool = False
 
     def update(self) -> None:
         """Lower the bound to that of the open nodes."""
-        self.bound = max(self.gain, self.undecided, -self.open[0].order[0] if self.open else -np.inf)
+        self.bound = max(self.gain, self.undecided, min(self.bound, -self.open[0].order[0]) if self.open else -np.inf)
+
+    @property
+    def most(self) -> float:
+        """The bound; the gain if the two tie."""
+        return self.gain if self.bound <= self.gain + TIE else self.bound
 
     @property
     def ended(self) -> bool:
@@ -88,8 +122,8 @@ class _Node:
 class Search:
     """Solves tasks on the same tables. `work`: subgradient steps of single nodes so far, weighted by their size."""
 
-    def __init__(self, tables: Tables, fits: Fits) -> None:
-        self._tables, self._fits = tables, fits
+    def __init__(self, tables: Tables, blocks: Blocks, fits: Fits) -> None:
+        self._tables, self._blocks, self._fits = tables, blocks, fits
         self._bidders = np.arange(tables.gain.shape[0])
         self._impossible: set[Rows] = set()
         self._made = 0
@@ -101,7 +135,22 @@ class Search:
         cold: start with more steps, as the tasks' prices come from nowhere.
         """
         self._roots(tasks, cold)
-        while self.work < work_limit and (waiting := [task for task in tasks if not task.ended]):
+        for steps, width in STAGES:
+            if self.work >= work_limit or all(task.ended for task in tasks):
+                return
+            before = self.work
+            self._sharpen(tasks, steps, width)
+            if GROWTH * (self.work - before) > BRANCH_WORK:
+                self._branch(tasks, min(work_limit, self.work + BRANCH_WORK))
+        self._branch(tasks, work_limit)
+
+    def _branch(self, tasks: Sequence[Task], work_limit: int) -> None:
+        """Divide the open nodes of the tasks that have not ended, the most promising first."""
+        for task in tasks:
+            if not task.divided and not task.ended:
+                self._push(task, task.bound, task.allowed, task.prices)
+                task.divided = True
+        while self.work < work_limit and (waiting := [task for task in tasks if task.open and not task.ended]):
             share = max(1, NODES_AT_ONCE // len(waiting))
             batch: list[tuple[Task, _Node]] = []
             for task in waiting[:NODES_AT_ONCE]:
@@ -123,8 +172,8 @@ class Search:
             relaxed = self._relax(self._tables, open_tasks, allowed, prices, None, ROOT_STEPS, 0.8**count)
             before = [task.bound - task.gain for task in open_tasks]
             self._repair(self._tables, open_tasks, allowed, relaxed.prices, None)
-            if cold:
-                self._exchange(open_tasks, relaxed.prices)
+            if cold and count in GLANCES:
+                self._glance(open_tasks)
             for index, task in enumerate(open_tasks):
                 if relaxed.bound[index] < task.bound:
                     task.bound, task.prices = float(relaxed.bound[index]), relaxed.prices[index]
@@ -134,9 +183,99 @@ class Search:
             gaps = [task.bound - task.gain for task in open_tasks]
             if all(gap > SLOW * earlier for gap, earlier in zip(gaps, before, strict=True)):
                 break
-        for task in tasks:
-            if not task.ended:
-                self._push(task, task.bound, task.allowed, task.prices)
+
+    def leave_out(self, tasks: Mapping[int, Task], prices: Numbers) -> None:
+        """Bound these problems, each without the bidder of its key and from the same table of rows, all at once."""
+        if not tasks or not len(prices):
+            return
+        allowed = np.logical_or.reduce([task.allowed for task in tasks.values()])
+        knapsack = self._knapsacks(allowed[None], prices[None])
+        self._count_knapsacks(knapsack, 2)
+        for bidder, task in tasks.items():
+            task.bound = min(task.bound, max(knapsack.without(bidder), task.gain))
+        self._glance(list(tasks.values()))
+
+    def _glance(self, tasks: Sequence[Task]) -> None:
+        """Look for choices with each bidder's rows that are most promising at the tasks' prices."""
+        waiting = [task for task in tasks if not task.ended]
+        if not waiting or not len(self._tables.capacity):
+            return
+        allowed = np.array([task.allowed for task in waiting])
+        costs = self._tables.costs(np.array([task.prices for task in waiting]))
+        net = np.where(allowed, self._tables.gain - costs, -np.inf)
+        short = self._tables.gain == np.zeros(allowed.shape)
+        np.put_along_axis(short, np.argsort(-net, axis=2, kind="stable")[:, :, :GLANCE_ROWS], True, axis=2)
+        self._beam(waiting, allowed & short, GLANCE_WIDTH)
+
+    def _sharpen(self, tasks: Sequence[Task], steps: int, width: int) -> None:
+        """Bound tasks by knapsacks, drop rows that no better choice contains, and look for choices by a beam."""
+        if not len(self._tables.capacity):
+            return
+        self._reprice(tasks, steps)
+        waiting = [task for task in tasks if not task.ended]
+        if waiting:
+            found = self._beam(waiting, np.array([task.allowed for task in waiting]), width)
+            for task, bound in zip(waiting, found, strict=True):
+                task.bound = min(task.bound, max(bound, task.gain, task.undecided))
+
+    def _beam(self, tasks: Sequence[Task], allowed: Flags, width: int) -> list[float]:
+        """Improve the tasks by the choices of a beam; no choice of these rows that is better gains more than this."""
+        knapsacks = self._knapsacks(allowed, np.array([task.prices for task in tasks]))
+        self._count_knapsacks(knapsacks, 1)
+        target = np.array([task.gain + TIE for task in tasks])
+        found = beam(self._tables, self._blocks, knapsacks, allowed, target, width)
+        self.work += BEAM_BIDDER * len(self._bidders) + found.compared // BEAM_STATES
+        bounds: list[float] = found.bound.tolist()
+        first = np.searchsorted(found.problem, np.arange(len(tasks) + 1)).tolist()
+        for number, task in enumerate(tasks):
+            choices = range(first[number], first[number + 1])
+            for choice in choices[:TRIES]:
+                if found.gain[choice] > task.gain:
+                    self._offer(task, found.picks[choice])
+            # Choices that do not fit may hide others that use the same and gain no more.
+            bounds[number] = max([bounds[number], *found.gain[choices[:1]].tolist()])
+        return bounds
+
+    def _reprice(self, tasks: Sequence[Task], steps: int) -> None:
+        """Lower the bounds of knapsacks by Polyak's steps, from the tasks' prices, and drop rows that they exclude."""
+        trail = {id(task): (task.prices, 1.0, np.inf) for task in tasks}
+        for _ in range(steps):
+            waiting = [task for task in tasks if id(task) in trail and not task.ended]
+            if not waiting:
+                return
+            tried = np.array([trail[id(task)][0] for task in waiting])
+            knapsacks = self._knapsacks(np.array([task.allowed for task in waiting]), tried)
+            self._count_knapsacks(knapsacks, 3)
+            with_row, picks = knapsacks.with_row(), knapsacks.picks()
+            slack = self._tables.capacity - self._tables.used(picks)
+            slope = np.where((tried <= 0) & (slack > 0), 0.0, slack)
+            slope[:, knapsacks.column] = 0.0
+            squared = (slope * slope * self._tables.scale).sum(axis=1)
+            for number, (task, bound) in enumerate(zip(waiting, knapsacks.bound.tolist(), strict=True)):
+                _, speed, best = trail.pop(id(task))
+                if (slack[number] >= 0).all():
+                    self._offer(task, picks[number])
+                task.allowed = task.allowed & (with_row[number] > task.gain + TIE)
+                task.bound = min(task.bound, max(bound, task.gain, task.undecided))
+                if not task.allowed.any(axis=1).all():
+                    task.open.clear()
+                    task.update()
+                if bound < best:
+                    best, task.prices = bound, tried[number]
+                else:
+                    speed /= 2
+                if squared[number] and speed > MIN_SPEED:
+                    length = speed * max(best - task.gain, 0.0) / squared[number]
+                    following = np.maximum(0.0, np.rint(tried[number] - length * slope[number] * self._tables.scale))
+                    trail[id(task)] = following, speed, best
+
+    def _knapsacks(self, allowed: Flags, prices: Numbers) -> Knapsacks:
+        """With that column exact that costs most."""
+        column = int((prices.sum(axis=0) * self._tables.capacity).argmax())
+        return Knapsacks(self._tables, allowed, prices, column)
+
+    def _count_knapsacks(self, knapsacks: Knapsacks, passes: int) -> None:
+        self.work += 1 + passes * knapsacks.entries // KNAPSACK_ROWS
 
     def _expand(self, batch: Sequence[tuple[Task, _Node]]) -> None:
         """Bound these nodes better, look for choices in them, and divide those that may contain a better one."""

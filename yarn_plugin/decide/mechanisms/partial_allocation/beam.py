@@ -1,0 +1,79 @@
+"""Choices bidder by bidder, the most promising first, with the knapsacks' bounds; of several problems at once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from yarn_plugin.decide.mechanisms.partial_allocation.blocks import Blocks
+from yarn_plugin.decide.mechanisms.partial_allocation.knapsack import Knapsacks, at
+from yarn_plugin.decide.mechanisms.partial_allocation.relaxation import Flags, Indices, Numbers, Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """Complete choices within the capacities, of each problem that with the highest gain first.
+
+    `problem`, `gain`: of each choice. `picks`: (choice, bidder). `bound`: no other choice of the problem gains more,
+    unless it gains no more than the target. `compared`: how many partial choices were looked at.
+    """
+
+    problem: Indices
+    gain: Numbers
+    picks: Indices
+    bound: Numbers
+    compared: int
+
+
+def beam(tables: Tables, blocks: Blocks, knapsacks: Knapsacks, allowed: Flags, target: Numbers, width: int) -> Beam:
+    """The choices that gain more than the target (problem), of the allowed rows (problem, bidder, row).
+
+    Bidders with fewer rows come first. After each, of a problem's partial choices that use the same only the best is
+    kept, and of these so many with the highest bounds; the bound of what is left out is part of the result.
+    """
+    rows_of = [np.flatnonzero(rows) for rows in np.logical_or.reduce(allowed)]
+    order = sorted(range(len(rows_of)), key=lambda bidder: (len(rows_of[bidder]), bidder))
+    after = knapsacks.after(order)
+    problem = np.arange(len(target))
+    gain, value = np.zeros(len(target)), knapsacks.constant
+    left, used = np.tile(tables.capacity, (len(target), 1)), blocks.nothing(len(target))
+    room = np.full(len(target), knapsacks.room)
+    taken: list[tuple[Indices, Indices]] = []
+    dropped, compared = np.full(len(target), -np.inf), 0
+    for turn, bidder in enumerate(order):
+        rows = rows_of[bidder]
+        rooms = room[:, None] - knapsacks.use[bidder, rows]
+        values = value[:, None] + knapsacks.value[problem[:, None], bidder, rows]
+        bounds = values + at(after[turn + 1], problem[:, None], rooms)
+        compared += bounds.size
+        state, row = np.nonzero(allowed[problem[:, None], bidder, rows] & (bounds > target[problem, None]))
+        rest, uses = left[state] - tables.use[bidder, rows[row]], used[state] + blocks.use[bidder, rows[row]]
+        fits = (rest >= 0).all(axis=1) & blocks.fitting(uses)
+        state, row, rest, uses = state[fits], row[fits], rest[fits], uses[fits]
+        bound, more = bounds[state, row], gain[state] + tables.gain[bidder, rows[row]]
+        kept = _distinct(problem[state], np.concatenate([rest, uses], axis=1), more)
+        kept = kept[np.lexsort((-bound[kept], problem[state[kept]]))]
+        of = problem[state[kept]]
+        rank = np.arange(len(of)) - np.searchsorted(of, of)
+        np.maximum.at(dropped, of[rank >= width], bound[kept[rank >= width]])
+        kept = kept[rank < width]
+        state, row = state[kept], row[kept]
+        taken.append((state, rows[row]))
+        problem, gain, left, used = problem[state], more[kept], rest[kept], uses[kept]
+        room, value = rooms[state, row], values[state, row]
+    best = np.lexsort((-gain, problem))
+    best = best[(gain > target[problem])[best]]
+    picks = np.zeros((len(best), len(order)), dtype=np.intp)
+    state = best
+    for bidder, (before, chosen) in zip(reversed(order), reversed(taken), strict=True):
+        picks[:, bidder] = chosen[state]
+        state = before[state]
+    return Beam(problem[best], gain[best], picks, dropped, compared)
+
+
+def _distinct(problem: Indices, used: Numbers, gain: Numbers) -> Indices:
+    """Of choices of a problem that use the same, the one that gains most."""
+    order = np.lexsort((-gain, *used.T, problem))
+    first = np.ones(len(order), dtype=np.bool_)
+    one, next_one = order[:-1], order[1:]
+    first[1:] = (used[one] != used[next_one]).any(axis=1) | (problem[one] != problem[next_one])
+    return order[first]

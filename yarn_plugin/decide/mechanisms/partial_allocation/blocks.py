@@ -1,0 +1,77 @@
+"""A necessary condition that no linear measure expresses: the remainders of racks do not add up to whole machines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from yarn_plugin.decide.mechanisms.partial_allocation.candidates import Candidate
+from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
+from yarn_plugin.model.gpus import Piece
+
+Numbers = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+MAX_KINDS = 1 << 20
+"""More than there are different pieces."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of k GPUs in one machine, for each size k of a piece that may lie anywhere.
+
+    A rack has no more of them than its machines contain, less those of the pieces that must lie in it; and no more than
+    1/k of its GPUs, less those of such pieces. The pieces that may lie anywhere need no more than all racks have. If
+    the sizes divide each other and the machines', pieces that satisfy this and the capacities fit.
+
+    `sizes`: k. `use`: (bidder, row, [GPUs by rack, then blocks by size and rack, then blocks anywhere by size]).
+    `gpus`: by rack. `blocks`: (size, rack).
+    """
+
+    sizes: NDArray[np.float64]
+    use: Numbers
+    gpus: Numbers
+    blocks: Numbers
+
+    @classmethod
+    def of(cls, offer: Offer, tables: Sequence[Sequence[Candidate]], rows: int) -> "Blocks":
+        """The blocks of these tables, each padded to so many rows."""
+        pieces: dict[Piece, int] = {}
+        at = [
+            (bidder * rows + row) * MAX_KINDS + pieces.setdefault(piece, len(pieces))
+            for bidder, table in enumerate(tables)
+            for row, one in enumerate(table)
+            for piece in one.pieces
+        ]
+        sizes = sorted({piece.gpus for piece in pieces if piece.within == "" and piece.gpus > 1})
+        racks = {rack: number for number, rack in enumerate(sorted({one.rack for one in offer.machines if sizes}))}
+        gpus, blocks = np.zeros(len(racks)), np.zeros((len(sizes), len(racks)))
+        for machine in offer.machines if sizes else ():
+            gpus[racks[machine.rack]] += machine.gpus
+            blocks[:, racks[machine.rack]] += [machine.gpus // size for size in sizes]
+        need = np.zeros((len(pieces), len(racks) * (1 + len(sizes)) + len(sizes)))
+        for piece, number in pieces.items() if sizes else ():
+            parts = [piece.gpus // size for size in sizes]
+            if piece.within:
+                rack = racks[offer.machines[offer.within[piece.within][0][0]].rack]
+                need[number, [rack + len(racks) * k for k in range(1 + len(sizes))]] = [piece.gpus, *parts]
+            else:
+                need[number, -len(sizes) :] = parts
+        row_of, kind = np.divmod(np.array(at, dtype=np.intp), MAX_KINDS)
+        flat = np.bincount(row_of * len(pieces) + kind, minlength=len(tables) * rows * len(pieces)).astype(np.float64)
+        use = (flat.reshape(len(tables) * rows, len(pieces)) @ need).reshape(len(tables), rows, need.shape[1])
+        return cls(np.array(sizes, dtype=np.float64), use, gpus, blocks)
+
+    def nothing(self, count: int) -> Numbers:
+        """The use of so many empty choices."""
+        return np.zeros((count, self.use.shape[2]))
+
+    def fitting(self, used: Numbers) -> Flags:
+        """Whether choices that use so much satisfy the condition."""
+        racks, sizes = len(self.gpus), len(self.sizes)
+        left = np.floor((self.gpus - used[:, None, :racks]) / self.sizes[:, None])
+        tied = used[:, racks : racks * (1 + sizes)].reshape(len(used), sizes, racks)
+        free = np.minimum(left, self.blocks - tied).sum(axis=2)
+        fits: Flags = (free >= used[:, used.shape[1] - sizes :]).all(axis=1)
+        return fits
