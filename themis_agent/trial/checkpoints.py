@@ -108,6 +108,8 @@ class Checkpoints:
             name = path.relative_to(source).as_posix()
             files.append(_File(name=name, size=path.stat().st_size, sha256=_checksum(path)))
             self._store.put(path, self._name(f"{folder}/{name}"))
+        if not source.is_dir():
+            raise FileNotFoundError(source)
         self._check_newest()
         self._write_whole(f"{folder}.json", _Manifest(files=files))
         self._check_newest()

@@ -4,7 +4,7 @@ checkpoint = newest_checkpoint() # a directory, or None ... report(step, loss) i
 save_checkpoint(step) as directory: ... # rank 0 alone if should_stop(): break # at the same step in all processes
 
 The launcher and a script share a directory, THEMIS_TRIAL_DIR: `reports` is a named pipe, from scripts to the launcher,
-of lines of JSON; the file `stop` appears before SIGTERM.
+of lines of JSON; the file `stop` appears after SIGTERM.
 """
 
 import contextlib

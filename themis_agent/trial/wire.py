@@ -89,7 +89,7 @@ class AgentAddress(Wire):
 
 
 class Event(Wire):
-    """`sequence`: 1, 2, ... within one launcher, without gaps."""
+    """`sequence` increases within one launcher. Gaps are steps that were not kept while the agent was away."""
 
     sequence: Annotated[int, Field(ge=1)]
     at: float

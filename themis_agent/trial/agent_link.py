@@ -1,0 +1,149 @@
+"""The launcher's connection to its agent: events go out until they are acknowledged, answers come in."""
+
+import json
+import stat
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+import requests
+from pydantic import ValidationError
+
+from themis_agent.trial.wire import AgentAddress, Answer, AnyEvent, Batch, LaunchSpec, Reported
+from yarn_plugin.errors import BadInputError, os_reason
+
+_MAX_REPORTS = 10_000
+"""Kept while the agent is away; the oldest are dropped, but every 100th step."""
+
+_PER_BATCH = 1000
+_TIMEOUT_S = 5.0
+
+
+class AgentLink:
+    """Posts in a thread of its own; `wake` is called from there after each answer.
+
+    Raises:
+        BadInputError: the token file cannot be read, or others can read it.
+    """
+
+    def __init__(self, spec: LaunchSpec, wake: Callable[[], None]) -> None:
+        self.launcher = uuid.uuid4().hex
+        self._spec, self._wake = spec, wake
+        self._url, self._attempt = spec.agent_url, 1
+        self._session = requests.Session()
+        self._session.trust_env = False
+        if spec.token_file is not None:
+            self._session.headers["Authorization"] = f"Bearer {_token(Path(spec.token_file))}"
+        self._waiting: list[AnyEvent] = []
+        self._changed = threading.Condition()
+        self._urgent = self._closed = False
+        self.answer: Answer | None = None
+        self.answered_at = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="agent", daemon=True)
+        if self.exists:
+            self._thread.start()
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is an agent at all."""
+        return self._spec.agent_url is not None or self._spec.agent_address is not None
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the agent has not answered."""
+        return time.monotonic() - self.answered_at if self.exists else 0.0
+
+    def send(self, event: AnyEvent) -> None:
+        """Send an event: reports with the next heartbeat, others at once."""
+        if not self.exists:
+            return
+        with self._changed:
+            self._waiting.append(event)
+            if len(self._waiting) > _MAX_REPORTS:
+                self._waiting = _thinned(self._waiting)
+            if not isinstance(event, Reported):
+                self._urgent = True
+                self._changed.notify()
+
+    def close(self, wait_s: float) -> None:
+        """Wait so long at most until all events are acknowledged, then stop."""
+        end = time.monotonic() + wait_s
+        with self._changed:
+            while self._waiting and self.exists and (left := end - time.monotonic()) > 0:
+                self._urgent = True
+                self._changed.notify()
+                self._changed.wait(min(left, 0.05))
+            self._closed = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._exchange()
+            with self._changed:
+                if not self._closed and not self._urgent:
+                    self._changed.wait(self._spec.heartbeat_s)
+                self._urgent = False
+
+    def _exchange(self) -> None:
+        self._follow_address()
+        with self._changed:
+            batch = Batch(launcher=self.launcher, epoch=self._spec.epoch, events=self._waiting[:_PER_BATCH])
+        try:
+            response = self._session.post(
+                f"{self._url}/v1/trials/{quote(self._spec.trial)}/events",
+                data=batch.model_dump_json().encode(),
+                headers={"Content-Type": "application/json"},
+                timeout=_TIMEOUT_S,
+            )
+            response.raise_for_status()
+            answer = Answer.model_validate_json(response.content)
+        except (requests.RequestException, ValidationError):
+            with self._changed:
+                # It is tried again at the next heartbeat, also what is urgent.
+                self._urgent = False
+            time.sleep(min(0.2, self._spec.heartbeat_s))
+            return
+        if answer.attempt < self._attempt:
+            return
+        with self._changed:
+            self._attempt = answer.attempt
+            self._waiting = [event for event in self._waiting if event.sequence > answer.acknowledged]
+            self._urgent = self._urgent or len(self._waiting) >= _PER_BATCH
+            self.answer, self.answered_at = answer, time.monotonic()
+            self._changed.notify_all()
+        self._wake()
+
+    def _follow_address(self) -> None:
+        """Where a later attempt of the agent has published itself, go there."""
+        if self._spec.agent_address is None:
+            return
+        try:
+            address = AgentAddress.model_validate(json.loads(_path(self._spec.agent_address).read_text()))
+        except (OSError, ValueError):
+            return
+        if self._url is None or address.attempt > self._attempt:
+            self._url, self._attempt = address.url, address.attempt
+
+
+def _thinned(events: list[AnyEvent]) -> list[AnyEvent]:
+    recent = len(events) // 2
+    older = [one for one in events[:recent] if not isinstance(one, Reported) or one.step % 100 == 0]
+    return older + events[recent:]
+
+
+def _token(path: Path) -> str:
+    try:
+        mode = path.stat().st_mode
+        token = path.read_text().strip()
+    except OSError as problem:
+        raise BadInputError("token_file", str(path), os_reason(problem)) from problem
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise BadInputError("token_file", str(path), "make it readable by its owner alone: chmod 600")
+    return token
+
+
+def _path(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path))

@@ -1,0 +1,522 @@
+"""Runs the processes of a trial in one container: `python -m themis_agent.trial.launcher SPEC.json`.
+
+Starts them from the newest checkpoint, reads their reports and logs, uploads their checkpoints, tells the agent, and
+ends them all together: when one fails, when the agent says so, on SIGTERM, or when the agent is away for too long. Exit
+code: 0 if they ended well or were stopped; theirs if one failed (128 + a signal's number); 1 if they could not be
+started.
+"""
+
+import json
+import os
+import re
+import select
+import selectors
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import deque
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from pydantic import ValidationError
+
+from themis_agent.errors import StoreError, SupersededError
+from themis_agent.trial import script, stopping, uploads
+from themis_agent.trial.agent_link import AgentLink
+from themis_agent.trial.checkpoints import Checkpoint, Checkpoints
+from themis_agent.trial.descendants import guarded, kill_descendants
+from themis_agent.trial.gang import Exit, Gang, Member, free_port, visible_devices
+from themis_agent.trial.logs import BoundedLog, Lines
+from themis_agent.trial.progress import IterationTimes, LogReader
+from themis_agent.trial.store import store_at
+from themis_agent.trial.wire import (
+    AnyEvent,
+    Checkpointed,
+    CheckpointFailed,
+    EndCause,
+    Ended,
+    LaunchSpec,
+    Master,
+    Profiled,
+    Reported,
+    Started,
+)
+from yarn_plugin.errors import BadInputError, ReportedError, os_reason
+from yarn_plugin.validation import expectation
+
+_TICK_S = 0.1
+"""How often local checkpoints are looked for."""
+
+_READS = 32
+"""Of 64 KiB each, more than a pipe holds: a process that writes fast does not keep the launcher from all else."""
+
+_LAST_WORDS_S = 5.0
+"""How long the last event may wait for the agent."""
+
+
+class _StoppedError(Exception):
+    """The trial is to end before it was started."""
+
+    def __init__(self, stop: stopping.Stop) -> None:
+        self.stop = stop
+
+
+class Launcher:
+    """One epoch of a trial in one container. For one thread: others only wake it."""
+
+    def __init__(self, spec: LaunchSpec, alive: int) -> None:
+        self._spec, self._alive = spec, alive
+        self._logs = Path(spec.log_directory) / spec.trial / f"epoch-{spec.epoch:06}"
+        self._journal = BoundedLog(self._logs / f"launcher-{spec.ranks[0]}.jsonl", spec.log_bytes)
+        self._woken, self._waking = os.pipe()
+        for end in (self._woken, self._waking):
+            os.set_blocking(end, False)
+        self._signalled = False
+        self._link = AgentLink(spec, self._wake)
+        self._sequence = 0
+        self._checkpoints: Checkpoints | None = None
+        self._outcomes: deque[uploads.Outcome] = deque()
+        self._uploads: uploads.Uploads | None = None
+        self._seen_step = self._committed = self._last_step = None  # type: int | None
+        self._superseded = False
+        self._reader = LogReader(re.compile(spec.loss_pattern) if spec.loss_pattern else None)
+        self._times, self._told_iteration_s = IterationTimes(), 0.0
+        self._script_reports = False
+        self._step_of_log = 0
+
+    def run(self) -> int:
+        """Run until the trial has ended; return the exit code."""
+        signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note_signal)
+        directory = Path(tempfile.mkdtemp(prefix="themis-trial-"))
+        try:
+            return self._run_in(directory)
+        except _StoppedError as stopped:
+            return self.end(stopped.stop.cause, None, [])
+        except SupersededError:
+            return self.end("superseded", None, [])
+        except (ReportedError, OSError) as problem:
+            return self.end("refused", None, [str(problem)])
+        finally:
+            kill_descendants()
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _run_in(self, directory: Path) -> int:
+        spec = self._spec
+        os.mkfifo(directory / script.REPORTS, 0o600)
+        # Open for writing too: it never comes to an end, and scripts never wait for a reader.
+        reports = os.open(directory / script.REPORTS, os.O_RDWR | os.O_NONBLOCK)
+        resumed = self._restore()
+        devices = visible_devices(spec)
+        master, port = self._master()
+        environment = {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            **spec.env,
+            "THEMIS_TRIAL_DIR": str(directory),
+        }
+        gang = Gang(spec, master, devices, environment)
+        if self._checkpoints is not None and 0 in spec.ranks:
+            self._uploads = uploads.Uploads(self._checkpoints, self._note_outcome)
+        event = Started(**self._header(), host=spec.host, port=port, devices=devices or [], resumed=resumed)
+        self._tell(event)
+        return _Run(self, gang, reports, directory).until_ended()
+
+    # Before the start
+
+    def _restore(self) -> int | None:
+        """Fill the checkpoint directory; the step of the checkpoint in it."""
+        spec, local = self._spec.checkpoint, Path(self._spec.checkpoint.directory)
+        local.mkdir(parents=True, exist_ok=True)
+        if spec.url is None:
+            self._seen_step = max(script.complete_checkpoints(local), default=None)
+            return self._seen_step
+        for leftover in script.complete_checkpoints(local).values():
+            shutil.rmtree(leftover)
+        self._checkpoints = Checkpoints(store_at(spec.url), self._spec.trial, self._spec.epoch, spec.keep)
+        told = ""
+        while True:
+            try:
+                begun, resumed = self._begin(self._checkpoints, local)
+            except StoreError as problem:
+                begun, resumed = False, None
+                if str(problem) != told:
+                    told = str(problem)
+                    self._tell(CheckpointFailed(**self._header(), step=0, problem=told))
+            if begun:
+                self._committed = self._seen_step = resumed.step if resumed else None
+                return self._seen_step
+            self._wait_before_start()
+
+    def _begin(self, checkpoints: Checkpoints, local: Path) -> tuple[bool, Checkpoint | None]:
+        return (True, checkpoints.begin(local)) if 0 in self._spec.ranks else checkpoints.join(local)
+
+    def _master(self) -> tuple[Master, int | None]:
+        """Where the gang meets, and the port if this launcher publishes it."""
+        if self._spec.master is not None:
+            return self._spec.master, self._spec.master.port if 0 in self._spec.ranks else None
+        if 0 in self._spec.ranks:
+            port = free_port()
+            return Master(host=self._spec.host, port=port), port
+        while True:
+            if self._link.answer is not None and self._link.answer.master is not None:
+                return self._link.answer.master, None
+            self._wait_before_start()
+
+    def _wait_before_start(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._alive, selectors.EVENT_READ)
+            if selector.select(_TICK_S):
+                os._exit(1)
+        if stop := self.stop_wanted():
+            raise _StoppedError(stop)
+
+    # What the run uses
+
+    @property
+    def spec(self) -> LaunchSpec:
+        """The launch file."""
+        return self._spec
+
+    @property
+    def alive(self) -> int:
+        """Readable when the outer process has ended."""
+        return self._alive
+
+    @property
+    def woken(self) -> int:
+        """Readable when there is news from a thread or a signal."""
+        return self._woken
+
+    @property
+    def logs(self) -> Path:
+        """Where this epoch's logs are."""
+        return self._logs
+
+    def stop_wanted(self) -> stopping.Stop | None:
+        """Whether the gang is to be stopped now."""
+        spec = self._spec
+        if self._superseded:
+            return stopping.Stop("superseded", time.time(), time.time(), upload=False)
+        return stopping.wanted(
+            time.time(), self._link.answer, self._link.silent_s, self._signalled, spec.grace_s, spec.orphan_s
+        )
+
+    def note_report(self, line: str) -> None:
+        """A report of the script; those of rank 0 count."""
+        try:
+            told = json.loads(line)
+            rank, step, loss, at = int(told["rank"]), int(told["step"]), float(told["loss"]), float(told["at"])
+        except (ValueError, TypeError, KeyError):
+            return
+        if rank == 0:
+            self._script_reports = True
+            self._note_step(step, loss, at)
+
+    def note_line(self, line: str) -> None:
+        """A line of rank 0's log, which counts as long as the script does not report itself."""
+        found = None if self._script_reports else self._reader.read(line)
+        if found is None:
+            return
+        if found.step is not None:
+            self._step_of_log = found.step
+        if found.iteration_s is not None:
+            self._times.measured(found.iteration_s)
+        if found.loss is not None:
+            self._note_step(self._step_of_log, found.loss, time.time())
+        elif found.step is not None:
+            self._times.step(found.step, time.time())
+
+    def _note_step(self, step: int, loss: float, at: float) -> None:
+        self._last_step = step
+        self._times.step(step, at)
+        self._tell(Reported(sequence=self._next(), at=at, step=step, loss=loss))
+        seconds = self._times.iteration_s
+        if seconds is not None and abs(seconds - self._told_iteration_s) > 0.05 * self._told_iteration_s:
+            self._told_iteration_s = seconds
+            self._tell(Profiled(**self._header(), iteration_s=seconds))
+
+    def look_for_checkpoint(self) -> int | None:
+        """The step of a complete local checkpoint that is newer than those uploaded; None: there is none."""
+        found = script.complete_checkpoints(Path(self._spec.checkpoint.directory))
+        newest = max(found, default=None)
+        return newest if newest is not None and newest > (self._seen_step or 0) else None
+
+    def upload(self, step: int) -> None:
+        """Upload this local checkpoint. Reports of the steps before it must have been read."""
+        self._seen_step = step
+        if self._uploads is not None:
+            directory = Path(self._spec.checkpoint.directory)
+            self._uploads.upload(step, directory / script.checkpoint_name(step))
+
+    def finish_uploads(self, wait_s: float) -> bool:
+        """Wait so long for uploads; whether none is left."""
+        done = self._uploads is None or self._superseded or self._uploads.finish(wait_s)
+        self.take_outcomes()
+        return done
+
+    def take_outcomes(self) -> None:
+        """Tell what has become of uploads."""
+        while self._outcomes:
+            match self._outcomes.popleft():
+                case uploads.Committed(step, seconds):
+                    self._committed = step
+                    epoch = self._spec.epoch
+                    self._tell(Checkpointed(**self._header(), step=step, epoch=epoch, seconds=round(seconds, 3)))
+                    local = script.complete_checkpoints(Path(self._spec.checkpoint.directory))
+                    uploads.remove_local(local, step)
+                case uploads.Refused(step, problem):
+                    self._tell(
+                        CheckpointFailed(**self._header(), step=step, committed=self._committed, problem=problem)
+                    )
+                case uploads.Superseded():
+                    self._superseded = True
+
+    def end(self, cause: EndCause, exit_: Exit | None, last_lines: list[str]) -> int:
+        """Tell the end; return the exit code."""
+        self._tell(
+            Ended(
+                **self._header(),
+                cause=cause,
+                code=exit_.code if exit_ else None,
+                signal=exit_.signal if exit_ else None,
+                rank=exit_.rank if exit_ else None,
+                last_step=self._last_step,
+                committed=self._committed if self._checkpoints is not None else self._seen_step,
+                last_lines=last_lines,
+            )
+        )
+        self._link.close(0.0 if cause == "agent_away" else _LAST_WORDS_S)
+        self._journal.close()
+        if cause == "refused":
+            sys.stderr.write("\n".join([*last_lines, ""]))
+            return 1
+        if cause == "killed":
+            return 128 + signal.SIGKILL
+        if cause != "exited" or exit_ is None:
+            return 0
+        return 128 + exit_.signal if exit_.signal is not None else exit_.code or 0
+
+    # Telling
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def _header(self) -> dict[str, Any]:
+        return {"sequence": self._next(), "at": time.time()}
+
+    def _tell(self, event: AnyEvent) -> None:
+        self._journal.write(event.model_dump_json().encode() + b"\n")
+        self._link.send(event)
+
+    def _note_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._signalled = True
+
+    def _note_outcome(self, outcome: uploads.Outcome) -> None:
+        self._outcomes.append(outcome)
+        self._wake()
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._waking, b"\0")
+        except BlockingIOError:
+            return
+
+
+class _Run:
+    """The loop from the start of the gang until its end."""
+
+    def __init__(self, launcher: Launcher, gang: Gang, reports: int, directory: Path) -> None:
+        self._launcher, self._gang, self._reports, self._directory = launcher, gang, reports, directory
+        spec = launcher.spec
+        self._pieces = b""
+        self._lines = {member.rank: Lines() for member in gang.members}
+        self._files = {
+            member.rank: BoundedLog(launcher.logs / f"rank-{member.rank}.log", spec.log_bytes)
+            for member in gang.members
+        }
+        self._stop: stopping.Stop | None = None
+        self._killed = False
+        self._first_end: float | None = None
+        self._selector = selectors.DefaultSelector()
+        for file in (launcher.alive, launcher.woken, reports):
+            self._selector.register(file, selectors.EVENT_READ)
+        for member in gang.members:
+            self._selector.register(member.output, selectors.EVENT_READ, member)
+            self._selector.register(member.ended, selectors.EVENT_READ)
+
+    def until_ended(self) -> int:
+        next_look = 0.0
+        while self._gang.running:
+            self._wait()
+            if time.monotonic() >= next_look:
+                self._gang.reap()
+                self._look_for_checkpoint()
+                next_look = time.monotonic() + _TICK_S
+            self._launcher.take_outcomes()
+            self._stop_if_wanted()
+            if self._gang.exits:
+                self._end_together()
+        exits = self._gang.exits
+        self._gang.kill()
+        for member in self._gang.members:
+            self._read_output(member)
+            self._note_lines(member, self._lines[member.rank].end())
+            self._files[member.rank].close()
+        self._read_reports()
+        self._look_for_checkpoint()
+        self._finish_uploads()
+        cause: EndCause = "killed" if self._killed else self._stop.cause if self._stop else "exited"
+        first = self._first_failed or next((one for one in exits if one.failed), exits[0])
+        return self._launcher.end(cause, first, list(self._lines[first.rank].last))
+
+    def _finish_uploads(self) -> None:
+        """Wait for the last upload: if the gang has ended by itself, as long as for an agent that is away."""
+        end = time.time() + self._launcher.spec.orphan_s
+        stop = self._stop
+        while stop is None or stop.upload:
+            left = (stop.over_at if stop else end) - time.time()
+            if left <= 0 or self._launcher.finish_uploads(min(left, _TICK_S)):
+                return
+            self._check_alive()
+            stop = stop or self._launcher.stop_wanted()
+
+    def _check_alive(self) -> None:
+        if select.select([self._launcher.alive], [], [], 0)[0]:
+            self._gang.kill()
+            os._exit(1)
+
+    def _wait(self) -> None:
+        # Also when checkpoints are to be looked for, or the time of a stop comes.
+        for key, _ in self._selector.select(_TICK_S):
+            if key.fd == self._launcher.alive:
+                self._check_alive()
+            elif isinstance(key.data, Member):
+                if not self._read_output(key.data):
+                    self._selector.unregister(key.fileobj)
+            elif key.fd == self._reports:
+                self._read_reports()
+            elif key.fd == self._launcher.woken:
+                os.read(key.fd, 65536)
+            else:
+                # A member has ended; `running` knows.
+                self._selector.unregister(key.fd)
+
+    _first_failed: Exit | None = None
+
+    def _end_together(self) -> None:
+        """One has ended: if it failed, the others are killed; otherwise they have the grace period to end too."""
+        now = time.time()
+        self._first_end = self._first_end or now
+        failed = [one for one in self._gang.exits if one.failed]
+        if failed and self._first_failed is None:
+            self._first_failed = failed[0]
+        if not self._gang.running:
+            return
+        if failed and self._stop is None:
+            self._gang.kill()
+        elif now >= self._first_end + self._launcher.spec.grace_s:
+            self._killed = True
+            self._gang.kill()
+
+    def _stop_if_wanted(self) -> None:
+        if self._stop is None:
+            self._stop = self._launcher.stop_wanted()
+            if self._stop is not None:
+                # The signal first: one that comes while a script that has seen the file exits would end it.
+                self._gang.terminate()
+                (self._directory / script.STOP).touch()
+        if self._stop is not None and time.time() >= self._stop.kill_at and self._gang.running:
+            self._killed = self._stop.cause in ("stopped", "agent_away")
+            self._gang.kill()
+
+    def _look_for_checkpoint(self) -> None:
+        step = self._launcher.look_for_checkpoint()
+        if step is not None:
+            # A step is reported before its checkpoint is complete: so it is in the journal before it is in the store.
+            self._read_reports()
+            self._launcher.upload(step)
+
+    def _read_reports(self) -> None:
+        for _ in range(_READS):
+            data = _read(self._reports)
+            if not data:
+                return
+            *lines, self._pieces = (self._pieces + data).split(b"\n")
+            for line in lines:
+                self._launcher.note_report(line.decode(errors="replace"))
+
+    def _read_output(self, member: Member) -> bool:
+        """Whether there may be more."""
+        for _ in range(_READS):
+            data = _read(member.output.fileno())
+            if not data:
+                return data is None
+            self._files[member.rank].write(data)
+            self._note_lines(member, self._lines[member.rank].cut(data))
+        return True
+
+    def _note_lines(self, member: Member, lines: list[str]) -> None:
+        if member.rank == 0:
+            for line in lines:
+                self._launcher.note_line(line)
+
+
+def _read(file: int) -> bytes | None:
+    """What can be read now; None: nothing."""
+    try:
+        return os.read(file, 65536)
+    except BlockingIOError:
+        return None
+
+
+def read_spec(path: Path) -> LaunchSpec:
+    """Read a launch file.
+
+    Raises:
+        BadInputError: it cannot be read, or a field is wrong.
+    """
+    try:
+        spec = LaunchSpec.model_validate_json(path.read_bytes())
+        re.compile(spec.loss_pattern or "")
+    except OSError as problem:
+        raise BadInputError("launch file", str(path), os_reason(problem)) from problem
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise BadInputError(
+            "launch file", str(path), f"{field}: {expectation(first, 'object')}".lstrip(": ")
+        ) from problem
+    except re.error as problem:
+        raise BadInputError("loss_pattern", spec.loss_pattern, f"not a regular expression: {problem}") from problem
+    return spec
+
+
+def _launch(spec: LaunchSpec, alive: int) -> int:
+    try:
+        return Launcher(spec, alive).run()
+    except ReportedError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return problem.exit_code
+
+
+def main() -> int:
+    """Run the launch file that the command line names."""
+    if len(sys.argv) != 2:
+        sys.stderr.write("usage: python -m themis_agent.trial.launcher SPEC.json\n")
+        return 2
+    try:
+        spec = read_spec(Path(sys.argv[1]))
+    except BadInputError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return problem.exit_code
+    return guarded(lambda alive: _launch(spec, alive))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
