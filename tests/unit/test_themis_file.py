@@ -48,6 +48,11 @@ def test_minutes_become_seconds_and_speeds_become_time_factors(tmp_path):
     assert workload.notes == ()
 
 
+def test_times_may_be_in_seconds(tmp_path):
+    (app,) = load(tmp_path, [job(3, 100)], time_unit="seconds").apps
+    assert (app.arrival_s, app.jobs[0].iteration_s, app.jobs[0].work_s) == (20.0, 0.5, 50.0)
+
+
 def test_iterations_are_cut_as_by_successive_halving(tmp_path):
     """5 jobs: step = 1000 // floor(log2 5) = 500; 2 run at most 500, one of the 3 left 1000, one 1500, the last all."""
     (app,) = load(tmp_path, [job(1, 1000), job(2, 700), job(3, 600), job(4, 900), job(5, 1000)]).apps

@@ -21,6 +21,7 @@ from yarn_plugin.simulation.application import installed_kinds
 from yarn_plugin.simulation.cluster import load
 from yarn_plugin.simulation.outcome import columns, figures, rows, totals
 from yarn_plugin.simulation.page import write_page
+from yarn_plugin.simulation.training.themis_file import TIME_UNITS
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -36,6 +37,7 @@ OF_TRAINING = (
     "liar",
     "processes",
     "profiles",
+    "time_unit",
 )
 """The parameters for workloads of training applications alone."""
 
@@ -118,6 +120,13 @@ OF_TRAINING = (
     type=click.Path(file_okay=False, exists=True, path_type=Path),
     help="Training: directory of measured slowdowns of networks (JSON).",
 )
+@click.option(
+    "--time-unit",
+    type=click.Choice(list(TIME_UNITS)),
+    default="minutes",
+    show_default=True,
+    help="Training: unit of the times in a file of the Themis authors' simulator.",
+)
 @click.pass_context
 def simulate(
     context: click.Context,
@@ -139,6 +148,7 @@ def simulate(
     liar: str | None,
     processes: int | None,
     profiles: Path | None,
+    time_unit: str,
 ) -> None:
     """Simulate a workload on a cluster: what the arbiter would do in a day, within seconds.
 
@@ -176,7 +186,9 @@ def simulate(
         options = TrainingOptions(f, lease, bidders, payments == "on", checkpoint_cost, max_bidders, error, lie,
                                   () if liar is None else (liar,), processes)  # fmt: skip
         policies = tuple(dict.fromkeys((policy or "themis").split(",")))
-        simulate_training(workload_file, cluster_file, policies, seed, options, profiles, json_file, report_file)
+        simulate_training(
+            workload_file, cluster_file, policies, seed, options, profiles, time_unit, json_file, report_file
+        )
         return
     for name in OF_TRAINING:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:

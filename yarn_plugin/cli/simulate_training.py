@@ -102,6 +102,7 @@ def simulate_training(
     seeds: Sequence[int],
     options: TrainingOptions,
     profiles: Path | None,
+    time_unit: str,
     json_file: Path | None,
     report_file: Path | None,
 ) -> None:
@@ -111,7 +112,7 @@ def simulate_training(
         ReportedError: a file, a policy or an option is wrong, or a simulation cannot go on.
     """
     cluster, slowdowns = load_cluster(cluster_file), load_profiles(profiles) if profiles else None
-    workloads = {seed: load_workload(workload_file, seed, slowdowns) for seed in seeds}
+    workloads = {seed: load_workload(workload_file, seed, slowdowns, time_unit) for seed in seeds}
     workload = workloads[seeds[0]]
     if len(policies) * len(seeds) > MAX_RUNS:
         raise BadInputError("--seed", len(seeds), f"must be at most {MAX_RUNS:,} simulations in all")

@@ -1,6 +1,7 @@
 """Workloads in the JSON format of the Themis authors' simulator.
 
-A list of jobs; job_group_id names the application. Times are in minutes; the slowdowns are speed multipliers of at most
+A list of jobs; job_group_id names the application. Times are in minutes, in some
+files in seconds; the slowdowns are speed multipliers of at most
 1, ours are time factors of at least 1. Numbers may be written as strings. At an application's first arrival its
 simulator cuts the iterations of all but the job with the most, as successive halving would.
 """
@@ -20,7 +21,8 @@ from yarn_plugin.simulation.training.files import ignored_keys, read_json
 from yarn_plugin.simulation.training.loss_curves import random_sublinear, random_superlinear
 from yarn_plugin.toml_files import FileError, validate
 
-MINUTE = 60.0
+TIME_UNITS = {"minutes": 60.0, "seconds": 1.0}
+"""Seconds of each unit that a file may have; it does not say which one."""
 
 Identifier = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int) else value)]
 Multiplier = Annotated[float, Field(gt=0, le=1)]
@@ -65,8 +67,9 @@ class _CutJob:
     iterations: int
 
 
-def load(where: str, path: Path, cut: bool = True) -> TrainingWorkload:
-    """The applications of a file. `where`: names it in errors. `cut`: apply the cut of iterations.
+def load(where: str, path: Path, cut: bool = True, time_unit: str = "minutes") -> TrainingWorkload:
+    """The applications of a file. `where`: names it in errors. `cut`: apply the cut of iterations. `time_unit`: of its
+    times.
 
     Raises:
         FileError: the file is invalid; names the job, the field, the value and what is expected.
@@ -74,10 +77,10 @@ def load(where: str, path: Path, cut: bool = True) -> TrainingWorkload:
     listed = read_json(where, path)
     if not isinstance(listed, list):
         raise FileError(f"{where}: must be a list of jobs")
-    return workload(where, listed, cut)
+    return workload(where, listed, cut, time_unit)
 
 
-def workload(where: str, listed: list[Any], cut: bool = True) -> TrainingWorkload:
+def workload(where: str, listed: list[Any], cut: bool = True, time_unit: str = "minutes") -> TrainingWorkload:
     """The applications of a list of jobs, each an object.
 
     Raises:
@@ -94,7 +97,8 @@ def workload(where: str, listed: list[Any], cut: bool = True) -> TrainingWorkloa
     empty = sum(job.total_iterations == 0 for job in jobs)
     if empty:
         notes.append(f"left out {count(empty, 'job')} of 0 iterations")
-    apps = [_app(name, _cut(group) if cut else _whole(group)) for name, group in groups.items()]
+    unit_s = TIME_UNITS[time_unit]
+    apps = [_app(name, _cut(group) if cut else _whole(group), unit_s) for name, group in groups.items()]
     return TrainingWorkload(ordered([app for app in apps if app.jobs]), tuple(notes))
 
 
@@ -106,17 +110,17 @@ def _check_unique(where: str, jobs: tuple[JobFields, ...]) -> None:
             raise FileError(f"{where}: jobs #{number}.job_id {job.job_id!r}: must differ from that of job #{first}")
 
 
-def _app(name: str, jobs: list[_CutJob]) -> TrainingApp:
-    arrival = min(job.fields.start_time for job in jobs) * MINUTE
-    return TrainingApp(f"app{name}", arrival, tuple(_job(job) for job in jobs if job.iterations > 0))
+def _app(name: str, jobs: list[_CutJob], unit_s: float) -> TrainingApp:
+    arrival = min(job.fields.start_time for job in jobs) * unit_s
+    return TrainingApp(f"app{name}", arrival, tuple(_job(job, unit_s) for job in jobs if job.iterations > 0))
 
 
-def _job(job: _CutJob) -> TrainingJob:
+def _job(job: _CutJob, unit_s: float) -> TrainingJob:
     fields = job.fields
     return TrainingJob(
         id=fields.job_id,
         iterations=float(job.iterations),
-        iteration_s=fields.time_per_iteration * MINUTE,
+        iteration_s=fields.time_per_iteration * unit_s,
         max_gpus=fields.max_parallelism,
         slowdown=fields.slowdown(),
         loss=fields.loss(),

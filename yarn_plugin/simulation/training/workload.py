@@ -16,12 +16,15 @@ GENERATED: Mapping[str, Generator] = {"themis-1": Generator(workload=1), "themis
 """Generated workloads by name: the two of the thesis, section 3.6.1."""
 
 
-def load(source: str | Path, seed: int = 0, profiles: dict[str, Slowdown] | None = None) -> TrainingWorkload:
+def load(
+    source: str | Path, seed: int = 0, profiles: dict[str, Slowdown] | None = None, time_unit: str = "minutes"
+) -> TrainingWorkload:
     """The workload of a file, or the generated one of this name.
 
     The format is known by the suffix: .toml is our own; .json our own, or a list of jobs of the Themis authors'
     simulator; .csv Philly's; .trace Gavel's and Shockwave's. `seed`: of what is drawn. `profiles`: measured slowdowns
-    of networks, for formats that name networks or draw them.
+    of networks, for formats that name networks or draw them. `time_unit`: `minutes` or `seconds`, of the Themis
+    authors' format.
 
     Raises:
         FileError, BadInputError: the file is invalid, or there is neither.
@@ -35,7 +38,7 @@ def load(source: str | Path, seed: int = 0, profiles: dict[str, Slowdown] | None
         case ".json":
             content = read_json(where, path)
             if isinstance(content, list):
-                return themis_file.workload(where, content)
+                return themis_file.workload(where, content, time_unit=time_unit)
             if not isinstance(content, dict):
                 raise FileError(f"{where}: must be a list of jobs, or an object with apps")
             return own_file.workload(where, content, seed)
