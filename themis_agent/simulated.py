@@ -71,6 +71,8 @@ class _Application:
         self._goals = {job.id: _stopped_at(job, app) for job in app.jobs}
         self._budget_s = sum(goal * self._jobs[name].iteration_s for name, goal in self._goals.items())
         self._max_gpus = sum(job.max_gpus for job in app.jobs)
+        self._described: dict[str, tuple[JobProgress, float, Job]] = {}
+        self._answered: tuple[Sequence[JobProgress], Work] | None = None
 
     def goals(self) -> list[Goal]:
         """The jobs that run now."""
@@ -79,14 +81,16 @@ class _Application:
     def reached(self, at: float, job: str) -> None:
         """A job has ended."""
         del self._goals[job]
+        self._described.pop(job, None)
+        self._answered = None
 
     def answer(self, at: float, question: object, jobs: Sequence[JobProgress]) -> object | None:
         """Its finish-time fairness, or its bid."""
         match question:
             case EstimateRequest():
-                return estimate(self._work(jobs), question, at - self._arrived_at)
+                return estimate(self._present_work(jobs), question, at - self._arrived_at)
             case GpuOffer():
-                return bid_table(self._work(jobs), question, at - self._arrived_at)
+                return bid_table(self._present_work(jobs), question, at - self._arrived_at)
             case _:
                 return None
 
@@ -94,13 +98,26 @@ class _Application:
         """The GPUs of each job."""
         return divide(held, [self._job(one) for one in jobs])
 
+    def _present_work(self, jobs: Sequence[JobProgress]) -> Work:
+        """Its work; that of the last question if nothing has changed since."""
+        if self._answered is None or self._answered[0] is not jobs:
+            self._answered = jobs, self._work(jobs)
+        return self._answered[1]
+
     def _work(self, jobs: Sequence[JobProgress]) -> Work:
         bracket = Bracket(tuple(self._job(one) for one in jobs))
         return Work((bracket,), self._budget_s * self._belief.iterations, self._max_gpus)
 
     def _job(self, one: JobProgress) -> Job:
-        """A job as its application takes it to be."""
-        true, goal = self._jobs[one.job], self._goals[one.job]
+        """A job as its application takes it to be; the same object while it makes no progress."""
+        goal = self._goals[one.job]
+        known = self._described.get(one.job)
+        if known is None or known[0] is not one or known[1] != goal:
+            known = self._described[one.job] = one, goal, self._describe(one, goal)
+        return known[2]
+
+    def _describe(self, one: JobProgress, goal: float) -> Job:
+        true = self._jobs[one.job]
         left = goal * self._belief.iterations - one.done
         return Job(
             id=true.id,
@@ -132,6 +149,7 @@ class _HalvingApplication(_Application):
 
     def reached(self, at: float, job: str) -> None:
         """A job has ended a phase. It waits for the others, or goes on, or is stopped."""
+        self._answered = None
         iteration = self._goals.pop(job)
         self._search, decisions = self._search.take(Report(job, iteration, _loss(self._jobs[job], iteration)))
         self._goals |= {one.trial: self._search.target for one in decisions if one.kind == "promote"}

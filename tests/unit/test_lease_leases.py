@@ -428,6 +428,19 @@ def test_a_policy_without_auctions_leases_to_jobs_in_one_step():
     assert world.rounds()[-1].won == ((a, 4),)
 
 
+def test_attained_service_counts_jobs_that_have_ended():
+    """Tiresias, thesis section 3.6.1: the GPU time of the application, whichever of its jobs had it."""
+    world = World.of(node("n1"), policy="tiresias")
+    whole = {"min_gpus": 4, "max_gpus": 4}
+    a = world.arrive("ann", jobs=(Job("a1", 100.0, 60.0, **whole),))
+    world.wait(20.0)
+    b = world.arrive("bob", jobs=(Job("b1", 100.0, 60.0, attained_gpu_s=10.0, **whole),))
+    # Of ann's jobs another one is left, which has had nothing.
+    world.agents[a].jobs = (Job("a2", 100.0, 60.0, **whole),)
+    world.wait(640.0)
+    assert list(world.held()) == [b]
+
+
 def test_a_job_of_a_policy_without_auctions_that_keeps_its_gpus_is_renewed():
     world = World.of(node("n1"), policy="tiresias")
     a = world.arrive("ann", jobs=(Job("a1", 100.0, 60.0, min_gpus=2, max_gpus=2), Job("a2", 100.0, 60.0)))

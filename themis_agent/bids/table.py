@@ -12,6 +12,9 @@ MAX_ROWS = 48
 
 def estimate(work: Work, request: EstimateRequest, elapsed_s: float) -> Estimate:
     """Rho with what is held. `elapsed_s`: seconds since the application arrived."""
+    if not request.needs_rho or (not request.held and work.jobs):
+        # Without GPUs it never ends.
+        return Estimate(request.round, None, work.jobs)
     shared = elapsed_s + FinishTime(work).remaining_s(places_of(request.held, request.machines))
     return Estimate(request.round, fairness(shared, work, request), work.jobs)
 

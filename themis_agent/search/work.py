@@ -48,6 +48,8 @@ class Work:
     @property
     def jobs(self) -> tuple[Job, ...]:
         """The unfinished jobs of all present phases."""
+        if len(self.brackets) == 1 and min([job.iterations_left for job in self.brackets[0].jobs], default=0) > 0:
+            return self.brackets[0].jobs
         return tuple(job for bracket in self.brackets for job in bracket.jobs if job.iterations_left > 0)
 
 

@@ -87,19 +87,31 @@ class _Run:
     gpus: set[str] = field(default_factory=set)
     wake: int = 0
     lost_jobs: bool = False
+    shown: tuple[JobProgress, ...] = ()
+    stands_still: bool = False
 
     def in_use(self) -> set[str]:
         """The GPUs of its leases that it may use."""
         return {gpu for held in self.leases.values() for gpu in held.gpus - held.vacated}
 
     def progress(self, at: float) -> tuple[JobProgress, ...]:
-        """The progress of its jobs that may run."""
-        found = []
+        """The progress of its jobs that may run; the same objects while they make none."""
+        if self.stands_still:
+            return self.shown
+        before = {one.job: one for one in self.shown}
+        found, has_changed = [], len(self.shown) != len(self.active)
         for name in self.active:
-            job = self.jobs[name]
+            job, known = self.jobs[name], before.get(name)
             job.advance(at)
-            found.append(JobProgress(name, job.done, job.attained_gpu_s, job.held))
-        return tuple(found)
+            seen = None if known is None else (known.done, known.attained_gpu_s, known.held)
+            if known is None or seen != (job.done, job.attained_gpu_s, job.held):
+                known = JobProgress(name, job.done, job.attained_gpu_s, job.held)
+                has_changed = True
+            found.append(known)
+        if has_changed:
+            self.shown = tuple(found)
+        self.stands_still = not any(job.held for job in found)
+        return self.shown
 
 
 class LeaseSimulation:
@@ -197,6 +209,7 @@ class LeaseSimulation:
 
     def _read_goals(self, at: float, run: _Run) -> None:
         """Start, continue and stop jobs as the application says; end it if none is left."""
+        run.stands_still = False
         goals = run.application.goals()
         before, run.active = run.active, tuple(goal.job for goal in goals)
         for goal in goals:
@@ -386,6 +399,7 @@ class LeaseSimulation:
     def _place(self, run: _Run) -> dict[str, Gpus]:
         """Run its jobs on what it holds, and come back when the first of them reaches its goal."""
         at, places = self._now, self._division(run)
+        run.stands_still = False
         # First take, then give, as the containers of two jobs cannot share a GPU.
         for name in run.active:
             run.jobs[name].place(at, places.get(name, ()), self._layout, self._checkpoint_s)

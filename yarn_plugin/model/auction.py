@@ -9,13 +9,15 @@ from yarn_plugin.model.gpus import Gpus, Job, Machine, Piece
 class EstimateRequest:
     """What is your finish-time fairness with what you hold? `contention`: the application's `N_avg`, the time-weighted
     average number of applications during its life (thesis, section 3.4.3.1). `held`: what it holds. `machines`: where
-    those GPUs are, with free GPUs or not. `cluster_gpus`: all GPUs of the pool, free or not (`R_C`); 0: unknown."""
+    those GPUs are, with free GPUs or not. `cluster_gpus`: all GPUs of the pool, free or not (`R_C`); 0: unknown.
+    `needs_rho`: False if only the jobs matter, as to policies without auctions; then rho may be None."""
 
     round: int
     contention: float
     held: Gpus = ()
     machines: tuple[Machine, ...] = ()
     cluster_gpus: int = 0
+    needs_rho: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class TrainingApplication(Protocol):
     def answer(self, at: float, question: Any, jobs: Sequence[JobProgress]) -> object | None:
         """The answer to a message of the pool's controller (an `EstimateRequest` or a `GpuOffer`); None: no answer.
 
-        `jobs`: those of `goals`, in the same order.
+        `jobs`: those of `goals`, in the same order; the same object as last time if nothing has changed.
         """
         ...
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 
 from yarn_plugin.decide.policies.leasing import AppStatus, Assignment, LeaseProblem
 from yarn_plugin.decide.pools.controller import Registry
+from yarn_plugin.decide.pools.lease.estimates import attained_gpu_s
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
-from yarn_plugin.model.gpus import Job
+from yarn_plugin.model.gpus import Gpus, Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,12 @@ def lease_problem(turn: Turn, now: Round) -> PolicyProblem:
         estimate = now.estimates.get(app)
         if estimate is None:
             continue
-        jobs = tuple(_as_leased(turn, now, app, job) for job in estimate.jobs)
-        attained = sum(job.attained_gpu_s for job in jobs)
+        leased, jobs = _leased(turn, now, app), estimate.jobs
+        described = turn.descriptions.of(app, jobs)
+        if leased or described.holds:
+            jobs = tuple([_as_leased(job, leased.get(job.id, ())) for job in jobs])
+        # Its jobs may have run elsewhere; of jobs that have ended only the leases tell.
+        attained = max(described.attained_gpu_s, attained_gpu_s(turn, app))
         claim = turn.claims[app]
         apps.append(AppStatus(app, turn.state.members[app].arrived_at, jobs, claim.weight, attained))
     machines = turn.inventory.machines(now.offer, turn.inventory.places)
@@ -51,11 +56,14 @@ def lease_problem(turn: Turn, now: Round) -> PolicyProblem:
     )
 
 
-def _as_leased(turn: Turn, now: Round, app: str, job: Job) -> Job:
-    held = (
-        gpu
-        for one in turn.leases_of(app)
-        if one.lease.job == job.id and one.lease.id not in now.ending
-        for gpu in one.staying
-    )
-    return replace(job, held=turn.inventory.count(held))
+def _leased(turn: Turn, now: Round, app: str) -> dict[str, Gpus]:
+    """What the jobs of an application keep: their leases that do not end now."""
+    gpus: dict[str, list[str]] = {}
+    for one in turn.leases_of(app):
+        if one.lease.id not in now.ending:
+            gpus.setdefault(one.lease.job, []).extend(one.staying)
+    return {job: turn.inventory.count(mine) for job, mine in gpus.items()}
+
+
+def _as_leased(job: Job, held: Gpus) -> Job:
+    return job if job.held == held else replace(job, held=held)

@@ -14,6 +14,8 @@ from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, SetTi
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Restarted
 from yarn_plugin.decide.pools.lease import baselines, estimates, excess, handover, leases, members, rounds
+from yarn_plugin.decide.pools.lease.described import Descriptions
+from yarn_plugin.decide.pools.lease.index import LeaseIndex
 from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
 from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.decide.pools.lease.turn import Turn
@@ -34,6 +36,8 @@ class LeaseController:
     def __init__(self, pool: str, settings: LeaseSettings) -> None:
         self._pool, self._settings = pool, settings
         self._last: tuple[LeaseState, View, float] | None = None
+        self._index: LeaseIndex | None = None
+        self._descriptions = Descriptions()
 
     def initial_state(self) -> LeaseState:
         """A pool without applications."""
@@ -44,16 +48,18 @@ class LeaseController:
 
     def advance(self, state: LeaseState, view: View, at: float, what: Input) -> tuple[LeaseState, tuple[Command, ...]]:
         """Learn what changed, process the input, hand GPUs over, go on with the round or open one."""
-        turn = Turn(self._pool, self._settings, state, view, at)
+        # An exception leaves no index behind: it may have been changed in part.
+        index, self._index = self._index, None
+        turn = Turn(self._pool, self._settings, state, view, at, index, self._descriptions)
         if self._changes_nothing_else(state, view, at, what):
             _take(turn, what)
             assert turn.state.round is not None
             if turn.state.round.asked:
-                self._last = turn.state, view, at
-                return turn.state, tuple(turn.commands)
-            turn = Turn(self._pool, self._settings, state, view, at)
+                return self._ended(turn), tuple(turn.commands)
+            turn = Turn(self._pool, self._settings, state, view, at, turn.index, self._descriptions)
         gone = members.update_members(turn)
         if gone:
+            self._descriptions.forget(gone)
             freed = leases.end_all(turn, {app: AppEnded(app) for app in gone})
             turn.freed(freed, members.ENDED)
             members.admit_waiting(turn)
@@ -67,10 +73,15 @@ class LeaseController:
         handover.end_due(turn)
         rounds.open_if_due(turn)
         excess.find_excess(turn)
-        estimates.count_work(turn, state.leases)
+        estimates.count_work(turn)
         due = min((time for time in _deadlines(turn) if time > at), default=None)
-        self._last = turn.state, view, at
-        return turn.state, (*turn.commands, SetTimer(NEXT, due))
+        return self._ended(turn), (*turn.commands, SetTimer(NEXT, due))
+
+    def _ended(self, turn: Turn) -> LeaseState:
+        """The state after a call. Kept, as is what follows from it: the next call may begin with it."""
+        state = turn.end()
+        self._last, self._index = (state, turn.view, turn.at), turn.index
+        return state
 
     def _changes_nothing_else(self, state: LeaseState, view: View, at: float, what: Input) -> bool:
         """Whether the input is one of several answers of the same moment, with nothing else changed since the last.
@@ -130,12 +141,12 @@ def _deadlines(turn: Turn) -> Iterator[float]:
         yield from (due for due in (state.round.deadline, state.round.decide_at) if due is not None)
     elif state.open_at is not None:
         yield state.open_at
-    for held in state.leases.values():
-        if held.by is not None:
-            yield held.by
-        if held.started_at is not None and held.lease.until is not None:
-            yield held.lease.until
-        if held.started_at is not None and not held.is_placed and settings.place_within_s:
+    yield from turn.index.ends()
+    for lease in turn.index.leaving:
+        if (by := state.leases[lease].by) is not None:
+            yield by
+    for held in state.leases.values() if settings.place_within_s else ():
+        if held.started_at is not None and not held.is_placed:
             yield held.started_at + settings.place_within_s
     for one in state.excess.values():
         yield excess.next_list(one, settings.grace_s)

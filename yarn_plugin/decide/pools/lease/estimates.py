@@ -5,18 +5,15 @@ what it holds (see `mechanisms.cached_table`). It is asked if it has not bid for
 says nothing about what it holds.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from yarn_plugin.decide.mechanisms.cached_table import CachedTable
-from yarn_plugin.decide.mechanisms.partial_allocation import Gang
+from yarn_plugin.decide.pools.lease.described import Described
 from yarn_plugin.decide.pools.lease.members import contention
 from yarn_plugin.decide.pools.lease.settings import THEMIS
-from yarn_plugin.decide.pools.lease.state import Held, Member
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.model.auction import Bid, Estimate, GpuOffer
-from yarn_plugin.model.gpus import Gpus, Job
+from yarn_plugin.model.gpus import Gpus, total
 
 
 def answer_from_table(turn: Turn, app: str, number: int) -> bool:
@@ -24,67 +21,57 @@ def answer_from_table(turn: Turn, app: str, number: int) -> bool:
     member, settings = turn.state.members[app], turn.settings
     if settings.policy != THEMIS or member.table is None or number - member.table_round > settings.table_rounds:
         return False
-    holds = _holds(turn, turn.state.leases, app)
+    holds = turn.index.holds(app)
     with_it = _rho_with(turn, member.table, holds)
     if holds and with_it is None:
         return False
     table = member.table.after(turn.at - member.counted_at, with_it)
     rho = table.now(turn.at, contention(turn, app), with_it)
-    _set(turn, app, replace(member, table=table, counted_at=turn.at, rho=rho, estimated_in=number))
+    turn.set_member(app, replace(member, table=table, counted_at=turn.at, rho=rho, estimated_in=number))
     return True
 
 
-def note_estimate(turn: Turn, app: str, estimate: Estimate) -> None:
+def note_estimate(turn: Turn, app: str, estimate: Estimate, described: Described) -> None:
     """Note what an application says."""
-    jobs, gpus = estimate.jobs, len(turn.inventory.places)
-    work = sum((job.iterations_done + job.iterations_left) * job.iteration_s for job in jobs)
-    most = min(sum(job.max_gpus for job in jobs), gpus)
+    work, most = described.work_s, min(described.max_gpus, len(turn.inventory.places))
     member = replace(
         turn.state.members[app],
         rho=estimate.rho,
         estimated_in=estimate.round,
-        gangs=_gangs(jobs),
+        gangs=described.gangs,
         cluster_s=work / most if work > 0 and most > 0 else None,
     )
-    _set(turn, app, member)
+    turn.set_member(app, member)
 
 
 def note_bid(turn: Turn, app: str, bid: Bid, offer: GpuOffer) -> None:
     """Note a bid table, which answers for its application from now on."""
     member = turn.state.members[app]
     table = CachedTable(bid, member.arrived_at, turn.at, offer.contention, offer.held)
-    _set(turn, app, replace(member, table=table, table_round=bid.round, counted_at=turn.at))
+    turn.set_member(app, replace(member, table=table, table_round=bid.round, counted_at=turn.at))
 
 
-def count_work(turn: Turn, before: Mapping[str, Held]) -> None:
-    """Take the work done until now off the tables of applications whose leases have changed. `before`: the leases until
-    now."""
-    if turn.state.leases is before:
-        return
-    for app, member in turn.state.members.items():
-        if member.table is None or member.counted_at >= turn.at:
+def count_work(turn: Turn) -> None:
+    """Count the time until now of applications whose leases have changed: as service that they attained, and as work
+    done, which is taken off their tables."""
+    for app, held in turn.held_before.items():
+        member = turn.state.members.get(app)
+        if member is None or held == turn.index.holds(app):
             continue
-        held = _holds(turn, before, app)
-        if held != _holds(turn, turn.state.leases, app):
+        if member.attained_at < turn.at:
+            attained = member.attained_gpu_s + total(held) * (turn.at - member.attained_at)
+            member = replace(member, attained_gpu_s=attained, attained_at=turn.at)
+        if member.table is not None and member.counted_at < turn.at:
             table = member.table.after(turn.at - member.counted_at, _rho_with(turn, member.table, held))
-            _set(turn, app, replace(member, table=table, counted_at=turn.at))
+            member = replace(member, table=table, counted_at=turn.at)
+        turn.set_member(app, member)
 
 
-def _set(turn: Turn, app: str, member: Member) -> None:
-    turn.change(members={**turn.state.members, app: member})
+def attained_gpu_s(turn: Turn, app: str) -> float:
+    """The GPU seconds that an application has leased so far, those of jobs that have ended included."""
+    member = turn.state.members[app]
+    return member.attained_gpu_s + total(turn.index.holds(app)) * (turn.at - member.attained_at)
 
 
 def _rho_with(turn: Turn, table: CachedTable, holds: Gpus) -> float | None:
-    slots = {slot for slot, _ in holds}
-    gpus = [gpu for gpu, place in turn.inventory.places.items() if place.slot in slots]
-    return table.rho_with(holds, turn.inventory.machines((), gpus))
-
-
-def _holds(turn: Turn, leases: Mapping[str, Held], app: str) -> Gpus:
-    mine = (held for held in leases.values() if held.lease.app == app and held.started_at is not None)
-    return turn.inventory.count(gpu for held in mine for gpu in held.gpus)
-
-
-def _gangs(jobs: Iterable[Job]) -> tuple[Gang, ...]:
-    trials = Counter((job.min_gpus, job.max_gpus, job.step_gpus) for job in jobs)
-    return tuple(Gang(*gang, trials=count) for gang, count in sorted(trials.items()))
+    return table.rho_with(holds, turn.inventory.machines_of({slot for slot, _ in holds}))

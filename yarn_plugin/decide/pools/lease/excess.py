@@ -18,6 +18,10 @@ def find_excess(turn: Turn) -> None:
 
     Who overstays a revoked lease has had it already. Unregistered applications lease nothing.
     """
+    index, seen = turn.index, (turn.state.leases, turn.view.use)
+    known = index.is_within
+    if known is not None and not index.leaving and seen[0] is known[0] and seen[1] is known[1]:
+        return
     found: dict[str, Excess] = {}
     for app, machine, used, leased, is_overdue in _excesses(turn) if turn.view.steering else ():
         key, grace = f"{app} {machine}", turn.settings.grace_s
@@ -31,6 +35,7 @@ def find_excess(turn: Turn) -> None:
         found[key] = excess
     if found != turn.state.excess:
         turn.change(excess=found)
+    index.is_within = None if found else seen
 
 
 def next_list(excess: Excess, grace: float) -> float:
@@ -50,16 +55,13 @@ def _excesses(turn: Turn) -> Iterator[tuple[str, str, int, int, bool]]:
 
 def allowed(turn: Turn, app: str, machine: str) -> tuple[int, bool]:
     """How many GPUs of a machine an application may use now, and whether it had to vacate others before."""
-    count, is_overdue = 0, False
-    places = turn.inventory.places
-    for held in turn.leases_of(app):
-        over = held.by is not None and held.by <= turn.at
-        for gpu in held.gpus:
-            if held.started_at is None or gpu not in places or places[gpu].machine != machine:
-                continue
-            count += not (over and gpu in held.leaving)
-            is_overdue = is_overdue or (over and gpu in held.leaving)
-    return count, is_overdue
+    count, places = turn.index.on_machine(app, machine), turn.inventory.places
+    overdue = 0
+    for lease in turn.index.leaving:
+        held = turn.state.leases[lease]
+        if held.lease.app == app and held.started_at is not None and held.by is not None and held.by <= turn.at:
+            overdue += sum(gpu in places and places[gpu].machine == machine for gpu in held.leaving)
+    return count - overdue, overdue > 0
 
 
 def signal(turn: Turn, found: ContainersListed) -> None:

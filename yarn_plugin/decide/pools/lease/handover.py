@@ -9,19 +9,37 @@ from dataclasses import replace
 from yarn_plugin.decide.pools.lease import leases
 from yarn_plugin.decide.pools.lease.state import Held
 from yarn_plugin.decide.pools.lease.turn import Turn
+from yarn_plugin.decide.pools.view import View
 from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import LeaseReleased, LeaseVacated, NodeLost, NotPlaced
+from yarn_plugin.model.cluster import Use
 from yarn_plugin.model.resources import GPU
+from yarn_plugin.model.topology import Topology
 
 NODES, RELEASED, LEASE_END = "nodes", "released", "lease-end"
 
 
-def gpus_in_use(turn: Turn) -> dict[str, dict[str, int]]:
+InUse = dict[str, dict[str, int]]
+
+_last: tuple[tuple[tuple[Use, ...], Topology], InUse] = (((), Topology()), {})
+"""Cache of the last GPUs in use and what they follow from, which is never changed in place."""
+
+
+def gpus_in_use(turn: Turn) -> InUse:
     """The GPUs in use by application and machine; an application is missing if no container of it is listed."""
-    found: dict[str, dict[str, int]] = {}
-    for use in turn.view.use:
-        machine = cell_of_node(turn.view.topology, use.node) or use.node
+    global _last
+    (use, topology), found = _last
+    if use is not turn.view.use or topology is not turn.view.topology:
+        found = _gpus_in_use(turn.view)
+        _last = (turn.view.use, turn.view.topology), found
+    return found
+
+
+def _gpus_in_use(view: View) -> InUse:
+    found: InUse = {}
+    for use in view.use:
+        machine = cell_of_node(view.topology, use.node) or use.node
         on = found.setdefault(use.app, {})
         on[machine] = on.get(machine, 0) + use.held[GPU]
     return found
@@ -30,21 +48,24 @@ def gpus_in_use(turn: Turn) -> dict[str, dict[str, int]]:
 def update_machines(turn: Turn) -> None:
     """End the leases of GPUs that are gone; GPUs that are new open a round."""
     # Also if each machine has as many as before: the description of the topology may have renamed them.
-    for held in list(turn.state.leases.values()):
+    for held in [] if turn.index.is_checked else list(turn.state.leases.values()):
         gone = [gpu for gpu in held.gpus if gpu not in turn.inventory.places]
         if gone:
             leases.end(turn, held.lease.id, gone, NodeLost(gone[0].partition("/")[0]))
+    turn.index.is_checked = True
+    if turn.state.machines is turn.inventory.by_machine:
+        return
     before, now = dict(turn.state.machines), dict(turn.inventory.by_machine)
+    turn.change(machines=turn.inventory.by_machine)
     if before == now:
         return
-    turn.change(machines=turn.inventory.by_machine)
     if any(count > before.get(machine, 0) for machine, count in now.items()):
         turn.trigger(NODES, turn.settings.round_window_s)
 
 
 def end_vacated(turn: Turn) -> None:
     """End revoked leases whose GPUs are vacated, then start those that waited for them."""
-    revoked = [held for held in turn.state.leases.values() if held.leaving]
+    revoked = [turn.state.leases[lease] for lease in turn.index.ordered(turn.index.leaving)]
     if revoked:
         in_use = gpus_in_use(turn)
         for held in sorted(revoked, key=lambda one: (one.by or 0.0, one.lease.id)):
@@ -54,7 +75,7 @@ def end_vacated(turn: Turn) -> None:
                 if used is None:
                     is_vacated = is_over
                 else:
-                    is_vacated = used.get(machine, 0) <= _leased_on(turn, held.lease.app, machine) - len(gpus)
+                    is_vacated = used.get(machine, 0) <= turn.index.on_machine(held.lease.app, machine) - len(gpus)
                 if is_vacated:
                     after = round(turn.at - (held.revoked_at or turn.at), 6)
                     leases.end(turn, held.lease.id, gpus, LeaseVacated(after))
@@ -69,17 +90,6 @@ def _by_machine(turn: Turn, held: Held) -> dict[str, list[str]]:
     return found
 
 
-def _leased_on(turn: Turn, app: str, machine: str) -> int:
-    """How many GPUs of a machine an application may still use, those being vacated included."""
-    places = turn.inventory.places
-    return sum(
-        places[gpu].machine == machine
-        for held in turn.leases_of(app)
-        if held.started_at is not None
-        for gpu in held.gpus
-    )
-
-
 def release(turn: Turn, app: str, what: Release) -> None:
     """An application gives GPUs back: revoked ones that it has vacated, or others before the end of their lease."""
     held = turn.state.leases.get(what.lease)
@@ -89,7 +99,7 @@ def release(turn: Turn, app: str, what: Release) -> None:
     used = gpus_in_use(turn).get(app)
     for machine in dict.fromkeys(turn.inventory.places[gpu].machine for gpu in gpus):
         here = [gpu for gpu in gpus if turn.inventory.places[gpu].machine == machine]
-        if used is not None and used.get(machine, 0) > _leased_on(turn, app, machine) - len(here):
+        if used is not None and used.get(machine, 0) > turn.index.on_machine(app, machine) - len(here):
             # Its containers are still listed: their end decides, not its word.
             leases.revoke(turn, what.lease, here, LeaseReleased(app))
         else:
@@ -102,8 +112,8 @@ def release(turn: Turn, app: str, what: Release) -> None:
 def take_back_unplaced(turn: Turn) -> None:
     """End leases that are not in use `place_within_s` after they began: YARN could not place their containers."""
     within, in_use = turn.settings.place_within_s, None
-    for held in list(turn.state.leases.values()):
-        if not within or held.is_placed or held.started_at is None or held.started_at + within > turn.at:
+    for held in list(turn.state.leases.values()) if within else ():
+        if held.is_placed or held.started_at is None or held.started_at + within > turn.at:
             continue
         in_use = gpus_in_use(turn) if in_use is None else in_use
         held = replace(held, is_placed=True)
@@ -112,7 +122,7 @@ def take_back_unplaced(turn: Turn) -> None:
         if used is None or not turn.view.steering:
             continue
         machine = turn.inventory.places[held.gpus[0]].machine
-        leased, here = _leased_on(turn, held.lease.app, machine), used.get(machine, 0)
+        leased, here = turn.index.on_machine(held.lease.app, machine), used.get(machine, 0)
         back = list(held.staying)[max(len(held.staying) - max(leased - here, 0), 0) :]
         if back:
             leases.end(turn, held.lease.id, back, NotPlaced(machine, leased, here, within))

@@ -4,7 +4,7 @@ A GPU's id is its cell, where the topology describes single GPUs; else the id of
 number, such as `node-1/3`. Its slot is the smallest cell that contains it and other GPUs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
@@ -41,7 +41,13 @@ class Inventory:
         counts = dict(self.count(free))
         if others is self.places:
             return tuple(_with_free(machine, counts) for machine in self.layout)
-        shown = counts.keys() | {self.places[gpu].slot for gpu in others if gpu in self.places}
+        return self._shown(counts.keys() | {self.places[gpu].slot for gpu in others if gpu in self.places}, counts)
+
+    def machines_of(self, slots: Iterable[str]) -> tuple[Machine, ...]:
+        """The machines of these slots, none of their GPUs free; unknown slots are left out."""
+        return self._shown({slot for slot in slots if slot in self.machine_of}, {})
+
+    def _shown(self, shown: Set[str], counts: Mapping[str, int]) -> tuple[Machine, ...]:
         names = {self.machine_of[slot] for slot in shown}
         return tuple(
             Machine(
@@ -71,7 +77,7 @@ def inventory(topology: Topology, settings: LeaseSettings) -> Inventory:
     """
     global _last
     (known, last), built = _last
-    if known is not topology or last != settings:
+    if known is not topology or (last is not settings and last != settings):
         built = _built(topology, settings)
         _last = (topology, settings), built
     return built

@@ -81,23 +81,20 @@ def end(turn: Turn, lease: str, gpus: Collection[str], cause: Cause) -> None:
         kept = replace(held, lease=replace(held.lease, holdings=rest), leaving=leaving)
         turn.set_lease(kept if leaving else replace(kept, by=None, revoked_at=None, revoke=None))
     else:
-        turn.change(leases={name: one for name, one in turn.state.leases.items() if name != lease})
+        turn.remove_lease(held)
     if held.started_at is not None:
         turn.commands.append(LeaseEnded(turn.new_id(), held.lease.app, lease, gone if rest else (), cause))
 
 
 def start_vacated(turn: Turn) -> None:
     """Grant the leases whose GPUs all former holders have vacated."""
-    if all(held.started_at is not None for held in turn.state.leases.values()):
-        return
-    taken = {gpu for held in turn.state.leases.values() if held.started_at is not None for gpu in held.gpus}
     starting: dict[tuple[str, How, int, float], list[Lease]] = {}
-    for held in turn.state.leases.values():
-        if held.started_at is None and taken.isdisjoint(held.gpus):
-            when = turn.effective_at
-            waited = round(when - held.won_at, 6)
-            starting.setdefault((held.lease.app, held.how, held.round, waited), []).append(held.lease)
-            turn.set_lease(replace(held, started_at=when))
+    waiting = [turn.state.leases[lease] for lease in turn.index.ordered(turn.index.unstarted)]
+    for held in [held for held in waiting if not any(map(turn.index.is_in_use, held.gpus))]:
+        when = turn.effective_at
+        waited = round(when - held.won_at, 6)
+        starting.setdefault((held.lease.app, held.how, held.round, waited), []).append(held.lease)
+        turn.set_lease(replace(held, started_at=when))
     for (app, how, number, waited), leases in starting.items():
         gpus = sum(len(lease.holdings) for lease in leases)
         turn.commands.append(Grant(turn.new_id(), app, tuple(leases), LeaseWon(number, gpus, how, waited)))

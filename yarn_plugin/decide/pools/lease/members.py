@@ -62,7 +62,7 @@ def admit(turn: Turn, new: Iterable[str]) -> list[str]:
             waiting = [other for other, one in turn.state.members.items() if one.waits and other in fresh]
             turn.commands += [Hold(turn.new_id(), other, TooManyApps(other, *limit)) for other in waiting]
             break
-        turn.change(members={**turn.state.members, app: replace(member, waits=False)})
+        turn.set_member(app, replace(member, waits=False))
         admitted.append(app)
         if app not in fresh:
             turn.commands.append(Accept(turn.new_id(), app))

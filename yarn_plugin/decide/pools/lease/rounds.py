@@ -17,7 +17,7 @@ from yarn_plugin.decide.pools.lease.members import contention
 from yarn_plugin.decide.pools.lease.settings import THEMIS
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
-from yarn_plugin.decide.pools.lease.validity import checked_estimate
+from yarn_plugin.decide.pools.lease.validity import check_rho
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer
 from yarn_plugin.model.causes import LeaseRound
@@ -45,7 +45,8 @@ def open_if_due(turn: Turn) -> None:
             continue
         gpus = [gpu for one in turn.leases_of(app) if one.started_at is not None for gpu in one.staying]
         held, where = turn.inventory.count(gpus), turn.inventory.machines((), gpus)
-        question = EstimateRequest(number, contention(turn, app), held, where, len(turn.inventory.places))
+        needs_rho = turn.settings.policy == THEMIS
+        question = EstimateRequest(number, contention(turn, app), held, where, len(turn.inventory.places), needs_rho)
         ask = Ask(turn.new_id(), app, question, deadline)
         turn.give(ask)
         asked[app] = ask.id
@@ -61,12 +62,14 @@ def take_estimate(turn: Turn, app: str, estimate: Estimate) -> None:
     if now is None or now.phase != "estimating" or app not in now.asked or estimate.round != now.number:
         return
     try:
-        checked_estimate(estimate)
+        check_rho(estimate)
+        described = turn.descriptions.of(app, estimate.jobs)
     except BadInputError:
         return
     turn.close(now.asked[app])
-    asked = {other: one for other, one in now.asked.items() if other != app}
-    estimates.note_estimate(turn, app, estimate)
+    asked = dict(now.asked)
+    del asked[app]
+    estimates.note_estimate(turn, app, estimate, described)
     turn.change(round=replace(now, asked=asked, estimates={**now.estimates, app: estimate}))
 
 

@@ -20,7 +20,7 @@ class Member:
     `estimated_in`: the round of that estimate; None: none so far. `waits`: it is not admitted yet. `gangs` and
     `cluster_s`: of the jobs in its last estimate, what they can use, and the seconds that they take on the whole pool
     (None: not known). `table`: its last bid, made in round `table_round`; `counted_at`: until when the work done since
-    is taken off.
+    is taken off. `attained_gpu_s`: GPU seconds that it leased until `attained_at`.
     """
 
     arrived_at: float
@@ -34,6 +34,8 @@ class Member:
     table: CachedTable | None = None
     table_round: int = 0
     counted_at: float = 0.0
+    attained_gpu_s: float = 0.0
+    attained_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,58 +1,152 @@
 """One call of the lease controller: its state as it changes, and the commands so far."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, Solve
+from yarn_plugin.decide.pools.lease.described import Descriptions
+from yarn_plugin.decide.pools.lease.index import LeaseIndex
 from yarn_plugin.decide.pools.lease.inventory import Inventory, inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
-from yarn_plugin.decide.pools.lease.state import Held, LeaseState
+from yarn_plugin.decide.pools.lease.state import Excess, Held, LeaseState, Member, Round
 from yarn_plugin.decide.pools.view import View
+from yarn_plugin.model.causes import LeaseRound
+from yarn_plugin.model.gpus import Gpus
 from yarn_plugin.model.share import Claim
 
 Repeatable = Ask | Offer | Solve | Revoke
 """Commands that are issued again after a restart, until they are closed."""
 
 
-class Turn:
-    """`state`: as changed so far; `commands`: given so far; `claims`: by application. `decided_at`: the time that
-    counts for the allocation decided in this call, if any."""
+@dataclass(slots=True)
+class Draft:
+    """A `LeaseState` while it changes; the fields are its. Mappings are still those of the state until they change."""
 
-    def __init__(self, pool: str, settings: LeaseSettings, state: LeaseState, view: View, at: float) -> None:
-        self.pool, self.settings, self.state, self.view, self.at = pool, settings, state, view, at
+    counter: int
+    round_number: int
+    area: float
+    counted_at: float | None
+    members: dict[str, Member]
+    machines: tuple[tuple[str, int], ...]
+    leases: dict[str, Held]
+    round: Round | None
+    triggers: tuple[str, ...]
+    open_at: float | None
+    idle: tuple[str, ...]
+    open: dict[str, object]
+    excess: dict[str, Excess]
+    last: LeaseRound | None
+
+
+FIELDS = tuple(one.name for one in fields(LeaseState))
+assert tuple(one.name for one in fields(Draft)) == FIELDS
+
+
+class Turn:
+    """`state`: as changed so far; `commands`: given so far; `claims`: by application; `index`: of the leases.
+    `decided_at`: the time that counts for the allocation decided in this call, if any. `held_before`: what
+    applications whose leases have changed held before this call.
+
+    `index`: that of the state's leases, if it is known; it is changed with them. `descriptions`: of earlier calls.
+    """
+
+    def __init__(
+        self,
+        pool: str,
+        settings: LeaseSettings,
+        state: LeaseState,
+        view: View,
+        at: float,
+        index: LeaseIndex | None = None,
+        descriptions: Descriptions | None = None,
+    ) -> None:
+        self.pool, self.settings, self.view, self.at = pool, settings, view, at
+        self.state = Draft(*[getattr(state, name) for name in FIELDS])
+        self._copied: set[str] = set()
         self.commands: list[Command] = []
-        self._indexed: object = None
-        self._by_app: dict[str, list[Held]] = {}
         self.decided_at: float | None = None
         self.inventory: Inventory = inventory(view.topology, settings)
-        self.claims: dict[str, Claim] = {claim.app: claim for claim in view.claims}
+        is_known = index is not None and index.leases is state.leases and index.inventory is self.inventory
+        self.index = index if is_known and index is not None else LeaseIndex(state.leases, self.inventory)
+        self.descriptions = Descriptions() if descriptions is None else descriptions
+        self.held_before: dict[str, Gpus] = {}
+        self._active: list[str] | None = None
+        self._claims: dict[str, Claim] | None = None
+
+    @property
+    def claims(self) -> dict[str, Claim]:
+        """The claims by application."""
+        if self._claims is None:
+            self._claims = {claim.app: claim for claim in self.view.claims}
+        return self._claims
+
+    def end(self) -> LeaseState:
+        """The state as it is now; the turn is over."""
+        self.index.leases = self.state.leases
+        return LeaseState(*[getattr(self.state, name) for name in FIELDS])
 
     # Commands.
 
     def new_id(self) -> str:
         """A new id of a command or a lease."""
-        self.change(counter=self.state.counter + 1)
+        self.state.counter += 1
         return f"{self.pool}#{self.state.counter}"
 
     def give(self, command: Repeatable) -> None:
         """Issue a command, and again after a restart until it is closed."""
-        self.change(open={**self.state.open, command.id: command})
+        self._own("open")[command.id] = command
         self.commands.append(command)
 
     def close(self, *ids: str) -> None:
         """Do not issue these commands again."""
-        self.change(open={name: command for name, command in self.state.open.items() if name not in ids})
+        for id in ids:
+            if id in self.state.open:
+                del self._own("open")[id]
 
     # State.
 
     def change(self, **fields: Any) -> None:
-        """Change fields of the state."""
-        self.state = replace(self.state, **fields)
+        """Change fields of the state, but leases. A mapping must be a new one."""
+        for name, value in fields.items():
+            setattr(self.state, name, value)
+            self._copied.add(name)
+        self._active = None
 
     def set_lease(self, held: Held) -> None:
         """Add or change a lease."""
-        self.change(leases={**self.state.leases, held.lease.id: held})
+        self._note_holder(held)
+        before = self.state.leases.get(held.lease.id)
+        self._own("leases")[held.lease.id] = held
+        if before is None:
+            self.index.add(held)
+        else:
+            self.index.change(before, held)
+
+    def remove_lease(self, held: Held) -> None:
+        """Remove a lease."""
+        self._note_holder(held)
+        del self._own("leases")[held.lease.id]
+        self.index.remove(held)
+
+    def _note_holder(self, held: Held) -> None:
+        app = held.lease.app
+        if app not in self.held_before:
+            self.held_before[app] = self.index.holds(app)
+
+    def set_member(self, app: str, member: Member) -> None:
+        """Change what is known of an application."""
+        if self.state.members[app].waits != member.waits:
+            self._active = None
+        self._own("members")[app] = member
+
+    def _own(self, name: str) -> dict[str, Any]:
+        """A mapping of the state, to be changed in place: it was copied first, in this call."""
+        if name not in self._copied:
+            self._copied.add(name)
+            setattr(self.state, name, dict(getattr(self.state, name)))
+        found: dict[str, Any] = getattr(self.state, name)
+        return found
 
     def trigger(self, why: str, wait: float = 0.0) -> None:
         """Open a round for this reason, at most `wait` seconds from now."""
@@ -63,7 +157,8 @@ class Turn:
 
     def freed(self, gpus: Iterable[str], why: str) -> None:
         """Open a round if any of these GPUs is free now; not for those that the last round left idle."""
-        if not self.free().isdisjoint(set(gpus) - set(self.state.idle)):
+        free = [gpu for gpu in gpus if gpu in self.index.free]
+        if free and not set(free).issubset(self.state.idle):
             self.trigger(why, self.settings.round_window_s)
 
     @property
@@ -75,29 +170,19 @@ class Turn:
 
     def active(self) -> list[str]:
         """The applications that take part, in order of arrival."""
-        return [app for app, member in self.state.members.items() if not member.waits]
+        if self._active is None:
+            self._active = [app for app, member in self.state.members.items() if not member.waits]
+        return self._active
 
     def leases_of(self, app: str) -> Iterator[Held]:
         """The leases of an application, those not started included."""
-        if self._indexed is not self.state.leases:
-            # Every change makes another mapping.
-            self._indexed, self._by_app = self.state.leases, {}
-            for held in self.state.leases.values():
-                self._by_app.setdefault(held.lease.app, []).append(held)
-        return iter(self._by_app.get(app, ()))
+        return self.index.of(app)
 
     def ending(self) -> list[Held]:
         """The leases that have reached their end and are not revoked as a whole."""
-        return [
-            held
-            for held in self.state.leases.values()
-            if held.lease.until is not None
-            and held.lease.until <= self.at
-            and held.staying
-            and held.started_at is not None
-        ]
+        ended = (self.state.leases[lease] for lease in self.index.ended_by(self.at))
+        return [held for held in ended if held.staying]
 
     def free(self) -> set[str]:
-        """The usable GPUs in no lease."""
-        taken = {gpu for held in self.state.leases.values() for gpu in held.gpus}
-        return {gpu for gpu in self.inventory.places if gpu not in taken}
+        """The usable GPUs in no lease; they change with the leases."""
+        return self.index.free

@@ -1,0 +1,63 @@
+"""What follows from the jobs that an application has described in an estimate.
+
+In the simulator an application that nothing has changed for describes its jobs by the same object, and need not be
+looked at again: most applications of a large pool wait.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from yarn_plugin.decide.mechanisms.partial_allocation import Gang
+from yarn_plugin.decide.pools.lease.validity import checked_jobs
+from yarn_plugin.model.gpus import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """`work_s`: of all these jobs, done and left, on one GPU. `max_gpus`, `gangs`: what they can use.
+
+    As their application says: `attained_gpu_s`, GPU seconds that they have had; `holds`, some job holds GPUs.
+    """
+
+    jobs: tuple[Job, ...]
+    work_s: float
+    max_gpus: int
+    gangs: tuple[Gang, ...]
+    attained_gpu_s: float
+    holds: bool
+
+
+class Descriptions:
+    """The last description of each application."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Described] = {}
+
+    def of(self, app: str, jobs: tuple[Job, ...]) -> Described:
+        """What follows from these jobs.
+
+        Raises:
+            BadInputError: the auction or a policy could not work with them.
+        """
+        known = self._known.get(app)
+        if known is None or known.jobs is not jobs:
+            known = self._known[app] = _described(checked_jobs(jobs))
+        return known
+
+    def forget(self, apps: Iterable[str]) -> None:
+        """Applications that have left."""
+        for app in apps:
+            self._known.pop(app, None)
+
+
+def _described(jobs: tuple[Job, ...]) -> Described:
+    trials = Counter([(job.min_gpus, job.max_gpus, job.step_gpus) for job in jobs])
+    return Described(
+        jobs,
+        sum([(job.iterations_done + job.iterations_left) * job.iteration_s for job in jobs]),
+        sum([job.max_gpus for job in jobs]),
+        tuple(Gang(*gang, trials=count) for gang, count in sorted(trials.items())),
+        sum([job.attained_gpu_s for job in jobs]),
+        any(job.held for job in jobs),
+    )

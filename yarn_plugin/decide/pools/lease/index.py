@@ -1,0 +1,142 @@
+"""Leases by application, GPU and end: what one call of the controller asks many times.
+
+An index follows from the leases and the inventory. A controller that is kept between calls keeps it, and changes it
+with every lease, so that a call need not look at all of them; otherwise it is built anew.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from yarn_plugin.decide.pools.lease.inventory import Inventory
+from yarn_plugin.decide.pools.lease.state import Held
+from yarn_plugin.model.gpus import Gpus
+
+
+class LeaseIndex:
+    """Changed in place, with the leases. `leases`: those that it is of, to recognise them.
+
+    `free`: the usable GPUs in no lease. `leaving`, `unstarted`: the ids of leases with revoked GPUs, and of those that
+    have not started. `is_checked`: all their GPUs are in the inventory; `is_within`: no application used more than it
+    leases of a machine when it had these leases and used this (see `excess`).
+    """
+
+    def __init__(self, leases: Mapping[str, Held], inventory: Inventory) -> None:
+        self.leases, self.inventory = leases, inventory
+        self.is_checked = False
+        self.is_within: tuple[Mapping[str, Held], object] | None = None
+        self.free = set(inventory.places)
+        self.leaving: set[str] = set()
+        self.unstarted: set[str] = set()
+        self._by_app: dict[str, dict[str, Held]] = {}
+        self._leased: dict[str, int] = {}
+        self._in_use: dict[str, int] = {}
+        self._on_machine: dict[tuple[str, str], int] = {}
+        self._in_slots: dict[str, dict[str, int]] = {}
+        self._ends: dict[float, set[str]] = {}
+        self._place: dict[str, int] = {}
+        self._places = 0
+        for held in leases.values():
+            self.add(held)
+
+    # Changes.
+
+    def add(self, held: Held) -> None:
+        """A new lease."""
+        self._places += 1
+        self._place[held.lease.id] = self._places
+        self._by_app.setdefault(held.lease.app, {})[held.lease.id] = held
+        self._count_gpus(held, 1)
+        self._mark(held)
+
+    def change(self, before: Held, after: Held) -> None:
+        """A lease has changed; its application, job and id have not."""
+        is_moved = before.lease.holdings is not after.lease.holdings or before.started_at != after.started_at
+        if is_moved:
+            self._count_gpus(before, -1)
+        self._unmark(before)
+        self._by_app[after.lease.app][after.lease.id] = after
+        if is_moved:
+            self._count_gpus(after, 1)
+        self._mark(after)
+
+    def remove(self, held: Held) -> None:
+        """A lease has ended."""
+        mine = self._by_app[held.lease.app]
+        del mine[held.lease.id], self._place[held.lease.id]
+        if not mine:
+            del self._by_app[held.lease.app]
+        self._count_gpus(held, -1)
+        self._unmark(held)
+
+    def _count_gpus(self, held: Held, change: int) -> None:
+        app, places, is_started = held.lease.app, self.inventory.places, held.started_at is not None
+        for gpu in held.gpus:
+            is_leased = _changed(self._leased, gpu, change)
+            if is_started:
+                _changed(self._in_use, gpu, change)
+            place = places.get(gpu)
+            if place is None:
+                continue
+            (self.free.discard if is_leased else self.free.add)(gpu)
+            if is_started:
+                _changed(self._on_machine, (app, place.machine), change)
+                slots = self._in_slots.setdefault(app, {})
+                if not _changed(slots, place.slot, change) and not slots:
+                    del self._in_slots[app]
+
+    def _mark(self, held: Held) -> None:
+        if held.leaving:
+            self.leaving.add(held.lease.id)
+        if held.started_at is None:
+            self.unstarted.add(held.lease.id)
+        elif held.lease.until is not None:
+            self._ends.setdefault(held.lease.until, set()).add(held.lease.id)
+
+    def _unmark(self, held: Held) -> None:
+        self.leaving.discard(held.lease.id)
+        self.unstarted.discard(held.lease.id)
+        if held.started_at is not None and held.lease.until is not None:
+            ending = self._ends[held.lease.until]
+            ending.discard(held.lease.id)
+            if not ending:
+                del self._ends[held.lease.until]
+
+    # Questions.
+
+    def of(self, app: str) -> Iterator[Held]:
+        """The leases of an application, those not started included, the oldest first."""
+        return iter(tuple(self._by_app.get(app, {}).values()))
+
+    def ordered(self, ids: set[str]) -> list[str]:
+        """These leases, the oldest first."""
+        return sorted(ids, key=self._place.__getitem__)
+
+    def ended_by(self, at: float) -> list[str]:
+        """The started leases that end at this time or did before, the oldest first."""
+        return self.ordered({lease for end, leases in self._ends.items() if end <= at for lease in leases})
+
+    def ends(self) -> Iterator[float]:
+        """When started leases end, each time once."""
+        return iter(self._ends)
+
+    def is_in_use(self, gpu: str) -> bool:
+        """Whether a lease of a GPU has started, and has not ended."""
+        return gpu in self._in_use
+
+    def on_machine(self, app: str, machine: str) -> int:
+        """How many GPUs of a machine an application has in leases that have started, revoked ones included."""
+        return self._on_machine.get((app, machine), 0)
+
+    def holds(self, app: str) -> Gpus:
+        """How many GPUs of each slot an application has in leases that have started, revoked ones included."""
+        return tuple(sorted(self._in_slots.get(app, {}).items()))
+
+
+def _changed(counts: dict[Any, int], key: Any, change: int) -> int:
+    """Change a count, without zeros; returns the new one."""
+    count = counts.get(key, 0) + change
+    if count:
+        counts[key] = count
+    else:
+        counts.pop(key, None)
+    return count
