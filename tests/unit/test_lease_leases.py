@@ -143,6 +143,30 @@ def test_with_container_lists_the_winner_starts_when_the_containers_are_gone():
     assert granted_at < revoked_at + 29.0
 
 
+def test_lists_that_do_not_show_all_leased_gpus_in_use_do_not_tell_which_ones_are_vacated():
+    """The holder may have started its containers since they were listed, or use the very GPUs that it loses."""
+    world, a, b = handing_over(place_within_s=0.0)
+    world.run(a, n1=(2,))
+    world.wait(600.0)
+    world.run(a, n1=())
+    (revoke,) = world.sent(Revoke)
+    world.wait(revoke.by - 1.0 - world.stage.clock.time)
+    assert world.held() == {a: N1}
+    world.wait(2.0)
+    assert world.held() == {b: N1}
+
+
+def test_lists_and_the_word_of_the_holder_tell_that_gpus_are_vacated():
+    world, a, b = handing_over(place_within_s=0.0)
+    world.run(a, n1=(2,))
+    world.wait(600.0)
+    (revoke,) = world.sent(Revoke)
+    world.stage.say(a, Release(revoke.lease))
+    assert world.held() == {a: N1}, "two are still listed"
+    world.run(a, n1=())
+    assert world.held() == {b: N1}
+
+
 def test_who_overstays_the_grace_period_is_named_and_signalled_and_the_winner_waits():
     world, a, _ = handing_over()
     world.run(a, n1=(2, 2))
@@ -313,8 +337,11 @@ def test_a_release_does_not_count_while_containers_are_listed():
     world.run(a, n1=(4,))
     world.wait(600.0)
     (revoke,) = world.sent(Revoke)
+    world.wait(5.0)
     world.stage.say(a, Release(revoke.lease))
     assert world.held() == {a: N1}
+    assert world.sent(Revoke) == [revoke], "it does not put off the end of the grace period"
+    assert {one.by for one in world.stage.state().leases.values() if one.by} == {revoke.by}
 
 
 def test_gpus_released_early_open_a_round_unless_they_were_leftovers():

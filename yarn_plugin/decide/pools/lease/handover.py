@@ -1,7 +1,9 @@
 """Hand-overs: GPUs become free when their holder has vacated them, is gone, or has lost their node.
 
-What runs where is known from container lists. An application without any listed container (it is not in YARN, or YARN
-does not answer) is taken to have vacated at the end of its grace period.
+What runs where is known from container lists. They have numbers of GPUs, not which ones, and are a little older than
+what runs: they tell that GPUs were vacated if all that the holder leases on the machine was in use, or if it says so.
+Otherwise, and without any listed container (it is not in YARN, or YARN does not answer), it is taken to have vacated at
+the end of its grace period.
 """
 
 from dataclasses import replace
@@ -71,12 +73,14 @@ def end_vacated(turn: Turn) -> None:
         for held in sorted(revoked, key=lambda one: (one.by or 0.0, one.lease.id)):
             for machine, gpus in _by_machine(turn, held).items():
                 used = in_use.get(held.lease.app)
+                leased = turn.index.on_machine(held.lease.app, machine)
+                if held.lists_tell is None:
+                    # Revoked in this call.
+                    held = replace(held, lists_tell=used is not None and used.get(machine, 0) >= leased)
+                    turn.set_lease(held)
                 is_over = held.by is not None and held.by <= turn.at
-                if used is None:
-                    is_vacated = is_over
-                else:
-                    is_vacated = used.get(machine, 0) <= turn.index.on_machine(held.lease.app, machine) - len(gpus)
-                if is_vacated:
+                is_unlisted = used is not None and used.get(machine, 0) <= leased - len(gpus)
+                if (is_unlisted and held.lists_tell) or (is_over and (is_unlisted or used is None)):
                     after = round(turn.at - (held.revoked_at or turn.at), 6)
                     leases.end(turn, held.lease.id, gpus, LeaseVacated(after))
                     turn.freed(gpus, RELEASED)
@@ -100,8 +104,10 @@ def release(turn: Turn, app: str, what: Release) -> None:
     for machine in dict.fromkeys(turn.inventory.places[gpu].machine for gpu in gpus):
         here = [gpu for gpu in gpus if turn.inventory.places[gpu].machine == machine]
         if used is not None and used.get(machine, 0) > turn.index.on_machine(app, machine) - len(here):
-            # Its containers are still listed: their end decides, not its word.
-            leases.revoke(turn, what.lease, here, LeaseReleased(app))
+            # Its containers are still listed: their end decides, not its word alone.
+            if not set(here) <= set(held.leaving):
+                leases.revoke(turn, what.lease, here, LeaseReleased(app))
+            turn.set_lease(replace(turn.state.leases[what.lease], lists_tell=True))
         else:
             leases.end(turn, what.lease, here, LeaseReleased(app))
             # A leftover that its winner cannot use would be dealt again and again.

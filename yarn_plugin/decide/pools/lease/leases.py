@@ -66,7 +66,7 @@ def revoke(turn: Turn, lease: str, gpus: Collection[str], cause: Cause) -> None:
         turn.close(held.revoke)
     command = Revoke(turn.new_id(), held.lease.app, lease, by, cause, () if is_whole else leaving)
     turn.give(command)
-    turn.set_lease(replace(held, leaving=leaving, by=by, revoked_at=when, revoke=command.id))
+    turn.set_lease(replace(held, leaving=leaving, by=by, revoked_at=when, revoke=command.id, lists_tell=None))
 
 
 def end(turn: Turn, lease: str, gpus: Collection[str], cause: Cause) -> None:
