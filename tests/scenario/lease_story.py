@@ -7,6 +7,7 @@ Events (`at TIME` in front lets time pass until then; applications answer 0.1 s 
     app NAME [rho=RHO] [silent] [late] [jobs=GPUS,...]: ROW ...      a ROW is RHO=PIECE+PIECE..., in GPUs
     says NAME ... (as `app`, from now on)   ended NAME      restarted
     containers NAME [NODE=GPUS,GPUS ...]    as YARN lists them, beside the master
+    used NODE=VCORES,GPUS ... (of 32 vcores, by all containers, as YARN reports it)
     released NAME (everything that it holds)
 
 Times are seconds from the start. Leases are named by number.
@@ -18,7 +19,7 @@ from tests.lease_world import SETTINGS, Agent, World, node, row
 from tests.toys.stage import Simulated
 from yarn_plugin.api.causes import text
 from yarn_plugin.decide.commands import ListContainers, RecordRound, SendToApp, SignalContainers
-from yarn_plugin.decide.events import Configured, Deregistered, NodesChanged
+from yarn_plugin.decide.events import Configured, Deregistered, NodesChanged, NodeUseChanged
 from yarn_plugin.decide.pools.commands import (
     Accept,
     Ask,
@@ -33,7 +34,7 @@ from yarn_plugin.decide.pools.lease import LeaseSettings
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import UseAsked
 from yarn_plugin.model.gpus import Job
-from yarn_plugin.model.resources import GPU
+from yarn_plugin.model.resources import GPU, VCORES, Resources
 from yarn_plugin.model.share import Pool
 
 START = 1000.0
@@ -64,7 +65,13 @@ class LeaseStory:
 
     def _pool(self, *words):
         given = dict(word.split("=") for word in words)
-        kinds = {"policy": str, "payments": lambda value: value == "yes", "max_apps": int}
+        kinds = {
+            "policy": str,
+            "payments": lambda value: value == "yes",
+            "max_apps": int,
+            "task_vcores": int,
+            "gpus_per_task": int,
+        }
         numbers = {key: kinds.get(key, float)(value) for key, value in given.items()}
         settings = LeaseSettings(**{**SETTINGS, **numbers})
         pool = Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=settings)
@@ -110,6 +117,11 @@ class LeaseStory:
     def _containers(self, name, *words):
         on = {host: tuple(map(int, gpus.split(","))) for host, gpus in (word.split("=") for word in words)}
         self.world.run(self.ids[name], **on)
+
+    def _used(self, *words):
+        amounts = [(host, *map(int, used.split(","))) for host, used in (word.split("=") for word in words)]
+        used = [(f"{host}:8041", Resources.of({VCORES: cores, GPU: gpus})) for host, cores, gpus in amounts]
+        self.world.stage.take(NodeUseChanged(tuple(used)), 0.01)
 
     def _released(self, name):
         for lease, held in list(self.world.stage.state().leases.items()):

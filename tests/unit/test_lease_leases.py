@@ -6,7 +6,15 @@ import pytest
 
 from tests.lease_world import World, gpus_of, node, row
 from yarn_plugin.decide.commands import ListContainers, SignalContainers
-from yarn_plugin.decide.events import AppsChanged, Configured, ContainersListed, Deregistered, ManagerLost, NodesChanged
+from yarn_plugin.decide.events import (
+    AppsChanged,
+    Configured,
+    ContainersListed,
+    Deregistered,
+    ManagerLost,
+    NodesChanged,
+    NodeUseChanged,
+)
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.model.auction import Release
@@ -481,3 +489,67 @@ def test_a_job_of_a_policy_without_auctions_that_keeps_its_gpus_is_renewed():
 def test_a_policy_that_is_not_installed_is_named():
     with pytest.raises(Exception, match="'lottery'"):
         World.of(node("n1"), policy="lottery")
+
+
+# Room beside other pools.
+
+
+def use(world, **nodes):
+    """What all containers use of nodes, as (MiB, vcores, GPUs)."""
+    used = [(f"{name}:8041", Resources.of({"memory-mb": memory, "vcores": cores, GPU: gpus}))
+            for name, (memory, cores, gpus) in nodes.items()]  # fmt: skip
+    world.stage.take(NodeUseChanged(tuple(used)), 0.01)
+
+
+@pytest.mark.parametrize(
+    ("used", "offered"),
+    [
+        ((0, 0, 0), 8),
+        ((65536 - 4 * 8192, 0, 0), 8),
+        ((65536 - 4 * 8192 + 1, 0, 0), 6),  # memory for three tasks of 2 GPUs
+        ((0, 32 - 5, 0), 2),
+        ((0, 0, 3), 7),  # beyond leases: their containers are about to end
+        ((65536, 32, 0), None),
+    ],
+)
+def test_gpus_are_offered_where_whole_tasks_have_room(used, offered):
+    world = World.of(node("n1", 8), gpus_per_task=2, task_memory_mb=8192, task_vcores=4)
+    use(world, n1=used)
+    world.arrive("ann", rho=3.0)
+    world.wait(20.0)
+    offers = [offer.offer for offer in world.sent(Offer)]
+    assert [sum(machine.gpus for machine in offer.machines) for offer in offers] == ([offered] if offered else [])
+
+
+def test_without_the_size_of_a_task_use_of_nodes_does_not_matter():
+    world = World.of(node("n1"))
+    use(world, n1=(65536, 32, 0))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    assert world.held() == {a: N1}
+
+
+def test_a_lost_node_is_no_node_without_room():
+    world = World.of(node("n1"), node("n2"), task_vcores=8)
+    use(world, n1=(0, 32, 0), n2=(0, 0, 0))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    assert world.held() == {a: {f"n2/{ordinal}" for ordinal in range(4)}}
+    assert world.stage.state().crowded == tuple(sorted(N1))
+    world.stage.take(NodesChanged((), ("n1:8041",)))
+    world.wait(20.0)
+    assert world.stage.state().crowded == ()
+    assert len(world.rounds()) == 1
+
+
+def test_gpus_that_nobody_wanted_open_no_round_each_time_there_is_room_again():
+    world = World.of(node("n1"), node("n2"), task_vcores=8)
+    world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    assert len(world.rounds()) == 1
+    for _ in range(3):
+        use(world, n2=(0, 32, 0))
+        world.wait(5.0)
+        use(world, n2=(0, 0, 0))
+        world.wait(5.0)
+    assert len(world.rounds()) == 1

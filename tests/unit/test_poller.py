@@ -6,10 +6,19 @@ import pytest
 
 from tests.http_servers import WebServer, reply
 from yarn_plugin.decide.arbiter import step
-from yarn_plugin.decide.events import AppsChanged, Looked, ManagerLost, ManagerReached, NodesChanged, QueuesChanged
+from yarn_plugin.decide.events import (
+    AppsChanged,
+    Looked,
+    ManagerLost,
+    ManagerReached,
+    NodesChanged,
+    NodeUseChanged,
+    QueuesChanged,
+)
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.intake import SkippedInputError
 from yarn_plugin.journal.records import JournalUnavailableError
+from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.observe.poller import Poller, PollIntervals, Stopped
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ResourceManager
 
@@ -19,7 +28,7 @@ class Manager:
 
     def __init__(self):
         self.state, self.started, self.nodes, self.apps = "ACTIVE", 1000, ["127.0.1.1", "127.0.1.2"], []
-        self.nonsense, self.said, self.asked, self.states = None, {}, [], {}
+        self.nonsense, self.said, self.asked, self.states, self.used = None, {}, [], {}, {}
 
     def __call__(self, asked):
         path = asked.path.removeprefix("/ws/v1/cluster")
@@ -51,6 +60,7 @@ class Manager:
                 "rack": "/r",
                 "availMemoryMB": 1024,
                 "availableVirtualCores": 4,
+                **self.used.get(host, {}),
             }
             for host in self.nodes
         ]
@@ -107,12 +117,12 @@ def start_poller(serve):
     """Starts a poller of one manager or a pair that polls on demand; returns it with its sink."""
     pollers = []
 
-    def start(*managers, sink=None, **seconds):
+    def start(*managers, sink=None, watches_nodes=False, **seconds):
         sink = sink or EventSink()
         usual = dict.fromkeys(("metrics", "apps", "nodes", "queues", "reregister_timeout"), 1000.0)
         intervals = PollIntervals(**usual | {"confirm_delay": 0.0} | seconds)
         urls = [serve(manager) for manager in managers]
-        pollers.append(Poller(ResourceManager(urls, "ann"), sink, {"root.sql"}, intervals))
+        pollers.append(Poller(ResourceManager(urls, "ann"), sink, {"root.sql"}, intervals, watches_nodes))
         pollers[-1].start(patient=False)
         return pollers[-1], sink
 
@@ -142,6 +152,46 @@ def test_changes_are_reported(start_poller):
     manager.nodes = ["127.0.1.1"]
     poller.poll_now()
     assert sink.events == [NodesChanged((), ("127.0.1.2:1",))]
+
+
+def vector(**amounts):
+    names = {"gpus": GPU, "memory": "memory-mb"}
+    entries = [{"name": names[name], "value": amount} for name, amount in amounts.items()]
+    return {"resourceInformations": {"resourceInformation": entries}}
+
+
+def test_what_is_used_of_nodes_with_gpus_is_reported_where_a_pool_reads_it(start_poller):
+    manager = Manager()
+    whole = {"totalResource": vector(memory=4096, gpus=4)}
+    manager.used = {"127.0.1.1": {**whole, "usedResource": vector(memory=0, gpus=0)},
+                    "127.0.1.2": {"usedResource": vector(memory=512)}}  # fmt: skip
+    poller, sink = start_poller(manager, watches_nodes=True)
+    assert [event for event in sink.events if isinstance(event, NodeUseChanged)] == [
+        NodeUseChanged((("127.0.1.1:1", Resources.of({"memory-mb": 0, GPU: 0})),))
+    ], "the other node has no GPU"
+    sink.kinds()
+    poller.poll_now()
+    assert sink.events == []
+    # As soon as the cluster's metrics change, not when the nodes are due.
+    manager.used["127.0.1.1"]["usedResource"] = vector(memory=1024, gpus=1)
+    manager.apps = ["application_1_1"]
+    poller.poll_now()
+    assert sink.kinds() == [NodeUseChanged, AppsChanged]
+    assert sink.known().node_used == {"127.0.1.1:1": Resources.of({"memory-mb": 1024, GPU: 1})}
+    manager.used["127.0.1.1"]["usedResource"] = "much"
+    manager.apps = []
+    poller.poll_now()
+    assert sink.kinds() == [AppsChanged], "unreadable: as before"
+    manager.nodes = ["127.0.1.2"]
+    poller.poll_now()
+    assert sink.known().node_used == {}
+
+
+def test_what_is_used_of_nodes_is_not_reported_otherwise(start_poller):
+    manager = Manager()
+    manager.used = {"127.0.1.1": {"totalResource": vector(memory=4096, gpus=4), "usedResource": vector(gpus=2)}}
+    _, sink = start_poller(manager)
+    assert NodeUseChanged not in sink.kinds()
 
 
 def test_a_node_that_breaks_is_reported_lost_and_broken_and_later_healthy(start_poller):

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from yarn_plugin.model.cluster import Capabilities, Container, Node, Queue, YarnApp
 from yarn_plugin.model.journaled import Tagged
+from yarn_plugin.model.resources import Resources
 from yarn_plugin.model.share import Demand, Pool
 from yarn_plugin.model.topology import TopologyDescription
 
@@ -56,6 +57,13 @@ class NodesChanged:
     present: tuple[Node, ...]
     gone: tuple[str, ...]
     broken: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUseChanged:
+    """What all containers together use of these nodes, by id; of other nodes it is as before."""
+
+    used: tuple[tuple[str, Resources], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +221,7 @@ Event = (
     | Looked
     | ManagerLost
     | NodesChanged
+    | NodeUseChanged
     | AppsChanged
     | QueuesChanged
     | Registered
@@ -238,6 +247,7 @@ TAGS: dict[str, type] = {
     "Looked": Looked,
     "ManagerLost": ManagerLost,
     "NodesChanged": NodesChanged,
+    "NodeUseChanged": NodeUseChanged,
     "AppsChanged": AppsChanged,
     "QueuesChanged": QueuesChanged,
     "Registered": Registered,

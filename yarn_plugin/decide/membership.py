@@ -55,6 +55,7 @@ def view_of(state: State, pool: Pool, now: float, seq: int, causes: Causes) -> V
         topology=state.cells or Topology(),
         claims=seen.claims,
         use=tuple(one for claim in seen.claims for one in state.cluster.use.get(claim.app, ())),
+        node_used=state.cluster.node_used,
         waiting=_waiting(state, pool),
         weights={queue: weight for queue, weight in known.written.items() if queue.startswith(below)},
         static=known.static,

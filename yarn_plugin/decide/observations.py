@@ -19,6 +19,7 @@ from yarn_plugin.decide.events import (
     ManagerLost,
     ManagerReached,
     NodesChanged,
+    NodeUseChanged,
     QueuesChanged,
     Registered,
     Revised,
@@ -66,6 +67,10 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
             return replace(state, manager_error=error, looked=False), []
         case NodesChanged():
             return _nodes(state, event)
+        case NodeUseChanged(used):
+            here = {node: amounts for node, amounts in used if node in state.cluster.nodes}
+            known = {**state.cluster.node_used, **here}
+            return replace(state, cluster=replace(state.cluster, node_used=known)), []
         case AppsChanged():
             return _apps(state, event, at)
         case QueuesChanged(present, gone):
@@ -133,7 +138,9 @@ def _nodes(state: State, event: NodesChanged) -> tuple[State, list[Happening]]:
     broken = {node: kept for node, kept in state.cluster.broken.items() if node not in well}
     broken |= {node.id: node for node in event.broken}
     total = total_of(node.capacity for node in nodes.values())
-    return replace(state, cluster=replace(state.cluster, nodes=nodes, total=total, broken=broken)), happened
+    used = {node: amounts for node, amounts in state.cluster.node_used.items() if node in nodes}
+    cluster = replace(state.cluster, nodes=nodes, total=total, broken=broken, node_used=used)
+    return replace(state, cluster=cluster), happened
 
 
 def _apps(state: State, event: AppsChanged, at: float) -> tuple[State, list[Happening]]:

@@ -131,7 +131,8 @@ class Daemon:
         self._counters: Counter[str] = Counter()
         self.heartbeat = Heartbeat()
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
-        self._poller = Poller(managers(), self, {pool.queue for pool in pools}, intervals)
+        watches = any("node_used" in registry.controller(pool).reads for pool in pools)
+        self._poller = Poller(managers(), self, {pool.queue for pool in pools}, intervals, watches)
         parents = [pool.queue for pool in pools]
         self._dispatcher = Dispatcher(
             managers, parents, claim, self._post_outcome, registry, registry_at, solve_timeout

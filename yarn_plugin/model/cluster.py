@@ -87,7 +87,7 @@ class ClusterView:
 
     `nodes`: those that accept containers; `broken`: those that are listed but do not. `total`: the cached sum of the
     nodes' capacities, or None (see `capacity`). `use`: resources on each node, of the applications whose containers
-    were listed.
+    were listed. `node_used`: what all containers use of each node with GPUs, if a pool's controller reads it.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -96,6 +96,7 @@ class ClusterView:
     total: Resources | None = None
     broken: dict[str, Node] = field(default_factory=dict)
     use: dict[str, tuple[Use, ...]] = field(default_factory=dict)
+    node_used: dict[str, Resources] = field(default_factory=dict)
 
     def capacity(self) -> Resources:
         """The capacity of all nodes that accept containers."""

@@ -30,19 +30,23 @@ MAX_SILENT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ListedNode:
-    """A node as it is listed. `heartbeat`: its last one, in milliseconds since the epoch."""
+    """A node as it is listed. `heartbeat`: its last one, in milliseconds since the epoch. `used`: by all containers;
+    None if it cannot be read."""
 
     node: Node
     state: str
     heartbeat: int = 0
+    used: Resources | None = None
 
 
 class ParsedNodes(ParsedItems[Node]):
-    """The nodes that take containers; `broken`: the listed ones that do not."""
+    """The nodes that take containers; `broken`: the listed ones that do not. `used`: what all containers use of each
+    node that takes some."""
 
     def __init__(self) -> None:
         super().__init__()
         self.broken: dict[str, Node] = {}
+        self.used: dict[str, Resources] = {}
 
 
 def parse_nodes(answer: Json) -> ParsedNodes:
@@ -55,6 +59,7 @@ def parse_nodes(answer: Json) -> ParsedNodes:
     parsed = ParsedNodes()
     parsed.unreadable, parsed.without_id = listed.unreadable, listed.without_id
     parsed.update({name: one.node for name, one in listed.items() if one.state == "RUNNING"})
+    parsed.used = {name: one.used for name, one in listed.items() if one.state == "RUNNING" and one.used is not None}
     parsed.broken = relevant_broken(listed.values())
     return parsed
 
@@ -81,7 +86,8 @@ def _node(node: dict[str, Json]) -> ListedNode | None:
     heartbeat = node.get("lastHealthUpdate")
     heartbeat = heartbeat if type(heartbeat) is int else 0
     if state == "RUNNING":
-        return ListedNode(Node(node["id"], fields.text(node, "rack", ""), _capacity(node)), state, heartbeat)
+        listed = Node(node["id"], fields.text(node, "rack", ""), _capacity(node))
+        return ListedNode(listed, state, heartbeat, _used(node))
     if state not in BROKEN_STATES:
         return None
     # A broken node takes no containers, so that an unreadable rack or capacity does not matter.
@@ -92,6 +98,13 @@ def _node(node: dict[str, Json]) -> ListedNode | None:
         capacity = Resources()
     broken = Node(node["id"], fields.text(node, "rack") if isinstance(rack, str) else "", capacity)
     return ListedNode(broken, state, heartbeat)
+
+
+def _used(node: dict[str, Json]) -> Resources | None:
+    try:
+        return fields.resources(node["usedResource"], clamped=True) if "usedResource" in node else None
+    except UnreadableItemError:
+        return None
 
 
 def _capacity(node: dict[str, Json]) -> Resources:

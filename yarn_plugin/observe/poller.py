@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from yarn_plugin.decide.events import Looked, ManagerLost, ManagerReached
+from yarn_plugin.decide.events import Looked, ManagerLost, ManagerReached, NodeUseChanged
 from yarn_plugin.journal.records import JournalUnavailableError
 from yarn_plugin.model.cluster import ClusterView
+from yarn_plugin.model.resources import GPU
 from yarn_plugin.observe import translate
 from yarn_plugin.observe.answers import ParsedItems
 from yarn_plugin.observe.capabilities import ManagerFacts, probe
@@ -38,13 +39,22 @@ class _AnotherManagerError(ManagerAwayError):
 class Poller:
     """Polls one ResourceManager in its own thread and delivers what has changed.
 
-    `queues`: the paths of the queues to report. The first poll runs in `start` and raises its errors, unless `patient`.
+    `queues`: the paths of the queues to report. `watches_nodes`: also report what is used of each node
+    with GPUs. The first poll runs in `start` and raises its errors, unless `patient`.
     `last_poll`: monotonic time of the last complete poll, None before the first. `counters`: failures by name, never
     reset.
     """
 
-    def __init__(self, manager: ResourceManager, sink: EventSink, queues: set[str], intervals: PollIntervals) -> None:
+    def __init__(
+        self,
+        manager: ResourceManager,
+        sink: EventSink,
+        queues: set[str],
+        intervals: PollIntervals,
+        watches_nodes: bool = False,
+    ) -> None:
         self._manager, self._sink, self._queues, self._intervals = manager, sink, queues, intervals
+        self._watches_nodes = watches_nodes
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="poll", daemon=True)
         self.counters: Counter[str] = Counter(
@@ -178,7 +188,12 @@ class Poller:
         self._check_same_address()
         changed = {name for name in translate.METRICS if metrics[name] != self._metrics.get(name)}
         due = [
-            one for one in POLLED_LISTS if one.triggers & changed or self._is_due(one) or (requested and one.triggers)
+            one
+            for one in POLLED_LISTS
+            if one.triggers & changed
+            or self._is_due(one)
+            or (requested and one.triggers)
+            or (self._watches_nodes and one.name == "nodes" and changed)
         ]
         answers = [(one, one.parse(self._manager.get(one.path, **one.parameters))) for one in due]
         if due:
@@ -272,7 +287,17 @@ class Poller:
             removed += _unlisted_broken(cluster, parsed)
         self._delivery.retain_refusals(polled, names)
         self._delivery.deliver_changes(polled, present, removed)
+        if isinstance(parsed, ParsedNodes) and self._watches_nodes:
+            self._deliver_use(parsed)
         self._polled_at[polled.name] = time.monotonic()
+
+    def _deliver_use(self, parsed: ParsedNodes) -> None:
+        cluster = self._sink.known()
+        with_gpus = {name: used for name, used in parsed.used.items() if name in parsed and parsed[name].capacity[GPU]}
+        changed = changed_items(cluster.node_used, with_gpus)
+        known = tuple((name, used) for name, used in changed.items() if name in cluster.nodes)
+        if known:
+            self._delivery.deliver(NodeUseChanged(known))
 
     def _relevant(self, polled: PolledList, parsed: ParsedItems[Any], cluster: ClusterView) -> Mapping[str, Any]:
         if polled.name == "queues":

@@ -99,8 +99,8 @@ def part_of_view(view: View, part: Part, is_its: Callable[[Claim], bool]) -> Vie
     claims = tuple(_inward(claim, names) for claim in view.claims if is_its(claim))
     members = {name for claim in claims for name in (claim.app, claim.yarn_app)}
     use = tuple(_uses_inward(view, names, members))
-    return replace(view, capacity=topology.capacity(), topology=topology, claims=claims, use=use, waiting=(),
-                   weights={}, static=None)  # fmt: skip
+    return replace(view, capacity=topology.capacity(), topology=topology, claims=claims, use=use, node_used={},
+                   waiting=(), weights={}, static=None)  # fmt: skip
 
 
 def _uses_inward(view: View, names: Mapping[str, str], members: Container[str | None]) -> Iterator[Use]:

@@ -19,9 +19,10 @@ class View:
 
     `seq` and `causes`: the number of the current input, and what happened; ignored when views are compared.
     `capacity`: the resources to divide. `topology`: the cells, including broken ones. `claims`: in order of arrival.
-    `use`: the use per node of each application, for pools that lease cells. `waiting`: up to two YARN applications in
-    the pool that wait for containers. `weights`: the known weights of the pool's leaf queues in YARN. `static`: the
-    queues that YARN's configuration defines, which are never written; None until they were read. `steering`: this
+    `use`: the use per node of each application, for pools that lease cells. `node_used`: what all containers use of
+    each node with GPUs, also those of other pools, by the node's id in YARN. `waiting`: up to two YARN applications
+    in the pool that wait for containers. `weights`: the known weights of the pool's leaf queues in YARN. `static`:
+    the queues that YARN's configuration defines, which are never written; None until they were read. `steering`: this
     arbiter may act on YARN now.
     """
 
@@ -31,6 +32,7 @@ class View:
     topology: Topology = field(default_factory=Topology)
     claims: tuple[Claim, ...] = ()
     use: tuple[Use, ...] = ()
+    node_used: Mapping[str, Resources] = field(default_factory=dict)
     waiting: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
     static: tuple[str, ...] | None = None

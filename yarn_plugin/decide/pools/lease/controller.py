@@ -13,7 +13,7 @@ from yarn_plugin.decide.mechanisms import partial_allocation
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, SetTimer
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Restarted
-from yarn_plugin.decide.pools.lease import baselines, estimates, excess, handover, leases, members, rounds
+from yarn_plugin.decide.pools.lease import baselines, estimates, excess, handover, leases, members, room, rounds
 from yarn_plugin.decide.pools.lease.described import Descriptions
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
 from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
@@ -27,14 +27,15 @@ from yarn_plugin.model.share import Pool
 NEXT = "next"
 """The key of the only timer."""
 
+READS = frozenset({"claims", "topology", "use", "steering"})
+
 
 class LeaseController:
     """Leases the GPUs of a pool (see the module)."""
 
-    reads = frozenset({"claims", "topology", "use", "steering"})
-
     def __init__(self, pool: str, settings: LeaseSettings) -> None:
         self._pool, self._settings = pool, settings
+        self.reads = READS | ({"node_used"} if settings.has_task_size else set())
         self._last: tuple[LeaseState, View, float] | None = None
         self._index: LeaseIndex | None = None
         self._descriptions = Descriptions()
@@ -64,6 +65,7 @@ class LeaseController:
             turn.freed(freed, members.ENDED)
             members.admit_waiting(turn)
         handover.update_machines(turn)
+        room.update_crowded(turn)
         _take(turn, what)
         handover.take_back_unplaced(turn)
         handover.end_vacated(turn)

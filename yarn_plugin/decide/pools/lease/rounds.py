@@ -11,7 +11,7 @@ from dataclasses import replace
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.mechanisms.partial_allocation import PartialAllocation, checked_bid
 from yarn_plugin.decide.pools.commands import Ask, Offer, Solve
-from yarn_plugin.decide.pools.lease import allocation, auctioning, choice, estimates, leases
+from yarn_plugin.decide.pools.lease import allocation, auctioning, choice, estimates, leases, room
 from yarn_plugin.decide.pools.lease.baselines import Assignments, lease_problem
 from yarn_plugin.decide.pools.lease.members import contention
 from yarn_plugin.decide.pools.lease.settings import THEMIS
@@ -39,6 +39,9 @@ def open_if_due(turn: Turn) -> None:
         return
     number, deadline = state.round_number + 1, turn.at + turn.settings.estimate_s
     turn.change(round_number=number)
+    if not (turn.offerable() or turn.ending()):
+        _record(turn, LeaseRound(number, turn.settings.policy, triggers, 0, _rhos(turn, apps), idle=room.idle(turn)))
+        return
     asked = {}
     for app in apps:
         if estimates.answer_from_table(turn, app, number):
@@ -141,16 +144,14 @@ def _rank(turn: Turn, now: Round) -> None:
     """Rank everyone; offer the GPUs to the worst, or, without auctions, have the policy decide at once."""
     turn.close(*now.asked.values())
     apps, ending = turn.active(), turn.ending()
-    free = turn.free()
-    offered = free.union(*(held.staying for held in ending))
+    offered = turn.offerable().union(*(held.staying for held in ending))
     offer = tuple(gpu for gpu in turn.inventory.places if gpu in offered)
     ranked = choice.worst_first([_standing(turn, app) for app in apps])
-    members = turn.state.members
     now = replace(
         now,
         asked={},
         deadline=None,
-        rhos=tuple((app, members[app].rho) for app in ranked),
+        rhos=_rhos(turn, ranked),
         offer=offer,
         ending=tuple(held.lease.id for held in ending),
     )
@@ -161,6 +162,10 @@ def _rank(turn: Turn, now: Round) -> None:
         _offer(turn, now, choice.bidders(ranked, turn.settings.f, turn.settings.max_bidders))
     else:
         _solve(turn, now, lease_problem(turn, now))
+
+
+def _rhos(turn: Turn, apps: Sequence[str]) -> tuple[tuple[str, float | None], ...]:
+    return tuple((app, turn.state.members[app].rho) for app in apps)
 
 
 def _standing(turn: Turn, app: str) -> choice.Standing:
@@ -217,7 +222,7 @@ def _decide(turn: Turn, now: Round) -> None:
         reasons = {one.slot: one.reason for one in result.idle}
     allocation.keep_unwanted(turn, now, allocated)
     leases.apply(turn, now, allocated)
-    idle = allocation.idle(turn, now, allocated, reasons)
+    idle = (*allocation.idle(turn, now, allocated, reasons), *room.idle(turn))
     won_gpus, leftover = allocated.count("bid", "policy"), allocated.count("leftover", "kept")
     turn.change(idle=tuple(allocated.left))
     _finish(turn, replace(record, won=won_gpus, leftover=leftover, idle=idle))
@@ -246,5 +251,9 @@ def _finish(turn: Turn, record: LeaseRound | None = None) -> None:
         # No lease will end and open the next round: without this, one missed bid could leave all GPUs idle for good.
         turn.trigger(RETRY, turn.settings.lease_s)
     if record is not None:
-        turn.change(last=record)
-        turn.commands.append(RecordRound(turn.pool, record))
+        _record(turn, record)
+
+
+def _record(turn: Turn, record: LeaseRound) -> None:
+    turn.change(last=record)
+    turn.commands.append(RecordRound(turn.pool, record))

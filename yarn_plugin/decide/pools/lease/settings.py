@@ -27,7 +27,8 @@ class LeaseSettings:
     `max_apps`: further applications wait (None: unlimited).
     `max_demand`: applications wait while all together ask for more than so many times the pool's GPUs (None: unlimited;
     thesis, footnote to section 3.3.2). `gpus_per_task`, `task_memory_mb`, `task_vcores`: of one task; GPUs that a
-    machine cannot use for whole tasks are not offered.
+    machine cannot use for whole tasks are not offered. Nor are, if the memory or vcores of a task are given, those for
+    whose tasks the machine has no room now, such as next to containers of other pools.
     """
 
     policy: str = THEMIS
@@ -71,6 +72,11 @@ class LeaseSettings:
             raise BadInputError(name, value, "must be a number from 0 to 1")
         if name in ("lease_s", "max_bidders", "max_apps", "max_demand", "gpus_per_task") and value == 0:
             raise BadInputError(name, value, "must be above 0")
+
+    @property
+    def has_task_size(self) -> bool:
+        """Whether a task's memory or vcores are given."""
+        return bool(self.task_memory_mb or self.task_vcores)
 
     def end_of_lease(self, now: float) -> float:
         """When a lease ends that is won now: `lease_s` later, rounded up to the grid."""

@@ -118,7 +118,7 @@ class LeaseState:
     `machines`: usable machines and their GPUs as last seen. `triggers`: what the next round will be opened by, at
     `open_at`. `idle`: GPUs that the last round left idle. `open`: commands that are issued again after a restart, by
     id. `excess`: where an application uses more GPUs of a node than it leases, by "app node". `last`: the record of
-    the last round.
+    the last round. `crowded`: GPUs in no lease whose machine has no room for their tasks now.
     """
 
     counter: int = 0
@@ -135,3 +135,4 @@ class LeaseState:
     open: Mapping[str, Annotated[object, Tagged()]] = field(default_factory=dict)
     excess: Mapping[str, Excess] = field(default_factory=dict)
     last: LeaseRound | None = None
+    crowded: tuple[str, ...] = ()

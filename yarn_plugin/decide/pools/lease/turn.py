@@ -37,6 +37,7 @@ class Draft:
     open: dict[str, object]
     excess: dict[str, Excess]
     last: LeaseRound | None
+    crowded: tuple[str, ...]
 
 
 FIELDS = tuple(one.name for one in fields(LeaseState))
@@ -157,8 +158,9 @@ class Turn:
 
     def freed(self, gpus: Iterable[str], why: str) -> None:
         """Open a round if any of these GPUs is free now; not for those that the last round left idle."""
-        free = [gpu for gpu in gpus if gpu in self.index.free]
-        if free and not set(free).issubset(self.state.idle):
+        free = self.offerable()
+        found = [gpu for gpu in gpus if gpu in free]
+        if found and not set(found).issubset(self.state.idle):
             self.trigger(why, self.settings.round_window_s)
 
     @property
@@ -186,3 +188,7 @@ class Turn:
     def free(self) -> set[str]:
         """The usable GPUs in no lease; they change with the leases."""
         return self.index.free
+
+    def offerable(self) -> set[str]:
+        """The free GPUs whose tasks have room (see `room`)."""
+        return self.index.free.difference(self.state.crowded) if self.state.crowded else self.index.free
