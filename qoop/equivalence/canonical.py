@@ -39,8 +39,8 @@ class _Writer:
             return "(empty)"
         conditions = self._conditions[id(block)]
         for members in conditions.classes:
-            for column in members:
-                self._same[column] = conditions.same(column)
+            for member in members:
+                self._same[member] = conditions.same(member)
         closed = {one.identity: self._closed(one, depth) for one in block.parts()}
         self._name(relation, uses, closed, depth)
         names = self._names
@@ -128,17 +128,24 @@ class _Writer:
             return "{" + ",".join(sorted(self.write(part, depth) for part in expr)) + "}"
         if not isinstance(expr, tuple):
             return repr(expr)
-        if expr and expr[0] == "column":
-            return min(self._column(column, depth) for column in self._same.get(expr, (expr,)))
+        if expr and expr[0] in ("column", "cast"):
+            return min(self._member(member, depth) for member in self._same.get(expr, (expr,)))
         if expr and expr[0] == "one of":
-            return min(self._column(column, depth) for column in expr[1])
+            return min(self._member(member, depth) for member in expr[1])
         if expr and expr[0] == "coalesce":
             return self._coalesce(expr[1], depth)
         if expr and expr[0] == "class":
-            return "{" + ",".join(sorted(self._column(column, depth) for column in expr[1])) + "}"
+            return "{" + ",".join(sorted(self._member(member, depth) for member in expr[1])) + "}"
         if expr and expr[0] == "on":
             return f"on {self._names[expr[1]]} {self.write(expr[2], depth)}"
+        return self._parts(expr, depth)
+
+    def _parts(self, expr: Expr, depth: int) -> str:
         return "(" + " ".join(self.write(part, depth) for part in expr) + ")"
+
+    def _member(self, member: Expr, depth: int) -> str:
+        """The text of a member of an equality class."""
+        return self._column(member, depth) if member[0] == "column" else self._parts(member, depth)
 
     def _coalesce(self, operands: tuple[Expr, ...], depth: int) -> str:
         """COALESCE up to the first operand that is not NULL, as a column of an equality class."""

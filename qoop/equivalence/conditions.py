@@ -19,21 +19,25 @@ from qoop.equivalence.expression import (
 )
 from qoop.equivalence.relation import Block, Relation, Source
 
+MAX_DIGITS = 38
+"""Digits of Spark's decimals: numbers that need more are rounded before they are compared."""
+
 PUSHED_THROUGH = {"aggregate": "group", "Distinct": "passed"}
 """Operators below which a condition on such columns is equivalent."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What the rows of a block meet. `classes`: sets of columns that are equal; `others`: all other conditions."""
+    """What the rows of a block meet. `classes`: sets of columns, and of casts of columns, that are equal; `others`: all
+    other conditions."""
 
     classes: tuple[frozenset[Expr], ...]
     others: frozenset[Expr]
 
-    def same(self, column: Expr) -> frozenset[Expr]:
-        """The columns that hold the same value in every row, the column itself among them."""
-        members = next((members for members in self.classes if column in members), frozenset({column}))
-        kind = type_of(column)
+    def same(self, member: Expr) -> frozenset[Expr]:
+        """The members that have the same value in every row and the same type, the given one among them."""
+        members = next((members for members in self.classes if member in members), frozenset({member}))
+        kind = type_of(member)
         return frozenset(other for other in members if type_of(other) == kind)
 
 
@@ -86,15 +90,23 @@ def _settled(block: Block) -> Conditions:
 
 
 def _equality(condition: Expr, own: set[int]) -> frozenset[Expr] | None:
-    """The two columns of the block's sources that a condition equates, if equality of their types is transitive."""
-    if condition[0] != "=" or any(part[0] != "column" or part[1] not in own for part in condition[1]):
+    """The two columns of the block's sources, or casts of them, that a condition equates, if equality of their types
+    is transitive."""
+    if condition[0] != "=" or not all(_is_column(part, own) for part in condition[1]):
         return None
     kinds = {type_of(part) for part in condition[1]}
     if len(condition[1]) != 2:
         return None
-    exact = all(decimal_digits(kind) is not None for kind in kinds)
+    digits = [decimal_digits(kind) for kind in kinds]
+    exact = all(digits) and sum(max(places) for places in zip(*filter(None, digits), strict=True)) <= MAX_DIGITS
     same = len(kinds) == 1 and is_transitive(next(iter(kinds)))
     return frozenset(condition[1]) if exact or same else None
+
+
+def _is_column(expr: Expr, own: set[int]) -> bool:
+    while expr[0] == "cast":
+        expr = expr[2]
+    return expr[0] == "column" and expr[1] in own
 
 
 def _is_reflexive(condition: Expr, known: frozenset[Expr]) -> bool:
@@ -110,15 +122,16 @@ def _not_null(condition: Expr) -> Expr:
 
 
 def _with_classes(expr: Any, made: Conditions) -> Any:
-    """An expression in which columns of an equality class are the class: comparisons with constants mean all members,
+    """An expression in which members of an equality class are the class: comparisons with constants mean all members,
     other expressions those of the same type."""
     if isinstance(expr, frozenset):
         return frozenset(_with_classes(part, made) for part in expr)
     if not isinstance(expr, tuple) or not expr or expr[0] == "subquery":
         return expr
+    if expr[0] in ("column", "cast") and len(same := made.same(expr)) > 1:
+        return ("one of", same)
     if expr[0] == "column":
-        same = made.same(expr)
-        return ("one of", same) if len(same) > 1 else expr
+        return expr
     if expr[0] in ("=", "<", "<="):
         sides = expr[1] if expr[0] == "=" else expr[1:]
         if any(not any(columns(side)) and not has_subquery(side) for side in sides):
@@ -162,7 +175,7 @@ def _over_source(condition: Expr, identity: int) -> Any:
         if not isinstance(expr, tuple) or not expr:
             return expr
         if expr[0] == "one of":
-            members = [member for member in expr[1] if member[1] == identity]
+            members = [member for member in expr[1] if all(column[1] == identity for column in columns(member))]
             found.append(len(members) == 1)
             return members[0] if len(members) == 1 else expr
         if expr[0] == "column":

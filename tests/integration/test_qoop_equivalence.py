@@ -225,9 +225,21 @@ SAME = {
         "SELECT a.y, w FROM a FULL JOIN (SELECT * FROM b JOIN c USING (id)) AS r ON r.id = a.id",
         "SELECT a.y, w FROM a FULL JOIN (SELECT b.id, w, c.id AS o FROM b JOIN c ON b.id = c.id) AS r ON r.id = a.id",
     ),
+    "an equality with a cast": (
+        "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(5, 1)) = b.id JOIN e ON e.id = b.id",
+        "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(5, 1)) = b.id JOIN e ON e.id = CAST(a.x AS DECIMAL(5, 1))",
+    ),
 }
 
 DIFFERENT = {
+    "without a cast": (
+        "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(5, 1)) = b.id JOIN e ON e.id = b.id",
+        "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(5, 1)) = b.id JOIN e ON e.id = a.x",
+    ),
+    "an equality that rounds": (
+        "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(38, 30)) = CAST(b.x AS DECIMAL(38, 0)) JOIN e ON e.id = b.id",
+        "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(38, 30)) = b.x JOIN e ON e.id = b.id",
+    ),
     "without IS NOT NULL": ("SELECT y FROM a", "SELECT y FROM a WHERE x = x"),
     "one of two equal tables": (
         "SELECT sum(u.x) AS s, max(v.x) AS m FROM e AS u JOIN e AS v ON u.id = v.id",
