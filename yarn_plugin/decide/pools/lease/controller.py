@@ -67,7 +67,7 @@ class LeaseController:
         handover.update_machines(turn)
         room.update_crowded(turn)
         _take(turn, what)
-        handover.take_back_unplaced(turn)
+        handover.take_back_unplaced(turn, what)
         handover.end_vacated(turn)
         rounds.proceed(turn)
         # What the round revoked, if there is no grace period.

@@ -8,13 +8,16 @@ the end of its grace period.
 
 from dataclasses import replace
 
+from yarn_plugin.decide.commands import ListContainers
+from yarn_plugin.decide.events import ContainersListed
+from yarn_plugin.decide.pools.inputs import Input, Outcome
 from yarn_plugin.decide.pools.lease import leases
 from yarn_plugin.decide.pools.lease.state import Held
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.decide.topology import cell_of_node
 from yarn_plugin.model.auction import Release
-from yarn_plugin.model.causes import LeaseReleased, LeaseVacated, NodeLost, NotPlaced
+from yarn_plugin.model.causes import LeaseReleased, LeaseVacated, NodeLost, NotPlaced, UseAsked
 from yarn_plugin.model.cluster import Use
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.topology import Topology
@@ -115,22 +118,28 @@ def release(turn: Turn, app: str, what: Release) -> None:
                 turn.freed(here, RELEASED)
 
 
-def take_back_unplaced(turn: Turn) -> None:
-    """End leases that are not in use `place_within_s` after they began: YARN could not place their containers."""
+def take_back_unplaced(turn: Turn, what: Input) -> None:
+    """End leases that are not in use `place_within_s` after they began: YARN could not place their containers.
+
+    The known list may be older than the containers, so they are listed once more before.
+    """
     within, in_use = turn.settings.place_within_s, None
+    listed = what.result.app if isinstance(what, Outcome) and isinstance(what.result, ContainersListed) else None
     for held in list(turn.state.leases.values()) if within else ():
         if held.is_placed or held.started_at is None or held.started_at + within > turn.at:
             continue
         in_use = gpus_in_use(turn) if in_use is None else in_use
-        held = replace(held, is_placed=True)
-        turn.set_lease(held)
-        used = in_use.get(held.lease.app)
-        if used is None or not turn.view.steering:
-            continue
-        machine = turn.inventory.places[held.gpus[0]].machine
-        leased, here = turn.index.on_machine(held.lease.app, machine), used.get(machine, 0)
+        app, machine = held.lease.app, turn.inventory.places[held.gpus[0]].machine
+        used, yarn_app = in_use.get(app), turn.claims[app].yarn_app
+        leased, here = turn.index.on_machine(app, machine), 0 if used is None else used.get(machine, 0)
         back = list(held.staying)[max(len(held.staying) - max(leased - here, 0), 0) :]
-        if back:
+        if used is None or yarn_app is None or not turn.view.steering or not back:
+            turn.set_lease(replace(held, is_placed=True))
+        elif not held.is_listed_again:
+            turn.set_lease(replace(held, is_listed_again=True))
+            turn.commands.append(ListContainers(app, yarn_app, UseAsked(app)))
+        elif listed == app:
+            turn.set_lease(replace(held, is_placed=True))
             leases.end(turn, held.lease.id, back, NotPlaced(machine, leased, here, within))
 
 

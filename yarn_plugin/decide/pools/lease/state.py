@@ -45,8 +45,9 @@ class Held:
     the command `revoke`.
 
     `leaving`: those of its GPUs that are revoked, to be vacated `by` then. `is_placed`: it was seen in use, or is no
-    longer expected to be. `lists_tell`: whether YARN's container lists tell when the revoked GPUs are vacated (see
-    `handover`); None: not looked at yet.
+    longer expected to be; `is_listed_again`: containers were listed once more before that is decided.
+    `lists_tell`: whether YARN's container lists tell when the revoked GPUs are vacated (see `handover`); None: not
+    looked at yet.
     """
 
     lease: Lease
@@ -59,6 +60,7 @@ class Held:
     revoked_at: float | None = None
     revoke: str | None = None
     is_placed: bool = False
+    is_listed_again: bool = False
     lists_tell: bool | None = None
 
     @property
