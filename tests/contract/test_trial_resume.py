@@ -1,0 +1,90 @@
+"""Real training is interrupted and goes on: every step was executed, none lost, with the same losses at any world
+size.
+"""
+
+import importlib.util
+import itertools
+import os
+import shutil
+import signal
+import sys
+
+import pytest
+
+from tests.trial_agent import Agent, journal, launch
+
+STEPS, INTERVAL = 40, 10
+
+
+def executed(folder, epoch):
+    """The steps that a launcher has journaled, with their losses, in order."""
+    return [(one["step"], one["loss"]) for one in journal(folder, epoch) if one["type"] == "reported"]
+
+
+def check_resumed(epochs, reference, interruptions):
+    """Steps 1 to N without gaps; at most an interval executed again for each interruption; the losses of the
+    reference.
+    """
+    assert [step for step, _ in reference] == list(range(1, len(reference) + 1))
+    for before, after in itertools.pairwise(epochs):
+        assert after[0][0] <= before[-1][0] + 1
+    for one in epochs:
+        assert [step for step, _ in one] == list(range(one[0][0], one[0][0] + len(one)))
+    again = sum(map(len, epochs)) - len({step for one in epochs for step, _ in one})
+    assert again <= INTERVAL * interruptions, f"{again} steps were executed again"
+    assert {step for one in epochs for step, _ in one} == set(range(1, epochs[-1][-1][0] + 1))
+    expected = dict(reference)
+    for one in epochs:
+        for step, loss in one:
+            assert loss == pytest.approx(expected[step], abs=1e-5)
+
+
+@pytest.mark.parametrize("example", ["digits_jax", "digits_torch"])
+def test_losses_agree_over_a_kill_and_another_world_size(tmp_path, example):
+    if example == "digits_torch" and importlib.util.find_spec("torch") is None:
+        pytest.skip("needs torch")
+    agent, started = Agent(), []
+    store = tmp_path / "store"
+    store.mkdir()
+    shared = store.as_uri()
+
+    def train(folder, epoch, ranks, steps=STEPS, url=shared, step_ms=0):
+        command = [sys.executable, "-m", f"themis_agent.examples.{example}", "--steps", str(steps)]
+        started.append(
+            launch(
+                tmp_path / folder,
+                [*command, "--checkpoint-every", str(INTERVAL), "--emulated-step-ms", str(step_ms)],
+                agent if folder == "interrupted" else None,
+                epoch=epoch,
+                ranks=ranks,
+                world_size=len(ranks),
+                checkpoint={"directory": str(tmp_path / folder / f"checkpoints-{epoch}"), "url": url},
+                env={"JAX_PLATFORMS": "cpu"},
+            )
+        )
+        return started[-1]
+
+    try:
+        alone = train("reference", 1, [0], url=None)
+        first = train("interrupted", 1, [0], step_ms=100)
+        agent.wait_for("checkpointed", timeout=60)
+        agent.wait_for("reported", INTERVAL + 3)
+        os.kill(first.pid, signal.SIGKILL)
+        second = train("interrupted", 2, [0, 1])
+        assert second.wait(60) == alone.wait(60) == 0
+        reference = executed(tmp_path / "reference", 1)
+        epochs = [executed(tmp_path / "interrupted", epoch) for epoch in (1, 2)]
+        assert INTERVAL < len(epochs[0]) < STEPS
+        assert epochs[1][0][0] > INTERVAL
+        check_resumed(epochs, reference, interruptions=1)
+
+        # The check detects lost checkpoints.
+        shutil.rmtree(store / "t1")
+        assert train("interrupted", 3, [0], steps=INTERVAL + 2).wait(60) == 0
+        with pytest.raises(AssertionError, match="executed again"):
+            check_resumed([epochs[0], executed(tmp_path / "interrupted", 3)], reference, interruptions=1)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+        agent.close()

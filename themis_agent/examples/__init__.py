@@ -1,0 +1,1 @@
+"""Training scripts as examples of docs/trials.md."""
