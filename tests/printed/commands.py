@@ -10,12 +10,13 @@ import pyarrow
 import pyarrow.parquet
 
 from qoop.cli import cli as qoop
+from themis_agent.cli import cli as themis_agent
 from tpcds.cli import cli as tpcds
 from tpcds.demo.__main__ import demo
 from yarn_plugin import console
 from yarn_plugin.cli import cli as yarn_plugin
 
-PROGRAMS = {"yarn-plugin": yarn_plugin, "qoop": qoop, "tpcds": tpcds, "tpcds.demo": demo}
+PROGRAMS = {"yarn-plugin": yarn_plugin, "qoop": qoop, "tpcds": tpcds, "tpcds.demo": demo, "themis-agent": themis_agent}
 
 FILES = {
     "bad.toml": "pools = [",
@@ -26,6 +27,9 @@ FILES = {
     "queues.toml": '[[queue]]\npath = "sql"\nweight = -2\n',
     "cluster.toml": "[[nodes]]\ncount = 0\n",
     "work.toml": '[[applications]]\nkind = "fancy"\n',
+    "search.toml": 'name = "a b"\nmax_steps = 0\ncommand = "x {y}"\n[space]\nz = { type = "float" }\n',
+    "wide.toml": 'name = "w"\nmax_steps = 1\ncommand = "x"\ngpus_per_trial = { min = 8, max = 8 }\n'
+    '[space]\nz = { type = "float", low = 0, high = 1 }\n',
     "profile.csv": "1,4\n",
     "shrinking.csv": "0,4\n5,0\n",
     "not.journal": "hello\n",
@@ -92,6 +96,14 @@ WRONG = (
     "qoop submit --arbiter http://127.0.0.1:9 --token-file token --master yarn -e 'SELECT 1'",
     "qoop submit --arbiter nowhere --token-file token --master yarn -e 'SELECT 1'",
     "qoop submit --deploy-mode cluster --master yarn -e 'SELECT 1'",
+    "themis-agent validate missing.toml",
+    "themis-agent validate bad.toml",
+    "themis-agent validate search.toml",
+    "themis-agent validate wide.toml --gpus 4",
+    "themis-agent run wide.toml",
+    "themis-agent run --local search.toml",
+    "themis-agent run --local wide.toml --gpus 4",
+    "themis-agent resume tables",
     "tpcds generate",
     "tpcds generate --scale tiny --out data",
     "tpcds generate --scale -1 --out data",

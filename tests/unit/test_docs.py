@@ -10,6 +10,7 @@ import click
 import pytest
 
 from qoop.cli import cli as qoop
+from themis_agent.cli import cli as themis_agent
 from tpcds.cli import cli as tpcds
 from yarn_plugin import console
 from yarn_plugin.cli import cli as yarn_plugin
@@ -18,7 +19,7 @@ from yarn_plugin.drive.config import load
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = [ROOT / "docs/examples/yarn-arbiter.service"]
-PROGRAMS = {"yarn-plugin": yarn_plugin, "qoop": qoop, "tpcds": tpcds}
+PROGRAMS = {"yarn-plugin": yarn_plugin, "qoop": qoop, "tpcds": tpcds, "themis-agent": themis_agent}
 OF_SPARK_SUBMIT = {"--master", "--executor-memory", "--queue", "--conf", "--deploy-mode", "--archives"}
 COUNTING = ("act", "drive", "observe")
 """Packages of the arbiter that count what /metrics shows as `yarn_arbiter_NAME_total`."""
@@ -73,7 +74,7 @@ def test_readme_fits_on_one_page():
 def command_lines(text):
     """The uses of our commands in code: program, and the words after it."""
     for line in text.splitlines():
-        for program, rest in re.findall(r"(?:^|[\s`(/])(yarn-plugin|qoop|tpcds) +([^|;&#`<>()\"]*)", line):
+        for program, rest in re.findall(r"(?:^|[\s`(/])(yarn-plugin|qoop|tpcds|themis-agent) +([^|;&#`<>()\"]*)", line):
             yield program, rest.split()
 
 
@@ -173,9 +174,9 @@ def is_importable(name):
 @pytest.mark.parametrize("page", PAGES, ids=page_names())
 def test_modules_and_files_exist(page):
     code = code_of(page.read_text())
-    for path in re.findall(r"(?<![\w/.])(?:yarn_plugin|qoop|tpcds|tests|docs)/[\w/.-]*\w", code):
+    for path in re.findall(r"(?<![\w/.])(?:yarn_plugin|qoop|themis_agent|tpcds|tests|docs)/[\w/.-]*\w", code):
         assert (ROOT / path).exists(), path
-    for name in re.findall(r"(?<![\w/.])(?:yarn_plugin|qoop|tpcds)(?:\.\w+)+", code):
+    for name in re.findall(r"(?<![\w/.])(?:yarn_plugin|qoop|themis_agent|tpcds)(?:\.\w+)+", code):
         assert name in ENTRY_POINTS or is_importable(name), name
     for module, names in re.findall(r"from (\w+(?:\.\w+)+) import (.*)", code):
         assert all(is_importable(f"{module}.{name.strip()}") for name in names.split(",")), names

@@ -87,6 +87,15 @@ class Checkpointed:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointFailed:
+    """The store refuses a checkpoint; training goes on. At risk: the steps after the last one that is there."""
+
+    trial: str
+    epoch: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class LauncherEnded:
     """A launcher and its processes are gone.
 
@@ -176,6 +185,7 @@ Event = (
     | Reported
     | Profiled
     | Checkpointed
+    | CheckpointFailed
     | LauncherEnded
     | Granted
     | Renewed

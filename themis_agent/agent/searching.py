@@ -94,9 +94,17 @@ def reported(state: State, trial: TrialState, at: float) -> State:
 
 
 def _caught_up(state: State, at: float) -> State:
-    """A trial that is promoted to a rung whose end it has passed, or that cannot get further, has reached that end."""
+    """What a trial has reported ahead of its promotion counts now.
+
+    One whose command has ended, or that reports so seldom that it has passed the end of its new rung, has reached it.
+    """
     for trial in state.trials.values():
-        if trial.fate == "training" and (trial.ran_out or trial.step >= trial.until):
+        if trial.fate != "training":
+            continue
+        if trial.ahead:
+            (step, loss), *later = trial.ahead
+            return reported(state, replace(trial, step=step, loss=loss, ahead=tuple(later)), at)
+        if trial.ran_out or trial.step >= trial.until:
             return reported(state, replace(trial, step=max(trial.step, trial.until)), at)
     return state
 

@@ -53,7 +53,9 @@ class TrialState:
 
     `loss`: the metric, negated if it is maximised, at `step`. `step_s`: measured seconds of a step on one GPU.
     `checkpoint`: the step of its newest one. `crashes`: of its command, since the start. `ran_out`: its command ended
-    before its last step, with success: it will not get further. `error`, `last_lines` (of its log): why it failed.
+    before its last step, with success: it will not get further. `ahead`: (step, loss) that it reported when it had
+    reached `until` and not stopped yet; they count when it is promoted. `store_problem`: why no checkpoint can be
+    stored now. `error`, `last_lines` (of its log): why it failed.
     """
 
     id: str
@@ -73,6 +75,8 @@ class TrialState:
     gpu_s: float = 0.0
     crashes: int = 0
     ran_out: bool = False
+    ahead: tuple[tuple[float, float], ...] = ()
+    store_problem: str = ""
     error: str = ""
     last_lines: tuple[str, ...] = ()
 

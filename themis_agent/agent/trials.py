@@ -4,11 +4,22 @@ import math
 from dataclasses import replace
 
 from themis_agent.agent import searching
-from themis_agent.agent.events import Checkpointed, LauncherEnded, LauncherStarted, Profiled, Reported, Restarted
+from themis_agent.agent.events import (
+    Checkpointed,
+    CheckpointFailed,
+    LauncherEnded,
+    LauncherStarted,
+    Profiled,
+    Reported,
+    Restarted,
+)
 from themis_agent.agent.state import Attempt, Outcome, State, TrialState
 from yarn_plugin.model.gpus import Slowdown
 
-FromTrial = LauncherStarted | Reported | Profiled | Checkpointed | LauncherEnded
+MAX_AHEAD = 1000
+"""How many reports of a trial that is stopping are kept for its promotion."""
+
+FromTrial = LauncherStarted | Reported | Profiled | Checkpointed | CheckpointFailed | LauncherEnded
 
 
 def take(state: State, at: float, event: FromTrial) -> State:
@@ -25,7 +36,9 @@ def take(state: State, at: float, event: FromTrial) -> State:
         case Profiled():
             return _profiled(state, trial, attempt, event, at)
         case Checkpointed():
-            return state.with_trial(replace(trial, checkpoint=event.step))
+            return state.with_trial(replace(trial, checkpoint=event.step, store_problem=""))
+        case CheckpointFailed():
+            return state.with_trial(replace(trial, store_problem=event.problem))
         case LauncherEnded():
             return _ended(state, trial, attempt, event, at)
 
@@ -54,10 +67,13 @@ def _reported(state: State, trial: TrialState, attempt: Attempt, event: Reported
     if attempt.last_step is not None and event.step <= attempt.last_step:
         return state
     trial = replace(trial, attempt=replace(attempt, last_step=event.step))
+    is_finite = event.metric is not None and math.isfinite(event.metric)
+    if trial.fate == "paused" and event.metric is not None and is_finite and len(trial.ahead) < MAX_AHEAD:
+        loss = -event.metric if state.settings.maximize else event.metric
+        return state.with_trial(replace(trial, ahead=(*trial.ahead, (event.step, loss))))
     if trial.fate != "training" or state.outcome is not None:
-        # What is decided about a trial stays as it is when it runs on until it has stopped.
         return state.with_trial(trial)
-    if event.metric is None or not math.isfinite(event.metric):
+    if event.metric is None or not is_finite:
         return searching.failed(state, trial, f"step {event.step:g}: the metric is not a finite number", (), at)
     loss = -event.metric if state.settings.maximize else event.metric
     state = searching.reported(state, replace(trial, step=event.step, loss=loss), at)

@@ -1,0 +1,38 @@
+"""A training script: gradient descent on a quadratic, with checkpoints. The loss depends on the rate and the step."""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from themis_agent import trial
+
+
+def main():
+    given = argparse.ArgumentParser()
+    given.add_argument("--rate", type=float, required=True)
+    given.add_argument("--steps", type=int, default=int(os.environ["THEMIS_MAX_STEPS"]))
+    given.add_argument("--step-s", type=float, default=0.0)
+    given.add_argument("--executed", help="a file to which every executed step is added")
+    options = given.parse_args()
+    weights, step = np.linspace(1.0, 2.0, 8), 0
+    found = trial.newest_checkpoint()
+    if found is not None:
+        written = json.loads((found / "state.json").read_text())
+        weights, step = np.array(written["weights"]), written["step"]
+    while step < options.steps and not trial.should_stop():
+        time.sleep(options.step_s)
+        step += 1
+        weights = weights - options.rate * weights
+        if options.executed:
+            with Path(options.executed).open("a") as file:
+                file.write(f"{json.dumps([options.rate, step, float((weights**2).sum())])}\n")
+        with trial.save_checkpoint(step) as directory:
+            (directory / "state.json").write_text(json.dumps({"weights": weights.tolist(), "step": step}))
+        trial.report(step, float((weights**2).sum()))
+
+
+main()

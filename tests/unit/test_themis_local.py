@@ -1,0 +1,162 @@
+"""Searches on this machine with real training processes: `themis-agent run --local`, killed and resumed."""
+
+import collections
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import optuna
+import psutil
+import pytest
+
+from themis_agent.local.launchers import LAUNCHER
+
+SCRIPT = Path(__file__).parents[1] / "data" / "train_quadratic.py"
+ROOT = Path(__file__).parents[2]
+RATES = (0.1, 0.3, 0.2)
+MAX_STEPS = 6
+
+APP = """
+name = "quadratic"
+command = "python {script} --rate={{rate}} --step-s={step_s} --executed={executed}"
+algorithm = "successive_halving"
+trials = 3
+max_steps = {max_steps}
+{more}
+enqueue = [{enqueued}]
+[space]
+rate = {{ type = "float", low = 0.01, high = 0.9, log = true }}
+"""
+
+
+def write_app(folder, step_s=0.0, more=""):
+    enqueued = ", ".join(f"{{ rate = {rate} }}" for rate in RATES)
+    executed = folder / "executed"
+    text = APP.format(
+        script=SCRIPT, step_s=step_s, executed=executed, max_steps=MAX_STEPS, more=more, enqueued=enqueued
+    )
+    (folder / "app.toml").write_text(text)
+
+
+def start(folder, *words):
+    command = [sys.executable, "-c", "from themis_agent.cli import main; main()", *words]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process):
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    return said
+
+
+def loss(rate, step):
+    weights = np.linspace(1.0, 2.0, 8)
+    for _ in range(step):
+        weights = weights - rate * weights
+    return float((weights**2).sum())
+
+
+def executed(folder):
+    """The steps that were executed, by rate, in order, and their losses."""
+    found = collections.defaultdict(list)
+    file = folder / "executed"
+    for line in file.read_text().splitlines() if file.exists() else ():
+        rate, step, value = json.loads(line)
+        assert value == loss(rate, step)
+        found[rate].append(step)
+    return found
+
+
+def launchers(folder):
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if LAUNCHER in (words := process.cmdline()) and words[-1].startswith(str(folder)):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_search_finds_the_best_trial_and_stands_in_the_study(tmp_path):
+    storage = f"sqlite:///{tmp_path}/study.db"
+    write_app(tmp_path, more=f'storage = "{storage}"')
+    said = finish(start(tmp_path, "run", "--local", "app.toml", "--gpus", "3", "--json", "result.json"))
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert (result["succeeded"], result["best"], result["parameters"]) == (True, "trial-00001", {"rate": 0.3})
+    assert (result["metric"], result["step"]) == (loss(0.3, MAX_STEPS), MAX_STEPS)
+    assert "best: trial-00001" in said
+    assert not [one for one in executed(tmp_path)[0.3] if one > MAX_STEPS]
+    study = optuna.load_study(study_name="quadratic", storage=storage)
+    states = {one.user_attrs["themis_trial"]: one.state.name for one in study.trials}
+    assert states == {"trial-00000": "PRUNED", "trial-00001": "COMPLETE", "trial-00002": "PRUNED"}
+    best = study.best_trial
+    assert (best.params, best.value) == ({"rate": 0.3}, loss(0.3, MAX_STEPS))
+    assert best.intermediate_values == {step: loss(0.3, step) for step in range(1, MAX_STEPS + 1)}
+    assert (best.user_attrs["bracket"], best.user_attrs["rung"]) == (0, 1)
+    # The same command again has nothing left to do, and says the same.
+    assert finish(start(tmp_path, "run", "--local", "app.toml")).splitlines() == said.splitlines()[-3:]
+
+
+@pytest.mark.parametrize("victim", [pytest.param("agent", marks=pytest.mark.matrix), "agent and launchers"])
+def test_a_killed_search_goes_on_and_loses_nothing(tmp_path, victim):
+    write_app(tmp_path, step_s=0.3)
+    agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "3", "--state", "state")
+    until(lambda: len(executed(tmp_path)) == 3 and any((tmp_path / "state/checkpoints").rglob("*.json")))
+    agent.kill()
+    agent.communicate()
+    if victim == "agent and launchers":
+        for process in launchers(tmp_path):
+            process.kill()
+    said = finish(start(tmp_path, "resume", "state"))
+    assert "best: trial-00001" in said
+    steps = executed(tmp_path)
+    assert sorted(set(steps[0.3])) == list(range(1, MAX_STEPS + 1))
+    again = len(steps[0.3]) - len(set(steps[0.3]))
+    # A checkpoint is written after every step, and stored while the next one runs.
+    assert again == 0 if victim == "agent" else again <= 2
+
+
+@pytest.mark.matrix
+def test_ctrl_c_suspends_a_search_with_checkpoints(tmp_path):
+    write_app(tmp_path, step_s=0.3)
+    agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "3", "--state", "state")
+    until(lambda: len(executed(tmp_path)) == 3)
+    agent.send_signal(signal.SIGINT)
+    said, _ = agent.communicate(timeout=60)
+    assert agent.returncode == 130
+    assert said.endswith("suspended; go on with: themis-agent resume state\n")
+    assert "best: trial-00001" in finish(start(tmp_path, "resume", "state"))
+    steps = executed(tmp_path)[0.3]
+    assert steps == list(range(1, MAX_STEPS + 1))
+
+
+def test_a_trial_that_fails_shows_the_end_of_its_log(tmp_path):
+    write_app(tmp_path)
+    text = (tmp_path / "app.toml").read_text().replace(str(SCRIPT), str(tmp_path / "missing.py"))
+    (tmp_path / "app.toml").write_text(text)
+    agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "3")
+    said, _ = agent.communicate(timeout=60)
+    assert agent.returncode == 1
+    assert "every trial failed: exit code 2, 2 times" in said
+    assert "missing.py" in said

@@ -1,0 +1,113 @@
+"""An agent in real time: events from any thread are journaled and decided on in one, which carries out the commands."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from themis_agent.agent.commands import Command
+from themis_agent.agent.events import Event, Restarted, TimerFired
+from themis_agent.agent.state import State
+from themis_agent.agent.step import next_due, step
+from themis_agent.agent.tags import TAGS
+from yarn_plugin.journal.clock import JournalClock
+from yarn_plugin.journal.durable import Durable
+from yarn_plugin.journal.execution import Decided, SkippedInputError, StateMachine
+from yarn_plugin.journal.intake import Inbox, Intake
+from yarn_plugin.journal.records import Records
+
+log = logging.getLogger("themis_agent")
+
+IDLE_S = 0.5
+"""How often `run` calls `idle` at least."""
+
+_Item = tuple[Event, Future[None]]
+
+
+class LiveAgent:
+    """See the module. Opening it replays the journal.
+
+    Args:
+        records: the journal.
+        carry_out: called with each command, in the thread of `run`; must not block for long. What came of a command is
+            an event; an exception ends `run`.
+        observe: called after each decision with the event and the state.
+
+    Raises:
+        JournalError: the journal cannot be used.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        carry_out: Callable[[Command], object],
+        observe: Callable[[Event, State], object] = lambda event, state: None,
+    ) -> None:
+        policy: Durable[State | None, Event, Command] = Durable(TAGS, records)
+        machine = StateMachine[State | None, Event, Command](step, None, next_due, TimerFired)
+        self._intake = Intake(machine, policy, JournalClock(), lambda event: isinstance(event, Restarted))
+        self._inbox: Inbox[_Item] = Inbox(self._intake.stamp)
+        self._carry_out, self._observe = carry_out, observe
+
+    @property
+    def state(self) -> State | None:
+        """What the agent knows; None before the search has begun."""
+        return self._intake.state
+
+    def wall_time(self, at: float) -> float:
+        """A time of the journal in seconds since the epoch."""
+        return self._intake.wall() + at - self._intake.now()
+
+    def journal_time(self, wall: float) -> float:
+        """Seconds since the epoch in the journal's time."""
+        return self._intake.now() + wall - self._intake.wall()
+
+    def put(self, event: Event) -> Future[None]:
+        """Hand an event over. The future is done when it is journaled and decided on."""
+        future: Future[None] = Future()
+        self._inbox.put((event, future))
+        return future
+
+    def run(self, is_over: Callable[[State | None], bool], idle: Callable[[], object] = lambda: None) -> None:
+        """Decide on events and timers until the state says that it is over. `idle` is called twice a second or more.
+
+        Raises:
+            JournalUnavailableError: the journal cannot be written.
+        """
+        while not is_over(self.state):
+            due = self._intake.next_due()
+            wait = IDLE_S if due is None else min(max(due - self._intake.now(), 0.0), IDLE_S)
+            found = self._inbox.get(wait)
+            if found is not None:
+                self._take(*found)
+            elif (until := self._inbox.quiet_until()) is not None:
+                for decided in self._intake.fire_due(until, self._skipped):
+                    self._follow(decided)
+            idle()
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._intake.close()
+
+    def _take(self, at: float, item: _Item) -> None:
+        event, future = item
+        try:
+            for decided in self._intake.take_in_order(event, at, self._skipped):
+                self._follow(decided)
+        except SkippedInputError as problem:
+            # It is journaled as failed, and would fail again.
+            self._skipped(problem)
+        except BaseException as problem:
+            future.set_exception(problem)
+            raise
+        future.set_result(None)
+
+    def _follow(self, decided: Decided[Event, Command]) -> None:
+        state = self.state
+        if state is not None:
+            self._observe(decided.event, state)
+        for command in decided.commands:
+            self._carry_out(command)
+
+    @staticmethod
+    def _skipped(problem: SkippedInputError) -> None:
+        log.error("%s; report this", problem)

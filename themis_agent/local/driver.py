@@ -1,0 +1,190 @@
+"""`themis-agent run --local`: a search with launchers as processes of this machine; killed, it goes on where it was."""
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from rich.live import Live
+
+from themis_agent.agent import commands, events
+from themis_agent.agent.state import State
+from themis_agent.app_file import AppFile
+from themis_agent.live import LiveAgent
+from themis_agent.local import progress
+from themis_agent.local.folder import Folder
+from themis_agent.local.launchers import Launchers
+from themis_agent.optuna_study import StudyMirror
+from themis_agent.sampling import sample
+from themis_agent.service import Launched, listening, service, serving
+from yarn_plugin import console
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.journal.records import RecordFile, read_records
+
+log = logging.getLogger("themis_agent")
+
+MACHINE = "localhost"
+MIRROR_S = 10.0
+"""How long the end of a search waits for the mirror in an Optuna storage."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a search ended. `metric`, `parameters`, `step`: of the best trial."""
+
+    succeeded: bool
+    reason: str
+    best: str | None = None
+    metric: float | None = None
+    step: float | None = None
+    parameters: dict[str, object] = field(default_factory=dict)
+    failed: int = 0
+
+
+def local_gpus() -> int:
+    """The NVIDIA GPUs of this machine, or where it has none, its cores."""
+    found = sum(1 for path in Path("/dev").glob("nvidia[0-9]*") if path.name.removeprefix("nvidia").isdigit())
+    return found or os.cpu_count() or 1
+
+
+def check_fits(app: AppFile, gpus: int) -> None:
+    """Check that a trial can run on this machine.
+
+    Raises:
+        BadInputError: it cannot.
+    """
+    smallest = app.gpus_per_trial.min
+    if smallest > gpus:
+        raise BadInputError("gpus_per_trial.min", smallest, f"a trial runs on one machine here, which has {gpus} GPUs")
+
+
+def run(app: AppFile, directory: Path, folder: Folder, gpus: int) -> Result | None:
+    """Run a search until it ends, or go on with it; None if it was suspended by SIGINT or SIGTERM.
+
+    `directory`: where commands run.
+
+    Raises:
+        BadInputError: a trial does not fit on this machine, or the folder holds another search.
+        JournalError: the journal cannot be used, for example because this search runs already.
+    """
+    check_fits(app, gpus)
+    folder.begin(app, directory)
+    records = RecordFile(folder.journal)
+    try:
+        return _Run(app, directory, folder, gpus, records).result()
+    finally:
+        records.close()
+
+
+class _Run:
+    def __init__(self, app: AppFile, directory: Path, folder: Folder, gpus: int, records: RecordFile) -> None:
+        self._app, self._folder, self._gpus = app, folder, gpus
+        self._agent = LiveAgent(records, self._carry_out, self._observe)
+        self._listener = listening("127.0.0.1")
+        port = self._listener.getsockname()[1]
+        url = f"http://127.0.0.1:{port}"
+        token = folder.token()
+        self._launchers = Launchers(app, directory, folder, url, self._agent.put)
+        self._attempt = folder.publish(url)
+        self._service = service(Launched(self._agent, self._attempt), token)
+        self._mirror = StudyMirror(app.storage, app) if app.storage else None
+        self._changes = progress.Changes(self._agent.state)
+        self._live: Live | None = None
+
+    def result(self) -> Result | None:
+        """Run until the search ends."""
+        self._catch_up()
+        with self._suspended_by_signals(), self._showing(), serving(self._service, self._listener):
+            if self._agent.state is None:
+                self._agent.put(events.Begun(self._app.settings()))
+                cells = tuple(events.Gpu(f"{MACHINE}/{one}", MACHINE, MACHINE, "") for one in range(self._gpus))
+                begun = self._agent.put(events.Granted("local", cells))
+            else:
+                begun = self._agent.put(events.Restarted(self._launchers.adopt()))
+            self._agent.run(lambda state: begun.done() and _is_over(state), self._show)
+        if self._mirror is not None and not self._mirror.close(MIRROR_S):
+            log.warning("storage %r: not all of the search could be written there", self._app.storage)
+        state = self._agent.state
+        return _result(state) if state is not None and state.finished else None
+
+    def _catch_up(self) -> None:
+        """Tell the mirror what happened before: it may not have been written."""
+        state = self._agent.state
+        if self._mirror is None or state is None:
+            return
+        for record in read_records(self._folder.journal):
+            event = record.get("event", {})
+            if event.get("type") == "event/Reported":
+                known = {name: event[name] for name in ("trial", "epoch", "step", "metric")}
+                self._mirror.take(events.Reported(**known), state)
+
+    def _carry_out(self, command: commands.Command) -> None:
+        match command:
+            case commands.SampleTrial():
+                state = self._agent.state
+                if state is not None:
+                    parameters = sample(self._app, command.number, state)
+                    self._agent.put(events.Sampled(command.trial, json.dumps(parameters)))
+            case commands.StartTrial():
+                self._launchers.start(command)
+            case commands.KillTrial():
+                self._launchers.kill(command.trial, command.epoch)
+            case _:
+                # The answers to launchers say when to stop; nobody else leases GPUs of this machine.
+                pass
+
+    def _observe(self, event: events.Event, state: State) -> None:
+        if self._mirror is not None:
+            self._mirror.take(event, state)
+        for line in self._changes.lines(state):
+            console.err.print(line)
+
+    def _show(self) -> None:
+        if self._live is not None and self._agent.state is not None:
+            self._live.update(progress.progress(self._app, self._agent.state))
+
+    @contextmanager
+    def _showing(self) -> Iterator[None]:
+        if not sys.stderr.isatty():
+            yield
+            return
+        with Live(console=console.err, refresh_per_second=2) as self._live:
+            yield
+            self._show()
+
+    @contextmanager
+    def _suspended_by_signals(self) -> Iterator[None]:
+        """The first signal has trials save checkpoints and end; a second one ends the agent at once."""
+
+        def suspend(number: int, frame: FrameType | None) -> None:
+            self._agent.put(events.Suspended())
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+        before: dict[int, Callable[..., object] | int | None] = {
+            number: signal.signal(number, suspend) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _is_over(state: State | None) -> bool:
+    return state is not None and (state.finished or (state.suspended and not any(state.attempts)))
+
+
+def _result(state: State) -> Result:
+    outcome, best = state.outcome, state.best
+    failed = sum(one.fate == "failed" for one in state.trials.values())
+    if outcome is None or best is None:
+        return Result(False, outcome.reason if outcome is not None else "", failed=failed)
+    parameters = json.loads(best.parameters or "{}")
+    return Result(outcome.succeeded, outcome.reason, best.id, state.metric(best), best.step, parameters, failed)

@@ -1,0 +1,106 @@
+"""The folder of a local search: all that a killed one needs to go on.
+
+app.json      the search, and the directory of its file      journal       every event
+agent.json    where the agent is now                          token         for its launchers
+checkpoints/  of all trials                                   logs/         of all ranks and epochs
+trials/TRIAL/epoch-N/  what a launcher was started with, its local checkpoints and its own output
+"""
+
+import json
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from themis_agent.app_file import AppFile
+from themis_agent.trial.wire import AgentAddress
+from yarn_plugin import files
+from yarn_plugin.errors import BadInputError
+
+_EPOCH = re.compile(r"(?P<trial>[^/]+)/epoch-(?P<epoch>\d+)/spec\.json")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """See the module."""
+
+    root: Path
+
+    @property
+    def journal(self) -> Path:
+        """The journal of the agent."""
+        return self.root / "journal"
+
+    @property
+    def address(self) -> Path:
+        """Where launchers find a restarted agent."""
+        return self.root / "agent.json"
+
+    @property
+    def token_file(self) -> Path:
+        """What launchers authenticate themselves with."""
+        return self.root / "token"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The checkpoints of all trials."""
+        return self.root / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        """The logs of all trials."""
+        return self.root / "logs"
+
+    def epoch(self, trial: str, epoch: int) -> Path:
+        """The folder of an attempt."""
+        return self.root / "trials" / trial / f"epoch-{epoch}"
+
+    def spec(self, trial: str, epoch: int) -> Path:
+        """What the launcher of an attempt was started with."""
+        return self.epoch(trial, epoch) / "spec.json"
+
+    def attempt_of(self, spec: str) -> tuple[str, int] | None:
+        """The trial and the epoch of such a file; None if it is none of this folder."""
+        path, trials = Path(spec), self.root / "trials"
+        found = _EPOCH.fullmatch(str(path.relative_to(trials))) if path.is_relative_to(trials) else None
+        return (found["trial"], int(found["epoch"])) if found else None
+
+    def begin(self, app: AppFile, directory: Path) -> None:
+        """Create the folder for a search, or check that it holds this one.
+
+        Raises:
+            BadInputError: it holds another search.
+        """
+        written = {"directory": str(directory), "app": app.model_dump(mode="json")}
+        file = self.root / "app.json"
+        if not file.exists():
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.checkpoints.mkdir(exist_ok=True)
+            files.write(file, json.dumps(written, indent=2) + "\n", durable=True)
+        elif json.loads(file.read_text()) != written:
+            raise BadInputError("--state", str(self.root), "holds another search; choose another directory")
+
+    def load(self) -> tuple[AppFile, Path]:
+        """The search that the folder holds, and the directory of its file.
+
+        Raises:
+            BadInputError: it holds none.
+        """
+        try:
+            written = json.loads((self.root / "app.json").read_text())
+        except FileNotFoundError:
+            raise BadInputError("DIR", str(self.root), "holds no search; `themis-agent run` begins one") from None
+        return AppFile.model_validate(written["app"]), Path(written["directory"])
+
+    def token(self) -> str:
+        """The token of the search's launchers."""
+        if not self.token_file.exists():
+            files.write_private(self.token_file, secrets.token_urlsafe(32))
+        return self.token_file.read_text()
+
+    def publish(self, url: str) -> int:
+        """Say where the agent is now; returns the number of its attempt."""
+        before = AgentAddress.model_validate_json(self.address.read_text()).attempt if self.address.exists() else 0
+        address = AgentAddress(url=url, attempt=before + 1)
+        files.write(self.address, address.model_dump_json(), durable=True)
+        return address.attempt

@@ -1,0 +1,134 @@
+"""Launchers as processes of this machine: started, found again after a restart of the agent, watched, and killed."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from themis_agent.agent.commands import StartTrial
+from themis_agent.agent.events import LauncherEnded, Running
+from themis_agent.app_file import AppFile
+from themis_agent.local.folder import Folder
+from themis_agent.trial.wire import LAST_LINES, CheckpointSpec, LaunchSpec
+from yarn_plugin import files
+from yarn_plugin.errors import os_reason
+
+LAUNCHER = "themis_agent.trial.launcher"
+HEARTBEAT_S = 0.2
+
+
+class Launchers:
+    """`ended` is called, in threads of its own, when a launcher is gone. `directory`: where commands run."""
+
+    def __init__(
+        self, app: AppFile, directory: Path, folder: Folder, url: str, ended: Callable[[LauncherEnded], object]
+    ) -> None:
+        self._app, self._directory, self._folder, self._url, self._ended = app, directory, folder, url, ended
+        self._processes: dict[tuple[str, int], psutil.Process] = {}
+
+    def adopt(self) -> tuple[Running, ...]:
+        """The launchers of this search that run already; from now on they are watched."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = process.cmdline()
+                attempt = self._folder.attempt_of(words[-1]) if LAUNCHER in words else None
+                if attempt is not None:
+                    self._watch(attempt, process)
+                    found.append(Running(*attempt))
+        return tuple(found)
+
+    def start(self, command: StartTrial) -> None:
+        """Start the launcher of a trial; if that fails, it has ended."""
+        attempt = command.trial, command.epoch
+        folder = self._folder.epoch(*attempt)
+        spec = self._folder.spec(*attempt)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            files.write(spec, self._spec(command).model_dump_json(indent=2))
+            with (folder / "launcher.log").open("ab") as output:
+                process = psutil.Popen(
+                    [sys.executable, "-m", LAUNCHER, str(spec)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=self._directory,
+                    start_new_session=True,
+                )
+        except OSError as problem:
+            self._ended(LauncherEnded(*attempt, 1, (f"the launcher could not be started: {os_reason(problem)}",)))
+            return
+        self._watch(attempt, process)
+
+    def kill(self, trial: str, epoch: int) -> None:
+        """Kill a launcher with all its processes."""
+        process = self._processes.get((trial, epoch))
+        with contextlib.suppress(psutil.Error):
+            for one in [*process.children(recursive=True), process] if process is not None else ():
+                with contextlib.suppress(psutil.Error):
+                    one.kill()
+
+    def _watch(self, attempt: tuple[str, int], process: psutil.Process) -> None:
+        self._processes[attempt] = process
+        threading.Thread(target=self._wait, args=(attempt, process), name="launcher", daemon=True).start()
+
+    def _wait(self, attempt: tuple[str, int], process: psutil.Process) -> None:
+        code = process.wait()
+        # It has said itself how the command ended; this counts only if it could not.
+        self._ended(LauncherEnded(*attempt, code if code and code > 0 else None, self._last_lines(attempt)))
+
+    def _last_lines(self, attempt: tuple[str, int]) -> tuple[str, ...]:
+        try:
+            return tuple((self._folder.epoch(*attempt) / "launcher.log").read_text().splitlines()[-LAST_LINES:])
+        except (OSError, UnicodeDecodeError):
+            return ()
+
+    def _spec(self, command: StartTrial) -> LaunchSpec:
+        app, folder = self._app, self._folder
+        (place,) = command.places
+        parameters = json.loads(command.parameters)
+        return LaunchSpec(
+            trial=command.trial,
+            epoch=command.epoch,
+            command=command_line(app, parameters),
+            ranks=list(range(place.first_rank, place.first_rank + len(place.cells))),
+            world_size=command.world_size,
+            devices=[cell.rpartition("/")[2] for cell in place.cells],
+            host="127.0.0.1",
+            checkpoint=CheckpointSpec(
+                directory=str(folder.epoch(command.trial, command.epoch) / "checkpoint"),
+                url=app.checkpoint or folder.checkpoints.as_uri(),
+                keep=app.keep_checkpoints,
+            ),
+            grace_s=app.grace_s,
+            orphan_s=app.orphan_s,
+            heartbeat_s=HEARTBEAT_S,
+            log_directory=str(folder.logs),
+            agent_url=self._url,
+            agent_address=folder.address.as_uri(),
+            token_file=str(folder.token_file),
+            env=environment(app, parameters),
+            loss_pattern=app.loss_pattern,
+        )
+
+
+def command_line(app: AppFile, parameters: dict[str, object]) -> list[str]:
+    """The command of a trial with its parameters. A word with a parameter that the trial does not have is left out."""
+    words = []
+    for word in app.words:
+        with contextlib.suppress(KeyError):
+            words.append(word.format_map(parameters))
+    if words[0] in ("python", "python3"):
+        words[0] = app.environment.python or sys.executable
+    return words
+
+
+def environment(app: AppFile, parameters: dict[str, object]) -> dict[str, str]:
+    """What is added to the environment of a trial's command."""
+    ours = {"THEMIS_PARAMETERS": json.dumps(parameters), "THEMIS_MAX_STEPS": str(app.max_steps)}
+    return {**app.environment.env, **ours}

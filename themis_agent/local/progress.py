@@ -1,0 +1,84 @@
+"""What a terminal shows of a search."""
+
+import json
+
+from rich.console import RenderableType
+
+from themis_agent.agent.state import State, TrialState
+from themis_agent.app_file import AppFile
+from yarn_plugin import console
+from yarn_plugin.quantities import NOTHING, number
+
+SHOWN = 20
+"""The most trials that are shown: those that run, then the best ones."""
+
+
+def status(trial: TrialState) -> str:
+    """What a trial does now."""
+    if trial.fate == "training":
+        return "waiting" if trial.attempt is None else "stopping" if trial.is_stopping else "running"
+    return trial.fate
+
+
+def parameters_of(trial: TrialState) -> str:
+    """The parameters of a trial on one line."""
+    found = json.loads(trial.parameters or "{}")
+    return " ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in found.items()
+    )
+
+
+def progress(app: AppFile, state: State) -> RenderableType:
+    """A table of the trials."""
+    trials = sorted(state.trials.values(), key=_order)
+    rows = [
+        (
+            one.id,
+            status(one),
+            f"{one.bracket}.{one.rung}",
+            f"{one.step:g}/{one.until:g}",
+            number(state.metric(one), 4),
+            len(one.attempt.cells) if one.attempt is not None else NOTHING,
+            parameters_of(one),
+        )
+        for one in trials[:SHOWN]
+    ]
+    columns = ("trial", "status", "rung", "#step", f"#{app.metric}", "#GPUs", "parameters")
+    return console.table(f"{app.name}: {summary(state)}", columns, rows)
+
+
+def summary(state: State) -> str:
+    """How many trials do what."""
+    statuses = [status(one) for one in state.trials.values()]
+    return ", ".join(f"{statuses.count(name)} {name}" for name in sorted(set(statuses)))
+
+
+def _order(trial: TrialState) -> tuple[bool, bool, float, int]:
+    unknown = trial.loss is None
+    return trial.attempt is None, unknown, 0.0 if trial.loss is None else trial.loss, trial.number
+
+
+class Changes:
+    """What to say about each decision: a line for each trial whose status has changed, and the log of a failed one."""
+
+    def __init__(self, state: State | None) -> None:
+        self._problems: dict[str, str] = {}
+        self._known = {} if state is None else {name: status(one) for name, one in state.trials.items()}
+
+    def lines(self, state: State) -> list[str]:
+        """The lines after a decision."""
+        said = []
+        for trial in state.trials.values():
+            now = status(trial)
+            if now != self._known.get(trial.id, "waiting"):
+                metric = f", {number(state.metric(trial), 4)}" if trial.loss is not None else ""
+                more = f": {trial.error}" if now == "failed" else ""
+                said.append(f"{trial.id} {now} at step {trial.step:g}{metric}{more}")
+                said += [f"    {line}" for line in trial.last_lines] if now == "failed" else []
+            self._known[trial.id] = now
+            if trial.store_problem != self._problems.get(trial.id, ""):
+                self._problems[trial.id] = trial.store_problem
+                stored = "nothing" if trial.checkpoint is None else f"step {trial.checkpoint:g}"
+                if trial.store_problem:
+                    said.append(f"{trial.id}: {trial.store_problem}; at risk: what it trains after {stored}")
+        return said

@@ -1,0 +1,160 @@
+"""A mirror of a search in an Optuna study, for dashboards and plots. The agent's journal is the truth.
+
+Trials stand there with their states, parameters and intermediate values, and with the user attributes `themis_trial`,
+`bracket`, `rung` and, of failed ones, `error`. Writing is idempotent and happens in a thread of its own: a storage that
+is away delays the mirror and stops nothing.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping
+
+import optuna
+from optuna.trial import TrialState as StudyState
+
+from themis_agent.agent.events import Event, Reported
+from themis_agent.agent.state import State, TrialState
+from themis_agent.app_file import AppFile, Parameters
+from themis_agent.sampling import distributions
+from yarn_plugin.errors import describe
+
+log = logging.getLogger("themis_agent")
+
+NAME = "themis_trial"
+"""The user attribute with the id of a trial."""
+
+RETRY_S, MAX_RETRY_S = 1.0, 60.0
+
+_ENDED: Mapping[str, StudyState] = {
+    "complete": StudyState.COMPLETE,
+    "pruned": StudyState.PRUNED,
+    "stopped": StudyState.PRUNED,
+    "failed": StudyState.FAIL,
+}
+
+Values = dict[str, dict[int, float]]
+
+
+class StudyMirror:
+    """Follows the decisions of an agent. `url`: of any storage that Optuna takes."""
+
+    def __init__(self, url: str, app: AppFile) -> None:
+        self._url, self._app = url, app
+        self._study: optuna.Study | None = None
+        self._numbers: dict[str, int] = {}
+        self._written: dict[str, TrialState] = {}
+        self._state: State | None = None
+        self._values: Values = {}
+        self._changed = threading.Condition()
+        self._closing = self._is_current = False
+        self._failing = False
+        self._thread = threading.Thread(target=self._run, name="study", daemon=True)
+        self._thread.start()
+
+    def take(self, event: Event, state: State) -> None:
+        """Follow an event with the state after it; returns at once."""
+        with self._changed:
+            self._state, self._is_current = state, False
+            if isinstance(event, Reported) and event.metric is not None:
+                self._values.setdefault(event.trial, {})[int(event.step)] = event.metric
+            self._changed.notify_all()
+
+    def close(self, wait_s: float) -> bool:
+        """Wait so long at most until all is written; whether it is."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join(wait_s)
+        return self._is_current or self._state is None
+
+    def _run(self) -> None:
+        retry_s = RETRY_S
+        while True:
+            with self._changed:
+                while self._is_current or self._state is None:
+                    if self._closing:
+                        return
+                    self._changed.wait()
+                state, values, self._values, self._is_current = self._state, self._values, {}, True
+            try:
+                self._write(state, values)
+            except Exception as problem:  # noqa: BLE001 - whatever a storage's driver raises
+                self._restore(values)
+                self._warn(problem)
+                time.sleep(retry_s)
+                retry_s = min(2 * retry_s, MAX_RETRY_S)
+                continue
+            self._failing, retry_s = False, RETRY_S
+
+    def _restore(self, values: Values) -> None:
+        """What could not be written is written again."""
+        with self._changed:
+            for trial, seen in values.items():
+                self._values[trial] = {**seen, **self._values.get(trial, {})}
+            self._is_current = False
+        # What was written before the storage went away may be lost with it.
+        self._study = None
+        self._written.clear()
+
+    def _warn(self, problem: Exception) -> None:
+        if not self._failing:
+            log.warning("Optuna storage: %s; the search goes on, and is written there later", describe(problem))
+        self._failing = True
+
+    def _write(self, state: State, values: Values) -> None:
+        study = self._study or self._open()
+        for trial in state.trials.values():
+            seen = values.get(trial.id, {})
+            if trial.parameters is None or (not seen and _same(self._written.get(trial.id), trial)):
+                continue
+            if trial.id not in self._numbers:
+                self._create(study, trial)
+            self._update(study, state, trial, seen)
+            self._written[trial.id] = trial
+
+    def _open(self) -> optuna.Study:
+        study = optuna.create_study(
+            storage=self._url, study_name=self._app.name, direction=self._app.direction, load_if_exists=True
+        )
+        self._numbers = {one.user_attrs[NAME]: one.number for one in study.get_trials() if NAME in one.user_attrs}
+        self._study = study
+        return study
+
+    def _create(self, study: optuna.Study, trial: TrialState) -> None:
+        parameters: Parameters = json.loads(trial.parameters or "{}")
+        study.add_trial(
+            optuna.create_trial(
+                state=StudyState.RUNNING,
+                params=parameters,
+                distributions=distributions(self._app.space, parameters),
+                user_attrs={NAME: trial.id},
+            )
+        )
+        self._numbers |= {one.user_attrs[NAME]: one.number for one in study.get_trials() if NAME in one.user_attrs}
+
+    def _update(self, study: optuna.Study, state: State, trial: TrialState, seen: Mapping[int, float]) -> None:
+        number = self._numbers[trial.id]
+        stored = study.get_trials(deepcopy=False)[number]
+        if stored.state.is_finished():
+            return
+        written = optuna.Trial(study, stored._trial_id)
+        for step, value in sorted(seen.items()):
+            if step not in stored.intermediate_values:
+                written.report(value, step)
+        attributes = {"bracket": trial.bracket, "rung": trial.rung, "error": trial.error or None}
+        for name, attribute in attributes.items():
+            if stored.user_attrs.get(name) != attribute:
+                written.set_user_attr(name, attribute)
+        ended = _ENDED.get(trial.fate)
+        if ended is not None and trial.attempt is None:
+            metric = state.metric(trial) if ended is StudyState.COMPLETE else None
+            study.tell(number, metric, ended, skip_if_finished=True)
+
+
+def _same(written: TrialState | None, trial: TrialState) -> bool:
+    """Whether nothing has changed that the study shows."""
+    return written is not None and all(
+        getattr(written, name) == getattr(trial, name) for name in ("fate", "bracket", "rung", "error", "attempt")
+    )

@@ -1,0 +1,123 @@
+"""The HTTP service of an agent for the launchers of its trials: they post events, and the answers say when to stop."""
+
+import hmac
+import math
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import ValidationError
+
+from themis_agent.agent import events
+from themis_agent.live import LiveAgent
+from themis_agent.trial import wire
+
+ANSWER_S = 30.0
+"""How long a launcher waits at most until its events are decided on; it sends them again."""
+
+
+class Launched:
+    """The conversation with all launchers of an agent. `attempt`: of the agent."""
+
+    def __init__(self, agent: LiveAgent, attempt: int) -> None:
+        self._agent, self._attempt = agent, attempt
+        self._acknowledged: dict[str, int] = {}
+        self._locks: dict[str, threading.Lock] = {}
+
+    def take(self, trial: str, batch: wire.Batch, launcher: int = 0) -> wire.Answer:
+        """Hand new events over to the agent and answer when it has decided on them; for any thread.
+
+        `launcher`: the number of the launcher within its gang.
+        """
+        with self._locks.setdefault(batch.launcher, threading.Lock()):
+            known = self._acknowledged.get(batch.launcher, 0)
+            new = [event for event in batch.events if event.sequence > known]
+            futures = [self._agent.put(translated(trial, batch.epoch, launcher, event)) for event in new]
+            if futures:
+                futures[-1].result(timeout=ANSWER_S)
+            known = self._acknowledged[batch.launcher] = max((event.sequence for event in new), default=known)
+        has_ended = any(isinstance(event, wire.Ended) for event in batch.events)
+        return self._answer(trial, batch.epoch, known, has_ended)
+
+    def _answer(self, name: str, epoch: int, acknowledged: int, has_ended: bool) -> wire.Answer:
+        state = self._agent.state
+        trial = state.trials.get(name) if state is not None else None
+        attempt = trial.attempt if trial is not None else None
+        if trial is None or epoch < trial.epoch or (attempt is None and not has_ended):
+            return wire.Answer(acknowledged=acknowledged, superseded=True, attempt=self._attempt)
+        if attempt is None:
+            return wire.Answer(acknowledged=acknowledged, attempt=self._attempt)
+        return wire.Answer(
+            acknowledged=acknowledged,
+            stop_by=None if attempt.stop_by is None else self._agent.wall_time(attempt.stop_by),
+            final=trial.fate in ("pruned", "failed"),
+            master=wire.Master(host=attempt.master[0], port=attempt.master[1]) if attempt.master else None,
+            attempt=self._attempt,
+        )
+
+
+def translated(trial: str, epoch: int, launcher: int, event: wire.AnyEvent) -> events.Event:
+    """An event of a launcher as the agent takes it."""
+    match event:
+        case wire.Started():
+            return events.LauncherStarted(trial, epoch, event.host, event.port, launcher)
+        case wire.Reported():
+            return events.Reported(trial, epoch, event.step, event.loss if math.isfinite(event.loss) else None)
+        case wire.Profiled():
+            return events.Profiled(trial, epoch, event.iteration_s)
+        case wire.Checkpointed():
+            return events.Checkpointed(trial, epoch, event.step)
+        case wire.CheckpointFailed():
+            return events.CheckpointFailed(trial, epoch, event.problem)
+        case wire.Ended():
+            return events.LauncherEnded(trial, epoch, _code(event), tuple(event.last_lines), launcher)
+
+
+def _code(event: wire.Ended) -> int | None:
+    """How the command ended by itself; None if it did not."""
+    if event.cause == "refused":
+        return event.code or 1
+    if event.cause != "exited":
+        return None
+    return -event.signal if event.signal is not None else event.code or 0
+
+
+def service(launched: Launched, token: str) -> FastAPI:
+    """The service; every request needs the token."""
+    app = FastAPI(openapi_url=None)
+
+    @app.post("/v1/trials/{trial}/events")
+    async def post_events(trial: str, request: Request) -> Response:
+        if not hmac.compare_digest(request.headers.get("Authorization", "").encode(), f"Bearer {token}".encode()):
+            raise HTTPException(401, "needs the token of this search")
+        try:
+            batch = wire.Batch.model_validate_json(await request.body())
+        except ValidationError as problem:
+            raise HTTPException(400, str(problem)) from None
+        answer = await run_in_threadpool(launched.take, trial, batch)
+        return Response(answer.model_dump_json(), media_type="application/json")
+
+    return app
+
+
+def listening(host: str) -> socket.socket:
+    """A socket at a free port."""
+    return socket.create_server((host, 0))
+
+
+@contextmanager
+def serving(app: FastAPI, listener: socket.socket) -> Iterator[None]:
+    """Serve in a thread of its own until the block ends."""
+    config = uvicorn.Config(app, log_level="error", access_log=False, ws="none", lifespan="off", proxy_headers=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), name="service", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(5.0)
