@@ -64,6 +64,13 @@ def launched(tmp_path, agent):
         process.wait()
 
 
+def wait_until(condition, timeout=30):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def training(tmp_path, steps=10**6, pause_s=0.02):
     return [*script(tmp_path / "script", TRAINING), str(steps), str(pause_s)]
 
@@ -234,14 +241,70 @@ def test_new_attempt_of_the_agent_is_followed_and_the_old_one_no_longer(tmp_path
 
 def test_superseded_epoch_ends_without_a_checkpoint(tmp_path, agent, launched, store):
     old = launched(training(tmp_path), told=None, **checkpoints(tmp_path, store))
-    deadline = time.monotonic() + 30
-    while not list((tmp_path / "store/t1").glob("000001/*.json")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: list((tmp_path / "store/t1").glob("000001/*.json")))
     launched(training(tmp_path), "other", epoch=2, **checkpoints(tmp_path, store, "other"))
     assert old.wait(30) == 0
     assert journal(tmp_path / "work")[-1]["cause"] == "superseded"
     agent.wait_for("checkpointed")
+
+
+def test_superseded_launcher_that_was_stopped_for_long_commits_nothing(tmp_path, agent, launched, store):
+    """SIGSTOP until the next epoch has ended, then SIGCONT: what it has saved meanwhile is not continued from."""
+    old = launched(training(tmp_path), told=None, **checkpoints(tmp_path, store))
+    wait_until(lambda: list((tmp_path / "store/t1").glob("000001/*.json")))
+    inner, processes = below(old)
+    # The training goes on and saves; the launcher does not know.
+    inner.suspend()
+    later = launched(training(tmp_path), "other", epoch=2, **checkpoints(tmp_path, store, "other"))
+    begin = agent.wait_for("started")[0].resumed
+    agent.wait_for("checkpointed")
+    later.terminate()
+    assert later.wait(15) == 0
+    committed = agent.of("ended")[0].committed
+    assert committed > begin
+    inner.resume()
+    assert old.wait(30) == 0
+    assert gone(processes)
+    agent.events.clear()
+    newest = launched(training(tmp_path, committed + 1), "third", epoch=3, **checkpoints(tmp_path, store, "third"))
+    assert newest.wait(30) == 0
+    assert agent.of("started")[0].resumed == committed
+
+
+def test_agent_says_that_it_is_superseded(tmp_path, agent, launched, store):
+    process = launched(training(tmp_path), **checkpoints(tmp_path, store))
+    agent.wait_for("checkpointed")
+    agent.answer = {"superseded": True}
+    assert process.wait(15) == 0
+    assert agent.of("ended")[0].cause == "superseded"
+
+
+def test_trial_that_is_over_for_good_uploads_no_more(tmp_path, agent, launched, store):
+    process = launched(training(tmp_path), **checkpoints(tmp_path, store))
+    agent.wait_for("checkpointed")
+    (tmp_path / "store").rename(tmp_path / "away")
+    agent.wait_for("checkpoint_failed")
+    agent.answer = {"stop_by": time.time() + 600, "final": True}
+    assert process.wait(30) == 0
+    (ended,) = agent.of("ended")
+    assert ended.cause == "stopped"
+    assert ended.committed < ended.last_step
+
+
+def test_launcher_that_waits_for_rank_0_can_be_stopped(tmp_path, agent, launched):
+    process = launched(["no-such-command"], ranks=[1], world_size=2)
+    wait_until(lambda: agent.batches > 2)
+    agent.answer = {"stop_by": time.time() + 5}
+    assert process.wait(15) == 0
+    assert [(one.type, one.cause) for one in agent.events] == [("ended", "stopped")]
+
+
+def test_launcher_that_waits_ends_with_its_container(tmp_path, agent, launched):
+    process = launched(["no-such-command"], ranks=[1], world_size=2)
+    wait_until(lambda: agent.batches > 2)
+    inner, _ = below(process)
+    process.kill()
+    assert gone([inner])
 
 
 def test_store_away_training_goes_on(tmp_path, agent, launched, store):
@@ -271,10 +334,7 @@ print("started", flush=True)
 """
     process = launched(script(tmp_path / "script", text), ranks=[0, 1], world_size=2)
     log = tmp_path / "work/logs/t1/epoch-000001/rank-1.log"
-    deadline = time.monotonic() + 30
-    while not log.exists() or log.read_text().count("here") < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: log.exists() and log.read_text().count("here") == 2)
     inner, processes = below(process)
     processes = [one for one in processes if one.status() != psutil.STATUS_ZOMBIE]
     assert len(processes) == 4

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO
 
+from themis_agent.errors import TrialError
 from themis_agent.trial.descendants import dying_with_us, kill_descendants
 from themis_agent.trial.wire import LaunchSpec, Master
 
@@ -47,7 +48,6 @@ class Member:
         assert self._process.stdout is not None
         self.output: IO[bytes] = self._process.stdout
         os.set_blocking(self.output.fileno(), False)
-        self.ended = os.pidfd_open(self._process.pid)
 
     @property
     def exit(self) -> Exit | None:
@@ -140,7 +140,10 @@ def visible_devices(spec: LaunchSpec) -> list[str] | None:
         listed = subprocess.run(_NVIDIA, capture_output=True, text=True, check=True, timeout=30).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return listed.split()
+    found = listed.split()
+    if 0 < len(found) < len(spec.ranks):
+        raise TrialError(f"{len(spec.ranks)} processes, but GPUs for {len(found)}: {', '.join(found)}")
+    return found
 
 
 def _contract(spec: LaunchSpec, local: int, master: Master, devices: list[str] | None) -> dict[str, str]:

@@ -92,6 +92,8 @@ class Launcher:
         signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note_signal)
+        # The end of a process wakes the loop.
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         directory = Path(tempfile.mkdtemp(prefix="themis-trial-"))
         try:
             return self._run_in(directory)
@@ -348,7 +350,6 @@ class _Run:
             self._selector.register(file, selectors.EVENT_READ)
         for member in gang.members:
             self._selector.register(member.output, selectors.EVENT_READ, member)
-            self._selector.register(member.ended, selectors.EVENT_READ)
 
     def until_ended(self) -> int:
         next_look = 0.0
@@ -389,6 +390,7 @@ class _Run:
     def _check_alive(self) -> None:
         if select.select([self._launcher.alive], [], [], 0)[0]:
             self._gang.kill()
+            shutil.rmtree(self._directory, ignore_errors=True)
             os._exit(1)
 
     def _wait(self) -> None:
@@ -401,11 +403,8 @@ class _Run:
                     self._selector.unregister(key.fileobj)
             elif key.fd == self._reports:
                 self._read_reports()
-            elif key.fd == self._launcher.woken:
-                os.read(key.fd, 65536)
             else:
-                # A member has ended; `running` knows.
-                self._selector.unregister(key.fd)
+                _read(self._launcher.woken)
 
     _first_failed: Exit | None = None
 
