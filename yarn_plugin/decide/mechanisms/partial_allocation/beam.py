@@ -72,7 +72,9 @@ def beam(tables: Tables, blocks: Blocks, knapsacks: Knapsacks, allowed: Flags, t
 
 def _distinct(problem: Indices, used: Numbers, gain: Numbers) -> Indices:
     """Of choices of a problem that use the same, the one that gains most."""
-    order = np.lexsort((-gain, *used.T, problem))
+    # Equal uses have equal sums. If others have it too, some are kept that need not be.
+    weights = np.arange(1.0, used.shape[1] + 1) ** 2 * 7919.0 % 1_000_003.0
+    order = np.lexsort((-gain, used @ weights, problem))
     first = np.ones(len(order), dtype=np.bool_)
     one, next_one = order[:-1], order[1:]
     first[1:] = (used[one] != used[next_one]).any(axis=1) | (problem[one] != problem[next_one])

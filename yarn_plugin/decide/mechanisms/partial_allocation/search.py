@@ -50,10 +50,10 @@ STAGES = ((1, 32), (4, 128), (8, 512), (0, 2048), (0, 8192))
 """Steps of the knapsacks' prices, and the width of the beam after them."""
 MIN_SPEED = 0.2
 """Of the steps of a knapsack's prices; it halves with each step that does not lower the bound."""
-GLANCES = (1, 4)
+GLANCES = (1, 2, 4)
 """The rounds at the root after which a narrow beam looks for choices."""
-GLANCE_ROWS, GLANCE_WIDTH = 10, 8
-"""Rows of each bidder in such a beam, and its width."""
+GLANCE_ROWS, GLANCE_WIDTH, MANY_WIDTH = 10, 32, 8
+"""Rows of each bidder in such a beam, its width, and that of one for many problems."""
 GROWTH, BRANCH_WORK = 4, 600
 """If the next stage, so many times as much work as this one, would be more work than this, so much is spent on nodes
 first."""
@@ -173,7 +173,7 @@ class Search:
             before = [task.bound - task.gain for task in open_tasks]
             self._repair(self._tables, open_tasks, allowed, relaxed.prices, None)
             if cold and count in GLANCES:
-                self._glance(open_tasks)
+                self._glance(open_tasks, GLANCE_WIDTH)
             for index, task in enumerate(open_tasks):
                 if relaxed.bound[index] < task.bound:
                     task.bound, task.prices = float(relaxed.bound[index]), relaxed.prices[index]
@@ -193,9 +193,9 @@ class Search:
         self._count_knapsacks(knapsack, 2)
         for bidder, task in tasks.items():
             task.bound = min(task.bound, max(knapsack.without(bidder), task.gain))
-        self._glance(list(tasks.values()))
+        self._glance(list(tasks.values()), MANY_WIDTH)
 
-    def _glance(self, tasks: Sequence[Task]) -> None:
+    def _glance(self, tasks: Sequence[Task], width: int) -> None:
         """Look for choices with each bidder's rows that are most promising at the tasks' prices."""
         waiting = [task for task in tasks if not task.ended]
         if not waiting or not len(self._tables.capacity):
@@ -205,7 +205,7 @@ class Search:
         net = np.where(allowed, self._tables.gain - costs, -np.inf)
         short = self._tables.gain == np.zeros(allowed.shape)
         np.put_along_axis(short, np.argsort(-net, axis=2, kind="stable")[:, :, :GLANCE_ROWS], True, axis=2)
-        self._beam(waiting, allowed & short, GLANCE_WIDTH)
+        self._beam(waiting, allowed & short, width)
 
     def _sharpen(self, tasks: Sequence[Task], steps: int, width: int) -> None:
         """Bound tasks by knapsacks, drop rows that no better choice contains, and look for choices by a beam."""
