@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from themis_agent.bids import bid_table, estimate
-from themis_agent.bids.brackets import Need, shares_of
+from themis_agent.bids.brackets import Need, Shares
 from themis_agent.bids.finish_time import FinishTime, median_job
 from themis_agent.bids.known_jobs import KnownJobs, longest_first
 from themis_agent.bids.later_phases import LaterPhases, LikeJobs
@@ -186,10 +186,10 @@ def test_parts_are_whole_cells_as_far_as_possible():
 
 def test_brackets_share_by_work():
     needs = [Need(600.0, 1, 8), Need(300.0, 1, 8), Need(100.0, 1, 8)]
-    assert shares_of(needs, 10) == [6, 3, 1]
-    assert shares_of(needs, 2) is None
-    assert shares_of([Need(600.0, 1, 2), Need(300.0, 2, 8)], 9) == [2, 7]
-    assert shares_of([Need(600.0, 1, 2), Need(300.0, 2, 3)], 9) == [2, 3]
+    assert Shares(needs).of(10) == (6, 3, 1)
+    assert Shares(needs).of(2) is None
+    assert Shares([Need(600.0, 1, 2), Need(300.0, 2, 8)]).of(9) == (2, 7)
+    assert Shares([Need(600.0, 1, 2), Need(300.0, 2, 3)]).of(9) == (2, 3)
 
 
 def test_the_slowest_bracket_counts():

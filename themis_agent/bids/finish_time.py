@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from themis_agent.bids.brackets import Need, shares_of
+from themis_agent.bids.brackets import Need, Shares
 from themis_agent.bids.candidates import Wants
 from themis_agent.bids.known_jobs import KnownJobs
 from themis_agent.bids.later_phases import LaterPhases, LikeJobs
@@ -52,7 +52,7 @@ class FinishTime:
     def __init__(self, work: Work) -> None:
         self._brackets = [_BracketTime(bracket) for bracket in work.brackets if bracket.jobs]
         self._known: dict[Spread, float] = {}
-        self._shares: dict[int, list[int] | None] = {}
+        self._shares = Shares([bracket.need for bracket in self._brackets])
 
     @property
     def wants(self) -> Wants:
@@ -82,10 +82,7 @@ class FinishTime:
     def _computed(self, spread: Spread) -> float:
         if len(self._brackets) == 1:
             return self._brackets[0].seconds(spread)
-        gpus = spread.gpus
-        if gpus not in self._shares:
-            self._shares[gpus] = shares_of([bracket.need for bracket in self._brackets], gpus)
-        shares = self._shares[gpus]
+        shares = self._shares.of(spread.gpus)
         if shares is None:
             return sum(bracket.seconds(spread) for bracket in self._brackets)
         order = sorted(range(len(shares)), key=lambda index: -shares[index])

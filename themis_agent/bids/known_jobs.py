@@ -56,6 +56,7 @@ class _Level:
         self._choices = _choices(jobs, level)
         self._lanes: dict[tuple[int, int], float] = {}
         self._with_width: dict[int, list[float]] = {}
+        self._gangs_by: dict[int, list[tuple[int, int]]] = {}
 
     def seconds(self, bins: Bins) -> float:
         """Seconds until the last job ends; infinite if a job cannot run."""
@@ -78,16 +79,25 @@ class _Level:
         """The earliest time by which all jobs can end if all run at once; None: they cannot."""
         gpus = sum([size * cells for size, cells in bins])
         times, needs = self._deadlines
-        low = int(np.searchsorted(-needs, -gpus))
-        if low == len(times) or not fits(bins, self._gangs(times[-1])):
+        low, last = int(np.searchsorted(-needs, -gpus)), len(times) - 1
+        if low > last:
             return None
-        high = len(times) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if fits(bins, self._gangs(times[middle])):
-                high = middle
-            else:
-                low = middle + 1
+        # Most often the number of GPUs alone decides; otherwise the time is not much longer.
+        step = 1
+        while not fits(bins, self._gangs(low)):
+            if low == last:
+                return None
+            high = min(low + step, last)
+            if not fits(bins, self._gangs(high)):
+                low, step = high, 2 * step
+                continue
+            while low + 1 < high:
+                middle = (low + high) // 2
+                if fits(bins, self._gangs(middle)):
+                    high = middle
+                else:
+                    low = middle
+            return float(times[high])
         return float(times[low])
 
     @cached_property
@@ -107,11 +117,13 @@ class _Level:
         smallest = sum(choices[0][0] for choices in self._choices)
         return times, smallest + missing[np.searchsorted(ends, times, side="right")]
 
-    def _gangs(self, deadline: float) -> list[tuple[int, int]]:
-        """The smallest gangs with which all jobs end by then: (size, how many), the largest first."""
-        columns = (self._table > deadline).sum(axis=1)
-        counts = np.bincount(self._sizes[np.arange(len(columns)), columns]).tolist()
-        return [(size, counts[size]) for size in range(len(counts) - 1, 0, -1) if counts[size]]
+    def _gangs(self, number: int) -> list[tuple[int, int]]:
+        """The smallest gangs with which all jobs end by a time, by its index: (size, how many), the largest first."""
+        if number not in self._gangs_by:
+            columns = (self._table > self._deadlines[0][number]).sum(axis=1)
+            counts = np.bincount(self._sizes[np.arange(len(columns)), columns]).tolist()
+            self._gangs_by[number] = [(size, counts[size]) for size in range(len(counts) - 1, 0, -1) if counts[size]]
+        return self._gangs_by[number]
 
     @cached_property
     def _table(self) -> Floats:
