@@ -125,6 +125,17 @@ class Messages:
             raise Refused(422, field, None, expected) from None
         return parsed
 
+    def check(self, pool: Pool, state: object, app: str, message: object) -> None:
+        """Check a parsed message with the controller of this pool, in its present state.
+
+        Raises:
+            Refused: 422, naming what is wrong. The controller is to be given the message all the same.
+        """
+        try:
+            self._registry.kind(pool.controller).check(state, app, message)
+        except BadInputError as problem:
+            raise Refused(422, problem.field, problem.value, problem.expected) from None
+
     def _find_allowed(self, controller: str) -> dict[str, type]:
         tags = self._registry.tags()
         return {tag: tags[tag] for tag in self._registry.kind(controller).messages}

@@ -84,11 +84,20 @@ async def vacated(app: AppId, request: wire.Vacated, access: Allowed, backend: S
 
 @router.post("/{app}/messages", status_code=204)
 async def say(app: AppId, request: wire.Message, access: Allowed, backend: Shared) -> None:
-    """Send a message to the controller of the application's pool, such as an answer or a bid."""
+    """Send a message to the controller of the application's pool, such as an answer or a bid.
+
+    An answer that is wrong is decided on before it is refused: nothing waits for a better one.
+    """
     state = backend.arbiter.state
     known = access.find_registration(state, app)
-    message = backend.messages.parse(home_of(state, known.id), request)
-    await backend.decide(events.AppSaid(known.id, message), known.user)
+    home = home_of(state, known.id)
+    message = backend.messages.parse(home, request)
+    kept = state.pool_states.get(home.name) if home is not None else None
+    try:
+        if home is not None and kept is not None:
+            backend.messages.check(home, kept.state, known.id, message)
+    finally:
+        await backend.decide(events.AppSaid(known.id, message), known.user)
 
 
 def _shown(backend: Backend, state: State, known: Registration | YarnApp) -> wire.App:

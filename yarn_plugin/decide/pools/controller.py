@@ -69,7 +69,8 @@ class Kind:
     it journals or sends (parameters, state, report, messages, problems, results); that of a state ends in its version,
     such as `auction/1`. `messages`: the tags of messages that it accepts from applications. `solvers`: a pure function
     for each problem, by the problem's tag; it may run long. `policy_solvers`: the same, for problems that policies of
-    the registry solve.
+    the registry solve. `check`: raises BadInputError for a message that is wrong in this state, so that its sender is
+    told; the controller is given the message all the same, and must expect it.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Kind:
     messages: frozenset[str] = frozenset()
     solvers: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
     policy_solvers: Mapping[str, Callable[["Registry", Any], object]] = field(default_factory=dict)
+    check: Callable[[Any, str, object], None] = lambda state, app, message: None
 
 
 @dataclass(frozen=True)

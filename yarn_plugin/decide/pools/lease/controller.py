@@ -13,7 +13,17 @@ from yarn_plugin.decide.mechanisms import partial_allocation
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, SetTimer
 from yarn_plugin.decide.pools.controller import Kind, Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input, Outcome, Restarted
-from yarn_plugin.decide.pools.lease import baselines, estimates, excess, handover, leases, members, room, rounds
+from yarn_plugin.decide.pools.lease import (
+    baselines,
+    estimates,
+    excess,
+    handover,
+    leases,
+    members,
+    refusal,
+    room,
+    rounds,
+)
 from yarn_plugin.decide.pools.lease.described import Descriptions
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
 from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
@@ -181,4 +191,5 @@ KIND = Kind(
     messages=frozenset({"lease.estimate", "lease.bid", "lease.release"}),
     solvers={"partial-allocation.problem/1": partial_allocation.allocate},
     policy_solvers={"lease.policy-problem": baselines.solve},
+    check=refusal.check,
 )
