@@ -479,6 +479,19 @@ def test_a_policy_without_auctions_leases_to_jobs_in_one_step():
     assert world.rounds()[-1].won == ((a, 4),)
 
 
+def test_a_policy_without_auctions_asks_only_who_can_use_more():
+    world = World.of(node("n1"), policy="tiresias")
+    a = world.arrive("ann", jobs=(Job("a1", 100.0, 60.0, min_gpus=2, max_gpus=2),))
+    world.wait(20.0)
+    b = world.arrive("bob", jobs=(Job("b1", 100.0, 60.0, min_gpus=1, max_gpus=4),))
+    world.wait(20.0)
+    assert {app: len(gpus) for app, gpus in world.held().items()} == {a: 2, b: 2}
+    assert [ask.app for ask in world.sent(Ask)] == [a, b]
+    # Until its lease ends ann has all that it can use.
+    world.wait(600.0)
+    assert a in [ask.app for ask in world.sent(Ask)][2:]
+
+
 def test_attained_service_counts_jobs_that_have_ended():
     """Tiresias, thesis section 3.6.1: the GPU time of the application, whichever of its jobs had it."""
     world = World.of(node("n1"), policy="tiresias")

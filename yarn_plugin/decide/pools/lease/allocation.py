@@ -16,12 +16,13 @@ class Allocation:
     """`given`: who gets each GPU, and how. `left`: GPUs that nobody got so far, in order."""
 
     given: dict[str, tuple[Winner, How]] = field(default_factory=dict)
-    left: list[str] = field(default_factory=list)
+    left: dict[str, None] = field(default_factory=dict)
 
     def give(self, winner: Winner, gpus: Iterable[str], how: How) -> None:
         """Give GPUs that are left."""
-        self.given |= dict.fromkeys(gpus, (winner, how))
-        self.left = [gpu for gpu in self.left if gpu not in self.given]
+        for gpu in gpus:
+            self.given[gpu] = winner, how
+            self.left.pop(gpu, None)
 
     def count(self, *hows: How) -> tuple[tuple[str, int], ...]:
         """How many GPUs each application got in these ways."""
@@ -31,7 +32,7 @@ class Allocation:
 def allocate(turn: Turn, now: Round, results: Sequence[tuple[Sequence[tuple[Winner, Gpus]], How]]) -> Allocation:
     """Bind what was won to GPUs. GPUs and winners that are gone since the offer are left out."""
     free, holders = turn.free(), _holders(turn, now)
-    allocation = Allocation(left=[gpu for gpu in now.offer if gpu in free or gpu in holders])
+    allocation = Allocation(left=dict.fromkeys([gpu for gpu in now.offer if gpu in free or gpu in holders]))
     own: dict[Winner, set[str]] = {}
     for gpu, holder in holders.items():
         own.setdefault(holder, set()).add(gpu)
@@ -64,5 +65,7 @@ def idle(turn: Turn, now: Round, allocation: Allocation, reasons: Mapping[str, s
     """How many GPUs nobody got, by reason. `reasons`: the solver's, by slot."""
     answered = now.bids if now.bidders else now.estimates
     otherwise = "not wanted" if answered else "no answers"
+    if not reasons:
+        return ((otherwise, len(allocation.left)),) if allocation.left else ()
     found = Counter(reasons.get(turn.inventory.places[gpu].slot, otherwise) for gpu in allocation.left)
     return tuple(sorted(found.items()))

@@ -49,7 +49,10 @@ def lease_problem(turn: Turn, now: Round) -> PolicyProblem:
         attained = max(described.attained_gpu_s, attained_gpu_s(turn, app))
         claim = turn.claims[app]
         apps.append(AppStatus(app, turn.state.members[app].arrived_at, jobs, claim.weight, attained))
-    machines = turn.inventory.machines(now.offer, turn.inventory.places)
+    if turn.state.crowded:
+        machines = turn.inventory.machines(now.offer, turn.inventory.places)
+    else:
+        machines = turn.index.machines(gpu for lease in now.ending for gpu in turn.state.leases[lease].staying)
     seed = settings.seed * 1_000_003 + now.number
     return PolicyProblem(
         settings.policy, LeaseProblem(now.number, turn.at, settings.lease_s, machines, tuple(apps), seed)

@@ -13,32 +13,26 @@ Winner = tuple[str, str]
 def bind(
     won: Sequence[tuple[Winner, Gpus]],
     inventory: Inventory,
-    offer: Sequence[str],
+    offer: Collection[str],
     free: Collection[str],
     own: Mapping[Winner, Collection[str]],
 ) -> dict[Winner, tuple[str, ...]]:
     """The GPUs of each winner: those that it holds first, then free ones, then those that others still hold.
 
-    `offer`: the GPUs to bind, in order; `free`: those that nobody holds; `own`: those that a winner's ending leases
+    `offer`: the GPUs to bind; `free`: those that nobody holds; `own`: those that a winner's ending leases
     hold. A slot that has fewer GPUs left than were won (a node was lost meanwhile) gives what it has.
     """
-    left: dict[str, list[str]] = {}
-    for gpu in offer:
-        if gpu in inventory.places:
-            left.setdefault(inventory.places[gpu].slot, []).append(gpu)
     wanted: Counter[tuple[Winner, str]] = Counter()
     for winner, gpus in won:
         wanted.update({(winner, slot): count for slot, count in gpus})
+    left = {slot: [gpu for gpu in inventory.gpus_in.get(slot, ()) if gpu in offer] for _, slot in wanted}
     bound: dict[Winner, list[str]] = {winner: [] for winner, _ in won}
-    anyone = frozenset(offer)
     for step in ("own", "free", "any"):
         for (winner, slot), count in wanted.items():
-            allowed = own.get(winner, ()) if step == "own" else free if step == "free" else anyone
-            taken = [gpu for gpu in left.get(slot, ()) if gpu in allowed][
-                : count - _count(bound[winner], slot, inventory)
-            ]
+            allowed = own.get(winner, ()) if step == "own" else free if step == "free" else offer
+            taken = [gpu for gpu in left[slot] if gpu in allowed][: count - _count(bound[winner], slot, inventory)]
             bound[winner] += taken
-            left[slot] = [gpu for gpu in left.get(slot, ()) if gpu not in taken]
+            left[slot] = [gpu for gpu in left[slot] if gpu not in taken]
     return {winner: tuple(gpus) for winner, gpus in bound.items() if gpus}
 
 

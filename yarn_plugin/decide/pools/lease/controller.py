@@ -68,7 +68,9 @@ class LeaseController:
             if turn.state.round.asked:
                 return self._ended(turn), tuple(turn.commands)
             turn = Turn(self._pool, self._settings, state, view, at, turn.index, self._descriptions)
-        gone = members.update_members(turn)
+        last_state, last_view, _ = self._last or (None, None, None)
+        is_known = state is last_state and last_view is not None and view.claims is last_view.claims
+        gone = [] if is_known else members.update_members(turn)
         if gone:
             self._descriptions.forget(gone)
             freed = leases.end_all(turn, {app: AppEnded(app) for app in gone})

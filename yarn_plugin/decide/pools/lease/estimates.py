@@ -31,6 +31,18 @@ def answer_from_table(turn: Turn, app: str, number: int) -> bool:
     return True
 
 
+def has_all(turn: Turn, app: str) -> bool:
+    """Whether leases that go on give an application all that its jobs can use, so that it need not be asked.
+
+    It is when one of them ends or is given back: until then, a job that it adds waits.
+    """
+    most = sum([gang.max_gpus * gang.trials for gang in turn.state.members[app].gangs])
+    if not most or total(turn.index.holds(app)) < most:
+        return False
+    mine = turn.leases_of(app)
+    return all(one.lease.until is None or (one.lease.until > turn.at and not one.leaving) for one in mine)
+
+
 def note_estimate(turn: Turn, app: str, estimate: Estimate, described: Described) -> None:
     """Note what an application says."""
     work, most = described.work_s, min(described.max_gpus, len(turn.inventory.places))

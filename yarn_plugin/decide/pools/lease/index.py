@@ -4,12 +4,12 @@ An index follows from the leases and the inventory. A controller that is kept be
 with every lease, so that a call need not look at all of them; otherwise it is built anew.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from yarn_plugin.decide.pools.lease.inventory import Inventory
+from yarn_plugin.decide.pools.lease.inventory import Inventory, with_free
 from yarn_plugin.decide.pools.lease.state import Held
-from yarn_plugin.model.gpus import Gpus
+from yarn_plugin.model.gpus import Gpus, Machine
 
 
 class LeaseIndex:
@@ -25,6 +25,9 @@ class LeaseIndex:
         self.is_checked = False
         self.is_within: tuple[Mapping[str, Held], object] | None = None
         self.free = set(inventory.places)
+        self._free_in = {slot: len(gpus) for slot, gpus in inventory.gpus_in.items()}
+        self._machines = list(inventory.layout)
+        self._outdated = set(range(len(inventory.layout)))
         self.leaving: set[str] = set()
         self.unstarted: set[str] = set()
         self._by_app: dict[str, dict[str, Held]] = {}
@@ -71,13 +74,16 @@ class LeaseIndex:
     def _count_gpus(self, held: Held, change: int) -> None:
         app, places, is_started = held.lease.app, self.inventory.places, held.started_at is not None
         for gpu in held.gpus:
-            is_leased = _changed(self._leased, gpu, change)
+            is_leased = _changed(self._leased, gpu, change) > 0
             if is_started:
                 _changed(self._in_use, gpu, change)
             place = places.get(gpu)
             if place is None:
                 continue
-            (self.free.discard if is_leased else self.free.add)(gpu)
+            if is_leased == (gpu in self.free):
+                (self.free.discard if is_leased else self.free.add)(gpu)
+                self._free_in[place.slot] += -1 if is_leased else 1
+                self._outdated.add(self.inventory.machine_of[place.slot])
             if is_started:
                 _changed(self._on_machine, (app, place.machine), change)
                 slots = self._in_slots.setdefault(app, {})
@@ -102,6 +108,18 @@ class LeaseIndex:
                 del self._ends[held.lease.until]
 
     # Questions.
+
+    def machines(self, others: Iterable[str] = ()) -> tuple[Machine, ...]:
+        """All machines with their free GPUs, and with others as if they were free."""
+        for number in self._outdated:
+            self._machines[number] = with_free(self.inventory.layout[number], self._free_in)
+        self._outdated.clear()
+        more, found = dict(self.inventory.count(others)), self._machines.copy()
+        for number in {self.inventory.machine_of[slot] for slot in more}:
+            one = self._machines[number]
+            counts = {slot.id: slot.gpus + more.get(slot.id, 0) for slot in one.slots}
+            found[number] = with_free(one, counts)
+        return tuple(found)
 
     def of(self, app: str) -> Iterator[Held]:
         """The leases of an application, those not started included, the oldest first."""

@@ -4,7 +4,7 @@ A GPU's id is its cell, where the topology describes single GPUs; else the id of
 number, such as `node-1/3`. Its slot is the smallest cell that contains it and other GPUs.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
@@ -28,19 +28,20 @@ class Inventory:
     """The usable GPUs of a pool. `places`: by GPU, in the order of machines, slots and ordinals.
 
     `by_machine`: how many each usable machine has, for comparison. `layout`: the machines, none of their GPUs free.
-    `machine_of`: of each slot, its machine's place in `layout`.
+    `machine_of`: of each slot, its machine's place in `layout`. `gpus_in`: of each slot. `order`: the place of each
+    GPU in `places`.
     """
 
     places: Mapping[str, Place] = field(default_factory=dict)
     by_machine: tuple[tuple[str, int], ...] = ()
     layout: tuple[Machine, ...] = ()
     machine_of: Mapping[str, int] = field(default_factory=dict)
+    gpus_in: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    order: Mapping[str, int] = field(default_factory=dict)
 
     def machines(self, free: Iterable[str], others: Iterable[str] = ()) -> tuple[Machine, ...]:
         """The machines of these free GPUs, and of other GPUs, whose slots may have none free."""
         counts = dict(self.count(free))
-        if others is self.places:
-            return tuple(_with_free(machine, counts) for machine in self.layout)
         return self._shown(counts.keys() | {self.places[gpu].slot for gpu in others if gpu in self.places}, counts)
 
     def machines_of(self, slots: Iterable[str]) -> tuple[Machine, ...]:
@@ -108,13 +109,15 @@ def _laid_out(places: Mapping[str, Place], by_machine: tuple[tuple[str, int], ..
         slots.setdefault((place.machine, place.rack), {}).setdefault(place.slot, Slot(place.slot, 0))
     layout = tuple(Machine(name, rack, tuple(found.values())) for (name, rack), found in slots.items())
     machine_of = {slot.id: number for number, machine in enumerate(layout) for slot in machine.slots}
-    return Inventory(places, by_machine, layout, machine_of)
+    gpus_in: dict[str, list[str]] = {}
+    for gpu, place in places.items():
+        gpus_in.setdefault(place.slot, []).append(gpu)
+    order = {gpu: number for number, gpu in enumerate(places)}
+    return Inventory(places, by_machine, layout, machine_of, gpus_in, order)
 
 
-def _with_free(machine: Machine, counts: Mapping[str, int]) -> Machine:
+def with_free(machine: Machine, counts: Mapping[str, int]) -> Machine:
     """A machine of the layout with these free GPUs by slot."""
-    if not any(slot.id in counts for slot in machine.slots):
-        return machine
     return Machine(machine.id, machine.rack, tuple(Slot(slot.id, counts.get(slot.id, 0)) for slot in machine.slots))
 
 

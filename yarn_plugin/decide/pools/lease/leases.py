@@ -29,8 +29,8 @@ def apply(turn: Turn, now: Round, allocation: Allocation) -> None:
         if lost:
             revoke(turn, held.lease.id, lost, LeaseLost(now.number, len(lost)))
     won: dict[tuple[Winner, How, str], list[str]] = {}
-    for gpu in now.offer:
-        if gpu in allocation.given and gpu not in kept:
+    for gpu in sorted(allocation.given, key=turn.inventory.order.__getitem__):
+        if gpu not in kept:
             winner, how = allocation.given[gpu]
             won.setdefault((winner, how, turn.inventory.places[gpu].machine), []).append(gpu)
     for ((app, job), how, _), gpus in sorted(won.items()):

@@ -37,6 +37,10 @@ def open_if_due(turn: Turn) -> None:
     turn.change(triggers=(), open_at=None)
     if not apps or not (turn.free() or turn.ending()):
         return
+    if turn.settings.policy != THEMIS:
+        apps = [app for app in apps if not estimates.has_all(turn, app)]
+        if not apps:
+            return
     number, deadline = state.round_number + 1, turn.at + turn.settings.estimate_s
     turn.change(round_number=number)
     if not (turn.offerable() or turn.ending()):
@@ -144,8 +148,11 @@ def _rank(turn: Turn, now: Round) -> None:
     """Rank everyone; offer the GPUs to the worst, or, without auctions, have the policy decide at once."""
     turn.close(*now.asked.values())
     apps, ending = turn.active(), turn.ending()
-    offered = turn.offerable().union(*(held.staying for held in ending))
-    offer = tuple(gpu for gpu in turn.inventory.places if gpu in offered)
+    if turn.settings.policy != THEMIS:
+        # Who was not asked, because its leases went on, takes no part even if one of them has ended meanwhile.
+        ending = [held for held in ending if held.lease.app in now.asked or held.lease.app in now.estimates]
+    offered = turn.offerable().union(*(held.staying for held in ending)) if ending else turn.offerable()
+    offer = tuple([gpu for gpu in turn.inventory.places if gpu in offered])
     ranked = choice.worst_first([_standing(turn, app) for app in apps])
     now = replace(
         now,
