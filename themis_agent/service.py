@@ -28,20 +28,25 @@ class Launched:
         self._acknowledged: dict[str, int] = {}
         self._locks: dict[str, threading.Lock] = {}
 
-    def take(self, trial: str, batch: wire.Batch, launcher: int = 0) -> wire.Answer:
-        """Hand new events over to the agent and answer when it has decided on them; for any thread.
-
-        `launcher`: the number of the launcher within its gang.
-        """
+    def take(self, trial: str, batch: wire.Batch) -> wire.Answer:
+        """Hand new events over to the agent and answer when it has decided on them; for any thread."""
         with self._locks.setdefault(batch.launcher, threading.Lock()):
             known = self._acknowledged.get(batch.launcher, 0)
             new = [event for event in batch.events if event.sequence > known]
+            launcher = self._number(trial, batch)
             futures = [self._agent.put(translated(trial, batch.epoch, launcher, event)) for event in new]
             if futures:
                 futures[-1].result(timeout=ANSWER_S)
             known = self._acknowledged[batch.launcher] = max((event.sequence for event in new), default=known)
         has_ended = any(isinstance(event, wire.Ended) for event in batch.events)
         return self._answer(trial, batch.epoch, known, has_ended)
+
+    def _number(self, name: str, batch: wire.Batch) -> int:
+        """The number of a launcher within its gang."""
+        state = self._agent.state
+        trial = state.trials.get(name) if state is not None else None
+        places = trial.attempt.places if trial is not None and trial.attempt is not None else ()
+        return next((number for number, place in enumerate(places) if place.first_rank == batch.first_rank), 0)
 
     def _answer(self, name: str, epoch: int, acknowledged: int, has_ended: bool) -> wire.Answer:
         state = self._agent.state

@@ -244,3 +244,16 @@ def test_measured_steps_replace_the_assumed_ones():
     (said,) = search.take(events.Asked("a", question))
     assert [job.iteration_s for job in said.estimate.jobs] == [20.0, 20.0]
     assert said.estimate.rho == 1.0
+
+
+def test_a_measured_slowdown_counts_for_all_trials():
+    settings = Settings("plain", trials=2, max_steps=100, min_gpus=2, max_gpus=2)
+    search = Search(settings, held=2)
+    search.take(events.Profiled(FIRST, 1, 1.0))
+    search.take(events.Revoked("lease-1", 100.0))
+    search.end(FIRST, None)
+    for machine in ("m2", "m3"):
+        search.take(events.Granted(machine, gpus(machine, 1)))
+    search.take(events.Profiled(FIRST, 2, 2.0))
+    jobs = search.state.running_search().work().jobs
+    assert [(job.iteration_s, job.slowdown.machine, job.slowdown.rack) for job in jobs] == [(2.0, 2.0, 2.0)] * 2

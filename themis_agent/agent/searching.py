@@ -24,6 +24,7 @@ from themis_agent.search import (
     successive_halving,
     to_the_end,
 )
+from yarn_plugin.model.gpus import Slowdown
 
 AnySearch = Halving | Hyperband | CurveStopping | ToTheEnd
 
@@ -85,7 +86,7 @@ def _positioned(trial: TrialState, search: AnySearch) -> TrialState:
 
 def reported(state: State, trial: TrialState, at: float) -> State:
     """The search after a report of a trial: its step and its loss."""
-    report = Report(trial.id, trial.step, trial.loss, trial.attained_gpu_s(at), trial.step_s)
+    report = Report(trial.id, trial.step, trial.loss, trial.attained_gpu_s(at))
     state = _decided(state.with_trial(trial), report)
     after = state.trials[trial.id]
     if after.fate == "training" and after.rung == trial.rung and after.step >= after.until:
@@ -121,20 +122,26 @@ def failed(state: State, trial: TrialState, error: str, last_lines: tuple[str, .
 
 
 def profiled(state: State, trial: TrialState, at: float) -> State:
-    """The search when the time of a step has been measured: until theirs is, the others are taken to be like it."""
+    """The search when a step has been measured: trials whose own are not measured are taken to be like the others."""
     state = state.with_trial(trial)
-    typical = typical_step_s(state)
+    typical, slowdown = typical_step_s(state), _slowdown(state)
     for one in state.trials.values():
-        if one.fate == "training" and (one.step_s is None or one.id == trial.id):
-            report = Report(one.id, one.step, None, one.attained_gpu_s(at), one.step_s or typical)
-            state = _decided(state, report)
+        if one.fate == "training" and (one.profile is None or one.id == trial.id):
+            step_s = one.profile.iteration_s if one.profile is not None else typical
+            state = _decided(state, Report(one.id, one.step, None, one.attained_gpu_s(at), step_s, slowdown))
     return state
 
 
 def typical_step_s(state: State) -> float:
     """Seconds of a step on one GPU: the median of what is measured."""
-    measured = [one.step_s for one in state.trials.values() if one.step_s is not None]
+    measured = [one.profile.iteration_s for one in state.trials.values() if one.profile is not None]
     return statistics.median(measured) if measured else state.settings.step_s or DEFAULT_STEP_S
+
+
+def _slowdown(state: State) -> Slowdown:
+    """The slowdowns of the trial that has been measured with the most kinds of spread: all trials run one command."""
+    profiles = [one.profile for one in state.trials.values() if one.profile is not None]
+    return max(profiles, key=lambda one: len({level for (level, _), _ in one.measurements})).slowdown
 
 
 def work(state: State) -> Work:

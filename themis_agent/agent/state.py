@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from themis_agent.agent.commands import Place
 from themis_agent.agent.events import Gpu
 from themis_agent.agent.settings import Settings
+from themis_agent.bids.profile import Profile
 from themis_agent.search import Search
 from yarn_plugin.model.gpus import Gpus, Machine, Slot
 from yarn_plugin.model.journaled import Tagged
@@ -51,10 +52,10 @@ class Attempt:
 class TrialState:
     """A trial. `until`: the step at which its rung ends. `parameters`: as JSON; None until they are drawn.
 
-    `loss`: the metric, negated if it is maximised, at `step`. `step_s`: measured seconds of a step on one GPU.
-    `checkpoint`: the step of its newest one. `crashes`: of its command, since the start. `ran_out`: its command ended
-    before its last step, with success: it will not get further. `ahead`: (step, loss) that it reported when it had
-    reached `until` and not stopped yet; they count when it is promoted. `store_problem`: why no checkpoint can be
+    `loss`: the metric, negated if it is maximised, at `step`. `profile`: seconds of a step, as measured; None: not
+    yet. `checkpoint`: the step of its newest one. `crashes`: of its command, since the start. `ran_out`: its command
+    ended before its last step, with success: it will not get further. `ahead`: (step, loss) that it reported when it
+    had reached `until` and not stopped yet; they count when it is promoted. `store_problem`: why no checkpoint can be
     stored now. `error`, `last_lines` (of its log): why it failed.
     """
 
@@ -70,7 +71,7 @@ class TrialState:
     attempt: Attempt | None = None
     step: float = 0.0
     loss: float | None = None
-    step_s: float | None = None
+    profile: Profile | None = None
     checkpoint: float | None = None
     gpu_s: float = 0.0
     crashes: int = 0

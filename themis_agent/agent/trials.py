@@ -14,7 +14,8 @@ from themis_agent.agent.events import (
     Restarted,
 )
 from themis_agent.agent.state import Attempt, Outcome, State, TrialState
-from yarn_plugin.model.gpus import Slowdown
+from themis_agent.bids.profile import Profile
+from themis_agent.bids.spread import Place, Spread
 
 MAX_AHEAD = 1000
 """How many reports of a trial that is stopping are kept for its promotion."""
@@ -89,22 +90,13 @@ def _at_target(state: State, name: str, loss: float) -> State:
 
 
 def _profiled(state: State, trial: TrialState, attempt: Attempt, event: Profiled, at: float) -> State:
-    one_gpu_s = event.step_s * len(attempt.cells) / _slowdown(state, attempt)
-    if not 0 < one_gpu_s < math.inf or state.outcome is not None:
-        return state
-    return searching.profiled(state, replace(trial, step_s=one_gpu_s), at)
-
-
-def _slowdown(state: State, attempt: Attempt) -> float:
-    """The factor by which a step takes longer, as the attempt's GPUs are spread."""
     held = {gpu.cell: gpu for lease in state.leases.values() for gpu in lease.gpus}
     gpus = [held[cell] for cell in attempt.cells if cell in held]
-    crude = Slowdown()
-    if len({gpu.rack for gpu in gpus}) > 1:
-        return crude.rack
-    if len({gpu.machine for gpu in gpus}) > 1:
-        return crude.machine
-    return crude.slot if len({gpu.slot for gpu in gpus}) > 1 else 1.0
+    if not 0 < event.step_s < math.inf or state.outcome is not None or len(gpus) < len(attempt.cells):
+        return state
+    spread = Spread.of(Place(gpu.rack, gpu.machine, gpu.slot, 1) for gpu in gpus)
+    known = trial.profile or Profile(event.step_s)
+    return searching.profiled(state, replace(trial, profile=known.measured(spread, event.step_s)), at)
 
 
 def _ended(state: State, trial: TrialState, attempt: Attempt, event: LauncherEnded, at: float) -> State:

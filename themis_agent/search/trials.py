@@ -31,8 +31,9 @@ class Trial:
 class Report:
     """How far a trial is. `loss`: None if it has not been measured; NaN and infinity are worse than any number.
 
-    `attained_gpu_s`: GPU seconds that it has had so far. `iteration_s`: as measured, of one iteration on one GPU; None:
-    as before. A trial that restarts from a checkpoint may report an earlier iteration than before.
+    `attained_gpu_s`: GPU seconds that it has had so far. `iteration_s`, `slowdown`: as measured (seconds of one
+    iteration on one GPU); None: as before. A trial that restarts from a checkpoint may report an earlier iteration
+    than before.
     """
 
     trial: str
@@ -40,6 +41,7 @@ class Report:
     loss: float | None = None
     attained_gpu_s: float = 0.0
     iteration_s: float | None = None
+    slowdown: Slowdown | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class Progress:
             before = tuple(one for one in losses if one[0] < report.iteration)
             losses = (*before, (report.iteration, report.loss))[-KEPT_LOSSES:]
         trial = self.trial if report.iteration_s is None else replace(self.trial, iteration_s=report.iteration_s)
+        trial = trial if report.slowdown is None else replace(trial, slowdown=report.slowdown)
         return replace(
             self, trial=trial, iteration=report.iteration, losses=losses, attained_gpu_s=report.attained_gpu_s
         )

@@ -90,7 +90,12 @@ class AgentLink:
     def _exchange(self) -> None:
         self._follow_address()
         with self._changed:
-            batch = Batch(launcher=self.launcher, epoch=self._spec.epoch, events=self._waiting[:_PER_BATCH])
+            batch = Batch(
+                launcher=self.launcher,
+                first_rank=self._spec.ranks[0],
+                epoch=self._spec.epoch,
+                events=self._waiting[:_PER_BATCH],
+            )
         try:
             response = self._session.post(
                 f"{self._url}/v1/trials/{quote(self._spec.trial)}/events",

@@ -168,9 +168,12 @@ AnyEvent = Annotated[
 
 
 class Batch(Wire):
-    """New events, oldest first; without any, a heartbeat. `launcher`: a random id, one for each process start."""
+    """New events, oldest first; without any, a heartbeat. `launcher`: a random id, one for each process start.
+    `first_rank`: the first of its ranks.
+    """
 
     launcher: str
+    first_rank: Annotated[int, Field(ge=0)] = 0
     epoch: Epoch
     events: list[AnyEvent] = []
 
