@@ -1,8 +1,8 @@
 """An application master under leases, as a YARN container: `python -m tests.leased.application CONFIG`.
 
 It registers with YARN and the arbiter, bids for its work, and keeps one sleeping container on each GPU that it leases.
-The test holds it back at a step (estimate, bid, place, vacate) while the file `NAME.STEP` is in the folder `holds`,
-and has it end early by `NAME.finish`.
+A test holds it back at a step (register, estimate, bid, place, vacate) while the file `NAME.STEP` is in the folder
+`holds`, and has it end early by `NAME.finish`.
 """
 
 import json
@@ -82,6 +82,9 @@ class Application:
         self._master = ApplicationMaster(launch(Path(os.environ["HADOOP_CONF_DIR"]), heap_mb=96))
         self._master.register()
         self._yarn_app = "_".join(["application", *os.environ["CONTAINER_ID"].split("_")[-4:-2]])
+        while self._is_told("register"):
+            self._master.heartbeat()
+            time.sleep(BEAT_S)
         self._arbiter = Arbiter(config, self._yarn_app)
         self._arrived, self._counted, self._done = time.monotonic(), time.monotonic(), 0.0
         gpus = config["gpus"]
@@ -207,13 +210,12 @@ class Application:
 
     def _release(self):
         """Say which revoked GPUs are vacated."""
-        vacated = {cell for cell in self._leaving & self._leased.keys() if cell not in self._running}
-        for lease in {self._leased[cell] for cell in vacated - set(self._wanted.values())}:
-            cells = tuple(sorted(cell for cell in vacated if self._leased[cell] == lease))
-            self._arbiter.say(Release(lease, cells))
+        waiting, vacated = set(self._wanted.values()), {}
+        for cell in sorted(self._leaving & self._leased.keys() - self._running.keys() - waiting):
+            vacated.setdefault(self._leased.pop(cell), []).append(cell)
+        for lease, cells in vacated.items():
             self._leaving.difference_update(cells)
-            for cell in cells:
-                del self._leased[cell]
+            self._arbiter.say(Release(lease, tuple(cells)))
 
 
 if __name__ == "__main__":

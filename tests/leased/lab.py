@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -14,6 +16,7 @@ from tests.integration.sleepers import Sleepers, eventually
 from tests.leased import intervals
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.replay import replay
+from yarn_plugin.model.resources import GPU
 
 CONFIG = """
 [[pools]]
@@ -30,6 +33,7 @@ controller = "lease"
 [pools.parameters]
 policy = "themis"
 f = 0
+payments = false
 lease_s = {lease_s}
 grid_s = 0
 grace_s = 5
@@ -38,14 +42,14 @@ estimate_s = 60
 bid_s = 60
 decide_s = {decide_s}
 place_within_s = 60
-task_memory_mb = 2048
+task_memory_mb = 1400
 
 [poll]
 metrics_s = 0.2
 apps_s = 1
 nodes_s = 2
 """
-# Nodes have 4096 MiB: of the four GPUs of each, two are offered.
+# Nodes have 4096 MiB: of the four GPUs of each, two are offered, also beside two application masters.
 
 QUEUE = """
 [[queue]]
@@ -63,7 +67,7 @@ PYTHON_PATH = str(Path(__file__).parents[2])
 class Lab:
     """See the module. `apps`: the YARN ids of the applications, by name."""
 
-    def __init__(self, cluster, folder, lease_s=12, decide_s=1):
+    def __init__(self, cluster, folder, lease_s, decide_s=2):
         self.cluster, self.folder, self.apps = cluster, folder, {}
         for name in ("holds", "intervals"):
             (folder / name).mkdir()
@@ -75,11 +79,13 @@ class Lab:
         self._token = self.arbiter.admin().issue_token(getpass.getuser()).token
 
     def close(self):
+        """Stop everything, also what a failed test has left stopped."""
         for pid in (self.arbiter.process.pid, self.solver()):
-            if pid is not None and psutil.pid_exists(pid):
-                os.kill(pid, signal.SIGCONT)
-        self.sleepers.kill_all()
+            if pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
         code = self.arbiter.stop()
+        self.sleepers.kill_all()
         self._queues(STOPPED)
         eventually(lambda: self._queues(REMOVED, must=False), "the queue is empty")
         assert code == 0, self.arbiter.log()[-2000:]
@@ -114,6 +120,11 @@ class Lab:
         for name in names:
             (self.folder / "holds" / f"{name}.{step}").touch()
 
+    def finish(self, *names):
+        """Have applications end, and wait until they have."""
+        self.hold("finish", *names)
+        self.until_ended(*(self.apps[name] for name in names))
+
     def let(self, step, *names):
         """Let them go on."""
         for name in names:
@@ -134,24 +145,61 @@ class Lab:
     def intervals(self):
         return intervals.recorded(self.folder / "intervals")
 
-    def gpus_of(self, name):
-        """The GPUs that an application's containers have ever held."""
-        return {one.cell for one in self.intervals() if one.app == self.apps[name]}
+    def gpus_of(self, *names):
+        """The GPUs that these applications' containers have ever held."""
+        apps = [self.apps[name] for name in names]
+        return {one.cell for one in self.intervals() if one.app in apps}
 
     # The arbiter.
 
     def replayed(self):
         return replay(self.arbiter.state / "journal", installed())
 
-    def leases(self):
-        """The state of the lease controller, from the journal."""
+    def stage(self):
+        """Where the journal says that the lease pool is: the number of the last round and its phase, or what follows
+        it: "revoking" while GPUs are to be vacated, "granting" until containers use what is leased, "leased"."""
+        state = self.replayed().state
+        kept = state.pool_states.get("gpu")
+        if kept is None:
+            return 0, None
+        if kept.state.round is not None:
+            return kept.state.round_number, kept.state.round.phase
+        leased, leases = Counter(), kept.state.leases.values()
+        for one in leases:
+            leased[one.lease.app] += len(one.gpus)
+        used = {app: sum(one.held[GPU] for one in on) for app, on in state.cluster.use.items()}
+        if any(one.leaving for one in leases):
+            phase = "revoking"
+        else:
+            phase = "granting" if any(used.get(app, 0) < gpus for app, gpus in leased.items()) else "leased"
+        return kept.state.round_number, phase
+
+    def until(self, number, phase):
+        """Wait until the pool is there."""
+        eventually(lambda: self.stage() == (number, phase), f"round {number} is {phase}")
+
+    def members(self):
+        """How many applications take part in the rounds."""
         kept = self.replayed().state.pool_states.get("gpu")
-        return kept.state if kept is not None else None
+        return len(kept.state.members) if kept is not None else 0
+
+    @contextmanager
+    def frozen(self, number, phase):
+        """The arbiter stopped at a moment at which, by its journal, the pool is there."""
+        self.until(number, phase)
+        os.kill(self.arbiter.process.pid, signal.SIGSTOP)
+        try:
+            assert self.stage() == (number, phase), "it went on before it was stopped"
+            yield
+        finally:
+            if self.arbiter.process.poll() is None:
+                os.kill(self.arbiter.process.pid, signal.SIGCONT)
 
     def solver(self):
         """The worker process's id, if it runs."""
-        try:
-            children = psutil.Process(self.arbiter.process.pid).children()
-        except psutil.NoSuchProcess:
-            return None
-        return next((one.pid for one in children if "yarn_plugin.act.solving" in one.cmdline()), None)
+        with suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(self.arbiter.process.pid).children():
+                with suppress(psutil.NoSuchProcess):
+                    if "yarn_plugin.act.solving" in child.cmdline():
+                        return child.pid
+        return None
