@@ -24,7 +24,7 @@ class FakeScheduler:
         self.conf |= {f"{PREFIX}.{name}": value for name, value in more.items()}
         self.states, self.apps, self.dynamic = {}, {}, set()
         self.writable, self.deaf, self.capacity_scheduler = True, False, True
-        self.written = []
+        self.written, self.partitions = [], {}
 
     @property
     def configuration(self):
@@ -34,6 +34,9 @@ class FakeScheduler:
         if path == "/scheduler":
             kind = "capacityScheduler" if self.capacity_scheduler else "fairScheduler"
             return {"scheduler": {"schedulerInfo": {"type": kind, **self._queue("root")}}}
+        if path == "/get-node-labels":
+            labels = [{"name": name, "exclusivity": exclusive} for name, exclusive in self.partitions.items()]
+            return {"nodeLabelInfo": labels} if labels else {}
         if not self.writable:
             raise ManagerRefusedError(400, "This API only supports to retrieve scheduler configuration from a mutable")
         return {"property": [{"name": name, "value": value} for name, value in self.conf.items()]}
@@ -87,9 +90,18 @@ class FakeScheduler:
             "capacity": 0.0 if weighs else float(capacity),
             "absoluteCapacity": 50.0,
             "absoluteMaxCapacity": 100.0,
+            "capacities": {"queueCapacitiesByPartition": list(self._partitions(path))},
+            "defaultNodeLabelExpression": self.conf.get(f"{PREFIX}.{path}.default-node-label-expression"),
             "numApplications": self.apps.get(path, 0),
             "creationMethod": "dynamicFlexible" if path in self.dynamic else "static",
             "autoCreationEligibility": "flexible" if makes_leaves else "off",
             "autoQueueLeafTemplateProperties": {"property": properties} if properties else {},
             "queues": {"queue": [self._queue(one) for one in inner]} if inner else None,
         }
+
+    def _partitions(self, path):
+        yield {"partitionName": "", "absoluteCapacity": 50.0, "absoluteMaxCapacity": 100.0}
+        for name in filter(None, self.conf.get(f"{PREFIX}.{path}.accessible-node-labels", "").split(",")):
+            part = f"{PREFIX}.{path}.accessible-node-labels.{name}."
+            most = self.conf.get(f"{part}maximum-capacity", "100") if f"{part}capacity" in self.conf else "0"
+            yield {"partitionName": name, "absoluteCapacity": 50.0, "absoluteMaxCapacity": float(most)}

@@ -16,6 +16,7 @@ from yarn_plugin.decide.events import (
     Looked,
     ManagerReached,
     NodesChanged,
+    PartitionsChanged,
     Registered,
     TimerFired,
     Vacated,
@@ -287,3 +288,17 @@ def test_what_returns_counts_for_the_limit_of_its_user():
     arbiter(21, Registered("request-1", "first", "ann", "sql", 1.0, None, None, None, ("ann",)))
     arbiter(22, AppsChanged((running("application_1", queue),), ()))
     assert len(arbiter.state.registered) == 1
+
+
+def test_the_nodes_of_a_partition_are_not_shared():
+    arbiter = Arbiter()
+    arbiter(1, register("one"))
+    arbiter(2, PartitionsChanged(((node(5).id, "gpu"),)))
+    arbiter(2, NodesChanged((node(5),), ()))
+    assert arbiter.state.cluster.capacity() == amount(16)
+    (member,) = arbiter.state.members.values()
+    assert member.share.capacity == amount(16)
+    arbiter(3, PartitionsChanged(()))
+    (member,) = arbiter.state.members.values()
+    assert member.share.capacity == arbiter.state.cluster.capacity() == amount(20)
+    assert text(member.share.cause).startswith("node 127.0.1.5 changed")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.http_servers import WebServer, reply
 from yarn_plugin import console
 from yarn_plugin.cli import cli
 from yarn_plugin.cli import doctor as doctor_command
+from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.capabilities import ManagerFacts, PreemptionSettings, probe
 from yarn_plugin.observe.findings import Finding, can_run, diagnose
@@ -150,6 +152,49 @@ def test_gpus_matter_where_a_pool_divides_them():
     without = changed(resources=("memory-mb", "vcores"))
     assert limits(without) == {}
     assert "yarn.resource-types" in limits(without, pools=[SQL, GPU])["GPUs"][1]
+
+
+PART = "root.sql.accessible-node-labels"
+PARTITION = {
+    "root.sql.auto-queue-creation-v2.enabled": "false",
+    "root.sql.default-node-label-expression": "gpu",
+    PART: "gpu",
+    f"{PART}.gpu.capacity": "1w",
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_partitions", "size", "text"),
+    [
+        (PARTITION, True, 0, None),
+        ({}, False, 4, None),
+        ({}, False, 0, "node labels are off.*yarn.node-labels.enabled=true"),
+        ({}, True, 0, r"no partition: .*add a \[queue.partition.LABEL\] to root.sql"),
+        (
+            {**PARTITION, "root.sql.auto-queue-creation-v2.enabled": "true"},
+            True,
+            0,
+            "nothing of gpu.*dynamic_leaves = false",
+        ),
+        ({**PARTITION, f"{PART}.gpu.maximum-capacity": "0"}, True, 0, "maximum 0%: YARN gives root.sql nothing of gpu"),
+        ({**PARTITION, "root.sql.default-node-label-expression": ""}, True, 0, 'default_partition = "gpu"'),
+    ],
+)  # fmt: skip
+def test_a_pool_of_leased_gpus_has_a_partition_or_the_size_of_a_task(settings, has_partitions, size, text):
+    pool = dataclasses.replace(GPU, controller="lease", parameters=LeaseSettings(task_vcores=size))
+    queues = {path: dataclasses.replace(one, preemption_disabled=True) for path, one in tree(**settings).items()}
+    found = limits(changed(has_partitions=has_partitions), queues, (pool,))
+    if text is None:
+        assert found == {}
+    else:
+        verdict, shown = found["pool gpu"]
+        assert verdict == "limited"
+        assert re.search(text, shown), shown
+
+
+def test_yarn_must_not_preempt_what_holds_leases():
+    pool = dataclasses.replace(GPU, controller="lease", parameters=LeaseSettings(task_vcores=4))
+    assert "disable_preemption = true" in limits(pools=(pool,))["pool gpu"][1]
 
 
 def test_another_scheduler_stops():

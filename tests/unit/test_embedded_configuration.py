@@ -92,3 +92,12 @@ def test_each_daemon_logs_to_a_file_of_its_own(layout):
     for daemon in ("rm", "nm-127.0.1.2"):
         settings = (layout.daemon_conf(daemon) / "log4j2.properties").read_text()
         assert f"appender.file.fileName = {layout.log(daemon)}\n" in settings
+
+
+def test_with_a_partition_only_its_nodes_have_gpus(tmp_path):
+    spec = ClusterSpec(tmp_path, nodes=3, gpus_per_node=2, gpu_partition=1)
+    configuration.write(spec, "some-id", "ada")
+    sites = [read(Layout(tmp_path).daemon_conf(name) / "yarn-site.xml") for name in spec.daemon_names]
+    assert [one.get("yarn.nodemanager.resource-type.yarn.io/gpu") for one in sites] == [None, "0", "0", "2"]
+    assert sites[0]["yarn.node-labels.enabled"] == "true"
+    assert [node.host for node in spec.gpu_nodes] == ["127.0.2.1"]

@@ -13,6 +13,7 @@ from yarn_plugin.decide.events import (
     ManagerReached,
     NodesChanged,
     NodeUseChanged,
+    PartitionsChanged,
     QueuesChanged,
 )
 from yarn_plugin.decide.state import State
@@ -192,6 +193,21 @@ def test_what_is_used_of_nodes_is_not_reported_otherwise(start_poller):
     manager.used = {"127.0.1.1": {"totalResource": vector(memory=4096, gpus=4), "usedResource": vector(gpus=2)}}
     _, sink = start_poller(manager)
     assert NodeUseChanged not in sink.kinds()
+
+
+def test_the_labels_of_nodes_are_reported_before_the_nodes(start_poller):
+    manager = Manager()
+    manager.used = {"127.0.1.2": {"nodeLabels": ["gpu"]}}
+    poller, sink = start_poller(manager)
+    assert sink.kinds()[:3] == [ManagerReached, PartitionsChanged, NodesChanged]
+    assert sink.known().partitions == {"127.0.1.2:1": "gpu"}
+    poller.poll_now()
+    assert sink.kinds() == []
+    manager.used = {}
+    manager.nodes.append("127.0.1.3")
+    poller.poll_now()
+    assert sink.kinds() == [PartitionsChanged, NodesChanged]
+    assert sink.known().partitions == {}
 
 
 def test_a_node_that_breaks_is_reported_lost_and_broken_and_later_healthy(start_poller):

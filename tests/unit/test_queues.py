@@ -302,6 +302,63 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path):
         load(tmp_path / "bytes.toml")
 
 
+GPU = """
+[[queue]]
+path = "root"
+[queue.partition.gpu]
+capacity = 100
+
+[[queue]]
+path = "root.gpu"
+weight = 2
+default_partition = "gpu"
+[queue.partition.gpu]
+weight = 1
+maximum_capacity = 50
+maximum_am_resource_percent = 0.5
+"""
+
+
+def test_a_queue_gets_its_part_of_a_partition(store, specs):
+    store.partitions = {"gpu": True}
+    assert [change.path for change in apply(store, specs(GPU)).changes] == ["root.gpu", "root"]
+    assert compare(store, specs(GPU)).changes == ()
+    written = {key.removeprefix(f"{PREFIX}.root.gpu."): value for key, value in store.conf.items() if "root.gpu" in key}
+    assert written == {
+        "capacity": "2w",
+        "accessible-node-labels": "gpu",
+        "default-node-label-expression": "gpu",
+        "accessible-node-labels.gpu.capacity": "1w",
+        "accessible-node-labels.gpu.maximum-capacity": "50",
+        "accessible-node-labels.gpu.maximum-am-resource-percent": "0.5",
+    }
+    assert store.conf[f"{PREFIX}.root.accessible-node-labels.gpu.capacity"] == "100"
+    # Others need their parents' part, now that these have one.
+    more = GPU.partition("\n\n")[2].replace("root.gpu", "root.more")
+    assert [change.path for change in compare(store, specs(more)).changes] == ["root.more"]
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "expected"),
+    [
+        (GPU.replace("partition.gpu", "partition.big").replace('= "gpu"', '= "big"'),
+         "queue root.gpu: partition big", "yarn.node-labels.enabled=true"),
+        (GPU.partition("\n\n")[2], "queue root.gpu: partition gpu", r"add a \[queue.partition.gpu\] to root$"),
+        (GPU.replace("weight = 2", "weight = 2\ndynamic_leaves = true"), "queue root.gpu: partition gpu", "dynamic"),
+        (GPU.replace("weight = 1\n", ""), "queue root.gpu: partition gpu weight", "required"),
+        (GPU.replace("weight = 1\n", "weight = 1\ncapacity = 9\n"), "queue root.gpu: partition gpu capacity", "not"),
+        (GPU.replace('= "gpu"', '= "big"'), "queue root.gpu: default_partition", "one of its partitions, gpu"),
+        (GPU.replace("[queue.partition.gpu]", '[queue.partition."a b"]', 1), "queue root: partition", "node label"),
+    ],
+)  # fmt: skip
+def test_a_part_that_yarn_would_accept_and_ignore_is_refused(store, specs, text, field, expected):
+    store.partitions = {"gpu": True}
+    with pytest.raises(QueueFileError) as raised:
+        apply(store, specs(text))
+    assert re.search(expected, problems(raised)[field]), problems(raised)
+    assert store.written == []
+
+
 def test_numbers_are_written_short():
     assert [number(value) for value in (8.0, 0.01, 100, 33.333333, 0)] == ["8", "0.01", "100", "33.333333", "0"]
 

@@ -132,3 +132,10 @@ def test_an_applications_diagnostics_are_one_line():
     said = {"app": {"diagnostics": "[Sat] Application is Activated,\n waiting for resources  for AM. "}}
     assert translate.diagnostics(said) == ["[Sat] Application is Activated, waiting for resources for AM."]
     assert translate.diagnostics({"app": {"diagnostics": None}}) == translate.diagnostics({}) == []
+
+
+@pytest.mark.parametrize(("labels", "partition"), [(["gpu"], "gpu"), ("gpu", "gpu"), (None, ""), ([], ""), ([7], "")])
+def test_the_label_of_a_node_is_its_partition(labels, partition):
+    node = {**NODE, "totalResource": TOTAL, "nodeLabels": labels}
+    (found,) = parse_nodes({"nodes": {"node": [node]}}).partitions.values() or [""]
+    assert found == partition

@@ -59,6 +59,13 @@ def _directory(command: _Command) -> _Command:
     show_default=True,
     help="GPUs that each node reports; no real GPU is needed.",
 )
+@click.option(
+    "--gpu-partition",
+    type=int,
+    default=0,
+    metavar="NODES",
+    help="Make the last NODES nodes an exclusive partition (node label gpu) with queue root.gpu; only they have GPUs.",
+)
 @click.option("--racks", type=int, help="Number of racks.  [default: 2, or 1 for a single node]")
 @click.option(
     "--memory",

@@ -49,6 +49,21 @@ def queues() -> None:
       # path = "root.old"
       # remove = true             # must be STOPPED and empty
 
+    A queue uses the nodes of a partition (node label) if it and its parents have a part of it. Leave it without
+    dynamic leaves: in partitions YARN gives those nothing.
+
+    \b
+      [[queue]]
+      path = "root"
+      [queue.partition.gpu]       # nodes with label gpu, which must exist
+      capacity = 100
+      [[queue]]
+      path = "root.gpu"
+      weight = 2                  # of the nodes without label: for application masters
+      default_partition = "gpu"   # of containers whose request names none
+      [queue.partition.gpu]
+      weight = 1
+
     Further properties: user_limit_factor, maximum_am_resource_percent, maximum_applications, disable_preemption, state
     (RUNNING or STOPPED), acl_submit_applications, acl_administer_queue. Queues and properties that the file does not
     name stay unchanged.

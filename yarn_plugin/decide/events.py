@@ -60,6 +60,13 @@ class NodesChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    """The nodes that have a label (a partition in YARN), by id, and their labels; all others have none."""
+
+    partitions: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeUseChanged:
     """What all containers together use of these nodes, by id; of other nodes it is as before."""
 
@@ -221,6 +228,7 @@ Event = (
     | Looked
     | ManagerLost
     | NodesChanged
+    | PartitionsChanged
     | NodeUseChanged
     | AppsChanged
     | QueuesChanged
@@ -247,6 +255,7 @@ TAGS: dict[str, type] = {
     "Looked": Looked,
     "ManagerLost": ManagerLost,
     "NodesChanged": NodesChanged,
+    "PartitionsChanged": PartitionsChanged,
     "NodeUseChanged": NodeUseChanged,
     "AppsChanged": AppsChanged,
     "QueuesChanged": QueuesChanged,

@@ -20,6 +20,7 @@ from yarn_plugin.decide.events import (
     ManagerReached,
     NodesChanged,
     NodeUseChanged,
+    PartitionsChanged,
     QueuesChanged,
     Registered,
     Revised,
@@ -35,7 +36,6 @@ from yarn_plugin.decide.state import Dismissed, State
 from yarn_plugin.model import causes as cause
 from yarn_plugin.model.causes import Ending, Happening
 from yarn_plugin.model.cluster import YarnApp, leaf_name
-from yarn_plugin.model.resources import total_of
 from yarn_plugin.model.share import Pool, Registration
 
 DISMISSED_FOR = 3600.0
@@ -67,6 +67,12 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
             return replace(state, manager_error=error, looked=False), []
         case NodesChanged():
             return _nodes(state, event)
+        case PartitionsChanged(found):
+            before, partitions = state.cluster.partitions, dict(found)
+            moved = [node for node in state.cluster.nodes.values() if before.get(node.id) != partitions.get(node.id)]
+            cluster = replace(state.cluster, partitions=partitions, total=None)
+            cluster = replace(cluster, total=cluster.capacity())
+            return replace(state, cluster=cluster), [cause.NodeChanged(node.host) for node in moved]
         case NodeUseChanged(used):
             here = {node: amounts for node, amounts in used if node in state.cluster.nodes}
             known = {**state.cluster.node_used, **here}
@@ -137,7 +143,7 @@ def _nodes(state: State, event: NodesChanged) -> tuple[State, list[Happening]]:
     well = gone | {node.id for node in event.present}
     broken = {node: kept for node, kept in state.cluster.broken.items() if node not in well}
     broken |= {node.id: node for node in event.broken}
-    total = total_of(node.capacity for node in nodes.values())
+    total = replace(state.cluster, nodes=nodes, total=None).capacity()
     used = {node: amounts for node, amounts in state.cluster.node_used.items() if node in nodes}
     cluster = replace(state.cluster, nodes=nodes, total=total, broken=broken, node_used=used)
     return replace(state, cluster=cluster), happened

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from yarn_plugin.embedded import cgroups, configuration, daemons, java, ports, processes, readiness
+from yarn_plugin.embedded import cgroups, configuration, daemons, java, partition, ports, processes, readiness
 from yarn_plugin.embedded.directory import ClusterRecord, Layout, read_record
 from yarn_plugin.embedded.errors import ClusterError, ClusterInUseError, NoClusterError
 from yarn_plugin.embedded.spec import ClusterSpec, Node
@@ -184,7 +184,7 @@ def _prepare(spec: ClusterSpec, runtime: java.Java, class_path: tuple[Path, ...]
     record.save()
     configuration.write(spec, cluster_id, getpass.getuser())
     layout = Layout(spec.dir)
-    for directory in (layout.logs, layout.temporary, layout.rm_state, layout.rm_queues):
+    for directory in (layout.logs, layout.temporary, layout.rm_state, layout.rm_queues, layout.rm_labels):
         directory.mkdir(parents=True, exist_ok=True)
     return record
 
@@ -205,6 +205,8 @@ def _bring_up(record: ClusterRecord, progress: Progress) -> None:
         daemons.format_hdfs(record)
     progress(f"starting {count(len(record.spec.daemon_names), 'daemon')}")
     _start(record, record.spec.daemon_names, progress)
+    if record.spec.gpu_partition:
+        partition.create(record)
 
 
 def _start(record: ClusterRecord, names: Collection[str], progress: Progress) -> dict[str, int]:

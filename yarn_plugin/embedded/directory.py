@@ -95,6 +95,11 @@ class Layout:
         """The ResourceManager's store of node attributes."""
         return self.work / "rm" / "attributes"
 
+    @property
+    def rm_labels(self) -> Path:
+        """The ResourceManager's store of node labels."""
+        return self.work / "rm" / "labels"
+
     def node_local(self, host: str) -> Path:
         """The working directories of a node's containers."""
         return self.work / "nodes" / host

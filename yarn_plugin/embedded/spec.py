@@ -28,10 +28,11 @@ class ClusterSpec:
     """An embedded cluster to start. Raises `BadInputError` for an invalid value.
 
     `memory_mb` (MiB), `vcores` and `gpus_per_node`: the resources of each node for the scheduler; YARN does not check
-    them against the machine. `cpu_per_node` (cores): a CPU quota for each node, where control groups can be written.
-    `node_expiry_ms`: time without heartbeats after which a node is lost. `reconnect_ms`: interval of daemons' attempts
-    to reconnect to the ResourceManager (Hadoop's default: 30,000). `ivy_settings`: an Ivy settings file, for a mirror
-    of the jars.
+    them against the machine. `gpu_partition`: how many nodes, the last ones, form an exclusive partition `gpu` with
+    queue `root.gpu`; only they have GPUs then. `cpu_per_node` (cores): a CPU quota for each node, where control
+    groups can be written. `node_expiry_ms`: time without heartbeats after which a node is lost. `reconnect_ms`:
+    interval of daemons' attempts to reconnect to the ResourceManager (Hadoop's default: 30,000). `ivy_settings`: an
+    Ivy settings file, for a mirror of the jars.
 
     Idle GPUs make YARN's preemption lenient: it compares dominant fractions, which are those of the unused GPUs,
     so nothing is preempted for a demand as small as a new application master. For work without GPUs, set
@@ -50,11 +51,24 @@ class ClusterSpec:
     node_expiry_ms: int = 10_000
     reconnect_ms: int = 1000
     ivy_settings: Path | None = None
+    gpu_partition: int = 0
 
     def __post_init__(self) -> None:
         _require(1 <= self.nodes <= 250, "nodes", self.nodes, "must be from 1 to 250")
         _require(1 <= self.racks <= self.nodes, "racks", self.racks, f"must be from 1 to --nodes, {self.nodes}")
         _require(self.gpus_per_node >= 0, "gpus-per-node", self.gpus_per_node, "must be at least 0")
+        _require(
+            0 <= self.gpu_partition < self.nodes,
+            "gpu-partition",
+            self.gpu_partition,
+            f"must be from 0 to {self.nodes - 1}: application masters and queries need one of the --nodes",
+        )
+        _require(
+            self.gpus_per_node > 0 or not self.gpu_partition,
+            "gpus-per-node",
+            self.gpus_per_node,
+            "must be at least 1 with --gpu-partition",
+        )
         _require(self.memory_mb >= 128, "memory", self.memory_mb, "must be at least 128 MiB, the smallest container")
         _require(self.vcores >= 1, "vcores", self.vcores, "must be at least 1")
         _require(
@@ -90,6 +104,15 @@ class ClusterSpec:
         return tuple(
             Node(f"127.0.{rack}.{index - racks.index(rack) + 1}", f"/rack{rack}") for index, rack in enumerate(racks)
         )
+
+    @property
+    def gpu_nodes(self) -> tuple[Node, ...]:
+        """The nodes of the partition `gpu`."""
+        return self.topology[self.nodes - self.gpu_partition :]
+
+    def gpus_of(self, node: Node) -> int:
+        """The GPUs that a node reports."""
+        return self.gpus_per_node if node in self.gpu_nodes or not self.gpu_partition else 0
 
     @property
     def hosts(self) -> tuple[str, ...]:

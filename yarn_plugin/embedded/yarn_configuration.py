@@ -109,6 +109,8 @@ def _recovery(spec: ClusterSpec) -> Properties:
         "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": 2000,
         "yarn.resourcemanager.max-completed-applications": 200,
         "yarn.node-attribute.fs-store.root-dir": Layout(spec.dir).rm_attributes.as_uri(),
+        "yarn.node-labels.enabled": bool(spec.gpu_partition),
+        "yarn.node-labels.fs-store.root-dir": Layout(spec.dir).rm_labels.as_uri(),
     }
 
 
@@ -136,7 +138,7 @@ def nm_site(spec: ClusterSpec, node: Node, cluster_id: str) -> Properties:
         "yarn.nodemanager.log-dirs": layout.container_logs(node.host),
         "yarn.nodemanager.resource.memory-mb": spec.memory_mb,
         "yarn.nodemanager.resource.cpu-vcores": spec.vcores,
-        f"yarn.nodemanager.resource-type.{GPU}": spec.gpus_per_node,
+        f"yarn.nodemanager.resource-type.{GPU}": spec.gpus_of(node),
         "yarn.nodemanager.aux-services": "",
         "yarn.nodemanager.env-whitelist": "JAVA_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ",
         "yarn.nodemanager.admin-env": f"MALLOC_ARENA_MAX=4,{CLUSTER_VARIABLE}={cluster_id}",

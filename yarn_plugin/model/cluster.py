@@ -85,9 +85,10 @@ class Capabilities:
 class ClusterView:
     """Everything observed, by id. Mappings are never changed in place.
 
-    `nodes`: those that accept containers; `broken`: those that are listed but do not. `total`: the cached sum of the
-    nodes' capacities, or None (see `capacity`). `use`: resources on each node, of the applications whose containers
-    were listed. `node_used`: what all containers use of each node with GPUs, if a pool's controller reads it.
+    `nodes`: those that accept containers; `broken`: those that are listed but do not. `total`: the cached capacity,
+    or None (see `capacity`). `use`: resources on each node, of the applications whose containers were listed.
+    `node_used`: what all containers use of each node with GPUs, if a pool's controller reads it. `partitions`: the
+    node label of each node that has one.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -97,10 +98,16 @@ class ClusterView:
     broken: dict[str, Node] = field(default_factory=dict)
     use: dict[str, tuple[Use, ...]] = field(default_factory=dict)
     node_used: dict[str, Resources] = field(default_factory=dict)
+    partitions: dict[str, str] = field(default_factory=dict)
 
     def capacity(self) -> Resources:
-        """The capacity of all nodes that accept containers."""
-        return total_of(node.capacity for node in self.nodes.values()) if self.total is None else self.total
+        """The capacity of all nodes that accept containers and are in no partition: what pools share.
+
+        Nodes of a partition are for the queues with a part of it.
+        """
+        if self.total is not None:
+            return self.total
+        return total_of(node.capacity for node in self.nodes.values() if node.id not in self.partitions)
 
 
 _OWN_LEAF = re.compile(r"_\d+_[0-9a-f]{8,}$")

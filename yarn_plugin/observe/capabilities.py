@@ -25,6 +25,7 @@ SECURITY = "hadoop.security.authentication"
 RESOURCE_TYPES = "yarn.resource-types"
 MIN_MEMORY = "yarn.scheduler.minimum-allocation-mb"
 RECOVERY = "yarn.resourcemanager.recovery.enabled"
+NODE_LABELS = "yarn.node-labels.enabled"
 CALCULATOR = "resource-calculator"
 FILE_STORE = "file"
 MUTABLE_STORES = ("memory", "fs", "leveldb", "zk")
@@ -54,7 +55,7 @@ class ManagerFacts:
     `store`: its configuration store, None if unknown. `policies`: of its scheduling monitor, empty if that is off.
     `calculator`: the scheduler's resource calculator, None if unknown. `unread`: why the scheduler's configuration
     could not be read; `writable` is then inferred from the store. `age`: seconds since its start, by its own clock;
-    None if it sends no time.
+    None if it sends no time. `has_partitions`: node labels are enabled.
     """
 
     url: str
@@ -73,6 +74,7 @@ class ManagerFacts:
     recovers: bool
     unread: str | None = None
     age: float | None = None
+    has_partitions: bool = False
 
     @property
     def mode(self) -> Literal["enforced", "feedback only", "unknown"]:
@@ -121,6 +123,7 @@ def probe(manager: ResourceManager) -> ManagerFacts:
         recovers=conf.get(RECOVERY, "false") == "true",
         unread=unread,
         age=age,
+        has_partitions=conf.get(NODE_LABELS, "false") == "true",
     )
 
 

@@ -1,16 +1,17 @@
 """The findings of `yarn-plugin doctor`: what a ResourceManager supports, and how to enable what it lacks. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
+from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.capabilities import DELETES_QUEUES, ManagerFacts
+from yarn_plugin.observe.finding import Finding, Verdict
+from yarn_plugin.observe.lease_findings import leased_pool
 from yarn_plugin.observe.queue_tree import PERCENT, QueueReport
 from yarn_plugin.observe.scheduler_configuration import weight_of
 
-Verdict = Literal["good", "limited", "stops"]
+__all__ = ["Finding", "Verdict", "can_run", "diagnose"]
 
 TESTED_VERSION = "3.5.0"
 MIN_VERSION = (3, 4)
@@ -26,20 +27,6 @@ part from them. With less, YARN may reject its application: YARN allows a queue 
 of the cluster."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One checked property of a ResourceManager.
-
-    `verdict`: `stops` if the arbiter cannot run, `limited` if it runs with less. `follows`: the consequence and, unless
-    the verdict is good, the remedy.
-    """
-
-    topic: str
-    found: str
-    verdict: Verdict
-    follows: str
-
-
 def can_run(findings: Sequence[Finding]) -> bool:
     """Whether the arbiter can run at all."""
     return all(finding.verdict != "stops" for finding in findings)
@@ -52,6 +39,8 @@ def diagnose(facts: ManagerFacts, tree: Mapping[str, QueueReport], pools: Sequen
     found += [_recovery(facts), _gpus(facts, pools)]
     for pool in pools:
         found += _pool(pool, tree) if tree else []
+        if pool.queue in tree and isinstance(pool.parameters, LeaseSettings):
+            found += leased_pool(pool, pool.parameters, facts, tree)
     return found
 
 
@@ -217,6 +206,8 @@ def _pool(pool: Pool, tree: Mapping[str, QueueReport]) -> Iterator[Finding]:
     else:
         follows = "The queue accepts no applications. Set its state to RUNNING."
         yield Finding(topic, f"{pool.queue} is {queue.state}", "limited", follows)
+    if isinstance(pool.parameters, LeaseSettings):
+        return
     yield _leaves(topic, queue)
     fixed = [child.path for child in tree.values() if child.parent == pool.queue and child.mode == PERCENT]
     if fixed:

@@ -31,22 +31,24 @@ MAX_SILENT = 10_000
 @dataclass(frozen=True, slots=True)
 class ListedNode:
     """A node as it is listed. `heartbeat`: its last one, in milliseconds since the epoch. `used`: by all containers;
-    None if it cannot be read."""
+    None if it cannot be read. `partition`: its label, or empty."""
 
     node: Node
     state: str
     heartbeat: int = 0
     used: Resources | None = None
+    partition: str = ""
 
 
 class ParsedNodes(ParsedItems[Node]):
     """The nodes that take containers; `broken`: the listed ones that do not. `used`: what all containers use of each
-    node that takes some."""
+    node that takes some. `partitions`: of each listed node that has a label."""
 
     def __init__(self) -> None:
         super().__init__()
         self.broken: dict[str, Node] = {}
         self.used: dict[str, Resources] = {}
+        self.partitions: dict[str, str] = {}
 
 
 def parse_nodes(answer: Json) -> ParsedNodes:
@@ -60,6 +62,7 @@ def parse_nodes(answer: Json) -> ParsedNodes:
     parsed.unreadable, parsed.without_id = listed.unreadable, listed.without_id
     parsed.update({name: one.node for name, one in listed.items() if one.state == "RUNNING"})
     parsed.used = {name: one.used for name, one in listed.items() if one.state == "RUNNING" and one.used is not None}
+    parsed.partitions = {name: one.partition for name, one in listed.items() if one.partition}
     parsed.broken = relevant_broken(listed.values())
     return parsed
 
@@ -87,7 +90,7 @@ def _node(node: dict[str, Json]) -> ListedNode | None:
     heartbeat = heartbeat if type(heartbeat) is int else 0
     if state == "RUNNING":
         listed = Node(node["id"], fields.text(node, "rack", ""), _capacity(node))
-        return ListedNode(listed, state, heartbeat, _used(node))
+        return ListedNode(listed, state, heartbeat, _used(node), _partition(node))
     if state not in BROKEN_STATES:
         return None
     # A broken node takes no containers, so that an unreadable rack or capacity does not matter.
@@ -98,6 +101,12 @@ def _node(node: dict[str, Json]) -> ListedNode | None:
         capacity = Resources()
     broken = Node(node["id"], fields.text(node, "rack") if isinstance(rack, str) else "", capacity)
     return ListedNode(broken, state, heartbeat)
+
+
+def _partition(node: dict[str, Json]) -> str:
+    """Its label; a node has at most one."""
+    labels = [label for label in fields.as_list(node.get("nodeLabels")) if isinstance(label, str) and label]
+    return fields.encodable(labels[0])[: fields.MAX_TEXT] if labels else ""
 
 
 def _used(node: dict[str, Json]) -> Resources | None:

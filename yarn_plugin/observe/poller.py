@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from yarn_plugin.decide.events import Looked, ManagerLost, ManagerReached, NodeUseChanged
+from yarn_plugin.decide.events import Looked, ManagerLost, ManagerReached, NodeUseChanged, PartitionsChanged
 from yarn_plugin.journal.records import JournalUnavailableError
 from yarn_plugin.model.cluster import ClusterView
 from yarn_plugin.model.resources import GPU
@@ -282,6 +282,7 @@ class Poller:
         names = known.keys() | parsed.keys() | parsed.unreadable.keys()
         removed = [name for name in known if name in gone]
         if isinstance(parsed, ParsedNodes):
+            self._deliver_partitions(parsed)
             names |= cluster.broken.keys() | parsed.broken.keys()
             present |= newly_broken(cluster, parsed.broken, gone)
             removed += _unlisted_broken(cluster, parsed)
@@ -290,6 +291,14 @@ class Poller:
         if isinstance(parsed, ParsedNodes) and self._watches_nodes:
             self._deliver_use(parsed)
         self._polled_at[polled.name] = time.monotonic()
+
+    def _deliver_partitions(self, parsed: ParsedNodes) -> None:
+        """Before the nodes, so that a new one counts in no pool that cannot use it."""
+        cluster = self._sink.known()
+        unlisted = {node: label for node, label in cluster.partitions.items() if node in cluster.nodes.keys() - parsed}
+        partitions = {**unlisted, **parsed.partitions}
+        if partitions != cluster.partitions:
+            self._delivery.deliver(PartitionsChanged(tuple(sorted(partitions.items()))))
 
     def _deliver_use(self, parsed: ParsedNodes) -> None:
         cluster = self._sink.known()

@@ -22,7 +22,8 @@ class QueueReport:
     `mode`: how its capacity is configured; `weight` applies in weight mode, `percent` (of its parent) in percentage
     mode. `guaranteed`, `maximum`, `used`: fractions of the cluster. `held`: allocated resources. `dynamic`: created by
     a submission, not by the configuration. `makes_leaves`: a submission below it creates a leaf queue with the
-    properties in `leaf_template`.
+    properties in `leaf_template`. `partitions`: its maximum fraction of each partition (node label) of which it has a
+    part. `default_partition`: of containers whose request names none; empty for the nodes without label.
     """
 
     path: str
@@ -40,6 +41,8 @@ class QueueReport:
     makes_leaves: bool
     leaf_template: tuple[tuple[str, str], ...]
     preemption_disabled: bool
+    partitions: tuple[tuple[str, float], ...] = ()
+    default_partition: str = ""
 
     @property
     def parent(self) -> str:
@@ -118,7 +121,15 @@ def _report(path: str, queue: Mapping[str, Json]) -> QueueReport:
         makes_leaves=queue.get("autoCreationEligibility") == "flexible",
         leaf_template=_properties(queue.get("autoQueueLeafTemplateProperties")),
         preemption_disabled=bool(queue.get("preemptionDisabled", False)),
+        partitions=_partitions(queue.get("capacities")),
+        default_partition=queue.get("defaultNodeLabelExpression") or "",
     )
+
+
+def _partitions(capacities: Mapping[str, Json] | None) -> tuple[tuple[str, float], ...]:
+    entries = as_list((capacities or {}).get("queueCapacitiesByPartition"))
+    maxima = ((entry.get("partitionName"), float(entry.get("absoluteMaxCapacity", 0.0))) for entry in entries)
+    return tuple(sorted((name, maximum / 100.0) for name, maximum in maxima if name))
 
 
 def _properties(value: Mapping[str, Json] | None) -> tuple[tuple[str, str], ...]:

@@ -19,7 +19,7 @@ def compare(manager: ResourceManager, specs: Sequence[QueueSpec]) -> Plan:
         QueueFileError: the queues would be inconsistent, or cannot be removed.
         ManagerError: the ResourceManager does not answer, or its queues cannot be changed.
     """
-    current = live.read(manager)
+    current = live.read(manager, with_partitions=any(spec.partitions for spec in specs))
     problems = find_problems(specs, current)
     if problems:
         raise QueueFileError(problems)

@@ -13,9 +13,11 @@ from yarn_plugin.queues.specification import (
     DYNAMIC_LEAVES,
     LEAF_TEMPLATE,
     MAXIMUM_CAPACITY,
+    PARTITIONS,
     ROOT,
     Problem,
     QueueSpec,
+    partitions_in,
 )
 
 _FULL_PERCENT = 100.0
@@ -32,6 +34,7 @@ def find_problems(specs: Sequence[QueueSpec], live: LiveQueues) -> list[Problem]
             found += _problems_of_removed(spec, by_path, live)
         else:
             found += _problems_of_present(spec, by_path, live)
+            found += _problems_of_partitions(spec, by_path, live)
     for parent in dict.fromkeys(spec.parent for spec in specs if spec.path != ROOT and _affects_siblings(spec, live)):
         found += _problems_of_siblings(parent, by_path, live)
     return found
@@ -78,6 +81,25 @@ def _problems_of_new(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQ
         yield Problem("path", spec.path, f"its parent {spec.parent} does not exist; add a [[queue]] for it")
     if spec.get(CAPACITY) is None:
         yield Problem(f"queue {spec.path}: weight", None, "required for a new queue, or a capacity in percent")
+
+
+def _problems_of_partitions(spec: QueueSpec, by_path: dict[str, QueueSpec], live: LiveQueues) -> Iterator[Problem]:
+    """YARN accepts all of this, and then schedules nothing on the nodes of the partition."""
+    for name in spec.partitions:
+        field = f"queue {spec.path}: partition {name}"
+        if live.partitions is not None and name not in live.partitions:
+            expected = (
+                "is no node label of the ResourceManager; set yarn.node-labels.enabled=true and "
+                f"yarn.node-labels.fs-store.root-dir there, then: yarn rmadmin -addToClusterNodeLabels '{name}'"
+            )
+            yield Problem(field, None, expected)
+        above = by_path.get(spec.parent)
+        of_parent = live.get(spec.parent, PARTITIONS) if above is None else _new_value(above, PARTITIONS, live)
+        if spec.path != ROOT and not {name, "*"} & set(partitions_in(of_parent)):
+            yield Problem(field, None, f"its parent has none; add a [queue.partition.{name}] to {spec.parent}")
+        if _has_dynamic_leaves(spec, live):
+            expected = "set dynamic_leaves = false: YARN gives dynamic leaf queues nothing of a partition"
+            yield Problem(field, None, expected)
 
 
 def _affects_siblings(spec: QueueSpec, live: LiveQueues) -> bool:

@@ -10,6 +10,14 @@
     user_limit_factor = 1000
 
     [[queue]]
+    path = "root.gpu"
+    weight = 1
+    default_partition = "gpu"   # of containers whose request names none
+
+    [queue.partition.gpu]       # its part of the nodes with label gpu; its parents need a part too
+    weight = 1
+
+    [[queue]]
     path = "root.old"
     remove = true               # must be STOPPED and empty
 
@@ -17,6 +25,7 @@ Queues and properties that the file does not mention are left unchanged in the R
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,9 +33,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from yarn_plugin.observe.scheduler_configuration import CAPACITY
 from yarn_plugin.queues.specification import (
+    DEFAULT_PARTITION,
     DYNAMIC_LEAVES,
     LEAF_TEMPLATE,
     MAXIMUM_CAPACITY,
+    PARTITIONS,
     ROOT,
     STATE,
     Problem,
@@ -38,6 +49,7 @@ from yarn_plugin.toml_files import read_toml
 from yarn_plugin.validation import expectation
 
 _PATH = re.compile(r"^root(\.[A-Za-z0-9_-]+)*$")
+_PARTITION = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
 
 
 def _limit_factor(value: float) -> float:
@@ -57,39 +69,48 @@ class _Section(BaseModel):
 
 
 class _Capacities(_Section):
-    """Settings common to queues and leaf templates.
+    """Settings common to queues, their partitions and leaf templates.
 
     `weight`: relative to siblings. `capacity`: percent of the parent's. `maximum_am_resource_percent`: the fraction
-    that application masters may use; in spite of its YARN name, 0.1 is a tenth. `maximum_applications`: how many
-    applications it accepts at a time; by default its fraction of the cluster times 10,000.
+    that application masters may use; in spite of its YARN name, 0.1 is a tenth.
     """
 
     weight: Weight | None = None
     capacity: Percent | None = None
     maximum_capacity: Percent | None = None
-    user_limit_factor: LimitFactor | None = None
     maximum_am_resource_percent: MasterFraction | None = None
-    maximum_applications: Annotated[int, Field(ge=1)] | None = None
 
     def properties(self) -> dict[str, str]:
         """The settings as YARN properties."""
-        given = {
+        properties = {name: number(value) for name, value in self._numbers().items() if value is not None}
+        return properties if self.weight is None else {CAPACITY: f"{number(self.weight)}w", **properties}
+
+    def _numbers(self) -> dict[str, float | None]:
+        return {
             CAPACITY: self.capacity,
             MAXIMUM_CAPACITY: self.maximum_capacity,
-            "user-limit-factor": self.user_limit_factor,
             "maximum-am-resource-percent": self.maximum_am_resource_percent,
-            "maximum-applications": self.maximum_applications,
         }
-        properties = {name: number(value) for name, value in given.items() if value is not None}
-        return properties if self.weight is None else {CAPACITY: f"{number(self.weight)}w", **properties}
+
+
+class PartitionSection(_Capacities):
+    """A queue's part of the nodes with one label."""
 
 
 class LeafTemplate(_Capacities):
-    """The initial settings of a dynamic leaf queue."""
+    """The initial settings of a dynamic leaf queue. `maximum_applications`: how many applications it accepts at a time;
+    by default its fraction of the cluster times 10,000."""
+
+    user_limit_factor: LimitFactor | None = None
+    maximum_applications: Annotated[int, Field(ge=1)] | None = None
+
+    def _numbers(self) -> dict[str, float | None]:
+        own = {"user-limit-factor": self.user_limit_factor, "maximum-applications": self.maximum_applications}
+        return {**super()._numbers(), **own}
 
 
-class QueueSection(_Capacities):
-    """One queue."""
+class QueueSection(LeafTemplate):
+    """One queue. `partition`: by node label, which must exist; `default_partition`: of requests that name none."""
 
     path: str
     remove: bool = False
@@ -99,6 +120,8 @@ class QueueSection(_Capacities):
     acl_submit_applications: str | None = None
     acl_administer_queue: str | None = None
     leaf_template: LeafTemplate | None = None
+    partition: dict[str, PartitionSection] = Field(default_factory=dict)
+    default_partition: str | None = None
 
     def spec(self) -> QueueSpec:
         """The specification of the queue."""
@@ -107,7 +130,10 @@ class QueueSection(_Capacities):
             STATE: self.state,
             "acl_submit_applications": self.acl_submit_applications,
             "acl_administer_queue": self.acl_administer_queue,
+            PARTITIONS: ",".join(self.partition) or None,
+            DEFAULT_PARTITION: self.default_partition,
         }
+        parts = {name: part.properties() for name, part in self.partition.items()}
         template = self.leaf_template.properties() if self.leaf_template else {}
         return QueueSpec(
             path=self.path,
@@ -116,6 +142,7 @@ class QueueSection(_Capacities):
                 *self.properties().items(),
                 *((name, str(value).lower()) for name, value in switches.items() if value is not None),
                 *((name, value) for name, value in texts.items() if value is not None),
+                *((f"{PARTITIONS}.{label}.{name}", value) for label in parts for name, value in parts[label].items()),
                 *((f"{LEAF_TEMPLATE}.{name}", value) for name, value in template.items()),
             ),
         )
@@ -126,7 +153,10 @@ class QueueSection(_Capacities):
         if not _PATH.match(self.path):
             expected = "must be a path from the root, such as root.sql; names may contain letters, digits, - and _"
             found.append(Problem("path", self.path, expected))
-        for where, part in ((f"queue {self.path}:", self), (f"queue {self.path}: leaf_template", self.leaf_template)):
+        parts: list[tuple[str, _Capacities | None]] = [(f"queue {self.path}:", self)]
+        parts.append((f"queue {self.path}: leaf_template", self.leaf_template))
+        parts += [(f"queue {self.path}: partition {name}", part) for name, part in self.partition.items()]
+        for where, part in parts:
             if part is not None and part.weight is not None and part.capacity is not None:
                 found.append(Problem(f"{where} capacity", part.capacity, "must not be set beside weight"))
         if self.path == ROOT:
@@ -134,6 +164,7 @@ class QueueSection(_Capacities):
             found += [
                 Problem(f"queue root: {name}", getattr(self, name), "cannot be set on the root queue") for name in fixed
             ]
+        found += self._problems_of_partitions()
         others = self.model_fields_set - {"path", "remove"}
         if self.remove and others:
             expected = f"must be the only setting; delete {', '.join(sorted(others))}"
@@ -142,6 +173,17 @@ class QueueSection(_Capacities):
             expected = "must be a weight; dynamic queues have no capacity in percent"
             found.append(Problem(f"queue {self.path}: leaf_template capacity", self.leaf_template.capacity, expected))
         return found
+
+    def _problems_of_partitions(self) -> Iterator[Problem]:
+        for name, part in self.partition.items():
+            if not _PARTITION.match(name):
+                expected = "must be a node label, such as gpu: letters, digits, - and _"
+                yield Problem(f"queue {self.path}: partition", name, expected)
+            if part.weight is None and part.capacity is None:
+                yield Problem(f"queue {self.path}: partition {name} weight", None, "required, or a capacity in percent")
+        if self.default_partition is not None and self.partition and self.default_partition not in self.partition:
+            expected = f"must be one of its partitions, {', '.join(self.partition)}"
+            yield Problem(f"queue {self.path}: default_partition", self.default_partition, expected)
 
 
 class QueueFile(_Section):

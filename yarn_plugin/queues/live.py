@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from yarn_plugin.observe import scheduler_configuration
+from yarn_plugin.observe import partitions, scheduler_configuration
 from yarn_plugin.observe.queue_tree import QueueReport, queue_tree
 from yarn_plugin.observe.resource_manager import ManagerError, ManagerRefusedError, ResourceManager
 from yarn_plugin.observe.scheduler_configuration import SchedulerConfiguration
@@ -11,10 +11,12 @@ from yarn_plugin.queues.specification import ReadOnlyStoreError
 
 @dataclass(frozen=True, slots=True)
 class LiveQueues:
-    """The queues as configured, and as the scheduler runs them, by path."""
+    """The queues as configured, and as the scheduler runs them, by path. `partitions`: the node labels, if they were
+    read."""
 
     configuration: SchedulerConfiguration
     tree: dict[str, QueueReport]
+    partitions: frozenset[str] | None = None
 
     @property
     def is_legacy(self) -> bool:
@@ -50,8 +52,8 @@ def read_tree(manager: ResourceManager) -> dict[str, QueueReport]:
     return tree
 
 
-def read(manager: ResourceManager) -> LiveQueues:
-    """The queues as configured and as the scheduler runs them.
+def read(manager: ResourceManager, with_partitions: bool = False) -> LiveQueues:
+    """The queues as configured and as the scheduler runs them; with the node labels, if wanted.
 
     Raises:
         ReadOnlyStoreError: the configuration is in a file and cannot be changed over REST.
@@ -64,4 +66,4 @@ def read(manager: ResourceManager) -> LiveQueues:
         if refused.status != 400:
             raise
         raise ReadOnlyStoreError(manager.url) from None
-    return LiveQueues(configuration, tree)
+    return LiveQueues(configuration, tree, frozenset(partitions.read(manager)) if with_partitions else None)

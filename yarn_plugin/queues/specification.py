@@ -12,6 +12,8 @@ MAXIMUM_CAPACITY = "maximum-capacity"
 STATE = "state"
 DYNAMIC_LEAVES = "auto-queue-creation-v2.enabled"
 LEAF_TEMPLATE = "auto-queue-creation-v2.leaf-template"
+PARTITIONS = "accessible-node-labels"
+DEFAULT_PARTITION = "default-node-label-expression"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,16 @@ class QueueSpec:
     def get(self, name: str) -> str | None:
         """The value of a property in the file; None if it is not set there."""
         return next((value for known, value in self.properties if known == name), None)
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions (node labels) that the file gives it access to."""
+        return partitions_in(self.get(PARTITIONS))
+
+
+def partitions_in(value: str | None) -> tuple[str, ...]:
+    """The partitions in a value of the property: "gpu, big" names two."""
+    return tuple(name.strip() for name in (value or "").split(",") if name.strip())
 
 
 def number(value: float) -> str:

@@ -1,0 +1,65 @@
+"""The findings of `yarn-plugin doctor` about a pool whose GPUs are leased: its queue and its partition. Pure."""
+
+from collections.abc import Iterator, Mapping
+
+from yarn_plugin.decide.pools.lease.settings import LeaseSettings
+from yarn_plugin.model.share import Pool
+from yarn_plugin.observe.capabilities import NODE_LABELS, ManagerFacts
+from yarn_plugin.observe.finding import Finding
+from yarn_plugin.observe.queue_tree import QueueReport
+
+
+def leased_pool(
+    pool: Pool, settings: LeaseSettings, facts: ManagerFacts, tree: Mapping[str, QueueReport]
+) -> Iterator[Finding]:
+    """Check the queue of a pool, which exists."""
+    topic, queue = f"pool {pool.name}", tree[pool.queue]
+    if queue.partitions:
+        yield from _partition(topic, queue)
+    elif settings.has_task_size:
+        follows = "Other applications may run on the GPU nodes; GPUs are offered where their tasks have room."
+        yield Finding(topic, "no partition, size of a task given", "good", follows)
+    else:
+        yield _no_partition(topic, queue, facts)
+    if not queue.preemption_disabled:
+        follows = "YARN may preempt containers that hold leased GPUs. Set disable_preemption = true in the queue file."
+        yield Finding(topic, "preemption enabled", "limited", follows)
+
+
+def _partition(topic: str, queue: QueueReport) -> Iterator[Finding]:
+    names = ", ".join(name for name, _ in queue.partitions)
+    if queue.makes_leaves:
+        follows = (
+            f"YARN accepts applications in dynamic leaf queues and gives them nothing of {names}. "
+            "Set dynamic_leaves = false in the queue file, and submit applications to the queue itself."
+        )
+        yield Finding(topic, f"partition {names}, dynamic leaf queues", "limited", follows)
+        return
+    empty = [name for name, maximum in queue.partitions if maximum <= 0]
+    if empty:
+        follows = f"YARN gives {queue.path} nothing of {empty[0]}. Set its part and its parents' in the queue file."
+        yield Finding(topic, f"partition {empty[0]}, maximum 0%", "limited", follows)
+        return
+    shown = ", ".join(f"{name} up to {maximum:.0%}" for name, maximum in queue.partitions)
+    if queue.default_partition not in dict(queue.partitions):
+        follows = (
+            "Containers whose request names neither a node nor a label run outside it. "
+            f'Set default_partition = "{queue.partitions[0][0]}" in the queue file.'
+        )
+        yield Finding(topic, f"partition {shown}, not the default", "limited", follows)
+        return
+    yield Finding(topic, f"partition {shown}", "good", "If it is exclusive, only its queues use its nodes.")
+
+
+def _no_partition(topic: str, queue: QueueReport, facts: ManagerFacts) -> Finding:
+    remedy = (
+        f"add a [queue.partition.LABEL] to {queue.path} and its parents in the queue file"
+        if facts.has_partitions
+        else f"set {NODE_LABELS}=true and yarn.node-labels.fs-store.root-dir, and label the GPU nodes"
+    )
+    follows = (
+        "Other applications may fill the memory and vcores of leased GPUs' nodes; such leases come back unused. Set "
+        f"task_memory_mb and task_vcores in the pool's parameters, or {remedy}."
+    )
+    found = "no partition" if facts.has_partitions else "no partition, node labels are off"
+    return Finding(topic, found, "limited", follows)
