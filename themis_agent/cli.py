@@ -23,6 +23,7 @@ def cli() -> None:
     \b
     Check a search:       themis-agent validate app.toml
     On this machine:      themis-agent run --local app.toml
+    While it runs:        themis-agent status NAME.themis
 
     docs/training.md describes the file.
     """
@@ -42,6 +43,7 @@ _JSON = click.option(
     metavar="FILE",
     help="Also write the result to FILE as JSON.",
 )
+_DIRECTORY = click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
 _FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="APP.toml")
 
 
@@ -100,7 +102,7 @@ def run(file: Path, local: bool, gpus: int | None, state: Path | None, json_file
 
 
 @cli.command(context_settings=console.CONTEXT)
-@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
+@_DIRECTORY
 @_GPUS
 @_JSON
 def resume(directory: Path, gpus: int | None, json_file: Path | None) -> int:
@@ -109,6 +111,63 @@ def resume(directory: Path, gpus: int | None, json_file: Path | None) -> int:
     --gpus counts only when a search begins.
     """
     return _run(directory, gpus, json_file, None)
+
+
+@cli.command(context_settings=console.CONTEXT)
+@_DIRECTORY
+@_JSON
+def status(directory: Path, json_file: Path | None) -> None:
+    """Show the trials of a local search, also while it runs: DIR is its --state directory."""
+    from themis_agent.local.folder import Folder
+    from themis_agent.local.progress import as_json, progress
+
+    folder = Folder(directory.resolve())
+    app, _ = folder.load()
+    state = folder.state()
+    console.out.print(progress(app, state, len(state.trials)))
+    if json_file is not None:
+        console.write_json(json_file, as_json(state))
+
+
+@cli.command(context_settings=console.CONTEXT)
+@_DIRECTORY
+@click.option(
+    "--export", type=click.Path(file_okay=False, path_type=Path), metavar="TO", help="Copy its newest checkpoint to TO."
+)
+@_JSON
+def best(directory: Path, export: Path | None, json_file: Path | None) -> int:
+    """Print the best trial of a local search so far. Exit code: 1 if no trial has reported."""
+    from themis_agent.local.driver import result
+    from themis_agent.local.folder import Folder
+
+    folder = Folder(directory.resolve())
+    app, _ = folder.load()
+    state = folder.state()
+    found, trial = result(state), state.best
+    _print(app.metric, found)
+    if export is not None and trial is not None:
+        console.out.print(f"checkpoint of step {folder.export(app, trial, export)} copied to {export}")
+    if json_file is not None:
+        console.write_json(json_file, asdict(found))
+    return 0 if trial is not None else 1
+
+
+@cli.command(context_settings=console.CONTEXT)
+@_DIRECTORY
+@click.argument("trial")
+@click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="The process whose log to print.")
+def logs(directory: Path, trial: str, rank: int) -> None:
+    """Print the log of a trial of a local search, from all its starts, oldest first."""
+    from themis_agent.local.folder import Folder
+
+    found = list(Folder(directory.resolve()).log(trial, rank))
+    if not found:
+        raise BadInputError(
+            "TRIAL", trial, f"has no log of rank {rank}; `themis-agent status {directory}` lists trials"
+        )
+    for epoch, path in found:
+        console.out.print(f"== start {epoch}: {path}")
+        console.out.print(path.read_text(errors="replace"), end="")
 
 
 def _run(root: Path, gpus: int | None, json_file: Path | None, file: Path | None) -> int:

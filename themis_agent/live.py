@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 
 from themis_agent.agent.commands import Command
 from themis_agent.agent.events import Event, Restarted, TimerFired
@@ -13,12 +14,28 @@ from yarn_plugin.journal.clock import JournalClock
 from yarn_plugin.journal.durable import Durable
 from yarn_plugin.journal.execution import Decided, SkippedInputError, StateMachine
 from yarn_plugin.journal.intake import Inbox, Intake
-from yarn_plugin.journal.records import Records
+from yarn_plugin.journal.records import Records, read_records
+from yarn_plugin.journal.replay import Replay
 
 log = logging.getLogger("themis_agent")
 
+_MACHINE = StateMachine[State | None, Event, Command](step, None, next_due, TimerFired)
+
 IDLE_S = 0.5
 """How often `run` calls `idle` at least."""
+
+
+def recorded(journal: Path) -> State | None:
+    """The state of an agent by its journal, also while it runs; None if its search has not begun.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
+    replay: Replay[State | None, Event, Command] = Replay(_MACHINE, TAGS)
+    replay.take_all(read_records(journal))
+    replay.decide_waiting()
+    return replay.state
+
 
 _Item = tuple[Event, Future[None]]
 
@@ -43,8 +60,7 @@ class LiveAgent:
         observe: Callable[[Event, State], object] = lambda event, state: None,
     ) -> None:
         policy: Durable[State | None, Event, Command] = Durable(TAGS, records)
-        machine = StateMachine[State | None, Event, Command](step, None, next_due, TimerFired)
-        self._intake = Intake(machine, policy, JournalClock(), lambda event: isinstance(event, Restarted))
+        self._intake = Intake(_MACHINE, policy, JournalClock(), lambda event: isinstance(event, Restarted))
         self._inbox: Inbox[_Item] = Inbox(self._intake.stamp)
         self._carry_out, self._observe = carry_out, observe
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from themis_agent.bids import bid_table, estimate
 from themis_agent.division import divide
-from themis_agent.search import Bracket, Hyperband, Report, Trial, Work, hyperband, successive_halving
+from themis_agent.search import Bracket, Report, Trial, Work, successive_halving
 from yarn_plugin.model.auction import EstimateRequest, GpuOffer
 from yarn_plugin.model.gpus import Gpus, Job, Machine, Slowdown
 from yarn_plugin.simulation.leasing.application import Beliefs, Goal, JobProgress, TrainingApplication
@@ -37,7 +37,7 @@ class ThemisKind:
         self, app: TrainingApp, machines: tuple[Machine, ...], arrived_at: float, beliefs: Beliefs, seed: str
     ) -> TrainingApplication:
         """An application that arrives now. `seed`: of the errors of its estimates."""
-        make = _SearchApplication if app.search in ("successive_halving", "hyperband") else _Application
+        make = _HalvingApplication if app.search == "successive_halving" else _Application
         return make(app, arrived_at, _believed(app, beliefs, random.Random(seed)))
 
 
@@ -134,8 +134,8 @@ class _Application:
         )
 
 
-class _SearchApplication(_Application):
-    """An application whose search stops the worse part of its jobs after every phase."""
+class _HalvingApplication(_Application):
+    """An application that stops the worse half of its jobs after every phase."""
 
     def __init__(self, app: TrainingApp, arrived_at: float, belief: _Belief) -> None:
         super().__init__(app, arrived_at, belief)
@@ -143,33 +143,20 @@ class _SearchApplication(_Application):
             Trial(job.id, job.iteration_s, math.inf, job.min_gpus, job.max_gpus, job.step_gpus, job.slowdown)
             for job in app.jobs
         ]
-        self._search = (
-            hyperband(trials, app.max_iterations, app.eta)
-            if app.search == "hyperband"
-            else Hyperband((successive_halving(trials, app.phases),))
-        )
-        work = self._search.work()
-        self._budget_s, self._max_gpus = work.budget_gpu_s, work.max_gpus
-        self._goals = {one.trial.id: bracket.target for bracket in self._search.brackets for one in bracket.trials}
+        self._search = successive_halving(trials, app.phases)
+        self._budget_s, self._max_gpus = self._search.budget_gpu_s, self._search.work().max_gpus
+        self._goals = dict.fromkeys(self._jobs, self._search.target)
 
     def reached(self, at: float, job: str) -> None:
-        """A job has ended a phase. It waits for the others of its bracket, or goes on, or is stopped."""
+        """A job has ended a phase. It waits for the others, or goes on, or is stopped."""
         self._answered = None
         iteration = self._goals.pop(job)
         self._search, decisions = self._search.take(Report(job, iteration, _loss(self._jobs[job], iteration)))
-        self._goals |= {one.trial: one.until for one in decisions if one.kind == "promote"}
+        self._goals |= {one.trial: self._search.target for one in decisions if one.kind == "promote"}
 
     def _work(self, jobs: Sequence[JobProgress]) -> Work:
-        believed = {one.job: self._job(one) for one in jobs}
-        brackets = tuple(
-            replace(
-                bracket.bracket(),
-                jobs=tuple(believed[one.trial.id] for one in bracket.trials if one.trial.id in believed),
-            )
-            for bracket in self._search.brackets
-            if not bracket.ended
-        )
-        return Work(brackets, self._budget_s * self._belief.iterations, self._max_gpus)
+        bracket = replace(self._search.bracket(), jobs=tuple(self._job(one) for one in jobs))
+        return Work((bracket,), self._budget_s * self._belief.iterations, self._max_gpus)
 
 
 def _profile(job: TrainingJob) -> Profile:

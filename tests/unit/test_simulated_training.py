@@ -9,7 +9,6 @@ from tests.html_checks import checked
 from yarn_plugin import console
 from yarn_plugin.cli import cli
 from yarn_plugin.drive.training_runs import TrainingRun, simulate, simulate_all
-from yarn_plugin.model.auction import GpuOffer
 from yarn_plugin.model.gpus import Machine, Slot, Slowdown
 from yarn_plugin.model.loss import SublinearLoss
 from yarn_plugin.simulation.leasing.application import Beliefs, JobProgress, installed_kind
@@ -148,33 +147,6 @@ def test_successive_halving_stops_the_worse_half():
     # All lose alike but 2; of equal ones the first by id go on.
     assert done == pytest.approx({"1": 30.0, "2": 60.0, "3": 10.0, "4": 10.0})
     assert {one.job: round(one.ended_at) for one in outcome.jobs} == {"1": 30, "2": 60, "3": 10, "4": 10}
-
-
-@pytest.mark.parametrize("policy", ["themis", "tiresias"])
-def test_hyperband_runs_brackets_of_successive_halving_side_by_side(policy):
-    """R = 4, eta = 2: 4 jobs of 1 iteration, then 2 until 2, then 1 until 4; 3 of 2, then 1 until 4; 3 of 4."""
-    jobs = tuple(job(str(number), 1e9, 1) for number in range(10))
-    outcome = run(policy, app("a", 0.0, *jobs, search="hyperband", max_iterations=4.0))
-    done = [one.iterations_s for one in sorted(outcome.jobs, key=lambda one: one.job)]
-    # All lose alike; of equal ones the first by id go on.
-    assert done == pytest.approx([4, 2, 1, 1, 4, 2, 2, 4, 4, 4])
-    assert outcome.unfinished == 0
-    assert outcome.makespan >= 28 / 4
-
-
-def test_hyperband_bids_with_all_its_brackets():
-    jobs = tuple(job(str(number), 1e9, 1) for number in range(10))
-    given = app("a", 0.0, *jobs, search="hyperband", max_iterations=4.0)
-    made = installed_kind().application(given, FOUR_GPUS.machines, 0.0, Beliefs(), "s")
-    progress = tuple(JobProgress(goal.job, 0.0, 0.0, ()) for goal in made.goals())
-    assert [goal.iterations for goal in made.goals()] == [1] * 4 + [2] * 3 + [4] * 3
-    bid = made.answer(0.0, GpuOffer(1, FOUR_GPUS.machines, 600.0, 2.0, cluster_gpus=4), progress)
-    # B: phases of the brackets have 4, 4 and 4; 6 and 2; 12 GPU seconds, with the median job in later ones.
-    assert bid.cluster_s == pytest.approx((4 + 2 + 2 + 6 + 2 + 12) / 4)
-    rhos = {sum(piece.gpus for piece in row.pieces): row.rho for row in bid.rows}
-    # With one GPU the brackets run one after the other: 28 s, of which N_avg 2 allows 14.
-    assert rhos[1] == pytest.approx(28 / 14)
-    assert rhos[4] < rhos[1] / 2
 
 
 def test_errors_and_lies_are_in_what_an_app_says_and_not_in_what_happens():

@@ -114,6 +114,13 @@ def test_a_search_finds_the_best_trial_and_stands_in_the_study(tmp_path):
     assert (best.params, best.value) == ({"rate": 0.3}, loss(0.3, MAX_STEPS))
     assert best.intermediate_values == {step: loss(0.3, step) for step in range(1, MAX_STEPS + 1)}
     assert (best.user_attrs["bracket"], best.user_attrs["rung"]) == (0, 1)
+    finish(start(tmp_path, "status", "quadratic.themis", "--json", "status.json"))
+    trials = json.loads((tmp_path / "status.json").read_text())["trials"]
+    assert [one["status"] for one in trials] == ["pruned", "complete", "pruned"]
+    said_best = finish(start(tmp_path, "best", "quadratic.themis", "--export", "exported"))
+    assert f"checkpoint of step {MAX_STEPS} copied to exported" in said_best
+    saved = json.loads((tmp_path / "exported" / f"step-{MAX_STEPS}" / "state.json").read_text())
+    assert sum(weight**2 for weight in saved["weights"]) == pytest.approx(result["metric"])
     # The same command again has nothing left to do, and says the same.
     assert finish(start(tmp_path, "run", "--local", "app.toml")).splitlines() == said.splitlines()[-3:]
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from themis_agent.search import bracket_sizes
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.gpus import Slowdown
 from yarn_plugin.simulation.training import cluster, profiles, workload
@@ -183,12 +182,6 @@ def job(**fields):
         ({"apps": [{"jobs": [job(id="a"), job(id="a")]}]}, "jobs: ids must be different"),
         ({"apps": [{"jobs": [job()], "search": "successive_halving"}]}, "phases: required"),
         ({"apps": [{"jobs": [job(count=3)], "search": "successive_halving", "phases": [1, 1, 1]}]}, "at most 1 time"),
-        ({"apps": [{"jobs": [job(count=3)], "search": "hyperband"}]}, "max_iterations: required"),
-        ({"apps": [{"jobs": [job(count=3)], "max_iterations": 4}]}, "max_iterations: required"),
-        (
-            {"apps": [{"jobs": [job(count=3)], "search": "hyperband", "max_iterations": 4}]},
-            "jobs: 10 are required with these max_iterations and eta, not 3",
-        ),
         ({"apps": [{"name": "a", "jobs": [job()]}, {"name": "a", "jobs": [job()]}]}, "must be different; 'a'"),
         (
             {"apps": [{"jobs": [job(iterations=0, gpus=1)], "at": 1}]},
@@ -200,14 +193,6 @@ def job(**fields):
 def test_invalid_own_files_name_all_problems(load, table, message):
     with pytest.raises(FileError, match=message):
         load("w.json", table)
-
-
-@pytest.mark.parametrize(("most", "eta"), [(1.0, 2), (4.0, 2), (9.0, 3), (81.0, 3), (100.0, 4)])
-def test_hyperband_needs_the_jobs_of_its_brackets(load, most, eta):
-    needed = sum(size.trials for size in bracket_sizes(most, eta))
-    table = {"apps": [{"jobs": [job(count=needed)], "search": "hyperband", "max_iterations": most, "eta": eta}]}
-    (app,) = load("w.json", table).apps
-    assert (app.search, app.max_iterations, app.eta, len(app.jobs)) == ("hyperband", most, eta, needed)
 
 
 def test_listed_and_generated_applications(load):

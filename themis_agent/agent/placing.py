@@ -49,11 +49,11 @@ def placed(state: State, at: float) -> tuple[State, list[Command]]:
 def _moved(state: State, jobs: Mapping[str, Job], at: float) -> State:
     held = state.gpus
     running = [(trial, attempt) for trial, attempt in state.attempts if trial.id in jobs and not trial.is_stopping]
-    if not running:
+    free = len(held.keys() - state.busy)
+    if not running or not (free or any(state.trials[name].attempt is None for name in jobs)):
         return state
     division = dict(divide(machines_of(held), list(jobs.values())))
     waiting = [jobs[name].min_gpus for name in division if state.trials[name].attempt is None]
-    free = len(held.keys() - state.busy)
     for trial, attempt in running:
         here, there = by_slot(attempt.cells, held), division.get(trial.id, ())
         makes_room = free < min(waiting, default=0) and 0 < total(there) < total(here)

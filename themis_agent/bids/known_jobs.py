@@ -22,10 +22,7 @@ class KnownJobs(ByLevel):
     """A phase whose jobs are known: each with its iterations left, time of an iteration, gang and slowdown."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        # A job of one GPU spans nothing: to it all levels are alike.
-        spanning = [job for job in jobs if job.max_gpus > 1]
-        super().__init__(spanning)
-        self._are_alike = not spanning
+        super().__init__(jobs)
         self._jobs = sorted(jobs, key=lambda job: (-job.iterations_left * job.iteration_s, job.id))
         self._levels: dict[int, _Level] = {}
 
@@ -45,10 +42,9 @@ class KnownJobs(ByLevel):
         return (self._at(level).seconds(bins),)
 
     def _at(self, level: int) -> "_Level":
-        key = 0 if self._are_alike else level
-        if key not in self._levels:
-            self._levels[key] = _Level(self._jobs, key)
-        return self._levels[key]
+        if level not in self._levels:
+            self._levels[level] = _Level(self._jobs, level)
+        return self._levels[level]
 
 
 class _Level:

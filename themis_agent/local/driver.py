@@ -111,7 +111,7 @@ class _Run:
         if self._mirror is not None and not self._mirror.close(MIRROR_S):
             log.warning("storage %r: not all of the search could be written there", self._app.storage)
         state = self._agent.state
-        return _result(state) if state is not None and state.finished else None
+        return result(state) if state is not None and state.finished else None
 
     def _catch_up(self) -> None:
         """Tell the mirror what happened before: it may not have been written."""
@@ -181,10 +181,13 @@ def _is_over(state: State | None) -> bool:
     return state is not None and (state.finished or (state.suspended and not any(state.attempts)))
 
 
-def _result(state: State) -> Result:
+def result(state: State) -> Result:
+    """How a search ended, or how it stands."""
     outcome, best = state.outcome, state.best
     failed = sum(one.fate == "failed" for one in state.trials.values())
-    if outcome is None or best is None:
-        return Result(False, outcome.reason if outcome is not None else "", failed=failed)
+    reason = outcome.reason if outcome is not None else "not ended yet"
+    if best is None:
+        return Result(False, reason, failed=failed)
     parameters = json.loads(best.parameters or "{}")
-    return Result(outcome.succeeded, outcome.reason, best.id, state.metric(best), best.step, parameters, failed)
+    succeeded = outcome is None or outcome.succeeded
+    return Result(succeeded, reason, best.id, state.metric(best), best.step, parameters, failed)

@@ -9,10 +9,16 @@ trials/TRIAL/epoch-N/  what a launcher was started with, its local checkpoints a
 import json
 import re
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from themis_agent.agent.state import State, TrialState
 from themis_agent.app_file import AppFile
+from themis_agent.errors import StoreError
+from themis_agent.live import recorded
+from themis_agent.trial.checkpoints import Checkpoints
+from themis_agent.trial.store import store_at
 from themis_agent.trial.wire import AgentAddress
 from yarn_plugin import files
 from yarn_plugin.errors import BadInputError
@@ -91,6 +97,35 @@ class Folder:
         except FileNotFoundError:
             raise BadInputError("DIR", str(self.root), "holds no search; `themis-agent run` begins one") from None
         return AppFile.model_validate(written["app"]), Path(written["directory"])
+
+    def state(self) -> State:
+        """How the search stands, by its journal.
+
+        Raises:
+            BadInputError: the folder holds no search that has begun.
+        """
+        state = recorded(self.journal) if self.journal.exists() else None
+        if state is None:
+            raise BadInputError("DIR", str(self.root), "holds no search that has begun")
+        return state
+
+    def export(self, app: AppFile, trial: TrialState, directory: Path) -> int:
+        """Copy the newest checkpoint of a trial into a directory as `step-N`; returns N.
+
+        Raises:
+            StoreError: there is none, or the store cannot be read.
+        """
+        store = store_at(app.checkpoint or self.checkpoints.as_uri())
+        directory.mkdir(parents=True, exist_ok=True)
+        found = Checkpoints(store, trial.id, trial.epoch + 1, app.keep_checkpoints).export(directory)
+        if found is None:
+            raise StoreError(f"{trial.id} has stored no checkpoint")
+        return found.step
+
+    def log(self, trial: str, rank: int) -> Iterator[tuple[int, Path]]:
+        """The logs of a rank of a trial, by epoch."""
+        for path in sorted((self.logs / trial).glob(f"epoch-*/rank-{rank}.log")):
+            yield int(path.parent.name.removeprefix("epoch-")), path
 
     def token(self) -> str:
         """The token of the search's launchers."""

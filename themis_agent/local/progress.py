@@ -28,8 +28,8 @@ def parameters_of(trial: TrialState) -> str:
     )
 
 
-def progress(app: AppFile, state: State) -> RenderableType:
-    """A table of the trials."""
+def progress(app: AppFile, state: State, shown: int = SHOWN) -> RenderableType:
+    """A table of the trials: of so many at most."""
     trials = sorted(state.trials.values(), key=_order)
     rows = [
         (
@@ -41,10 +41,33 @@ def progress(app: AppFile, state: State) -> RenderableType:
             len(one.attempt.cells) if one.attempt is not None else NOTHING,
             parameters_of(one),
         )
-        for one in trials[:SHOWN]
+        for one in trials[:shown]
     ]
     columns = ("trial", "status", "rung", "#step", f"#{app.metric}", "#GPUs", "parameters")
     return console.table(f"{app.name}: {summary(state)}", columns, rows)
+
+
+def as_json(state: State) -> dict[str, object]:
+    """The trials for a program."""
+    trials = [
+        {
+            "trial": one.id,
+            "status": status(one),
+            "bracket": one.bracket,
+            "rung": one.rung,
+            "step": one.step,
+            "metric": state.metric(one),
+            "gpus": len(one.attempt.cells) if one.attempt is not None else 0,
+            "starts": one.epoch,
+            "checkpoint": one.checkpoint,
+            "store_problem": one.store_problem or None,
+            "parameters": json.loads(one.parameters or "null"),
+            "error": one.error or None,
+            "last_lines": list(one.last_lines),
+        }
+        for one in state.trials.values()
+    ]
+    return {"finished": state.finished, "outcome": state.outcome.reason if state.outcome else None, "trials": trials}
 
 
 def summary(state: State) -> str:

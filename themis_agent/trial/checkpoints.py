@@ -71,18 +71,21 @@ class Checkpoints:
             SupersededError: a later epoch has begun.
         """
         self._check_newest()
-        resumed = None
+        resumed = self.export(directory)
+        record = _EpochRecord(resumed=_Origin(epoch=resumed.epoch, step=resumed.step) if resumed else None)
+        self._write_whole(f"epochs/{self._epoch:06}.json", record)
+        self._check_newest()
+        return resumed
+
+    def export(self, directory: Path) -> Checkpoint | None:
+        """Restore the newest checkpoint of earlier epochs, as `step-N`, without beginning this one."""
         for candidate in self._newest_first():
             try:
                 self._restore(candidate, directory)
             except DamagedError:
                 continue
-            resumed = candidate
-            break
-        record = _EpochRecord(resumed=_Origin(epoch=resumed.epoch, step=resumed.step) if resumed else None)
-        self._write_whole(f"epochs/{self._epoch:06}.json", record)
-        self._check_newest()
-        return resumed
+            return candidate
+        return None
 
     def join(self, directory: Path) -> tuple[bool, Checkpoint | None]:
         """As `begin`, for the other launchers of the gang: whether the epoch has begun, and the same checkpoint."""

@@ -6,7 +6,7 @@ from typing import Literal
 from yarn_plugin.model.gpus import Slowdown
 from yarn_plugin.model.loss import Loss
 
-SearchKind = Literal["plain", "successive_halving", "hyperband", "curve_stopping"]
+SearchKind = Literal["plain", "successive_halving", "curve_stopping"]
 """How an application stops its jobs early (thesis, section 3.4.3.2). `plain`: each job runs all of its iterations."""
 
 
@@ -41,10 +41,8 @@ class TrainingApp:
 
     `arrival_s`: seconds. `phases`: with `successive_halving`, how many iterations each job of a phase runs. After a
     phase the half (rounded down) with the lowest loss goes on, ties by id, and the others are stopped; the last phase
-    ends them all. With `hyperband`, brackets of successive halving run side by side: at most `max_iterations` of a job,
-    and after a phase one job in `eta` goes on; the first jobs are those of the bracket with most. With
-    `curve_stopping`, a job is stopped when its loss falls by less than `min_gain` of its first value within a tenth of
-    its iterations.
+    ends them all. With `curve_stopping`, a job is stopped when its loss falls by less than `min_gain` of its first
+    value within a tenth of its iterations.
     """
 
     name: str
@@ -53,8 +51,6 @@ class TrainingApp:
     search: SearchKind = "plain"
     phases: tuple[float, ...] = ()
     min_gain: float = 0.0
-    max_iterations: float = 0.0
-    eta: int = 2
     user: str = "user"
     weight: float = 1.0
 

@@ -3,8 +3,8 @@
 [[apps]]
 name = "speech search"
 arrival_s = 600
-search = "successive_halving"      # or "hyperband", "curve_stopping"; default: "plain"
-phases = [8, 16, 36]               # iterations of each job of a phase; for hyperband: max_iterations = 9, eta = 3
+search = "successive_halving"      # or "curve_stopping"; default: "plain"
+phases = [8, 16, 36]               # iterations of each job of a phase
 user = "ann"                       # optional, as is weight = 2.0
 
 [[apps.jobs]]
@@ -112,8 +112,6 @@ class AppSection(Section):
     search: SearchKind = "plain"
     phases: tuple[Iterations, ...] = ()
     min_gain: float = Field(default=0.0, ge=0, le=1)
-    max_iterations: float = Field(default=0.0, ge=0, le=1e9)
-    eta: int = Field(default=2, ge=2, le=100)
     user: str = Field(default="user", min_length=1, max_length=100)
     weight: float = Field(default=1.0, gt=0, le=1000)
     jobs: tuple[JobSection, ...] = Field(min_length=1)
@@ -123,10 +121,6 @@ class AppSection(Section):
         if (self.search == "successive_halving") != bool(self.phases):
             raise ValueError("phases: required with search = 'successive_halving', and only with it")
         count = sum(job.count for job in self.jobs)
-        if (self.search == "hyperband") != (self.max_iterations >= 1):
-            raise ValueError("max_iterations: required with search = 'hyperband', at least 1, and only with it")
-        if self.search == "hyperband" and count != (needed := hyperband_jobs(self.max_iterations, self.eta)):
-            raise ValueError(f"jobs: {needed} are required with these max_iterations and eta, not {count}")
         if self.phases and count >> (len(self.phases) - 1) < 1:
             raise ValueError(f"phases: {count} jobs can be halved at most {count.bit_length() - 1} times")
         ids = [
@@ -146,20 +140,9 @@ class AppSection(Section):
             self.search,
             self.phases,
             self.min_gain,
-            self.max_iterations,
-            self.eta,
             self.user,
             self.weight,
         )
-
-
-def hyperband_jobs(max_iterations: float, eta: int) -> int:
-    """How many jobs the brackets of Hyperband need: for s = floor(log_eta R), ..., 0, ceil((s_max + 1) eta^s / (s + 1))
-    (Li et al., JMLR 18, 2018, algorithm 1)."""
-    largest = 0
-    while eta ** (largest + 1) <= max_iterations:
-        largest += 1
-    return sum(-(-(largest + 1) * eta**s // (s + 1)) for s in range(largest + 1))
 
 
 class GenerateSection(Section):

@@ -29,18 +29,16 @@ def checked_bid(bid: Bid, offer: GpuOffer) -> Bid:
     if len(bid.rows) > MAX_ROWS:
         raise BadInputError("rows", len(bid.rows), f"must be at most {MAX_ROWS} rows")
     places = Offer.of(offer.machines)
-    most: dict[tuple[str, str], int] = {}
     seen: dict[tuple[tuple[str, str, int], ...], int] = {}
     for index, row in enumerate(bid.rows):
-        _check_row(f"rows.{index}", row, places, most)
+        _check_row(f"rows.{index}", row, places)
         pieces = tuple(sorted((piece.within, piece.level, piece.gpus) for piece in row.pieces))
         if (first := seen.setdefault(pieces, index)) != index:
             raise BadInputError(f"rows.{index}.pieces", _text(row), f"must differ from those of rows.{first}")
     return bid
 
 
-def _check_row(field: str, row: Row, places: Offer, most: dict[tuple[str, str], int]) -> None:
-    """`most`: by place and level, the most GPUs that one piece can have there, as far as it was looked up."""
+def _check_row(field: str, row: Row, places: Offer) -> None:
     _rho(f"{field}.rho", row.rho)
     if not row.pieces:
         raise BadInputError(f"{field}.pieces", (), "must be at least one piece; rho without GPUs is the bid's rho")
@@ -48,7 +46,7 @@ def _check_row(field: str, row: Row, places: Offer, most: dict[tuple[str, str], 
         raise BadInputError(f"{field}.pieces", len(row.pieces), f"must be at most {MAX_PIECES} pieces")
     wanted: dict[str, int] = {}
     for number, piece in enumerate(row.pieces):
-        _check_piece(f"{field}.pieces.{number}", piece, places, most)
+        _check_piece(f"{field}.pieces.{number}", piece, places)
         for place in {"", piece.within}:
             wanted[place] = wanted.get(place, 0) + piece.gpus
     for place, gpus in wanted.items():
@@ -58,7 +56,7 @@ def _check_row(field: str, row: Row, places: Offer, most: dict[tuple[str, str], 
             raise BadInputError(f"{field}.pieces", gpus, f"must be at most the {offered} GPUs offered{there}")
 
 
-def _check_piece(field: str, piece: Piece, places: Offer, most: dict[tuple[str, str], int]) -> None:
+def _check_piece(field: str, piece: Piece, places: Offer) -> None:
     _number(f"{field}.gpus", piece.gpus)
     if piece.gpus < 1:
         raise BadInputError(f"{field}.gpus", piece.gpus, "must be 1 or more")
@@ -68,14 +66,12 @@ def _check_piece(field: str, piece: Piece, places: Offer, most: dict[tuple[str, 
         )
     if not isinstance(piece.level, str) or piece.level not in ("machine", "slot"):
         raise BadInputError(f"{field}.level", _shown(piece.level), "must be machine or slot")
-    place = piece.within, piece.level
-    if place not in most:
-        in_slot, bins = places.bins(piece)
-        most[place] = max(places.slot_gpus[one] if in_slot else places.machines[one].gpus for one in bins)
-    if piece.gpus > most[place]:
-        kind = "slot" if places.bins(piece)[0] else "machine"
+    in_slot, bins = places.bins(piece)
+    most = max(places.slot_gpus[one] if in_slot else places.machines[one].gpus for one in bins)
+    if piece.gpus > most:
+        kind = "slot" if in_slot else "machine"
         raise BadInputError(
-            f"{field}.gpus", piece.gpus, f"must be at most {most[place]}, the most that one {kind} offers there"
+            f"{field}.gpus", piece.gpus, f"must be at most {most}, the most that one {kind} offers there"
         )
 
 
