@@ -582,3 +582,18 @@ def test_gpus_that_nobody_wanted_open_no_round_each_time_there_is_room_again():
         use(world, n2=(0, 0, 0))
         world.wait(5.0)
     assert len(world.rounds()) == 1
+
+
+def test_offers_name_the_model_of_gpus():
+    world = World.of(node("n1"), node("n2"))
+    state = world.stage.intake.state
+    described = TopologyDescription(nodes=(NodeDescription(("n1",), gpu_model="A100"),))
+    world.stage.take(Configured(state.pools, topology=described))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    (offer,) = world.sent(Offer)
+    assert [(machine.id, machine.model) for machine in offer.offer.machines] == [("n1", "A100"), ("n2", "")]
+    world.arrive("bob", rho=9.0)
+    world.wait(20.0)
+    *_, asked = [ask for ask in world.sent(Ask) if ask.app == a]
+    assert [(machine.id, machine.model) for machine in asked.question.machines] == [("n1", "A100")]

@@ -114,6 +114,12 @@ def test_a_file_adds_what_nodes_lie_in_and_what_lies_in_them(tmp_path):
     assert known.capacity() == Resources.of({VCORES: 16, GPU: 3})
 
 
+def test_a_file_names_the_model_of_the_gpus_of_nodes(tmp_path):
+    text = '[[nodes]]\nhosts = ["a*"]\ngpu_model = "A100"\n'
+    known = built(node("a1", gpus=2), node("v1", gpus=2), described=described(tmp_path, text))
+    assert [(cell.id, cell.gpu_model) for cell in known.at("node")] == [("a1", "A100"), ("v1", "")]
+
+
 def test_a_node_that_is_back_under_another_port_is_the_same_cell():
     before, after = built(node("a", port=1)), built(node("a", port=2))
     assert before == after

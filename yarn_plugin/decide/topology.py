@@ -49,7 +49,7 @@ def _built(nodes: Mapping[str, Node], broken: Mapping[str, Node], described: Top
     found: dict[str, tuple[NodeDescription, str]] = {}
     for name, node, is_broken in sorted(seen + missing, key=lambda one: one[0]):
         found[name] = _described(described, node.host), node.rack
-        inside |= {cell.id: cell for cell in _node_cells(described, found[name][0].cells, name, node, is_broken)}
+        inside |= {cell.id: cell for cell in _node_cells(described, found[name][0], name, node, is_broken)}
     above: dict[str, Cell] = {}
     for name, (one, rack) in found.items():
         inside[name] = replace(inside[name], parent=_place(described.levels, one, rack, above, inside))
@@ -119,12 +119,13 @@ def _place(
 
 
 def _node_cells(
-    described: TopologyDescription, parts: tuple[CellDescription, ...], name: str, node: Node, is_broken: bool
+    described: TopologyDescription, kind: NodeDescription, name: str, node: Node, is_broken: bool
 ) -> list[Cell]:
     """A node and the cells in it. Without a capacity from YARN, it has the sum of its parts."""
-    capacity = node.capacity or total_of(_capacity(part) for part in parts)
+    capacity = node.capacity or total_of(_capacity(part) for part in kind.cells)
     below = described.levels[described.levels.index(NODE) + 1 :]
-    return [Cell(name, NODE, None, capacity, is_broken), *_inside(parts, name, below)]
+    cell = Cell(name, NODE, None, capacity, is_broken, kind.gpu_model)
+    return [cell, *_inside(kind.cells, name, below)]
 
 
 def _inside(cells: tuple[CellDescription, ...], parent: str, levels: tuple[str, ...]) -> Iterator[Cell]:

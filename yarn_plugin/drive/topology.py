@@ -80,6 +80,7 @@ class NodesSection(Section):
     within: dict[str, Above] = Field(default_factory=dict)
     cells: list[CellSection] = Field(default_factory=list)
     gpus: list[Annotated[int, Field(ge=0, le=1023)]] = Field(default_factory=list)
+    gpu_model: Annotated[str, StringConstraints(max_length=100)] = ""
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
@@ -155,7 +156,8 @@ class TopologyFile(Section):
     def _nodes(self) -> Iterator[NodeDescription]:
         for node in self.nodes:
             within = tuple((level, node.within[level]) for level in self.levels if level in node.within)
-            yield NodeDescription(tuple(node.hosts), within, tuple(part.description() for part in node.parts()))
+            parts = tuple(part.description() for part in node.parts())
+            yield NodeDescription(tuple(node.hosts), within, parts, node.gpu_model)
 
 
 def load_topology(path: Path) -> TopologyDescription:

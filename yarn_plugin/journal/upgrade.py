@@ -112,12 +112,17 @@ _POOL_FIELDS = {"overstay": "preempt_after", "settle": "idle_timeout", "submit_w
 
 
 def _from_2(record: Record) -> Record:
-    """Upgrade from version 2: rename three fields of pools, in the state and in the event `Configured`."""
+    """Upgrade from version 2: rename three fields of pools, in the state and in the event `Configured`; described nodes
+    have no GPU model."""
     record = {**record, "v": 3}
     for holder in ("state", "event"):
         value: dict[str, Any] | None = record.get(holder)
         if value is not None and "pools" in value:
             record[holder] = {**value, "pools": [_pool_from_2(pool) for pool in value["pools"]]}
+        described: dict[str, Any] | None = (value or {}).get("topology")
+        if described is not None and "nodes" in described:
+            nodes = [{**node, "gpu_model": ""} for node in described["nodes"]]
+            record[holder] = {**record[holder], "topology": {**described, "nodes": nodes}}
     return record
 
 

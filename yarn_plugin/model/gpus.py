@@ -22,7 +22,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine with free GPUs. `model`: of its GPUs; empty if all machines of the pool have the same."""
+    """A machine with free GPUs. `model`: of its GPUs; empty if it is not known."""
 
     id: str
     rack: str

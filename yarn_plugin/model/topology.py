@@ -11,7 +11,7 @@ class Cell:
     """A part of a cluster: a rack, a node, a socket, a GPU or a part of another level.
 
     `id` is unique across levels; `parent` is None at the top. `capacity` includes the cells inside. `broken`: it exists
-    but cannot be used now.
+    but cannot be used now. `gpu_model`: of a node's GPUs, if it is described.
     """
 
     id: str
@@ -19,6 +19,7 @@ class Cell:
     parent: str | None
     capacity: Resources
     broken: bool = False
+    gpu_model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,13 @@ class NodeDescription:
     """Nodes of one kind. `hosts`: host names or shell patterns (`gpu-*`, `dgx-[0-9]`).
 
     `within`: (level, cell) for the levels above a node; without a rack, YARN's rack is used. `cells`: the parts of each
-    node.
+    node. `gpu_model`: of their GPUs.
     """
 
     hosts: tuple[str, ...]
     within: tuple[tuple[str, str], ...] = ()
     cells: tuple[CellDescription, ...] = ()
+    gpu_model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

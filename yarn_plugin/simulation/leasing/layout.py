@@ -1,7 +1,7 @@
 """Where the GPUs of a pool lie: GPUs in slots, slots in machines, machines in racks."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from yarn_plugin.model.gpus import Gpus, Machine, Slot, Slowdown
@@ -36,7 +36,8 @@ class Layout:
             total_gpus = sum(machine.gpus for machine in self.machines if machine.rack == rack)
             cells[rack] = _cell(rack, "rack", None, total_gpus)
         for machine in self.machines:
-            cells[machine.id] = _cell(machine.id, "node", machine.rack, machine.gpus)
+            node = _cell(machine.id, "node", machine.rack, machine.gpus)
+            cells[machine.id] = replace(node, gpu_model=machine.model)
             for slot in machine.slots:
                 cells[slot.id] = _cell(slot.id, "slot", machine.id, slot.gpus)
         for gpu, slot_id in self.gpus.items():

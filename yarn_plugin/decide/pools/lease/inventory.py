@@ -52,7 +52,10 @@ class Inventory:
         names = {self.machine_of[slot] for slot in shown}
         return tuple(
             Machine(
-                one.id, one.rack, tuple(Slot(slot.id, counts.get(slot.id, 0)) for slot in one.slots if slot.id in shown)
+                one.id,
+                one.rack,
+                tuple(Slot(slot.id, counts.get(slot.id, 0)) for slot in one.slots if slot.id in shown),
+                one.model,
             )
             for one in (self.layout[number] for number in sorted(names))
         )
@@ -100,14 +103,17 @@ def _built(topology: Topology, settings: LeaseSettings) -> Inventory:
         if found:
             places.update(found)
             counts.append((node.id, len(found)))
-    return _laid_out(places, tuple(counts))
+    models = {node: topology.cells[node].gpu_model for node, _ in counts}
+    return _laid_out(places, tuple(counts), models)
 
 
-def _laid_out(places: Mapping[str, Place], by_machine: tuple[tuple[str, int], ...]) -> Inventory:
+def _laid_out(
+    places: Mapping[str, Place], by_machine: tuple[tuple[str, int], ...], models: Mapping[str, str]
+) -> Inventory:
     slots: dict[tuple[str, str], dict[str, Slot]] = {}
     for place in places.values():
         slots.setdefault((place.machine, place.rack), {}).setdefault(place.slot, Slot(place.slot, 0))
-    layout = tuple(Machine(name, rack, tuple(found.values())) for (name, rack), found in slots.items())
+    layout = tuple(Machine(name, rack, tuple(found.values()), models[name]) for (name, rack), found in slots.items())
     machine_of = {slot.id: number for number, machine in enumerate(layout) for slot in machine.slots}
     gpus_in: dict[str, list[str]] = {}
     for gpu, place in places.items():
@@ -118,7 +124,8 @@ def _laid_out(places: Mapping[str, Place], by_machine: tuple[tuple[str, int], ..
 
 def with_free(machine: Machine, counts: Mapping[str, int]) -> Machine:
     """A machine of the layout with these free GPUs by slot."""
-    return Machine(machine.id, machine.rack, tuple(Slot(slot.id, counts.get(slot.id, 0)) for slot in machine.slots))
+    slots = tuple(Slot(slot.id, counts.get(slot.id, 0)) for slot in machine.slots)
+    return Machine(machine.id, machine.rack, slots, machine.model)
 
 
 def _usable(node: Cell, settings: LeaseSettings) -> int:
