@@ -1,0 +1,87 @@
+"""The simulations behind figures: in parallel processes, each result kept in a file, so that a run can be resumed."""
+
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from yarn_plugin import files
+from yarn_plugin.drive.lease_simulator import SimulationError
+from yarn_plugin.drive.training_runs import TrainingRun, simulate
+from yarn_plugin.errors import ReportedError, describe, os_reason
+from yarn_plugin.simulation.themis_figures.case import LIAR, Case
+from yarn_plugin.simulation.themis_figures.record import Record, read, record
+
+
+def run_cases(
+    cases: Sequence[Case], folder: Path, processes: int | None, on_done: Callable[[int], None]
+) -> dict[Case, Record]:
+    """The results of these cases: those in the folder, and the others simulated now. `processes` None: one per CPU.
+
+    `on_done`: called with the number of results so far.
+
+    Raises:
+        ReportedError: a simulation cannot go on, or a result cannot be written. Those that are done stay in the folder.
+    """
+    found = {case: kept for case in cases if (kept := _kept(folder, case)) is not None}
+    on_done(len(found))
+    left = [case for case in cases if case not in found]
+    if not left:
+        return found
+    # Not forked: the progress bar has a thread.
+    pool = ProcessPoolExecutor(min(processes or os.cpu_count() or 1, len(left)), multiprocessing.get_context("spawn"))
+    try:
+        running: dict[Future[Record], Case] = {pool.submit(_run, case): case for case in left}
+        for done in as_completed(running):
+            case = running[done]
+            found[case] = _result(done, case)
+            _keep(folder, case, found[case])
+            on_done(len(found))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return found
+
+
+def _result(done: Future[Record], case: Case) -> Record:
+    try:
+        return done.result()
+    except ReportedError:
+        raise
+    except BrokenProcessPool:
+        raise SimulationError(f"a process that ran {case.policy} with seed {case.seed} was ended") from None
+    except Exception as problem:
+        raise SimulationError(f"{case.policy} with seed {case.seed}: {describe(problem)}") from problem
+
+
+def _run(case: Case) -> Record:
+    run = TrainingRun(
+        case.policy, case.seed, case.workload(), case.cluster(), case.f, case.lease_s, checkpoint_s=case.checkpoint_s,
+        error=case.error, lie=case.lie, liars=(LIAR,) if case.lie else (),
+    )  # fmt: skip
+    started = time.perf_counter()
+    return record(simulate(run).outcome, time.perf_counter() - started)
+
+
+def _file(folder: Path, case: Case) -> Path:
+    return folder / f"{case.key(version('yarn-plugin'))}.json"
+
+
+def _kept(folder: Path, case: Case) -> Record | None:
+    with suppress(OSError, ValueError):
+        return read(_file(folder, case).read_bytes())
+    return None
+
+
+def _keep(folder: Path, case: Case, result: Record) -> None:
+    path = _file(folder, case)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, json.dumps(result.json()) + "\n")
+    except OSError as problem:
+        raise SimulationError(f"result {str(path)!r}: cannot be written ({os_reason(problem)})") from None
