@@ -195,6 +195,22 @@ def test_invalid_own_files_name_all_problems(load, table, message):
         load("w.json", table)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("w.toml", "[generate]\nworkload = 1\napps = 2\n"),
+        ("w.csv", "timestamp,duration,num_gpus,cluster\n2020-01-01 00:00:00,600,1,a\n2020-01-02 00:00:00,600,2,b\n"),
+    ],
+)
+def test_a_file_is_read_once_for_all_seeds(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    of_seed = workload.read(tmp_path / name)
+    expected = [workload.load(tmp_path / name, seed) for seed in range(5)]
+    (tmp_path / name).unlink()
+    assert [of_seed(seed) for seed in range(5)] == expected
+    assert len(set(expected)) > 1
+
+
 def test_listed_and_generated_applications(load):
     text = '[generate]\nworkload = 2\napps = 3\n[[apps]]\nname = "mine"\njobs = [{iterations = 5, iteration_s = 1}]'
     found = load("w.toml", text, seed=4)

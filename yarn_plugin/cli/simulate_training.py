@@ -21,7 +21,7 @@ from yarn_plugin.simulation.leasing.page import ShownRun, write_page
 from yarn_plugin.simulation.training.cluster import load as load_cluster
 from yarn_plugin.simulation.training.profiles import load as load_profiles
 from yarn_plugin.simulation.training.workload import GENERATED
-from yarn_plugin.simulation.training.workload import load as load_workload
+from yarn_plugin.simulation.training.workload import read as read_workload
 
 MAX_RUNS = 10_000
 
@@ -112,7 +112,8 @@ def simulate_training(
         ReportedError: a file, a policy or an option is wrong, or a simulation cannot go on.
     """
     cluster, slowdowns = load_cluster(cluster_file), load_profiles(profiles) if profiles else None
-    workloads = {seed: load_workload(workload_file, seed, slowdowns, time_unit) for seed in seeds}
+    workload_of = read_workload(workload_file, slowdowns, time_unit)
+    workloads = {seed: workload_of(seed) for seed in seeds}
     workload = workloads[seeds[0]]
     if len(policies) * len(seeds) > MAX_RUNS:
         raise BadInputError("--seed", len(seeds), f"must be at most {MAX_RUNS:,} simulations in all")

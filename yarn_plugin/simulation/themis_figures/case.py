@@ -34,7 +34,7 @@ class Size:
 
 
 SIZES: Mapping[str, Size] = {
-    "small": Size("8 GPUs", apps=5, jobs=4, scale=0.1, load=2.0),
+    "small": Size("8 GPUs", apps=10, jobs=4, scale=0.1, load=2.0),
     "medium": Size("themis-32", apps=16, jobs=8, scale=0.2, load=2.0),
     "large": Size("themis-256", apps=40, jobs=100, scale=1.0),
     "paper": Size("themis-256", apps=APPS, jobs=100, scale=1.0),

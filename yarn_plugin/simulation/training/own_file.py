@@ -18,6 +18,7 @@ loss = { kind = "sublinear", seed = 7 }      # optional
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -173,17 +174,22 @@ class OwnFile(Section):
         return self
 
 
-def workload(where: str, table: Any, seed: int = 0) -> TrainingWorkload:
-    """The applications of a table. `seed`: of those that are generated.
+def read(where: str, table: Any) -> Callable[[int], TrainingWorkload]:
+    """The applications of a table, for each seed of those that are generated.
 
     Raises:
         FileError: it is invalid; names all fields that are.
     """
     file = validate(OwnFile, table, where, keys_in="docs/training-workloads.md")
-    apps = [section.app(place) for place, section in enumerate(file.apps, 1)]
-    if file.generate is not None:
-        apps += file.generate.generator().generate(seed).apps
-    repeated = [name for name, times in Counter(app.name for app in apps).items() if times > 1]
-    if repeated:
-        raise FileError(f"{where}: apps: names must be different; {', '.join(map(repr, sorted(repeated)))} is repeated")
-    return TrainingWorkload(ordered(apps))
+    listed = [section.app(place) for place, section in enumerate(file.apps, 1)]
+    generator = None if file.generate is None else file.generate.generator()
+
+    def workload(seed: int) -> TrainingWorkload:
+        apps = [*listed, *(generator.generate(seed).apps if generator else ())]
+        repeated = [name for name, times in Counter(app.name for app in apps).items() if times > 1]
+        if repeated:
+            names = ", ".join(map(repr, sorted(repeated)))
+            raise FileError(f"{where}: apps: names must be different; {names} is repeated")
+        return TrainingWorkload(ordered(apps))
+
+    return workload

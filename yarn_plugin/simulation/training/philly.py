@@ -9,6 +9,7 @@ in the application.
 """
 
 import csv
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from random import Random
@@ -49,16 +50,15 @@ class PhillyFile(BaseModel):
     rows: tuple[JobRow, ...] = Field(min_length=1)
 
 
-def load(
+def read(
     where: str,
     path: Path,
     profiles: dict[str, Slowdown] | None = None,
-    seed: int = 0,
     gap_s: float = GAP_S,
     max_jobs: int = MAX_JOBS,
-) -> TrainingWorkload:
-    """The applications of a file. `where`: names it in errors. `profiles`: slowdowns of networks. `seed`: of the
-    networks that are drawn.
+) -> Callable[[int], TrainingWorkload]:
+    """The applications of a file, for each seed of the networks that are drawn. `where`: names it in errors.
+    `profiles`: slowdowns of networks.
 
     Raises:
         FileError: the file is invalid; names the row (counted from 1 after the column names), the field and the value.
@@ -72,18 +72,23 @@ def load(
     rows = sorted(validate(PhillyFile, {"rows": list(reader)}, where).rows, key=lambda row: row.timestamp)
     groups = _groups(rows, gap_s, max_jobs)
     start, network = rows[0].timestamp, slowdowns(profiles or {})
-    apps = []
-    for number, group in enumerate(groups, 1):
-        draw = Random(f"{seed}/philly/{number}")
-        model = draw.choices(TABLE_3_4, [model.share for model in TABLE_3_4])[0].name
-        arrival = (group[0].timestamp - start).total_seconds()
-        jobs = tuple(_job(place, row, model, network[model]) for place, row in enumerate(group, 1))
-        apps.append(TrainingApp(f"app{number}", arrival, jobs, user=group[0].cluster or "user"))
     rule = (
-        f"made {count(len(apps), 'application')} of {count(len(rows), 'job')}: those of one virtual cluster and number "
-        f"of GPUs, each at most {gap_s:g} s after the one before, at most {max_jobs}"
+        f"made {count(len(groups), 'application')} of {count(len(rows), 'job')}: those of one virtual cluster and "
+        f"number of GPUs, each at most {gap_s:g} s after the one before, at most {max_jobs}"
     )
-    return TrainingWorkload(ordered(apps), (*ignored_keys(columns, (*COLUMNS, *NOT_NEEDED)), rule))
+    notes = (*ignored_keys(columns, (*COLUMNS, *NOT_NEEDED)), rule)
+
+    def workload(seed: int) -> TrainingWorkload:
+        apps = []
+        for number, group in enumerate(groups, 1):
+            draw = Random(f"{seed}/philly/{number}")
+            model = draw.choices(TABLE_3_4, [model.share for model in TABLE_3_4])[0].name
+            arrival = (group[0].timestamp - start).total_seconds()
+            jobs = tuple(_job(place, row, model, network[model]) for place, row in enumerate(group, 1))
+            apps.append(TrainingApp(f"app{number}", arrival, jobs, user=group[0].cluster or "user"))
+        return TrainingWorkload(ordered(apps), notes)
+
+    return workload
 
 
 def _groups(rows: list[JobRow], gap_s: float, max_jobs: int) -> list[list[JobRow]]:
