@@ -8,14 +8,19 @@ from themis_agent.agent.events import Asked, Granted, LeaseEnded, Offered, Renew
 from themis_agent.agent.state import Lease, State
 from themis_agent.bids import bid_table, estimate
 
+MAX_GRANTED = 1000
+"""How many leases are remembered after their end."""
+
 
 def take(state: State, event: Granted | Renewed | Revoked | LeaseEnded) -> State:
     """The state after a message about a lease; one about an unknown lease is ignored."""
     leases = dict(state.leases)
     if isinstance(event, Granted):
-        # Sent again after a restart, a grant adds nothing.
-        leases.setdefault(event.lease, Lease(event.gpus, event.until))
-        return replace(state, leases=leases)
+        if event.lease in state.granted:
+            # After a restart of the arbiter it is sent again, maybe when its GPUs have been given back.
+            return state
+        leases[event.lease] = Lease(event.gpus, event.until)
+        return replace(state, leases=leases, granted=(*state.granted, event.lease)[-MAX_GRANTED:])
     lease = leases.get(event.lease)
     if lease is None:
         return state

@@ -112,15 +112,18 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything that an agent knows. `search`: one of `themis_agent.search`. `outcome`: None while it goes on.
+    """Everything that an agent knows.
 
-    `finished`: there is an outcome, and nothing runs any more. `suspended`: nothing starts before the next restart.
+    `search`: one of `themis_agent.search`. `granted`: the latest leases that were granted, ended or not. `outcome`:
+    None while it goes on. `finished`: there is an outcome, and nothing runs any more. `suspended`: nothing starts
+    before the next restart.
     """
 
     settings: Settings
     search: Annotated[object, Tagged()]
     trials: Mapping[str, TrialState] = field(default_factory=dict)
     leases: Mapping[str, Lease] = field(default_factory=dict)
+    granted: tuple[str, ...] = ()
     begun_at: float = 0.0
     outcome: Outcome | None = None
     finished: bool = False
