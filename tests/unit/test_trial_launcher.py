@@ -179,6 +179,15 @@ def test_agent_stops_it_after_a_checkpoint_and_the_next_epoch_goes_on(tmp_path, 
     assert [one.step for one in agent.of("reported")] == [ended.last_step + more for more in range(1, 6)]
 
 
+def test_damaged_checkpoint_is_told(tmp_path, agent, launched, store):
+    assert launched(training(tmp_path, 6, 0), told=None, **checkpoints(tmp_path, store)).wait(30) == 0
+    (tmp_path / "store/t1/000001/000000000005/step").write_text("7")
+    again = launched(training(tmp_path, 6, 0), "other", epoch=2, **checkpoints(tmp_path, store, "other"))
+    assert again.wait(30) == 0
+    assert agent.events[0].problem == "checkpoint t1/000001/000000000005: step is damaged"
+    assert agent.of("started")[0].resumed is None
+
+
 def test_sigterm_stops_it_as_the_agent_does(tmp_path, agent, launched, store):
     process = launched(training(tmp_path), **checkpoints(tmp_path, store))
     agent.wait_for("reported", 3)

@@ -59,9 +59,13 @@ class DamagedError(StoreError):
 
 
 class Checkpoints:
-    """The checkpoints of a trial as one epoch sees them. `keep`: how many to keep. All methods raise `StoreError`."""
+    """The checkpoints of a trial as one epoch sees them. `keep`: how many to keep. All methods raise `StoreError`.
+
+    `damaged`: what `begin` has passed over, and why.
+    """
 
     def __init__(self, store: Store, trial: str, epoch: int, keep: int) -> None:
+        self.damaged: dict[Checkpoint, str] = {}
         self._store, self._trial, self._epoch, self._keep = store, trial, epoch, keep
 
     def begin(self, directory: Path) -> Checkpoint | None:
@@ -82,7 +86,8 @@ class Checkpoints:
         for candidate in self._newest_first():
             try:
                 self._restore(candidate, directory)
-            except DamagedError:
+            except DamagedError as problem:
+                self.damaged[candidate] = str(problem)
                 continue
             return candidate
         return None

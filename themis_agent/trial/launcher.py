@@ -50,6 +50,9 @@ from yarn_plugin.validation import expectation
 _TICK_S = 0.1
 """How often local checkpoints are looked for."""
 
+_PROFILE_S = 1.0
+"""How often the time of an iteration is told at most."""
+
 _READS = 32
 """Of 64 KiB each, more than a pipe holds: a process that writes fast does not keep the launcher from all else."""
 
@@ -83,7 +86,7 @@ class Launcher:
         self._seen_step = self._committed = self._last_step = None  # type: int | None
         self._superseded = False
         self._reader = LogReader(re.compile(spec.loss_pattern) if spec.loss_pattern else None)
-        self._times, self._told_iteration_s = IterationTimes(), 0.0
+        self._times, self._told_iteration_s, self._profiled_at = IterationTimes(), 0.0, 0.0
         self._script_reports = False
         self._step_of_log = 0
 
@@ -144,13 +147,16 @@ class Launcher:
         while True:
             try:
                 begun, resumed = self._begin(self._checkpoints, local)
-            except StoreError as problem:
+            except StoreError as away:
                 begun, resumed = False, None
-                if str(problem) != told:
-                    told = str(problem)
+                if str(away) != told:
+                    told = str(away)
                     self._tell(CheckpointFailed(**self._header(), step=0, problem=told))
             if begun:
                 self._committed = self._seen_step = resumed.step if resumed else None
+                for lost, problem in self._checkpoints.damaged.items():
+                    header = self._header()
+                    self._tell(CheckpointFailed(**header, step=lost.step, committed=self._committed, problem=problem))
                 return self._seen_step
             self._wait_before_start()
 
@@ -238,8 +244,9 @@ class Launcher:
         self._times.step(step, at)
         self._tell(Reported(sequence=self._next(), at=at, step=step, loss=loss))
         seconds = self._times.iteration_s
-        if seconds is not None and abs(seconds - self._told_iteration_s) > 0.05 * self._told_iteration_s:
-            self._told_iteration_s = seconds
+        changed = seconds is not None and abs(seconds - self._told_iteration_s) > 0.05 * self._told_iteration_s
+        if seconds is not None and changed and at - self._profiled_at >= _PROFILE_S:
+            self._told_iteration_s, self._profiled_at = seconds, at
             self._tell(Profiled(**self._header(), iteration_s=seconds))
 
     def look_for_checkpoint(self) -> int | None:
