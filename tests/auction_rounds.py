@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 
 from yarn_plugin.decide.mechanisms.partial_allocation import AppBid, Gang, PartialAllocationProblem
 from yarn_plugin.decide.mechanisms.partial_allocation.valuation import log_rho_without
@@ -56,6 +57,18 @@ def random_round(seed, bidders=3, machines=3, rows=4, **options):
         gangs = draw.choice(((), (Gang(1, 4, 1, 4),), (Gang(2, 4, 2, 3),)))
         made.append(bid(f"app-{number}", empty, *(row(rho, *pieces) for pieces, rho in table.items()), gangs=gangs))
     return problem(shape, *made, round=seed, **options)
+
+
+def lies(honest, draw):
+    """The table scaled, with rows dropped, and with values swapped; drawn at random."""
+    rows = honest.rows
+    scale = draw.choice((0.1, 0.5, 0.8, 1.25, 2, 10))
+    yield replace(honest, rows=tuple(Row(one.pieces, one.rho * scale) for one in rows))
+    dropped = draw.sample(range(len(rows)), draw.randint(1, len(rows)))
+    yield replace(honest, rows=tuple(one for index, one in enumerate(rows) if index not in dropped))
+    values = [one.rho for one in rows]
+    draw.shuffle(values)
+    yield replace(honest, rows=tuple(Row(one.pieces, rho) for one, rho in zip(rows, values, strict=True)))
 
 
 def fits(machines, pieces):

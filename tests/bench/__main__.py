@@ -11,7 +11,7 @@ from rich.text import Text
 
 from yarn_plugin.console import out, table, write_json
 
-NAMES = ("planner", "feedback", "switching_cost", "arbiter", "bid_table", "auction")
+NAMES = ("planner", "feedback", "switching_cost", "arbiter", "bid_table", "auction", "auction_properties", "liar")
 SPEC = Path(__file__).with_name("spec.toml")
 
 

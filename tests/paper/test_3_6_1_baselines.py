@@ -2,7 +2,9 @@
 
 import pytest
 
+from tests import auction_rounds
 from yarn_plugin.decide.arbiter import BUILT_IN
+from yarn_plugin.decide.mechanisms.partial_allocation import allocate
 from yarn_plugin.decide.policies.lease.slaq import fitted
 from yarn_plugin.decide.policies.leasing import AppStatus, LeaseProblem
 from yarn_plugin.model.gpus import Job, Machine, Slot, Slowdown
@@ -212,3 +214,36 @@ def test_max_min_follows_weights_and_packs():
     machines = [machine("m", 4), machine("n", 4)]
     assert given_by("max_min", machines, heavy, light) == {"heavy.a": {"m1": 4, "n1": 2}, "light.a": {"n1": 2}}
     assert given_by("drf", machines, heavy, light) == {"light.a": {"m1": 4}, "heavy.a": {"n1": 4}}
+
+
+def test_figure_3_5_drf_scatters_both_of_two_apps_that_need_a_machine_each():
+    """Instance 1: equal shares of two machines of 4 GPUs. `second` holds 2 of m. As listed, `first` gets the other 2
+    and 2 of n: both run at the rate of 2 GPUs, and each would have 4 with a machine of its own. Packed, they do."""
+    first = app("first", job("a", gpus=4, slowdown=SPREAD_HALVES))
+    second = app("second", job("a", gpus=4, slowdown=SPREAD_HALVES, held=(("m1", 2),)))
+    machines = [machine("m", 2), machine("n", 4)]
+    given = given_by("drf", machines, first, second)
+    assert given == {"first.a": {"m1": 2, "n1": 2}, "second.a": {"n1": 2}}
+    packed = given_by("max_min", machines, first, second)
+    assert packed == {"first.a": {"n1": 4}, "second.a": {"m1": 2}}
+
+
+@pytest.mark.parametrize("policy", ["drf", "max_min", "tiresias"])
+def test_figure_3_5_who_needs_the_large_machine_envies_who_has_it(policy):
+    """Instance 2: shares are equal, and the large machine goes to `insensitive`, who loses 2% without it: `sensitive`
+    envies it, and both together would gain by an exchange."""
+    insensitive = app("insensitive", job("a", gpus=4, slowdown=INSENSITIVE))
+    sensitive = app("sensitive", job("a", gpus=4, slowdown=SPREAD_HALVES), arrived_at=1.0)
+    machines = [machine("m", 4), machine("n", 2), machine("o", 2)]
+    given = given_by(policy, machines, insensitive, sensitive)
+    assert given == {"insensitive.a": {"m1": 4}, "sensitive.a": {"n1": 2, "o1": 2}}
+
+
+def test_figure_3_5_the_auction_gives_the_large_machine_to_whom_it_matters():
+    machines = [auction_rounds.machine(name, gpus) for name, gpus in (("m", 4), ("n", 2), ("o", 2))]
+    bids = [
+        auction_rounds.bid(name, 8, auction_rounds.row(1, 4), auction_rounds.row(slowdown.machine, 2, 2))
+        for name, slowdown in (("insensitive", INSENSITIVE), ("sensitive", SPREAD_HALVES))
+    ]
+    won = {award.app: dict(award.won) for award in allocate(auction_rounds.problem(machines, *bids)).awards}
+    assert won == {"insensitive": {"n/s0": 2, "o/s0": 2}, "sensitive": {"m/s0": 4}}

@@ -7,21 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.auction_rounds import bid, count, fits, machine, problem, random_round, row, value_of
+from tests.auction_rounds import bid, count, fits, lies, machine, problem, random_round, row, value_of
 from yarn_plugin.decide.mechanisms.partial_allocation import allocate
-from yarn_plugin.model.auction import Row
-
-
-def lies(honest, draw):
-    """The table scaled, with rows dropped, and with values swapped."""
-    rows = honest.rows
-    scale = draw.choice((0.1, 0.5, 0.8, 1.25, 2, 10))
-    yield replace(honest, rows=tuple(Row(one.pieces, one.rho * scale) for one in rows))
-    dropped = draw.sample(range(len(rows)), draw.randint(1, len(rows)))
-    yield replace(honest, rows=tuple(one for index, one in enumerate(rows) if index not in dropped))
-    values = [one.rho for one in rows]
-    draw.shuffle(values)
-    yield replace(honest, rows=tuple(Row(one.pieces, rho) for one, rho in zip(rows, values, strict=True)))
+from yarn_plugin.drive.training_runs import TrainingRun, simulate
+from yarn_plugin.model.gpus import Slowdown
+from yarn_plugin.simulation.leasing.outcome import figures
+from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob, TrainingWorkload
+from yarn_plugin.simulation.training.cluster import TrainingCluster
 
 
 def utility(honest, award, told):
@@ -102,3 +94,13 @@ def test_theorem_3_2_one_shot_has_no_sharing_incentive():
     rho_with = {1: 2, 2: 1, 4: 0.5}
     assert [rho_with[count(award.won)] for award in result.awards] == [1, 1]
     assert [rho_with[count(award.kept)] for award in result.awards] == [2, 2]
+
+
+def test_rounds_recover_the_sharing_incentive():
+    # The same two apps with two hours of work each, until they end: what one paid is auctioned in the next round.
+    job = TrainingJob("job", 7200.0, 4.0, max_gpus=4, slowdown=Slowdown(1.0, 1.0, 1.0))
+    apps = tuple(TrainingApp(name, 0.0, (job,)) for name in ("a", "b"))
+    cluster = TrainingCluster((machine("m"),))
+    for f in (0.0, 0.8):
+        outcome = simulate(TrainingRun("themis", 0, TrainingWorkload(apps), cluster, f=f)).outcome
+        assert figures(outcome).max_rho_app < 1.05

@@ -62,7 +62,7 @@ class PartialAllocationProblem:
     machines: tuple[Machine, ...]
     bids: tuple[AppBid, ...]
     without_bid: tuple[AppWithoutBid, ...] = ()
-    work_limit: int = 10_000
+    work_limit: int = 20_000
     rounding: Rounding = "up"
     exact_shares: bool = False
     payments: bool = True
