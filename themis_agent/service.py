@@ -71,11 +71,11 @@ def translated(trial: str, epoch: int, launcher: int, event: wire.AnyEvent) -> e
         case wire.Started():
             return events.LauncherStarted(trial, epoch, event.host, event.port, launcher)
         case wire.Reported():
-            return events.Reported(trial, epoch, event.step, event.loss if math.isfinite(event.loss) else None)
+            return events.Reported(trial, epoch, float(event.step), event.loss if math.isfinite(event.loss) else None)
         case wire.Profiled():
             return events.Profiled(trial, epoch, event.iteration_s)
         case wire.Checkpointed():
-            return events.Checkpointed(trial, epoch, event.step)
+            return events.Checkpointed(trial, epoch, float(event.step))
         case wire.CheckpointFailed():
             return events.CheckpointFailed(trial, epoch, event.problem)
         case wire.Ended():

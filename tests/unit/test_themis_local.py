@@ -14,7 +14,12 @@ import optuna
 import psutil
 import pytest
 
+import themis_agent
+from themis_agent.cli import cli
 from themis_agent.local.launchers import LAUNCHER
+from yarn_plugin import console
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.toml_files import FileError
 
 SCRIPT = Path(__file__).parents[1] / "data" / "train_quadratic.py"
 ROOT = Path(__file__).parents[2]
@@ -32,6 +37,9 @@ enqueue = [{enqueued}]
 [space]
 rate = {{ type = "float", low = 0.01, high = 0.9, log = true }}
 """
+
+
+SPACE = {"rate": {"type": "int", "low": 1, "high": 2}}
 
 
 def write_app(folder, step_s=0.0, more=""):
@@ -98,7 +106,7 @@ def until(condition):
         time.sleep(0.02)
 
 
-def test_a_search_finds_the_best_trial_and_stands_in_the_study(tmp_path):
+def test_a_search_finds_the_best_trial_and_stands_in_the_study(tmp_path, monkeypatch):
     storage = f"sqlite:///{tmp_path}/study.db"
     write_app(tmp_path, more=f'storage = "{storage}"')
     said = finish(start(tmp_path, "run", "--local", "app.toml", "--gpus", "3", "--json", "result.json"))
@@ -114,15 +122,35 @@ def test_a_search_finds_the_best_trial_and_stands_in_the_study(tmp_path):
     assert (best.params, best.value) == ({"rate": 0.3}, loss(0.3, MAX_STEPS))
     assert best.intermediate_values == {step: loss(0.3, step) for step in range(1, MAX_STEPS + 1)}
     assert (best.user_attrs["bracket"], best.user_attrs["rung"]) == (0, 1)
-    finish(start(tmp_path, "status", "quadratic.themis", "--json", "status.json"))
+    monkeypatch.chdir(tmp_path)
+    assert console.run(cli, "themis-agent", ["status", "quadratic.themis", "--json", "status.json"]) == 0
     trials = json.loads((tmp_path / "status.json").read_text())["trials"]
     assert [one["status"] for one in trials] == ["pruned", "complete", "pruned"]
-    said_best = finish(start(tmp_path, "best", "quadratic.themis", "--export", "exported"))
-    assert f"checkpoint of step {MAX_STEPS} copied to exported" in said_best
+    assert console.run(cli, "themis-agent", ["best", "quadratic.themis", "--export", "exported"]) == 0
     saved = json.loads((tmp_path / "exported" / f"step-{MAX_STEPS}" / "state.json").read_text())
     assert sum(weight**2 for weight in saved["weights"]) == pytest.approx(result["metric"])
-    # The same command again has nothing left to do, and says the same.
-    assert finish(start(tmp_path, "run", "--local", "app.toml")).splitlines() == said.splitlines()[-3:]
+    # The same command again has nothing left to do, and comes to the same result.
+    assert console.run(cli, "themis-agent", ["run", "--local", "app.toml", "--json", "again.json"]) == 0
+    assert (tmp_path / "again.json").read_text() == (tmp_path / "result.json").read_text()
+
+
+def test_a_search_runs_from_a_program(tmp_path, capsys):
+    result = themis_agent.run(
+        f"python {SCRIPT} --rate={{rate}}",
+        space={"rate": {"type": "float", "low": 0.1, "high": 0.5}},
+        algorithm="plain",
+        trials=1,
+        max_steps=2,
+        enqueue=[{"rate": 0.5}],
+        state=tmp_path / "state",
+        gpus=1,
+    )
+    assert (result.succeeded, result.metric) == (True, loss(0.5, 2))
+    assert "trial-00000 complete at step 2" in capsys.readouterr().err
+    with pytest.raises(BadInputError, match="holds another search"):
+        themis_agent.run("other", space=SPACE, max_steps=1, state=tmp_path / "state")
+    with pytest.raises(FileError, match="max_steps 0: must be at least 1"):
+        themis_agent.run("other", space=SPACE, max_steps=0)
 
 
 @pytest.mark.parametrize("victim", [pytest.param("agent", marks=pytest.mark.matrix), "agent and launchers"])

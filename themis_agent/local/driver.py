@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -167,8 +168,10 @@ class _Run:
             for one, handler in before.items():
                 signal.signal(one, handler)
 
+        # Signals reach the main thread alone.
+        caught = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
         before: dict[int, Callable[..., object] | int | None] = {
-            number: signal.signal(number, suspend) for number in (signal.SIGINT, signal.SIGTERM)
+            number: signal.signal(number, suspend) for number in caught
         }
         try:
             yield
