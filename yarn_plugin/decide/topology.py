@@ -68,7 +68,10 @@ def with_cells(before: State, state: State) -> State:
 
 def cell_of_node(known: Topology, node: str) -> str | None:
     """The cell of a YARN node, given its id (`host:port`), or None."""
-    return next((name for name in (node, _host(node)) if name in known.cells), None)
+    if node in known.cells:
+        return node
+    host = _host(node)
+    return host if host in known.cells else None
 
 
 def is_pattern(name: str) -> bool:

@@ -31,16 +31,19 @@ def answer_from_table(turn: Turn, app: str, number: int) -> bool:
     return True
 
 
-def has_all(turn: Turn, app: str) -> bool:
-    """Whether leases that go on give an application all that its jobs can use, so that it need not be asked.
+def who_can_use_more(turn: Turn) -> list[str]:
+    """The applications but those that leases give all that their jobs can use, and go on: they need not be asked.
 
-    It is when one of them ends or is given back: until then, a job that it adds waits.
+    They are when one of their leases ends or is given back: until then, a job that they add waits.
     """
-    most = sum([gang.max_gpus * gang.trials for gang in turn.state.members[app].gangs])
-    if not most or total(turn.index.holds(app)) < most:
-        return False
-    mine = turn.leases_of(app)
-    return all(one.lease.until is None or (one.lease.until > turn.at and not one.leaving) for one in mine)
+    members, index = turn.state.members, turn.index
+    disturbed = {turn.state.leases[lease].lease.app for lease in index.ending_or_leaving(turn.at)}
+
+    def has_all(app: str) -> bool:
+        most = sum([gang.max_gpus * gang.trials for gang in members[app].gangs])
+        return 0 < most <= index.gpus_of(app) and app not in disturbed
+
+    return [app for app in turn.active() if not has_all(app)]
 
 
 def note_estimate(turn: Turn, app: str, estimate: Estimate, described: Described) -> None:

@@ -18,9 +18,8 @@ def find_excess(turn: Turn) -> None:
 
     Who overstays a revoked lease has had it already. Unregistered applications lease nothing.
     """
-    index, seen = turn.index, (turn.state.leases, turn.view.use)
-    known = index.is_within
-    if known is not None and not index.leaving and seen[0] is known[0] and seen[1] is known[1]:
+    index = turn.index
+    if _is_known(turn):
         return
     found: dict[str, Excess] = {}
     for app, machine, used, leased, is_overdue in _excesses(turn) if turn.view.steering else ():
@@ -35,7 +34,17 @@ def find_excess(turn: Turn) -> None:
         found[key] = excess
     if found != turn.state.excess:
         turn.change(excess=found)
-    index.is_within = None if found else seen
+    index.is_within = None if found else (index.shrunk, turn.view)
+
+
+def _is_known(turn: Turn) -> bool:
+    """Whether nothing has changed since nobody used more than it leases."""
+    index, view = turn.index, turn.view
+    if index.is_within is None or index.leaving:
+        return False
+    shrunk, before = index.is_within
+    same = view.use is before.use and view.claims is before.claims and view.steering == before.steering
+    return same and index.shrunk == shrunk
 
 
 def next_list(excess: Excess, grace: float) -> float:

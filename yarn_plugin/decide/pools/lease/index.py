@@ -9,6 +9,7 @@ from typing import Any
 
 from yarn_plugin.decide.pools.lease.inventory import Inventory, with_free
 from yarn_plugin.decide.pools.lease.state import Held
+from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.gpus import Gpus, Machine
 
 
@@ -16,14 +17,16 @@ class LeaseIndex:
     """Changed in place, with the leases. `leases`: those that it is of, to recognise them.
 
     `free`: the usable GPUs in no lease. `leaving`, `unstarted`: the ids of leases with revoked GPUs, and of those that
-    have not started. `is_checked`: all their GPUs are in the inventory; `is_within`: no application used more than it
-    leases of a machine when it had these leases and used this (see `excess`).
+    have not started. `is_checked`: all their GPUs are in the inventory; `shrunk`: how often a lease has lost GPUs;
+    `is_within`: no application used more than it leases of a machine when that was so, and this was seen (see
+    `excess`).
     """
 
     def __init__(self, leases: Mapping[str, Held], inventory: Inventory) -> None:
         self.leases, self.inventory = leases, inventory
         self.is_checked = False
-        self.is_within: tuple[Mapping[str, Held], object] | None = None
+        self.shrunk = 0
+        self.is_within: tuple[int, View] | None = None
         self.free = set(inventory.places)
         self._free_in = {slot: len(gpus) for slot, gpus in inventory.gpus_in.items()}
         self._machines = list(inventory.layout)
@@ -34,6 +37,7 @@ class LeaseIndex:
         self._leased: dict[str, int] = {}
         self._in_use: dict[str, int] = {}
         self._on_machine: dict[tuple[str, str], int] = {}
+        self._gpus_of: dict[str, int] = {}
         self._in_slots: dict[str, dict[str, int]] = {}
         self._ends: dict[float, set[str]] = {}
         self._place: dict[str, int] = {}
@@ -72,6 +76,7 @@ class LeaseIndex:
         self._unmark(held)
 
     def _count_gpus(self, held: Held, change: int) -> None:
+        self.shrunk += change < 0
         app, places, is_started = held.lease.app, self.inventory.places, held.started_at is not None
         for gpu in held.gpus:
             is_leased = _changed(self._leased, gpu, change) > 0
@@ -86,6 +91,7 @@ class LeaseIndex:
                 self._outdated.add(self.inventory.machine_of[place.slot])
             if is_started:
                 _changed(self._on_machine, (app, place.machine), change)
+                _changed(self._gpus_of, app, change)
                 slots = self._in_slots.setdefault(app, {})
                 if not _changed(slots, place.slot, change) and not slots:
                     del self._in_slots[app]
@@ -132,6 +138,14 @@ class LeaseIndex:
     def ended_by(self, at: float) -> list[str]:
         """The started leases that end at this time or did before, the oldest first."""
         return self.ordered({lease for end, leases in self._ends.items() if end <= at for lease in leases})
+
+    def ending_or_leaving(self, at: float) -> set[str]:
+        """The leases that end at this time or did before, or have revoked GPUs."""
+        return self.leaving.union(*(leases for end, leases in self._ends.items() if end <= at))
+
+    def gpus_of(self, app: str) -> int:
+        """How many GPUs an application has in leases that have started, revoked ones included."""
+        return self._gpus_of.get(app, 0)
 
     def ends(self) -> Iterator[float]:
         """When started leases end, each time once."""

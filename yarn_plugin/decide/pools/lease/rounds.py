@@ -38,7 +38,7 @@ def open_if_due(turn: Turn) -> None:
     if not apps or not (turn.free() or turn.ending()):
         return
     if turn.settings.policy != THEMIS:
-        apps = [app for app in apps if not estimates.has_all(turn, app)]
+        apps = estimates.who_can_use_more(turn)
         if not apps:
             return
     number, deadline = state.round_number + 1, turn.at + turn.settings.estimate_s
