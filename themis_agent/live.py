@@ -19,7 +19,8 @@ from yarn_plugin.journal.replay import Replay
 
 log = logging.getLogger("themis_agent")
 
-_MACHINE = StateMachine[State | None, Event, Command](step, None, next_due, TimerFired)
+MACHINE = StateMachine[State | None, Event, Command](step, None, next_due, TimerFired)
+"""What an agent's journal drives."""
 
 IDLE_S = 0.5
 """How often `run` calls `idle` at least."""
@@ -31,7 +32,7 @@ def recorded(journal: Path) -> State | None:
     Raises:
         JournalError: the journal cannot be read.
     """
-    replay: Replay[State | None, Event, Command] = Replay(_MACHINE, TAGS)
+    replay: Replay[State | None, Event, Command] = Replay(MACHINE, TAGS)
     replay.take_all(read_records(journal))
     replay.decide_waiting()
     return replay.state
@@ -60,7 +61,7 @@ class LiveAgent:
         observe: Callable[[Event, State], object] = lambda event, state: None,
     ) -> None:
         policy: Durable[State | None, Event, Command] = Durable(TAGS, records)
-        self._intake = Intake(_MACHINE, policy, JournalClock(), lambda event: isinstance(event, Restarted))
+        self._intake = Intake(MACHINE, policy, JournalClock(), lambda event: isinstance(event, Restarted))
         self._inbox: Inbox[_Item] = Inbox(self._intake.stamp)
         self._carry_out, self._observe = carry_out, observe
 

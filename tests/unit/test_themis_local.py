@@ -15,10 +15,14 @@ import psutil
 import pytest
 
 import themis_agent
+from themis_agent.agent.tags import TAGS
 from themis_agent.cli import cli
+from themis_agent.live import MACHINE
 from themis_agent.local.launchers import LAUNCHER
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.journal.records import read_records
+from yarn_plugin.journal.replay import Replay
 from yarn_plugin.toml_files import FileError
 
 SCRIPT = Path(__file__).parents[1] / "data" / "train_quadratic.py"
@@ -168,6 +172,10 @@ def test_a_killed_search_goes_on_and_loses_nothing(tmp_path, victim):
     steps = executed(tmp_path)
     assert sorted(set(steps[0.3])) == list(range(1, MAX_STEPS + 1))
     again = len(steps[0.3]) - len(set(steps[0.3]))
+    replay = Replay(MACHINE, TAGS)
+    replay.take_all(read_records(tmp_path / "state" / "journal"))
+    assert replay.replayed > 20
+    assert (replay.different, replay.skipped) == (0, 0)
     # A checkpoint is written after every step, and stored while the next one runs.
     assert again == 0 if victim == "agent" else again <= 2
 
