@@ -89,7 +89,7 @@ def launch(folder, command, agent=None, **fields):
     }
     path = folder / f"spec-{spec['epoch']}-{spec['ranks'][0]}.json"
     path.write_text(json.dumps(spec))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
     return subprocess.Popen(
         [sys.executable, "-m", "themis_agent.trial.launcher", str(path)], env=environment, cwd=folder
     )

@@ -67,11 +67,11 @@ def test_losses_agree_over_a_kill_and_another_world_size(tmp_path, example):
     try:
         alone = train("reference", 1, [0], url=None)
         first = train("interrupted", 1, [0], step_ms=100)
-        agent.wait_for("checkpointed", timeout=60)
+        agent.wait_for("checkpointed", timeout=150)
         agent.wait_for("reported", INTERVAL + 3)
         os.kill(first.pid, signal.SIGKILL)
         second = train("interrupted", 2, [0, 1])
-        assert second.wait(60) == alone.wait(60) == 0
+        assert second.wait(150) == alone.wait(150) == 0
         reference = executed(tmp_path / "reference", 1)
         epochs = [executed(tmp_path / "interrupted", epoch) for epoch in (1, 2)]
         assert INTERVAL < len(epochs[0]) < STEPS
@@ -80,7 +80,7 @@ def test_losses_agree_over_a_kill_and_another_world_size(tmp_path, example):
 
         # The check detects lost checkpoints.
         shutil.rmtree(store / "t1")
-        assert train("interrupted", 3, [0], steps=INTERVAL + 2).wait(60) == 0
+        assert train("interrupted", 3, [0], steps=INTERVAL + 2).wait(150) == 0
         with pytest.raises(AssertionError, match="executed again"):
             check_resumed([epochs[0], executed(tmp_path / "interrupted", 3)], reference, interruptions=1)
     finally:
