@@ -89,7 +89,9 @@ class AgentAddress(Wire):
 
 
 class Event(Wire):
-    """`sequence` increases within one launcher. Gaps are steps that were not kept while the agent was away."""
+    """`sequence` increases within one launcher. Gaps are steps not kept, of more than 10,000 that waited for the
+    agent.
+    """
 
     sequence: Annotated[int, Field(ge=1)]
     at: float
@@ -116,7 +118,9 @@ class Reported(Event):
 
 
 class Profiled(Event):
-    """Seconds of one iteration with this gang: the median of the latest ones. Sent when it has changed by 5%."""
+    """Seconds of one iteration with this gang: the median of the latest ones. Sent when it has changed by 5%, at most
+    once a second.
+    """
 
     type: Literal["profiled"] = "profiled"
     iteration_s: float
