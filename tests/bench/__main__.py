@@ -11,7 +11,10 @@ from rich.text import Text
 
 from yarn_plugin.console import out, table, write_json
 
-NAMES = ("planner", "feedback", "switching_cost", "arbiter", "bid_table", "auction", "auction_properties", "liar")
+NAMES = (
+    "planner", "feedback", "switching_cost", "arbiter", "bid_table", "auction", "auction_properties", "liar",
+    "lease_simulator",
+)  # fmt: skip
 SPEC = Path(__file__).with_name("spec.toml")
 
 
