@@ -9,7 +9,8 @@ import pytest
 from tests.auction_rounds import bid, count, fits, machine, problem, row
 from yarn_plugin.decide.mechanisms.partial_allocation import AppWithoutBid, Gang, allocate
 from yarn_plugin.decide.mechanisms.partial_allocation.binding import bind
-from yarn_plugin.decide.mechanisms.partial_allocation.candidates import candidates
+from yarn_plugin.decide.mechanisms.partial_allocation.blocks import Blocks
+from yarn_plugin.decide.mechanisms.partial_allocation.candidates import Candidate, candidates
 from yarn_plugin.decide.mechanisms.partial_allocation.capacities import measures
 from yarn_plugin.decide.mechanisms.partial_allocation.fitting import fit, kinds_of
 from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import draw_order, hand_out
@@ -170,6 +171,24 @@ def test_what_fits_exceeds_no_measured_capacity(block):
         if fits(machines, pieces):
             for use, capacity in measures(Offer.of(machines), [tuple(pieces[:2]), tuple(pieces[2:])]):
                 assert (use.sum(axis=0) <= capacity).all(), seed
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_what_fits_satisfies_the_condition_on_blocks(block):
+    for seed in range(40 * block, 40 * block + 40):
+        machines, pieces = _random_pieces(1000 + seed)
+        if fits(machines, pieces):
+            tables = [[Candidate(1, 0, tuple(part))] for part in (pieces[:2], pieces[2:])]
+            blocks = Blocks.of(Offer.of(machines), tables, 1)
+            assert blocks.fitting(blocks.use[:, 0].sum(axis=0, keepdims=True)).all(), seed
+
+
+def test_remainders_of_two_racks_are_no_block():
+    machines = [machine(f"m{k}", rack=f"r{k}") for k in range(2)]
+    tables = [[Candidate(1, 0, (Piece(3, f"r{k}"),))] for k in range(2)]
+    for size, possible in ((1, True), (2, False)):
+        blocks = Blocks.of(Offer.of(machines), [*tables, [Candidate(1, 0, (Piece(size),))]], 1)
+        assert blocks.fitting(blocks.use[:, 0].sum(axis=0, keepdims=True)).all() == possible
 
 
 def test_rows_that_need_more_for_no_more_are_dropped():
