@@ -62,6 +62,8 @@ def test_the_driver_runs_on_the_cluster_and_follows_its_share(arbiter, submit, t
     assert row["n"] > 0
     reasons = [decision.reason for decision in arbiter.admin().list_decisions(100)]
     assert any("arrived; the pool now has 1 application" in reason for reason in reasons)
+    said = [record["event"].get("message", {}) for record in arbiter.journal() if record["kind"] == "input"]
+    assert any(one["guaranteed_s"] > 0 for one in said if one.get("type") == "share.estimate"), "when it expects to end"
     eventually(lambda: not arbiter.admin().list_apps(), "it is deregistered")
     assert not list((tmp_path / "checkpoints").glob("qoop-*")), "outputs of stages are deleted"
 
