@@ -12,7 +12,8 @@ from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Rev
 
 PARAMETERS = (
     '{ policy = "themis", f = 0.0, lease_s = 25, grid_s = 0, grace_s = 3, round_window_s = 2, estimate_s = 60, '
-    "bid_s = 60, decide_s = 3, place_within_s = 0, payments = false }"
+    "bid_s = 60, decide_s = 3, place_within_s = 0, table_rounds = 0, "
+    "payments = false }"
 )
 TWO = {"pieces": [{"gpus": 2}, {"gpus": 2}], "rho": 1.0}
 

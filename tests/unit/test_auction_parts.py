@@ -191,6 +191,14 @@ def test_remainders_of_two_racks_are_no_block():
         assert blocks.fitting(blocks.use[:, 0].sum(axis=0, keepdims=True)).all() == possible
 
 
+def test_tables_too_large_for_the_condition_on_blocks_go_without_it(monkeypatch):
+    monkeypatch.setattr("yarn_plugin.decide.mechanisms.partial_allocation.blocks.MAX_NUMBERS", 1)
+    machines = [machine(f"m{k}", rack=f"r{k}") for k in range(2)]
+    tables = [[Candidate(1, 0, (Piece(3, f"r{k}"),))] for k in range(2)]
+    blocks = Blocks.of(Offer.of(machines), [*tables, [Candidate(1, 0, (Piece(2),))]], 1)
+    assert blocks.fitting(blocks.use[:, 0].sum(axis=0, keepdims=True)).all()
+
+
 def test_rows_that_need_more_for_no_more_are_dropped():
     rows = [row(4, 1), row(4, 2), row(2, (2, "m")), row(2, (2, "m"), 1), row(9, 1, 1), row(1, 2, 2)]
     assert sorted(one.row for one in candidates(bid("a", 8, *rows))) == [0, 2, 5]

@@ -16,7 +16,10 @@ from yarn_plugin.decide.events import (
     NodeUseChanged,
 )
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
+from yarn_plugin.decide.pools.lease.estimates import attained_gpu_s
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
+from yarn_plugin.decide.pools.lease.turn import Turn
+from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import AppEnded, BeyondLease, LeaseReleased, LeaseVacated, LeaseWon, NodeLost, NotPlaced
 from yarn_plugin.model.cluster import Container, YarnApp
@@ -272,6 +275,21 @@ def test_containers_are_listed_again_before_a_grant_comes_back():
     assert (world.sent(LeaseEnded), world.held()) == ([], {a: N1})
 
 
+def test_containers_are_listed_again_until_there_is_an_answer():
+    world = World.of(node("n1"), place_within_s=30.0)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.run(a)
+    world.wait(20.0)
+    world.run(a, n1=(1,))
+    before = len(commands(world, ListContainers))
+    world.wait(80.0)
+    assert len(commands(world, ListContainers)) == before + 3
+    world.run(a, n1=(1,))
+    assert world.held() == {a: {"n1/0"}}
+    world.wait(100.0)
+    assert len(commands(world, ListContainers)) == before + 3
+
+
 # Nodes, applications.
 
 
@@ -505,6 +523,31 @@ def test_attained_service_counts_jobs_that_have_ended():
     assert list(world.held()) == [b]
 
 
+def test_attained_service_counts_gpus_of_a_lost_node():
+    world = World.of(node("n1"), policy="tiresias")
+    whole = {"min_gpus": 4, "max_gpus": 4}
+    world.arrive("ann", jobs=(Job("a1", 100.0, 60.0, **whole),))
+    world.wait(20.0)
+    b = world.arrive("bob", jobs=(Job("b1", 100.0, 60.0, attained_gpu_s=10.0, **whole),))
+    world.wait(100.0)
+    world.stage.take(NodesChanged((), ("n1:8041",)))
+    world.wait(5.0)
+    world.stage.take(NodesChanged((node("n1"),), ()))
+    world.wait(20.0)
+    assert world.held() == {b: N1}
+
+
+def test_attained_service_of_an_earlier_versions_journal_counts_from_the_leases():
+    world = World.of(node("n1"), policy="tiresias")
+    a = world.arrive("ann", jobs=(Job("a1", 100.0, 60.0, min_gpus=4, max_gpus=4),))
+    world.wait(20.0)
+    state = world.stage.state()
+    (held,) = state.leases.values()
+    state = replace(state, members={a: replace(state.members[a], attained_gpu_s=0.0, attained_at=None)})
+    turn = Turn("gpu", LeaseSettings(), state, View(), held.started_at + 50.0)
+    assert attained_gpu_s(turn, a) == pytest.approx(200.0)
+
+
 def test_a_job_of_a_policy_without_auctions_that_keeps_its_gpus_is_renewed():
     world = World.of(node("n1"), policy="tiresias")
     a = world.arrive("ann", jobs=(Job("a1", 100.0, 60.0, min_gpus=2, max_gpus=2), Job("a2", 100.0, 60.0)))
@@ -582,6 +625,19 @@ def test_gpus_that_nobody_wanted_open_no_round_each_time_there_is_room_again():
         use(world, n2=(0, 0, 0))
         world.wait(5.0)
     assert len(world.rounds()) == 1
+
+
+def test_gpus_that_get_room_after_a_round_without_any_open_another_one():
+    world = World.of(node("n1"), node("n2"), task_vcores=8)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    use(world, n2=(0, 32, 0))
+    b = world.arrive("bob", rho=9.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    assert list(world.held()) == [a]
+    use(world, n2=(0, 0, 0))
+    world.wait(20.0)
+    assert set(world.held()) == {a, b}
 
 
 def test_offers_name_the_model_of_gpus():

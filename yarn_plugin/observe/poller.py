@@ -295,7 +295,9 @@ class Poller:
     def _deliver_partitions(self, parsed: ParsedNodes) -> None:
         """Before the nodes, so that a new one counts in no pool that cannot use it."""
         cluster = self._sink.known()
-        unlisted = {node: label for node, label in cluster.partitions.items() if node in cluster.nodes.keys() - parsed}
+        unlisted = {
+            node: label for node, label in cluster.partitions.items() if node in cluster.nodes and node not in parsed
+        }
         partitions = {**unlisted, **parsed.partitions}
         if partitions != cluster.partitions:
             self._delivery.deliver(PartitionsChanged(tuple(sorted(partitions.items()))))

@@ -16,6 +16,9 @@ Flags = NDArray[np.bool_]
 MAX_KINDS = 1 << 20
 """More than there are different pieces."""
 
+MAX_NUMBERS = 1 << 24
+"""The largest table that is made, in numbers: without the condition, the search only takes more work."""
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -45,13 +48,16 @@ class Blocks:
             for piece in one.pieces
         ]
         sizes = sorted({piece.gpus for piece in pieces if piece.within == "" and piece.gpus > 1})
-        racks = {rack: number for number, rack in enumerate(sorted({one.rack for one in offer.machines if sizes}))}
+        racks = {rack: number for number, rack in enumerate(sorted({one.rack for one in offer.machines}))}
+        width = len(racks) * (1 + len(sizes)) + len(sizes)
+        if not sizes or max(len(tables) * rows, width) * len(pieces) > MAX_NUMBERS:
+            return cls(np.zeros(0), np.zeros((len(tables), rows, 0)), np.zeros(0), np.zeros((0, 0)))
         gpus, blocks = np.zeros(len(racks)), np.zeros((len(sizes), len(racks)))
-        for machine in offer.machines if sizes else ():
+        for machine in offer.machines:
             gpus[racks[machine.rack]] += machine.gpus
             blocks[:, racks[machine.rack]] += [machine.gpus // size for size in sizes]
-        need = np.zeros((len(pieces), len(racks) * (1 + len(sizes)) + len(sizes)))
-        for piece, number in pieces.items() if sizes else ():
+        need = np.zeros((len(pieces), width))
+        for piece, number in pieces.items():
             parts = [piece.gpus // size for size in sizes]
             if piece.within:
                 rack = racks[offer.machines[offer.within[piece.within][0][0]].rack]
@@ -60,7 +66,7 @@ class Blocks:
                 need[number, -len(sizes) :] = parts
         row_of, kind = np.divmod(np.array(at, dtype=np.intp), MAX_KINDS)
         flat = np.bincount(row_of * len(pieces) + kind, minlength=len(tables) * rows * len(pieces)).astype(np.float64)
-        use = (flat.reshape(len(tables) * rows, len(pieces)) @ need).reshape(len(tables), rows, need.shape[1])
+        use = (flat.reshape(len(tables) * rows, len(pieces)) @ need).reshape(len(tables), rows, width)
         return cls(np.array(sizes, dtype=np.float64), use, gpus, blocks)
 
     def nothing(self, count: int) -> Numbers:

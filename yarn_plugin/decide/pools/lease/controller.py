@@ -161,7 +161,7 @@ def _deadlines(turn: Turn) -> Iterator[float]:
             yield by
     for held in state.leases.values() if settings.place_within_s else ():
         if held.started_at is not None and not held.is_placed:
-            yield held.started_at + settings.place_within_s
+            yield (held.started_at if held.listed_at is None else held.listed_at) + settings.place_within_s
     for one in state.excess.values():
         yield excess.next_list(one, settings.grace_s)
 

@@ -13,7 +13,7 @@ from yarn_plugin.decide.pools.lease.members import contention
 from yarn_plugin.decide.pools.lease.settings import THEMIS
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.model.auction import Bid, Estimate, GpuOffer
-from yarn_plugin.model.gpus import Gpus, total
+from yarn_plugin.model.gpus import Gpus
 
 
 def answer_from_table(turn: Turn, app: str, number: int) -> bool:
@@ -69,13 +69,12 @@ def note_bid(turn: Turn, app: str, bid: Bid, offer: GpuOffer) -> None:
 def count_work(turn: Turn) -> None:
     """Count the time until now of applications whose leases have changed: as service that they attained, and as work
     done, which is taken off their tables."""
-    for app, held in turn.held_before.items():
+    for app, (held, gpus) in turn.held_before.items():
         member = turn.state.members.get(app)
-        if member is None or held == turn.index.holds(app):
+        if member is None or (held == turn.index.holds(app) and gpus == turn.count_gpus(app)):
             continue
-        if member.attained_at < turn.at:
-            attained = member.attained_gpu_s + total(held) * (turn.at - member.attained_at)
-            member = replace(member, attained_gpu_s=attained, attained_at=turn.at)
+        attained = member.attained_gpu_s + gpus * (turn.at - _counted_until(turn, app))
+        member = replace(member, attained_gpu_s=attained, attained_at=turn.at)
         if member.table is not None and member.counted_at < turn.at:
             table = member.table.after(turn.at - member.counted_at, _rho_with(turn, member.table, held))
             member = replace(member, table=table, counted_at=turn.at)
@@ -85,7 +84,15 @@ def count_work(turn: Turn) -> None:
 def attained_gpu_s(turn: Turn, app: str) -> float:
     """The GPU seconds that an application has leased so far, those of jobs that have ended included."""
     member = turn.state.members[app]
-    return member.attained_gpu_s + total(turn.index.holds(app)) * (turn.at - member.attained_at)
+    return member.attained_gpu_s + turn.count_gpus(app) * (turn.at - _counted_until(turn, app))
+
+
+def _counted_until(turn: Turn, app: str) -> float:
+    counted = turn.state.members[app].attained_at
+    if counted is not None:
+        return counted
+    # Leases of an earlier version's journal.
+    return min((held.started_at for held in turn.leases_of(app) if held.started_at is not None), default=turn.at)
 
 
 def _rho_with(turn: Turn, table: CachedTable, holds: Gpus) -> float | None:

@@ -135,12 +135,13 @@ def take_back_unplaced(turn: Turn, what: Input) -> None:
         back = list(held.staying)[max(len(held.staying) - max(leased - here, 0), 0) :]
         if used is None or yarn_app is None or not turn.view.steering or not back:
             turn.set_lease(replace(held, is_placed=True))
-        elif not held.is_listed_again:
-            turn.set_lease(replace(held, is_listed_again=True))
-            turn.commands.append(ListContainers(app, yarn_app, UseAsked(app)))
-        elif listed == app:
+        elif held.listed_at is not None and listed == app:
             turn.set_lease(replace(held, is_placed=True))
             leases.end(turn, held.lease.id, back, NotPlaced(machine, leased, here, within))
+        elif held.listed_at is None or held.listed_at + within <= turn.at:
+            # Again if there was no answer: the ResourceManager was away, or this arbiter.
+            turn.set_lease(replace(held, listed_at=turn.at))
+            turn.commands.append(ListContainers(app, yarn_app, UseAsked(app)))
 
 
 def end_due(turn: Turn) -> None:

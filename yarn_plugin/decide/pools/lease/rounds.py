@@ -44,6 +44,8 @@ def open_if_due(turn: Turn) -> None:
     number, deadline = state.round_number + 1, turn.at + turn.settings.estimate_s
     turn.change(round_number=number)
     if not (turn.offerable() or turn.ending()):
+        # Nothing was offered, so nothing was left: whatever gets room opens a round.
+        turn.change(idle=())
         _record(turn, LeaseRound(number, turn.settings.policy, triggers, 0, _rhos(turn, apps), idle=room.idle(turn)))
         return
     asked = {}
@@ -164,6 +166,7 @@ def _rank(turn: Turn, now: Round) -> None:
     )
     turn.change(round=now)
     if not offer or not ranked:
+        turn.change(idle=())
         _finish(turn)
     elif turn.settings.policy == THEMIS:
         _offer(turn, now, choice.bidders(ranked, turn.settings.f, turn.settings.max_bidders))

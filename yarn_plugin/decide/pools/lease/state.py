@@ -20,7 +20,7 @@ class Member:
     `estimated_in`: the round of that estimate; None: none so far. `waits`: it is not admitted yet. `gangs` and
     `cluster_s`: of the jobs in its last estimate, what they can use, and the seconds that they take on the whole pool
     (None: not known). `table`: its last bid, made in round `table_round`; `counted_at`: until when the work done since
-    is taken off. `attained_gpu_s`: GPU seconds that it leased until `attained_at`.
+    is taken off. `attained_gpu_s`: GPU seconds that it leased until `attained_at` (None: it has held none).
     """
 
     arrived_at: float
@@ -35,7 +35,7 @@ class Member:
     table_round: int = 0
     counted_at: float = 0.0
     attained_gpu_s: float = 0.0
-    attained_at: float = 0.0
+    attained_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Held:
     the command `revoke`.
 
     `leaving`: those of its GPUs that are revoked, to be vacated `by` then. `is_placed`: it was seen in use, or is no
-    longer expected to be; `is_listed_again`: containers were listed once more before that is decided.
+    longer expected to be; `listed_at`: when containers were last listed once more before that is decided.
     `lists_tell`: whether YARN's container lists tell when the revoked GPUs are vacated (see `handover`); None: not
     looked at yet.
     """
@@ -60,7 +60,7 @@ class Held:
     revoked_at: float | None = None
     revoke: str | None = None
     is_placed: bool = False
-    is_listed_again: bool = False
+    listed_at: float | None = None
     lists_tell: bool | None = None
 
     @property

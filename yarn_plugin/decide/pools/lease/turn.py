@@ -47,7 +47,7 @@ assert tuple(one.name for one in fields(Draft)) == FIELDS
 class Turn:
     """`state`: as changed so far; `commands`: given so far; `claims`: by application; `index`: of the leases.
     `decided_at`: the time that counts for the allocation decided in this call, if any. `held_before`: what
-    applications whose leases have changed held before this call.
+    applications whose leases have changed held before this call: by slot, and how many GPUs in all.
 
     `index`: that of the state's leases, if it is known; it is changed with them. `descriptions`: of earlier calls.
     """
@@ -71,7 +71,7 @@ class Turn:
         is_known = index is not None and index.leases is state.leases and index.inventory is self.inventory
         self.index = index if is_known and index is not None else LeaseIndex(state.leases, self.inventory)
         self.descriptions = Descriptions() if descriptions is None else descriptions
-        self.held_before: dict[str, Gpus] = {}
+        self.held_before: dict[str, tuple[Gpus, int]] = {}
         self._active: list[str] | None = None
         self._claims: dict[str, Claim] | None = None
 
@@ -133,7 +133,7 @@ class Turn:
     def _note_holder(self, held: Held) -> None:
         app = held.lease.app
         if app not in self.held_before:
-            self.held_before[app] = self.index.holds(app)
+            self.held_before[app] = self.index.holds(app), self.count_gpus(app)
 
     def set_member(self, app: str, member: Member) -> None:
         """Change what is known of an application."""
@@ -179,6 +179,10 @@ class Turn:
     def leases_of(self, app: str) -> Iterator[Held]:
         """The leases of an application, those not started included."""
         return self.index.of(app)
+
+    def count_gpus(self, app: str) -> int:
+        """The GPUs that an application has in leases that have started, those of machines that are gone included."""
+        return sum(len(held.lease.holdings) for held in self.leases_of(app) if held.started_at is not None)
 
     def ending(self) -> list[Held]:
         """The leases that have reached their end and are not revoked as a whole."""
