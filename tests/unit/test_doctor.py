@@ -15,6 +15,7 @@ from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.capabilities import ManagerFacts, PreemptionSettings, probe
 from yarn_plugin.observe.findings import Finding, can_run, diagnose
+from yarn_plugin.observe.partitions import read_with_nodes
 from yarn_plugin.observe.queue_tree import queue_tree
 from yarn_plugin.observe.resource_manager import ManagerRefusedError, NotAManagerError, ResourceManager
 
@@ -44,9 +45,9 @@ def tree(**changed):
     return queue_tree(FakeScheduler(**settings).get("/scheduler"))
 
 
-def limits(facts=BEST, queues=None, pools=(SQL,)):
+def limits(facts=BEST, queues=None, pools=(SQL,), partitions=None):
     """The findings that are not good, by topic."""
-    found = diagnose(facts, tree() if queues is None else queues, pools)
+    found = diagnose(facts, tree() if queues is None else queues, pools, partitions)
     return {finding.topic: (finding.verdict, f"{finding.found}: {finding.follows}") for finding in found
             if finding.verdict != "good"}  # fmt: skip
 
@@ -192,6 +193,30 @@ def test_a_pool_of_leased_gpus_has_a_partition_or_the_size_of_a_task(settings, h
         assert re.search(text, shown), shown
 
 
+@pytest.mark.parametrize(
+    ("exclusivity", "state", "text"),
+    [
+        (True, "RUNNING", None),
+        (False, "RUNNING", "gpu not exclusive: .*exclusive=true"),
+        (True, "LOST", "no node of gpu accepts containers: .*-replaceLabelsOnNode NODE=gpu"),
+    ],
+)
+def test_the_partition_of_a_pool_is_exclusive_and_has_nodes(serve, exclusivity, state, text):
+    manager = Manager()
+    manager.store.partitions = {"gpu": exclusivity}
+    manager.nodes = [{"id": "gpu-1:1", "nodeHostName": "gpu-1", "rack": "/r", "state": state, "nodeLabels": ["gpu"],
+                      "usedMemoryMB": 0, "availMemoryMB": 1024, "usedVirtualCores": 0,
+                      "availableVirtualCores": 1}]  # fmt: skip
+    partitions = read_with_nodes(ResourceManager([serve(manager)], "ann"))
+    pool = dataclasses.replace(GPU, controller="lease", parameters=LeaseSettings())
+    queues = {path: dataclasses.replace(one, preemption_disabled=True) for path, one in tree(**PARTITION).items()}
+    found = limits(changed(has_partitions=True), queues, (pool,), partitions)
+    if text is None:
+        assert found == {}
+    else:
+        assert re.search(text, found["pool gpu"][1])
+
+
 def test_yarn_must_not_preempt_what_holds_leases():
     pool = dataclasses.replace(GPU, controller="lease", parameters=LeaseSettings(task_vcores=4))
     assert "disable_preemption = true" in limits(pools=(pool,))["pool gpu"][1]
@@ -205,7 +230,7 @@ class Manager:
     """A ResourceManager as a web server: `conf` is its /conf page, `store` its queues."""
 
     def __init__(self, conf=(), **settings):
-        self.conf, self.store = dict(conf), FakeScheduler(**settings)
+        self.conf, self.store, self.nodes = dict(conf), FakeScheduler(**settings), []
 
     def __call__(self, asked):
         path = asked.path.removeprefix("/ws/v1/cluster")
@@ -213,6 +238,8 @@ class Manager:
             return reply({"properties": [{"key": key, "value": value} for key, value in self.conf.items()]})
         if path == "/info":
             return reply({"clusterInfo": {"resourceManagerVersion": "3.5.0", "haState": "ACTIVE", "startedOn": 1000}})
+        if path == "/nodes":
+            return reply({"nodes": {"node": self.nodes}})
         if path == "/metrics":
             return reply({"clusterMetrics": {"activeNodes": 1}})
         try:

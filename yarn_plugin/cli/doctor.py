@@ -11,6 +11,7 @@ from yarn_plugin import console
 from yarn_plugin.cli.options import json_option, rm_option
 from yarn_plugin.drive import config as configuration
 from yarn_plugin.drive.registry import installed
+from yarn_plugin.observe import partitions
 from yarn_plugin.observe.capabilities import ManagerFacts, probe
 from yarn_plugin.observe.findings import Finding, can_run, diagnose
 from yarn_plugin.observe.queue_tree import queue_tree
@@ -44,7 +45,8 @@ def doctor(rm: str, config: Path | None, verify: str | bool, json_file: Path | N
     pools = [section.pool() for section in configuration.load(config, installed()).pools]
     manager = ResourceManager(addresses(rm), getpass.getuser(), verify=verify)
     facts = probe(manager)
-    found = diagnose(facts, queue_tree(manager.get("/scheduler")), pools)
+    labelled = partitions.read_with_nodes(manager) if facts.has_partitions else {}
+    found = diagnose(facts, queue_tree(manager.get("/scheduler")), pools, labelled)
     _print(facts, found)
     if json_file is not None:
         console.write_json(json_file, _figures(facts, found))

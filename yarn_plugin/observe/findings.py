@@ -8,6 +8,7 @@ from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.capabilities import DELETES_QUEUES, ManagerFacts
 from yarn_plugin.observe.finding import Finding, Verdict
 from yarn_plugin.observe.lease_findings import leased_pool
+from yarn_plugin.observe.partitions import Partition
 from yarn_plugin.observe.queue_tree import PERCENT, QueueReport
 from yarn_plugin.observe.scheduler_configuration import weight_of
 
@@ -32,15 +33,20 @@ def can_run(findings: Sequence[Finding]) -> bool:
     return all(finding.verdict != "stops" for finding in findings)
 
 
-def diagnose(facts: ManagerFacts, tree: Mapping[str, QueueReport], pools: Sequence[Pool]) -> list[Finding]:
-    """Check a ResourceManager and the queues of these pools, before the arbiter is started."""
+def diagnose(
+    facts: ManagerFacts,
+    tree: Mapping[str, QueueReport],
+    pools: Sequence[Pool],
+    partitions: Mapping[str, Partition] | None = None,
+) -> list[Finding]:
+    """Check a ResourceManager, its partitions and the queues of these pools, before the arbiter is started."""
     found = [_version(facts), _state(facts), _security(facts), _scheduler(facts, tree), _calculator(facts)]
     found += [_store(facts), _mode(facts), _preemption(facts), *_preemption_wait(facts, pools), _queue_deletion(facts)]
     found += [_recovery(facts), _gpus(facts, pools)]
     for pool in pools:
         found += _pool(pool, tree) if tree else []
         if pool.queue in tree and isinstance(pool.parameters, LeaseSettings):
-            found += leased_pool(pool, pool.parameters, facts, tree)
+            found += leased_pool(pool, pool.parameters, facts, tree, partitions or {})
     return found
 
 

@@ -6,16 +6,21 @@ from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.capabilities import NODE_LABELS, ManagerFacts
 from yarn_plugin.observe.finding import Finding
+from yarn_plugin.observe.partitions import Partition
 from yarn_plugin.observe.queue_tree import QueueReport
 
 
 def leased_pool(
-    pool: Pool, settings: LeaseSettings, facts: ManagerFacts, tree: Mapping[str, QueueReport]
+    pool: Pool,
+    settings: LeaseSettings,
+    facts: ManagerFacts,
+    tree: Mapping[str, QueueReport],
+    partitions: Mapping[str, Partition],
 ) -> Iterator[Finding]:
-    """Check the queue of a pool, which exists."""
+    """Check the queue of a pool, which exists, and the partitions of which it has a part."""
     topic, queue = f"pool {pool.name}", tree[pool.queue]
     if queue.partitions:
-        yield from _partition(topic, queue)
+        yield from _partition(topic, queue, partitions)
     elif settings.has_task_size:
         follows = "Other applications may run on the GPU nodes; GPUs are offered where their tasks have room."
         yield Finding(topic, "no partition, size of a task given", "good", follows)
@@ -26,7 +31,7 @@ def leased_pool(
         yield Finding(topic, "preemption enabled", "limited", follows)
 
 
-def _partition(topic: str, queue: QueueReport) -> Iterator[Finding]:
+def _partition(topic: str, queue: QueueReport, partitions: Mapping[str, Partition]) -> Iterator[Finding]:
     names = ", ".join(name for name, _ in queue.partitions)
     if queue.makes_leaves:
         follows = (
@@ -48,7 +53,20 @@ def _partition(topic: str, queue: QueueReport) -> Iterator[Finding]:
         )
         yield Finding(topic, f"partition {shown}, not the default", "limited", follows)
         return
-    yield Finding(topic, f"partition {shown}", "good", "If it is exclusive, only its queues use its nodes.")
+    bare = [name for name, _ in queue.partitions if name in partitions and not partitions[name].nodes]
+    if bare:
+        follows = f"It has no GPUs. Label its nodes: yarn rmadmin -replaceLabelsOnNode NODE={bare[0]}."
+        yield Finding(topic, f"partition {shown}; no node of {bare[0]} accepts containers", "limited", follows)
+        return
+    shared = [name for name, _ in queue.partitions if name in partitions and not partitions[name].is_exclusive]
+    if shared:
+        follows = (
+            "While its nodes are idle, applications of other queues run there. Remove the label and add it again: "
+            f'yarn rmadmin -addToClusterNodeLabels "{shared[0]}(exclusive=true)".'
+        )
+        yield Finding(topic, f"partition {shown}, {shared[0]} not exclusive", "limited", follows)
+        return
+    yield Finding(topic, f"partition {shown}", "good", "Only queues with a part of it use its nodes.")
 
 
 def _no_partition(topic: str, queue: QueueReport, facts: ManagerFacts) -> Finding:
