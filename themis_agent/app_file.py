@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from themis_agent.agent.settings import Settings
 from themis_agent.search import bracket_sizes
+from themis_agent.trial.store import store_at
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.toml_files import FileError, Section, matching, read_toml, validate
 
 Value = bool | int | float | str
@@ -20,8 +22,15 @@ Parameters = dict[str, Value]
 
 _NAME = r"[A-Za-z_]\w{0,63}"
 _PARAMETER = matching(_NAME, "must be a name of letters, digits and _, such as learning_rate")
-_URL = matching(r"[a-z][a-z0-9+]*://.+|/.*", "must be a URL such as hdfs:///checkpoints, or an absolute path")
 MAX_TRIALS = 10_000
+
+
+def _of_store(url: str) -> str:
+    try:
+        store_at(url)
+    except BadInputError as problem:
+        raise ValueError(problem.expected) from None
+    return url
 
 
 class Dimension(Section):
@@ -121,7 +130,7 @@ class AppFile(Section):
     memory_mb: Annotated[int, Field(ge=64)] = 2048
     grace_s: Annotated[float, Field(gt=0)] = 30.0
     orphan_s: Annotated[float, Field(ge=0)] = 60.0
-    checkpoint: Annotated[str, _URL] | None = None
+    checkpoint: Annotated[str, AfterValidator(_of_store)] | None = None
     keep_checkpoints: Annotated[int, Field(ge=1)] = 2
     loss_pattern: str | None = None
     storage: str | None = None

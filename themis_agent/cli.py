@@ -1,5 +1,6 @@
 """The command `themis-agent`."""
 
+import contextlib
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -49,16 +50,18 @@ _FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path
 
 @cli.command(context_settings=console.CONTEXT)
 @_FILE
-@_GPUS
+@click.option(
+    "--gpus",
+    type=click.IntRange(1, 4096),
+    metavar="N",
+    help="Also check that a trial fits on one machine with N GPUs.",
+)
 @_JSON
 def validate(file: Path, gpus: int | None, json_file: Path | None) -> None:
-    """Check the file of a search; print its brackets, trials and GPU hours. Nothing is started.
-
-    With --gpus, also check that a trial fits on one machine with so many.
-    """
+    """Check the file of a search; print its brackets, trials and GPU hours. Nothing is started."""
     from themis_agent.app_file import load
     from themis_agent.local.driver import check_fits
-    from themis_agent.validation import gpu_hours, plan
+    from themis_agent.validation import gpu_hours, gpu_time, plan
 
     app = load(file)
     if gpus is not None:
@@ -67,8 +70,8 @@ def validate(file: Path, gpus: int | None, json_file: Path | None) -> None:
     rows = [(one.bracket, one.rung, one.trials, f"{one.until:g}", number(one.steps)) for one in rungs]
     console.out.print(console.table(None, ("#bracket", "#rung", "#trials", "#until step", "#steps of all"), rows))
     steps = number(sum(one.steps for one in rungs))
-    gpu_time = f"{number(hours)} GPU hours" if hours is not None else "GPU hours unknown without step_s"
-    console.out.print(f"{app.name}: {count(app.trial_count, 'trial')}, at most {steps} steps, {gpu_time}")
+    needed = gpu_time(hours) if hours is not None else "GPU hours unknown without step_s"
+    console.out.print(f"{app.name}: {count(app.trial_count, 'trial')}, at most {steps} steps, {needed}")
     if json_file is not None:
         written = {"trials": app.trial_count, "gpu_hours": hours, "rungs": [asdict(one) for one in rungs]}
         console.write_json(json_file, written)
@@ -103,13 +106,14 @@ def run(file: Path, local: bool, gpus: int | None, state: Path | None, json_file
 
 @cli.command(context_settings=console.CONTEXT)
 @_DIRECTORY
-@_GPUS
 @_JSON
-def resume(directory: Path, gpus: int | None, json_file: Path | None) -> int:
-    """Go on with a local search, from its --state directory alone; print its best trial.
+def resume(directory: Path, json_file: Path | None) -> int:
+    """Go on with a local search on the GPUs that it began with; print its best trial. DIR is its --state directory."""
+    from themis_agent.local.folder import Folder
 
-    --gpus counts only when a search begins.
-    """
+    gpus = None
+    with contextlib.suppress(BadInputError):  # A search that has not begun takes what is there.
+        gpus = len(Folder(directory.resolve()).state().gpus)
     return _run(directory, gpus, json_file, None)
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from themis_agent.app_file import AppFile
 from themis_agent.search import bracket_sizes, rungs
+from yarn_plugin.quantities import number
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,13 @@ def plan(app: AppFile) -> tuple[Rung, ...]:
 def gpu_hours(app: AppFile) -> float | None:
     """GPU hours of the plan; None if `step_s` is not given."""
     return None if app.step_s is None else sum(rung.steps for rung in plan(app)) * app.step_s / 3600
+
+
+def gpu_time(hours: float) -> str:
+    """GPU hours as text, in smaller units if they are few."""
+    if hours >= 1:
+        return f"{number(hours)} GPU hours"
+    return f"{number(hours * 60)} GPU minutes" if hours * 60 >= 1 else f"{number(hours * 3600)} GPU seconds"
 
 
 def _rungs(bracket: int, trials: int, ends: list[float], eta: int) -> list[Rung]:

@@ -5,6 +5,7 @@ import tomllib
 import pytest
 
 from themis_agent.app_file import read
+from themis_agent.validation import gpu_time
 from yarn_plugin.toml_files import FileError
 
 GOOD = """
@@ -57,7 +58,9 @@ SPACE = tomllib.loads(GOOD)["space"]
         ({"memory_mb": 1}, "memory_mb 1: must be at least 64"),
         ({"grace_s": 0}, "grace_s 0: must be above 0"),
         ({"orphan_s": -1}, "orphan_s -1: must be at least 0"),
-        ({"checkpoint": "here"}, "checkpoint 'here': must be a URL"),
+        ({"checkpoint": "here"}, "checkpoint 'here': give a folder as file:///PATH"),
+        ({"checkpoint": "hdfs:///ck"}, "checkpoint 'hdfs:///ck': give a folder as file:///PATH"),
+        ({"checkpoint": "/ck"}, "checkpoint '/ck': give a folder as file:///PATH"),
         ({"keep_checkpoints": 0}, "keep_checkpoints 0: must be at least 1"),
         ({"loss_pattern": "("}, "loss_pattern '(': not a regular expression"),
         ({"loss_pattern": "x"}, "loss_pattern 'x': needs a group named loss"),
@@ -92,6 +95,13 @@ def test_an_invalid_field_is_named_with_what_would_be_right(changes, problem):
         loaded(**changes)
     assert problem in str(refused.value)
     assert str(refused.value).startswith("'app.toml': ")
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"), [(12.5, "12.5 GPU hours"), (0.5, "30 GPU minutes"), (0.0015, "5.40 GPU seconds")]
+)
+def test_few_gpu_hours_are_shown_in_smaller_units(hours, text):
+    assert gpu_time(hours) == text
 
 
 def test_all_problems_are_reported_at_once():

@@ -18,6 +18,7 @@ import themis_agent
 from themis_agent.agent.tags import TAGS
 from themis_agent.cli import cli
 from themis_agent.live import MACHINE
+from themis_agent.local import driver
 from themis_agent.local.launchers import LAUNCHER
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
@@ -155,6 +156,15 @@ def test_a_search_runs_from_a_program(tmp_path, capsys):
         themis_agent.run("other", space=SPACE, max_steps=1, state=tmp_path / "state")
     with pytest.raises(FileError, match="max_steps 0: must be at least 1"):
         themis_agent.run("other", space=SPACE, max_steps=0)
+
+
+def test_a_search_goes_on_with_the_gpus_that_it_began_with(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_app(tmp_path, more="gpus_per_trial = { min = 2, max = 2 }")
+    assert console.run(cli, "themis-agent", ["run", "--local", "app.toml", "--gpus", "2", "--state", "state"]) == 0
+    monkeypatch.setattr(driver, "local_gpus", lambda: 1)
+    assert console.run(cli, "themis-agent", ["resume", "state"]) == 0
+    assert capsys.readouterr().out.count("best: trial-00001") == 2
 
 
 @pytest.mark.parametrize("victim", [pytest.param("agent", marks=pytest.mark.matrix), "agent and launchers"])
