@@ -1,5 +1,7 @@
 """The training side: hyperparameter searches that bid for GPUs by finish-time fairness (Themis).
 
+So far they bid in the simulator and in tests; searches with real training run on one machine.
+
 `run` searches from a program or a notebook, as `themis-agent run --local` does; a training script imports
 `themis_agent.trial`.
 """

@@ -25,8 +25,8 @@ def test_intervals_are_students():
 
 @pytest.mark.parametrize(
     ("effects", "verdict"),
-    [((1.5,), "not decided"), ((1.5, 1.6, 1.4), "as the paper"), ((0.5, 0.6, 0.4), "otherwise"),
-     ((0.5, 1.6, 1.4), "not decided"), ((2.1, 2.2, 2.15), "otherwise")],
+    [((1.5,), "not decided"), ((1.5, 1.6, 1.4), "agrees"), ((0.5, 0.6, 0.4), "disagrees"),
+     ((0.5, 1.6, 1.4), "not decided"), ((2.1, 2.2, 2.15), "disagrees")],
 )  # fmt: skip
 def test_a_claim_is_decided_if_its_interval_is_on_one_side(effects, verdict):
     assert Claim("3.9", "a ratio", "1.5", 1.0, 2.0, effects).verdict == verdict

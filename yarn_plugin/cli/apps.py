@@ -42,9 +42,10 @@ def apps(arbiter: str, token_file: Path | None, verify: str | bool, json_file: P
     """List your applications and their shares; with the administrator's token, all applications.
 
     Needs a running arbiter and a token (`yarn-plugin token`). Shares are percentages of the pool, or of its GPUs if it
-    leases them: guarantee, what an application can count on; entitlement, what it may use now; used, what it uses. rho
-    is finish-time fairness: the time that its work takes over the time with its guarantee alone; - if unknown. An
-    application has the arbiter's id (app_17) and, once submitted, YARN's (application_1700000000000_0042).
+    leases them: guarantee, what an application can count on (of GPUs, an equal part); entitlement, what it may use now
+    (of GPUs, what it leases); used, what it uses. rho is finish-time fairness: the time that its work takes over the
+    time with its guarantee alone; "unbounded" without progress, - if unknown. An application has the arbiter's id
+    (app_17) and, once submitted, YARN's (application_1700000000000_0042).
 
     \b
     Example:

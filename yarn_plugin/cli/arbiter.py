@@ -72,10 +72,11 @@ def arbiter(
 ) -> None:
     """Run the arbiter: divide a YARN cluster, notify applications of their share, enforce the shares.
 
-    A pool is a parent queue whose children are the applications' own leaf queues; the arbiter divides its capacity
-    among them. When a share shrinks, the application is notified and its grace period starts. When that ends, the
-    arbiter writes queue weights, and YARN preempts. The arbiter kills containers of an application that has been over
-    its share for preempt_after_s while another application of the pool waits.
+    A pool is a queue. A shared pool is a parent queue whose children are the applications' own leaf queues; the arbiter
+    divides its capacity among them. When a share shrinks, the application is notified and its grace period starts. When
+    that ends, the arbiter writes queue weights, and YARN preempts. The arbiter kills containers of an application that
+    has been over its share for preempt_after_s while another application of the pool waits. A pool can also lease GPUs
+    (controller = "lease"): see docs/leases.md.
 
     \b
     Example of --config FILE:

@@ -60,7 +60,7 @@ def queues() -> None:
       [[queue]]
       path = "root.gpu"
       weight = 2                  # of the nodes without label: for application masters
-      default_partition = "gpu"   # of containers whose request names none
+      default_partition = "gpu"   # of containers whose request names neither a node nor a label
       [queue.partition.gpu]
       weight = 1
 

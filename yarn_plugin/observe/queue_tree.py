@@ -23,7 +23,8 @@ class QueueReport:
     mode. `guaranteed`, `maximum`, `used`: fractions of the cluster. `held`: allocated resources. `dynamic`: created by
     a submission, not by the configuration. `makes_leaves`: a submission below it creates a leaf queue with the
     properties in `leaf_template`. `partitions`: its maximum fraction of each partition (node label) of which it has a
-    part. `default_partition`: of containers whose request names none; empty for the nodes without label.
+    part. `default_partition`: of containers whose request names neither a node nor a label; empty for the nodes
+    without label.
     """
 
     path: str

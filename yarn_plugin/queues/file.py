@@ -12,7 +12,7 @@
     [[queue]]
     path = "root.gpu"
     weight = 1
-    default_partition = "gpu"   # of containers whose request names none
+    default_partition = "gpu"   # of containers whose request names neither a node nor a label
 
     [queue.partition.gpu]       # its part of the nodes with label gpu; its parents need a part too
     weight = 1
@@ -110,7 +110,8 @@ class LeafTemplate(_Capacities):
 
 
 class QueueSection(LeafTemplate):
-    """One queue. `partition`: by node label, which must exist; `default_partition`: of requests that name none."""
+    """One queue. `partition`: by node label, which must exist. `default_partition`: of requests that name neither a
+    node nor a label."""
 
     path: str
     remove: bool = False

@@ -12,7 +12,7 @@ from yarn_plugin.simulation.themis_figures.intervals import Interval, interval
 from yarn_plugin.simulation.themis_figures.record import Record
 
 Results = Mapping[Case, Record]
-Verdict = Literal["as the paper", "not decided", "otherwise"]
+Verdict = Literal["agrees", "not decided", "disagrees"]
 INFINITE = math.inf
 
 
@@ -46,8 +46,8 @@ class Claim:
         if one.low is None or one.high is None:
             return "not decided"
         if self.low < one.low and one.high < self.high:
-            return "as the paper"
-        return "otherwise" if one.high <= self.low or one.low >= self.high else "not decided"
+            return "agrees"
+        return "disagrees" if one.high <= self.low or one.low >= self.high else "not decided"
 
 
 Effect = Callable[[Callable[[Case], Record], Case], float]

@@ -10,7 +10,7 @@ from yarn_plugin.simulation.themis_figures.case import SIZES
 from yarn_plugin.simulation.themis_figures.charts import blocks
 from yarn_plugin.simulation.themis_figures.claims import Claim, Results, Verdict
 
-TONES: dict[Verdict, Tone] = {"as the paper": "good", "not decided": "warn", "otherwise": "bad"}
+TONES: dict[Verdict, Tone] = {"agrees": "good", "not decided": "warn", "disagrees": "bad"}
 
 
 def command(figure: str, seeds: int, size: str) -> str:
