@@ -38,6 +38,10 @@ def recorded(journal: Path) -> State | None:
     return replay.state
 
 
+class InvalidEventError(ValueError):
+    """An event that cannot be journaled."""
+
+
 _Item = tuple[Event, Future[None]]
 
 
@@ -62,6 +66,7 @@ class LiveAgent:
     ) -> None:
         policy: Durable[State | None, Event, Command] = Durable(TAGS, records)
         self._intake = Intake(MACHINE, policy, JournalClock(), lambda event: isinstance(event, Restarted))
+        self._codec = policy.replay.codec
         self._inbox: Inbox[_Item] = Inbox(self._intake.stamp)
         self._carry_out, self._observe = carry_out, observe
 
@@ -79,7 +84,15 @@ class LiveAgent:
         return self._intake.now() + wall - self._intake.wall()
 
     def put(self, event: Event) -> Future[None]:
-        """Hand an event over. The future is done when it is journaled and decided on."""
+        """Hand an event over. The future is done when it is journaled and decided on.
+
+        Raises:
+            InvalidEventError: the journal would not give it back as it is. Nothing is journaled.
+        """
+        try:
+            self._codec.check(event)
+        except ValueError as problem:
+            raise InvalidEventError(str(problem)) from problem
         future: Future[None] = Future()
         self._inbox.put((event, future))
         return future

@@ -13,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
 
 from themis_agent.agent import events
-from themis_agent.live import LiveAgent
+from themis_agent.live import InvalidEventError, LiveAgent
 from themis_agent.trial import wire
 
 ANSWER_S = 30.0
@@ -29,7 +29,11 @@ class Launched:
         self._locks: dict[str, threading.Lock] = {}
 
     def take(self, trial: str, batch: wire.Batch) -> wire.Answer:
-        """Hand new events over to the agent and answer when it has decided on them; for any thread."""
+        """Hand new events over to the agent and answer when it has decided on them; for any thread.
+
+        Raises:
+            InvalidEventError: an event cannot be journaled; those before it are.
+        """
         with self._locks.setdefault(batch.launcher, threading.Lock()):
             known = self._acknowledged.get(batch.launcher, 0)
             new = [event for event in batch.events if event.sequence > known]
@@ -103,7 +107,10 @@ def service(launched: Launched, token: str) -> FastAPI:
             batch = wire.Batch.model_validate_json(await request.body())
         except ValidationError as problem:
             raise HTTPException(400, str(problem)) from None
-        answer = await run_in_threadpool(launched.take, trial, batch)
+        try:
+            answer = await run_in_threadpool(launched.take, trial, batch)
+        except InvalidEventError as problem:
+            raise HTTPException(400, str(problem)) from None
         return Response(answer.model_dump_json(), media_type="application/json")
 
     return app

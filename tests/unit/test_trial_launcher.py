@@ -420,7 +420,7 @@ SPEC = {
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"trial": "../x"}, "trial: must match [A-Za-z0-9._-]{1,200}"),
+        ({"trial": "../x"}, "trial: must match [A-Za-z0-9_-][A-Za-z0-9._-]{0,199}"),
         ({"epoch": 0}, "epoch: must be at least 1"),
         ({"command": []}, "command: must have at least 1 item"),
         ({"ranks": [1]}, "ranks [1]: give different ranks below world_size 1"),

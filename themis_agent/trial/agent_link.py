@@ -2,6 +2,7 @@
 
 import json
 import stat
+import sys
 import threading
 import time
 import uuid
@@ -20,6 +21,9 @@ _MAX_REPORTS = 10_000
 
 _PER_BATCH = 1000
 _TIMEOUT_S = 5.0
+
+_REFUSED = (400, 422)
+"""Sent again, the same events would be refused again."""
 
 
 class AgentLink:
@@ -103,6 +107,8 @@ class AgentLink:
                 headers={"Content-Type": "application/json"},
                 timeout=_TIMEOUT_S,
             )
+            if response.status_code in _REFUSED and batch.events:
+                self._drop(batch, response)
             response.raise_for_status()
             answer = Answer.model_validate_json(response.content)
         except (requests.RequestException, ValidationError):
@@ -120,6 +126,17 @@ class AgentLink:
             self.answer, self.answered_at = answer, time.monotonic()
             self._changed.notify_all()
         self._wake()
+
+    def _drop(self, batch: Batch, response: requests.Response) -> None:
+        last = batch.events[-1].sequence
+        sys.stderr.write(
+            f"the agent refuses events {batch.events[0].sequence} to {last}, which are dropped;"
+            f" report this: HTTP {response.status_code}, {response.text[:1000]}\n"
+        )
+        sys.stderr.flush()
+        with self._changed:
+            self._waiting = [event for event in self._waiting if event.sequence > last]
+            self._changed.notify_all()
 
     def _follow_address(self) -> None:
         """Where a later attempt of the agent has published itself, go there."""

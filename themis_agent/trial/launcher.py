@@ -7,6 +7,7 @@ started.
 """
 
 import json
+import math
 import os
 import re
 import select
@@ -30,7 +31,7 @@ from themis_agent.trial.checkpoints import Checkpoint, Checkpoints
 from themis_agent.trial.descendants import guarded, kill_descendants
 from themis_agent.trial.gang import Exit, Gang, Member, free_port, visible_devices
 from themis_agent.trial.logs import BoundedLog, Lines
-from themis_agent.trial.progress import IterationTimes, LogReader
+from themis_agent.trial.progress import IterationTimes, LogReader, is_step
 from themis_agent.trial.store import store_at
 from themis_agent.trial.wire import (
     AnyEvent,
@@ -219,9 +220,9 @@ class Launcher:
         try:
             told = json.loads(line)
             rank, step, loss, at = int(told["rank"]), int(told["step"]), float(told["loss"]), float(told["at"])
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return
-        if rank == 0:
+        if rank == 0 and is_step(step) and math.isfinite(at):
             self._script_reports = True
             self._note_step(step, loss, at)
 
@@ -343,7 +344,7 @@ class _Run:
     def __init__(self, launcher: Launcher, gang: Gang, reports: int, directory: Path) -> None:
         self._launcher, self._gang, self._reports, self._directory = launcher, gang, reports, directory
         spec = launcher.spec
-        self._pieces = b""
+        self._reported = Lines()
         self._lines = {member.rank: Lines() for member in gang.members}
         self._files = {
             member.rank: BoundedLog(launcher.logs / f"rank-{member.rank}.log", spec.log_bytes)
@@ -453,9 +454,8 @@ class _Run:
             data = _read(self._reports)
             if not data:
                 return
-            *lines, self._pieces = (self._pieces + data).split(b"\n")
-            for line in lines:
-                self._launcher.note_report(line.decode(errors="replace"))
+            for line in self._reported.cut(data):
+                self._launcher.note_report(line)
 
     def _read_output(self, member: Member) -> bool:
         """Whether there may be more."""

@@ -1,10 +1,11 @@
 """Steps, losses and iteration times in the log of a training script: Keras, TensorFlow, PyTorch, Lightning. Pure."""
 
-import math
 import re
 import statistics
 from collections import deque
 from dataclasses import dataclass
+
+from themis_agent.trial.wire import MAX_STEPS
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
 _LOSS = re.compile(
@@ -18,6 +19,7 @@ _EXAMPLES = re.compile(r"^(?:Train )?Epoch: ?\[?(\d+)\]? ?\[ *(\d+)/(\d+)")
 _PER_STEP = re.compile(r"([\d.]+)\s?(us|ms|s)/(?:step|it|iter)\b")
 _PER_SECOND = re.compile(r"([\d.]+)\s?(?:it/s|steps?/s(?:ec)?)\b|\bglobal_step/sec: ([\d.]+)")
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_MAX_ITERATION_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Progress:
 
 
 class LogReader:
-    """Reads one script's log, line by line.
+    """Reads one script's log, line by line. Lines with a step out of range tell nothing.
 
     `pattern`: read this instead of the known formats; its named groups are `step`, `loss`, `iteration_s`.
     """
@@ -41,8 +43,10 @@ class LogReader:
 
     def read(self, line: str) -> Progress | None:
         """What this line tells; None: nothing."""
-        if self._pattern is not None:
-            return self._by_pattern(line, self._pattern)
+        found = self._by_pattern(line, self._pattern) if self._pattern is not None else self._by_format(line)
+        return None if found is None or not (found.step is None or is_step(found.step)) else found
+
+    def _by_format(self, line: str) -> Progress | None:
         if epoch := _KERAS_EPOCH.match(line):
             self._keras_epoch = int(epoch[1])
             return None
@@ -68,6 +72,11 @@ class LogReader:
         except (ValueError, OverflowError):
             return None
         return Progress(step, loss, seconds)
+
+
+def is_step(step: int) -> bool:
+    """Whether a trial can have such a step."""
+    return 0 <= step < MAX_STEPS
 
 
 def _loss(line: str) -> float | None:
@@ -103,7 +112,9 @@ class IterationTimes:
         self._first = True
 
     def step(self, step: int, at: float) -> None:
-        """A step was executed at this time."""
+        """A step was executed at this time. One that is out of range is ignored."""
+        if not is_step(step):
+            return
         if self._before is None or step <= self._before[0]:
             self._before = (step, at)
             return
@@ -111,12 +122,12 @@ class IterationTimes:
         self._before = (step, at)
         if self._first:
             self._first = False
-        elif seconds > 0:
-            self._latest.append(seconds)
+        else:
+            self.measured(seconds)
 
     def measured(self, iteration_s: float) -> None:
-        """The script measured this itself."""
-        if iteration_s > 0 and math.isfinite(iteration_s):
+        """An iteration took so many seconds; ignored if that cannot be."""
+        if 0 < iteration_s < _MAX_ITERATION_S:
             self._latest.append(iteration_s)
 
     @property

@@ -13,21 +13,30 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Epoch = Annotated[int, Field(ge=1)]
 """Counts the starts of a trial: each start has a larger epoch than all before."""
 
+MAX_STEPS = 10**12
+"""Steps are below this: names of checkpoints have 12 digits."""
+
+Step = Annotated[int, Field(ge=0, lt=MAX_STEPS)]
+"""Of a trial, from its first start on."""
+
 LAST_LINES = 20
 """How many lines of a trial's log its last event holds."""
 
 
 class Wire(BaseModel):
-    """A wire type: immutable; unknown fields, of a later version, are ignored."""
+    """A wire type: immutable; unknown fields, of a later version, are ignored. Numbers are finite, except losses."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, ser_json_inf_nan="strings")
+    model_config = ConfigDict(extra="ignore", frozen=True, ser_json_inf_nan="strings", allow_inf_nan=False)
+
+
+Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Master(Wire):
     """Where the processes of a gang meet: MASTER_ADDR and MASTER_PORT."""
 
     host: str
-    port: Annotated[int, Field(ge=1, le=65535)]
+    port: Port
 
 
 class CheckpointSpec(Wire):
@@ -52,7 +61,7 @@ class LaunchSpec(Wire):
     `iteration_s`. Each rank's log is at most `log_bytes` long.
     """
 
-    trial: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
+    trial: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$")]
     epoch: Epoch
     command: Annotated[list[str], Field(min_length=1)]
     ranks: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
@@ -104,17 +113,17 @@ class Started(Event):
 
     type: Literal["started"] = "started"
     host: str
-    port: int | None = None
+    port: Port | None = None
     devices: list[str] = []
-    resumed: int | None = None
+    resumed: Step | None = None
 
 
 class Reported(Event):
     """A step was executed. `at`: when the script reported it, or the log line was read."""
 
     type: Literal["reported"] = "reported"
-    step: int
-    loss: float
+    step: Step
+    loss: Annotated[float, Field(allow_inf_nan=True)]
 
 
 class Profiled(Event):
@@ -123,26 +132,26 @@ class Profiled(Event):
     """
 
     type: Literal["profiled"] = "profiled"
-    iteration_s: float
+    iteration_s: Annotated[float, Field(gt=0)]
 
 
 class Checkpointed(Event):
     """A checkpoint is committed to the store: what a new epoch would start from. `seconds`: for upload and commit."""
 
     type: Literal["checkpointed"] = "checkpointed"
-    step: int
+    step: Step
     epoch: Epoch
     seconds: float = 0.0
 
 
 class CheckpointFailed(Event):
-    """The store refuses; training goes on, the upload is tried again. At risk: the steps from `committed` (None: from
-    the start) to the last one. `problem`: in words.
+    """The checkpoint is not stored; training goes on. The upload is tried again, unless that cannot help. At risk: the
+    steps from `committed` (None: from the start) to the last one. `problem`: in words.
     """
 
     type: Literal["checkpoint_failed"] = "checkpoint_failed"
-    step: int
-    committed: int | None = None
+    step: Step
+    committed: Step | None = None
     problem: str
 
 
@@ -161,8 +170,8 @@ class Ended(Event):
     code: int | None = None
     signal: int | None = None
     rank: int | None = None
-    last_step: int | None = None
-    committed: int | None = None
+    last_step: Step | None = None
+    committed: Step | None = None
     last_lines: list[str] = []
 
 
