@@ -2,6 +2,7 @@
 again.
 """
 
+import errno
 import os
 import shutil
 import signal
@@ -203,6 +204,59 @@ def test_damaged_checkpoint_is_passed_over(root, trained, tmp_path):
     assert begun(root, 2, tmp_path / "b") == (Checkpoint(1, 10), ["10"])
     (root / "t1/000001/000000000010/shards/0").unlink()
     assert begun(root, 3, tmp_path / "b") is None
+
+
+@pytest.mark.parametrize("part", ["weights", "shards/0", ".json"])
+def test_checkpoint_that_cannot_be_read_is_passed_over(root, trained, tmp_path, part):
+    """A directory is in the place of a file."""
+    one = epoch(root, 1)
+    one.begin(tmp_path / "a")
+    one.commit(10, trained(10))
+    one.commit(20, trained(20))
+    path = root / ("t1/000001/000000000020" + (part if part == ".json" else f"/{part}"))
+    path.unlink()
+    path.mkdir()
+    assert begun(root, 2, tmp_path / "b") == (Checkpoint(1, 10), ["10"])
+
+
+@pytest.mark.parametrize("failing", ["store", "local"])
+def test_checkpoint_that_cannot_be_read_now_is_not_passed_over(root, trained, tmp_path, failing):
+    """The store goes away, or the local disk is full, while a file is copied."""
+    one = epoch(root, 1)
+    one.begin(tmp_path / "a")
+    one.commit(10, trained(10))
+
+    class Failing(FileStore):
+        def fetch(self, name, target):
+            if failing == "local":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            root.rename(tmp_path / "away")
+            super().fetch(name, target)
+
+    later = epoch(root, 2, store=Failing(root))
+    with pytest.raises(StoreError, match="no such file" if failing == "store" else "no space left"):
+        later.begin(tmp_path / "b")
+    assert later.damaged == {}
+
+
+def test_full_local_disk_is_not_taken_for_a_damaged_file(root, tmp_path):
+    (root / "file").write_text("x" * 8192)
+    with pytest.raises(OSError, match="No space left"):
+        FileStore(root).fetch("file", Path("/dev/full"))
+
+
+def test_checkpoint_that_the_script_removes_meanwhile_is_not_stored(root, trained, tmp_path):
+    source = trained(10)
+
+    class Removing(FileStore):
+        def put(self, path, name):
+            super().put(path, name)
+            (source / "shards/0").unlink(missing_ok=True)
+
+    (source / "weights").unlink()
+    with pytest.raises(FileNotFoundError):
+        epoch(root, 1, store=Removing(root)).commit(10, source)
+    assert begun(root, 2, tmp_path / "b") is None
 
 
 def test_manifest_with_a_name_outside_is_passed_over(root, trained, tmp_path):

@@ -9,18 +9,23 @@ newest checkpoint of the epoch before, and says so in its record. Thus the newes
 what an earlier epoch's launcher, not aware that it is superseded, commits after that is never read.
 """
 
+import functools
 import hashlib
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from themis_agent.errors import StoreError, SupersededError
 from themis_agent.trial import script
 from themis_agent.trial.store import Store
+from yarn_plugin.errors import os_reason
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -55,7 +60,11 @@ class _EpochRecord(_Written):
 
 
 class DamagedError(StoreError):
-    """A file of a checkpoint is missing or not what its manifest says."""
+    """A file of a checkpoint is missing, cannot be read, or is not what its manifest says."""
+
+
+class UnstorableError(StoreError):
+    """A local checkpoint that no store takes. Trying again does not help."""
 
 
 class Checkpoints:
@@ -105,18 +114,18 @@ class Checkpoints:
         """Store a complete local checkpoint, once for each step; then remove those beyond the newest `keep`.
 
         Raises:
-            FileNotFoundError: the script has removed it meanwhile.
+            FileNotFoundError: the script has removed it, or a part of it, meanwhile.
+            UnstorableError: the name of a file is not UTF-8.
             SupersededError: a later epoch has begun.
         """
         self._check_newest()
         if step in self._steps(self._epoch):
             return
-        folder, files = f"{self._epoch:06}/{step:012}", []
-        for path in sorted(one for one in source.rglob("*") if one.is_file()):
-            name = path.relative_to(source).as_posix()
-            files.append(_File(name=name, size=path.stat().st_size, sha256=_checksum(path)))
-            self._store.put(path, self._name(f"{folder}/{name}"))
-        if not source.is_dir():
+        folder, files, sizes = f"{self._epoch:06}/{step:012}", [], _sizes(source)
+        for name, size in sorted(sizes.items()):
+            files.append(_File(name=name, size=size, sha256=_checksum(source / name)))
+            self._store.put(source / name, self._name(f"{folder}/{name}"))
+        if _sizes(source) != sizes:
             raise FileNotFoundError(source)
         self._check_newest()
         self._write_whole(f"{folder}.json", _Manifest(files=files))
@@ -153,7 +162,8 @@ class Checkpoints:
     def _restore(self, checkpoint: Checkpoint, directory: Path) -> None:
         folder = f"{checkpoint.epoch:06}/{checkpoint.step:012}"
         try:
-            manifest = _Manifest.model_validate_json(self._store.read(self._name(f"{folder}.json")))
+            written = self._read(folder, functools.partial(self._store.read, self._name(f"{folder}.json")))
+            manifest = _Manifest.model_validate_json(written)
         except ValidationError as problem:
             raise DamagedError(f"checkpoint {self._name(folder)}: its manifest is damaged") from problem
         complete = directory / script.checkpoint_name(checkpoint.step)
@@ -172,11 +182,27 @@ class Checkpoints:
         target = directory / file.name
         if not target.resolve().is_relative_to(directory.resolve()):
             raise DamagedError(f"checkpoint {self._name(folder)}: {file.name!r} is no name within it")
-        if file.name not in self._files(folder, file.name):
+        if file.name not in self._read(folder, functools.partial(self._files, folder, file.name)):
             raise DamagedError(f"checkpoint {self._name(folder)}: {file.name} is missing")
-        self._store.fetch(self._name(f"{folder}/{file.name}"), target)
+        try:
+            self._read(folder, functools.partial(self._store.fetch, self._name(f"{folder}/{file.name}"), target))
+        except OSError as problem:
+            # It may work later: for a full disk, no checkpoint is passed over.
+            raise StoreError(f"{target}: {os_reason(problem)}") from problem
         if target.stat().st_size != file.size or _checksum(target) != file.sha256:
             raise DamagedError(f"checkpoint {self._name(folder)}: {file.name} is damaged")
+
+    def _read(self, folder: str, read: Callable[[], _T]) -> _T:
+        """Read a part of a checkpoint. It is damaged if that fails twice while the store itself answers."""
+        try:
+            return read()
+        except StoreError:
+            self._store.names("")
+        try:
+            return read()
+        except StoreError as problem:
+            self._store.names("")
+            raise DamagedError(f"checkpoint {self._name(folder)}: {problem}") from problem
 
     def _files(self, folder: str, name: str) -> set[str]:
         inner, _, _ = name.rpartition("/")
@@ -214,6 +240,27 @@ class Checkpoints:
 
     def _name(self, name: str) -> str:
         return f"{self._trial}/{name}"
+
+
+def _sizes(directory: Path) -> dict[str, int]:
+    """The files of a local checkpoint.
+
+    Raises:
+        FileNotFoundError: the script removes it.
+        UnstorableError: the name of a file is not UTF-8.
+    """
+    if not directory.is_dir():
+        raise FileNotFoundError(directory)
+    sizes = {}
+    for path in directory.rglob("*"):
+        if path.is_file():
+            name = path.relative_to(directory).as_posix()
+            try:
+                name.encode()
+            except UnicodeEncodeError:
+                raise UnstorableError(f"checkpoint {directory.name}: file name {name!r} is not UTF-8") from None
+            sizes[name] = path.stat().st_size
+    return sizes
 
 
 def _checksum(path: Path) -> str:

@@ -26,7 +26,11 @@ class Store(Protocol):
         """Copy a local file there."""
 
     def fetch(self, name: str, target: Path) -> None:
-        """Copy a file from there to a new local one."""
+        """Copy a file from there to a new local one.
+
+        Raises:
+            OSError: the local one cannot be written.
+        """
 
     def write(self, name: str, data: bytes) -> None:
         """Write a small file."""
@@ -60,10 +64,16 @@ class FileStore:
             shutil.copyfileobj(data, file, 1 << 20)
 
     def fetch(self, name: str, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            file.writelines(self._chunks(name))
+
+    def _chunks(self, name: str) -> Iterator[bytes]:
         with self._reported(name):
             self._check_root()
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(self._root / name, target)
+            with (self._root / name).open("rb") as file:
+                while data := file.read(1 << 20):
+                    yield data
 
     def write(self, name: str, data: bytes) -> None:
         with self._reported(name), self._new(name) as file:

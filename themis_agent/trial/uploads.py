@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from themis_agent.errors import StoreError, SupersededError
-from themis_agent.trial.checkpoints import Checkpoints
+from themis_agent.trial.checkpoints import Checkpoints, UnstorableError
+from yarn_plugin.errors import describe
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -23,7 +24,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The store refused; it is tried again."""
+    """It is not stored. It is tried again, unless that cannot help."""
 
     step: int
     problem: str
@@ -84,10 +85,12 @@ class Uploads:
                 # The script has removed it: a later one follows.
                 self._rest(None)
                 continue
-            except (StoreError, OSError) as problem:
+            except Exception as problem:  # noqa: BLE001 - without this thread, no checkpoint is ever stored again
                 failures += 1
-                self._outcome(Refused(step, str(problem)))
-                self._rest((step, source))
+                told = str(problem) if isinstance(problem, StoreError | OSError) else describe(problem)
+                # Names of files may not be UTF-8, but events are.
+                self._outcome(Refused(step, told.encode(errors="backslashreplace").decode()))
+                self._rest(None if isinstance(problem, UnstorableError) else (step, source))
                 with self._changed:
                     self._changed.wait(_RETRY_S[0] if self._hurry else _RETRY_S[min(failures, len(_RETRY_S)) - 1])
                 continue
