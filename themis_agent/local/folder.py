@@ -82,7 +82,7 @@ class Folder:
         if not file.exists():
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.checkpoints.mkdir(exist_ok=True)
-            files.write(file, json.dumps(written, indent=2) + "\n", durable=True)
+            files.write_private(file, json.dumps(written, indent=2) + "\n")
         elif json.loads(file.read_text()) != written:
             raise BadInputError("--state", str(self.root), "holds another search; choose another directory")
 

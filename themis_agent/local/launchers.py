@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -35,13 +36,19 @@ class Launchers:
         """The launchers of this search that run already; from now on they are watched."""
         found = []
         for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                words = process.cmdline()
-                attempt = self._folder.attempt_of(words[-1]) if LAUNCHER in words else None
-                if attempt is not None:
-                    self._watch(attempt, process)
-                    found.append(Running(*attempt))
+            attempt = self._attempt_of(process)
+            # A launcher is two processes with the same command line: the outer one is watched.
+            if attempt is not None and self._attempt_of(_parent(process)) != attempt:
+                self._watch(attempt, process)
+                found.append(Running(*attempt))
         return tuple(found)
+
+    def _attempt_of(self, process: psutil.Process | None) -> tuple[str, int] | None:
+        """What a process launches, if it is ours."""
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline() if process is not None and process.uids().real == os.getuid() else []
+            return self._folder.attempt_of(words[-1]) if LAUNCHER in words else None
+        return None
 
     def start(self, command: StartTrial) -> None:
         """Start the launcher of a trial; if that fails, it has ended."""
@@ -50,7 +57,7 @@ class Launchers:
         spec = self._folder.spec(*attempt)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            files.write(spec, self._spec(command).model_dump_json(indent=2))
+            files.write(spec, self._spec(command).model_dump_json(indent=2), files.PRIVATE_MODE)
             with (folder / "launcher.log").open("ab") as output:
                 process = psutil.Popen(
                     [sys.executable, "-m", LAUNCHER, str(spec)],
@@ -115,6 +122,12 @@ class Launchers:
             env=environment(app, parameters),
             loss_pattern=app.loss_pattern,
         )
+
+
+def _parent(process: psutil.Process) -> psutil.Process | None:
+    with contextlib.suppress(psutil.Error):
+        return process.parent()
+    return None
 
 
 def command_line(app: AppFile, parameters: dict[str, object]) -> list[str]:
