@@ -16,6 +16,7 @@ from tests.integration.sleepers import Sleepers, eventually
 from tests.leased import intervals
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.replay import replay
+from yarn_plugin.embedded import partition
 from yarn_plugin.model.resources import GPU
 
 CONFIG = """
@@ -104,16 +105,17 @@ class Lab:
         path = self.folder / f"{name}.json"
         config = {"url": self.arbiter.url, "token": self._token, "name": name, "gpus": gpus, "work_s": work_s}
         path.write_text(json.dumps({**config, "folder": str(self.folder)}))
-        self.apps[name] = self._run("root.gpu", "tests.leased.application", path)
+        label = partition.NAME if self.cluster.spec.gpu_partition else ""
+        self.apps[name] = self._run("root.gpu", "tests.leased.application", path, label=label)
 
     def submit_batch(self, tasks=2, seconds=2):
         """Submit a batch application beside them; returns its YARN id."""
         return self._run("root.sql.batch", "tests.leased.batch", tasks, seconds)
 
-    def _run(self, queue, module, *words):
+    def _run(self, queue, module, *words, label=""):
         environment = {"PYTHONPATH": PYTHON_PATH, "HADOOP_CONF_DIR": str(self.cluster.conf_dir)}
         command = " ".join(map(str, ("exec", sys.executable, "-m", module, *words, "1><LOG_DIR>/out", "2>&1")))
-        return self.sleepers.submit(queue, 256, command=command, environment=environment)
+        return self.sleepers.submit(queue, 256, command=command, environment=environment, partition=label)
 
     def hold(self, step, *names):
         """Have applications wait before a step."""
