@@ -30,6 +30,8 @@ def main():
         if options.executed:
             with Path(options.executed).open("a") as file:
                 file.write(f"{json.dumps([options.rate, step, float((weights**2).sum())])}\n")
+        if os.environ["RANK"] != "0":
+            continue
         with trial.save_checkpoint(step) as directory:
             (directory / "state.json").write_text(json.dumps({"weights": weights.tolist(), "step": step}))
         trial.report(step, float((weights**2).sum()))
