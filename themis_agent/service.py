@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
 
 from themis_agent.agent import events
+from themis_agent.agent.state import TrialState
 from themis_agent.live import InvalidEventError, LiveAgent
 from themis_agent.trial import wire
 
@@ -47,14 +48,16 @@ class Launched:
 
     def _number(self, name: str, batch: wire.Batch) -> int:
         """The number of a launcher within its gang."""
-        state = self._agent.state
-        trial = state.trials.get(name) if state is not None else None
+        trial = self._trial(name)
         places = trial.attempt.places if trial is not None and trial.attempt is not None else ()
         return next((number for number, place in enumerate(places) if place.first_rank == batch.first_rank), 0)
 
-    def _answer(self, name: str, epoch: int, acknowledged: int, has_ended: bool) -> wire.Answer:
+    def _trial(self, name: str) -> TrialState | None:
         state = self._agent.state
-        trial = state.trials.get(name) if state is not None else None
+        return state.trials.get(name) if state is not None else None
+
+    def _answer(self, name: str, epoch: int, acknowledged: int, has_ended: bool) -> wire.Answer:
+        trial = self._trial(name)
         attempt = trial.attempt if trial is not None else None
         if trial is None or epoch < trial.epoch or (attempt is None and not has_ended):
             return wire.Answer(acknowledged=acknowledged, superseded=True, attempt=self._attempt)

@@ -10,8 +10,8 @@ from qoop.equivalence.expression import (
     conjuncts,
     decimal_digits,
     has_subquery,
+    is_not_null,
     is_transitive,
-    negated,
     subqueries,
     substitute,
     type_of,
@@ -118,7 +118,8 @@ def _not_null(condition: Expr) -> Expr:
     """`x = x` holds for the rows in which x is not NULL; other conditions as they are."""
     if condition[0] != "=" or len(condition[1]) != 1:
         return condition
-    return negated(("call", "IsNull", (("child", 0),), tuple(condition[1])))
+    (operand,) = condition[1]
+    return is_not_null(operand)
 
 
 def _with_classes(expr: Any, made: Conditions) -> Any:

@@ -161,6 +161,11 @@ def negated(expr: Expr) -> Expr:
     return ("not", expr)
 
 
+def is_not_null(expr: Expr) -> Expr:
+    """expr IS NOT NULL"""
+    return negated(("call", "IsNull", (("child", 0),), (expr,)))
+
+
 def conjuncts(expr: Expr) -> frozenset[Expr]:
     """The conjuncts of a condition; those that all arms of a disjunction share are factored out."""
     if expr == TRUE:

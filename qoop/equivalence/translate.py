@@ -12,6 +12,7 @@ from qoop.equivalence.expression import (
     conjuncts,
     equal,
     integer_sum,
+    is_not_null,
     is_number,
     is_plain_date,
     less,
@@ -325,7 +326,7 @@ class _Translator:
                 left, right = (self.expression(child) for child in node.children)
                 return all_of((left, right)) if node.kind == "And" else any_of((left, right))
             case "IsNotNull":
-                return negated(("call", "IsNull", (("child", 0),), (self.expression(node.children[0]),)))
+                return is_not_null(self.expression(node.children[0]))
             case "Coalesce":
                 return ("coalesce", tuple(self.expression(child) for child in node.children))
             case "Not":

@@ -245,12 +245,18 @@ def test_nothing_is_signalled_while_yarn_does_not_answer():
     assert commands(world, SignalContainers) == []
 
 
-def test_a_grant_that_is_not_in_use_comes_back():
+def used_in_part():
+    """ann leases all of n1; YARN lists a container on one of its GPUs."""
     world = World.of(node("n1"), place_within_s=30.0)
     a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
     world.run(a)
     world.wait(20.0)
     world.run(a, n1=(1,))
+    return world, a
+
+
+def test_a_grant_that_is_not_in_use_comes_back():
+    world, a = used_in_part()
     world.wait(20.0)
     assert world.sent(LeaseEnded) == [], "the list may be older than the containers"
     world.run(a, n1=(1,))
@@ -262,11 +268,7 @@ def test_a_grant_that_is_not_in_use_comes_back():
 
 
 def test_containers_are_listed_again_before_a_grant_comes_back():
-    world = World.of(node("n1"), place_within_s=30.0)
-    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
-    world.run(a)
-    world.wait(20.0)
-    world.run(a, n1=(1,))
+    world, a = used_in_part()
     before = len(commands(world, ListContainers))
     world.wait(20.0)
     assert len(commands(world, ListContainers)) == before + 1
@@ -276,11 +278,7 @@ def test_containers_are_listed_again_before_a_grant_comes_back():
 
 
 def test_containers_are_listed_again_until_there_is_an_answer():
-    world = World.of(node("n1"), place_within_s=30.0)
-    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
-    world.run(a)
-    world.wait(20.0)
-    world.run(a, n1=(1,))
+    world, a = used_in_part()
     before = len(commands(world, ListContainers))
     world.wait(80.0)
     assert len(commands(world, ListContainers)) == before + 3

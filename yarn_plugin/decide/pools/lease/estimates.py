@@ -71,7 +71,7 @@ def count_work(turn: Turn) -> None:
     done, which is taken off their tables."""
     for app, (held, gpus) in turn.held_before.items():
         member = turn.state.members.get(app)
-        if member is None or (held == turn.index.holds(app) and gpus == turn.count_gpus(app)):
+        if member is None or (held == turn.index.holds(app) and gpus == turn.index.gpus_of(app)):
             continue
         attained = member.attained_gpu_s + gpus * (turn.at - _counted_until(turn, app))
         member = replace(member, attained_gpu_s=attained, attained_at=turn.at)
@@ -84,7 +84,7 @@ def count_work(turn: Turn) -> None:
 def attained_gpu_s(turn: Turn, app: str) -> float:
     """The GPU seconds that an application has leased so far, those of jobs that have ended included."""
     member = turn.state.members[app]
-    return member.attained_gpu_s + turn.count_gpus(app) * (turn.at - _counted_until(turn, app))
+    return member.attained_gpu_s + turn.index.gpus_of(app) * (turn.at - _counted_until(turn, app))
 
 
 def _counted_until(turn: Turn, app: str) -> float:

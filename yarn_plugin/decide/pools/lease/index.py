@@ -82,6 +82,7 @@ class LeaseIndex:
             is_leased = _changed(self._leased, gpu, change) > 0
             if is_started:
                 _changed(self._in_use, gpu, change)
+                _changed(self._gpus_of, app, change)
             place = places.get(gpu)
             if place is None:
                 continue
@@ -91,7 +92,6 @@ class LeaseIndex:
                 self._outdated.add(self.inventory.machine_of[place.slot])
             if is_started:
                 _changed(self._on_machine, (app, place.machine), change)
-                _changed(self._gpus_of, app, change)
                 slots = self._in_slots.setdefault(app, {})
                 if not _changed(slots, place.slot, change) and not slots:
                     del self._in_slots[app]
@@ -144,7 +144,8 @@ class LeaseIndex:
         return self.leaving.union(*(leases for end, leases in self._ends.items() if end <= at))
 
     def gpus_of(self, app: str) -> int:
-        """How many GPUs an application has in leases that have started, revoked ones included."""
+        """How many GPUs an application has in leases that have started, revoked ones and those of lost machines
+        included."""
         return self._gpus_of.get(app, 0)
 
     def ends(self) -> Iterator[float]:

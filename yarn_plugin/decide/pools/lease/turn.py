@@ -133,7 +133,7 @@ class Turn:
     def _note_holder(self, held: Held) -> None:
         app = held.lease.app
         if app not in self.held_before:
-            self.held_before[app] = self.index.holds(app), self.count_gpus(app)
+            self.held_before[app] = self.index.holds(app), self.index.gpus_of(app)
 
     def set_member(self, app: str, member: Member) -> None:
         """Change what is known of an application."""
@@ -179,10 +179,6 @@ class Turn:
     def leases_of(self, app: str) -> Iterator[Held]:
         """The leases of an application, those not started included."""
         return self.index.of(app)
-
-    def count_gpus(self, app: str) -> int:
-        """The GPUs that an application has in leases that have started, those of machines that are gone included."""
-        return sum(len(held.lease.holdings) for held in self.leases_of(app) if held.started_at is not None)
 
     def ending(self) -> list[Held]:
         """The leases that have reached their end and are not revoked as a whole."""
