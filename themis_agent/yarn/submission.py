@@ -1,0 +1,88 @@
+"""What `themis-agent submit` leaves in the folder of a search for its application master.
+
+submission.json   this; readable by its owner alone, as everything in the folder
+token             of the search's launchers             arbiter-token   of the application at the arbiter
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from yarn_plugin import files
+
+FILE = "submission.json"
+ARBITER_TOKEN = "arbiter-token"  # noqa: S105
+
+
+class Part(BaseModel):
+    """A type of these files: immutable; unknown fields, of a later version, are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class LocalResource(Part):
+    """A file that YARN copies to a node before a container starts, and links into its working directory as `name`.
+
+    `url`, `size` (bytes) and `modified_ms` (since the epoch) must be as YARN finds them. `public`: kept once for all
+    users of a node; else once for this application. An archive is unpacked.
+    """
+
+    name: str
+    url: str
+    size: int
+    modified_ms: int
+    type: Literal["FILE", "ARCHIVE"] = "FILE"
+    public: bool = False
+
+
+class ArbiterAccess(Part):
+    """Where the search is registered. `app`: its id there. `ca`: path of certificates to trust; None: the system's."""
+
+    url: str
+    app: str
+    ca: str | None = None
+
+
+class ContainerSize(Part):
+    """Resources of a trial's container beside its GPUs, for each GPU."""
+
+    memory_mb: Annotated[int, Field(ge=64)]
+    vcores: Annotated[int, Field(ge=1)] = 1
+
+
+class Submission(Part):
+    """A search as a YARN application.
+
+    `python`: the interpreter on the nodes. `environment`: of the master and of launchers; values may refer to the
+    container's working directory as `{{PWD}}`, which YARN expands. `resources`: of launchers' containers, the agent's
+    own code among them. `java`, `class_path`: of the JVM with Hadoop's clients, for the master. `partition`: the node
+    label of the GPUs; "" without. `image`: for YARN's Docker runtime; None: processes.
+    """
+
+    yarn_app: str
+    resource_manager: str
+    arbiter: ArbiterAccess
+    python: str
+    container: ContainerSize
+    environment: dict[str, str] = {}
+    resources: tuple[LocalResource, ...] = ()
+    java: str | None = None
+    class_path: tuple[str, ...] = ()
+    partition: str = ""
+    image: str | None = None
+
+
+def write(folder: Path, submission: Submission) -> None:
+    """Write it into the folder of a search."""
+    files.write_private(folder / FILE, submission.model_dump_json(indent=2) + "\n")
+
+
+def read(folder: Path) -> Submission:
+    """Read it from there.
+
+    Raises:
+        OSError: it cannot be read.
+        ValidationError: it is none.
+    """
+    return Submission.model_validate_json((folder / FILE).read_text())
