@@ -1,0 +1,99 @@
+"""`themis-agent validate`, `run` and `resume`."""
+
+import contextlib
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from themis_agent.cli import options
+from themis_agent.cli.results import print_result
+from yarn_plugin import console
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.quantities import count, number
+
+
+@click.command(context_settings=console.CONTEXT)
+@options.FILE
+@click.option(
+    "--gpus",
+    type=click.IntRange(1, 4096),
+    metavar="N",
+    help="Also check that a trial fits on one machine with N GPUs.",
+)
+@options.JSON
+def validate(file: Path, gpus: int | None, json_file: Path | None) -> None:
+    """Check the file of a search; print its brackets, trials and GPU hours. Nothing is started."""
+    from themis_agent.app_file import load
+    from themis_agent.local.driver import check_fits
+    from themis_agent.validation import gpu_hours, gpu_time, plan
+
+    app = load(file)
+    if gpus is not None:
+        check_fits(app, gpus)
+    rungs, hours = plan(app), gpu_hours(app)
+    rows = [(one.bracket, one.rung, one.trials, f"{one.until:g}", number(one.steps)) for one in rungs]
+    console.out.print(console.table(None, ("#bracket", "#rung", "#trials", "#until step", "#steps of all"), rows))
+    steps = number(sum(one.steps for one in rungs))
+    needed = gpu_time(hours) if hours is not None else "GPU hours unknown without step_s"
+    console.out.print(f"{app.name}: {count(app.trial_count, 'trial')}, at most {steps} steps, {needed}")
+    if json_file is not None:
+        written = {"trials": app.trial_count, "gpu_hours": hours, "rungs": [asdict(one) for one in rungs]}
+        console.write_json(json_file, written)
+
+
+@click.command(context_settings=console.CONTEXT)
+@options.FILE
+@click.option("--local", is_flag=True, help="Run the trials as processes of this machine. Required for now.")
+@options.GPUS
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Directory of the journal, checkpoints and logs.  [default: NAME.themis]",
+)
+@options.JSON
+def run(file: Path, local: bool, gpus: int | None, state: Path | None, json_file: Path | None) -> int:
+    """Run a search and print its best trial.
+
+    Ctrl-C has trials save checkpoints and end. The same command again goes on from there, also after a crash.
+
+    Exit code: 0; 1 if no trial succeeded or too many failed; 2 for a wrong file; 130 if stopped by Ctrl-C or SIGTERM.
+    """
+    from themis_agent.app_file import load
+
+    app = load(file)
+    if not local:
+        raise BadInputError("--local", False, "required: searches run on this machine only, so far")
+    root = state or Path(f"{app.name}.themis")
+    return _run(root, gpus, json_file, file)
+
+
+@click.command(context_settings=console.CONTEXT)
+@options.DIRECTORY
+@options.JSON
+def resume(directory: Path, json_file: Path | None) -> int:
+    """Go on with a local search on the GPUs that it began with; print its best trial. DIR is its --state directory."""
+    from themis_agent.local.folder import Folder
+
+    gpus = None
+    with contextlib.suppress(BadInputError):  # A search that has not begun takes what is there.
+        gpus = len(Folder(directory.resolve()).state().gpus)
+    return _run(directory, gpus, json_file, None)
+
+
+def _run(root: Path, gpus: int | None, json_file: Path | None, file: Path | None) -> int:
+    from themis_agent.app_file import load
+    from themis_agent.local import driver
+    from themis_agent.local.folder import Folder
+
+    folder = Folder(root.resolve())
+    app, directory = folder.load() if file is None else (load(file), file.resolve().parent)
+    result = driver.run(app, directory, folder, gpus or driver.local_gpus())
+    if result is None:
+        console.err.print(f"suspended; go on with: themis-agent resume {root}")
+        return 130
+    if json_file is not None:
+        console.write_json(json_file, asdict(result))
+    print_result(app.metric, result)
+    return 0 if result.succeeded else 1
