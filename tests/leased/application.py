@@ -74,8 +74,8 @@ class Arbiter:
 
 
 class Application:
-    """`leased`: the lease of each GPU; `leaving`: those to be vacated. `wanted`: by request number; `running`: the
-    containers by GPU. What should run follows from the leases, what runs from YARN."""
+    """`leased`: the lease of each GPU; `hosts`: their nodes; `leaving`: those to be vacated. `wanted`: by request
+    number; `running`: the containers by GPU. What should run follows from the leases, what runs from YARN."""
 
     def __init__(self, config):
         self._config, self._folder, self._name = config, Path(config["folder"]), config["name"]
@@ -90,7 +90,7 @@ class Application:
         gpus = config["gpus"]
         self._job = Job("0", config["work_s"], 1.0, max_gpus=gpus, slowdown=Slowdown(1.0, 1.0, 1.0))
         self._known, self._questions = set(), []
-        self._leased, self._leaving = {}, set()
+        self._leased, self._hosts, self._leaving = {}, {}, set()
         self._wanted, self._running, self._stopping, self._number = {}, {}, set(), 0
 
     def run(self):
@@ -128,14 +128,23 @@ class Application:
                 self._questions.append(message)
             case messages.Grant():
                 for lease in message.leases:
-                    self._leased.update(dict.fromkeys(lease.cells, lease.id))
-                    self._leaving.difference_update(lease.cells)
+                    self._begin(lease)
+            case messages.Leases():
+                self._leased, self._leaving = {}, set()
+                for lease in message.leases:
+                    self._begin(lease)
+                    self._leaving.update(lease.revoked)
             case messages.Revoke():
                 self._leaving.update(self._cells(message))
             case messages.LeaseEnded():
                 for cell in self._cells(message):
                     self._leaving.discard(cell)
                     del self._leased[cell]
+
+    def _begin(self, lease):
+        self._leased.update(dict.fromkeys(lease.cells, lease.id))
+        self._hosts.update({one.cell: one.place.host for one in lease.holdings})
+        self._leaving.difference_update(lease.cells)
 
     def _cells(self, message):
         return [
@@ -184,7 +193,7 @@ class Application:
                 if cell not in self._leaving and cell not in self._running and cell not in self._wanted.values():
                     self._number += 1
                     self._wanted[self._number] = cell
-                    self._master.request(self._number, Size(128, gpus=1), host=cell.partition("/")[0])
+                    self._master.request(self._number, Size(128, gpus=1), host=self._hosts[cell])
 
     def _stop_containers(self):
         if self._is_told("vacate"):

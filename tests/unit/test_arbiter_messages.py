@@ -11,7 +11,9 @@ OFFER = {
     "bid_by": 1010.0,
     "offer": {"round": 3, "machines": MACHINES, "lease_s": 600.0, "contention": 1.0, "cluster_gpus": 2},
 }
-LEASE = {"id": "4", "job": "", "holdings": [{"cell": f"node-1/{number}"} for number in (0, 1)], "until": 1600.0}
+PLACE = {"host": "host-1", "rack": "r1", "machine": "node-1", "slot": "node-1", "model": "K80"}
+HOLDINGS = [{"cell": f"node-1/{number}", "place": {**PLACE, "ordinal": number}} for number in (0, 1)]
+LEASE = {"id": "4", "job": "", "holdings": HOLDINGS, "until": 1600.0}
 GRANT = {"id": "5", "leases": [LEASE]}
 
 
@@ -43,7 +45,8 @@ def test_an_agent_bids_trains_on_what_it_is_granted_and_gives_it_back():
     told.hear("grant", GRANT)
     assert [start.places[0].cells for start in told.of(StartTrial)] == [("node-1/0",), ("node-1/1",)]
     lease = told.state.leases["4"]
-    assert (lease.gpus[0].machine, lease.gpus[0].rack, lease.until) == ("node-1", "r1", 600.0)
+    assert lease.until == 600.0
+    assert lease.gpus[1] == events.Gpu("node-1/1", "node-1", "node-1", "r1", "host-1", 1, "K80")
     told.hear("renew", {"id": "6", "lease": "4", "until": 2200.0})
     assert told.state.leases["4"].until == 1200.0
     (stop,) = told.hear("revoke", {"id": "7", "lease": "4", "by": 1008.0, "cells": ["node-1/0"]})
@@ -55,4 +58,23 @@ def test_an_agent_bids_trains_on_what_it_is_granted_and_gives_it_back():
     assert told.state.leases == {}
     # A grant that is sent again after its end brings nothing back.
     assert told.hear("grant", GRANT) == []
+    assert told.state.leases == {}
+
+
+def test_what_is_leased_replaces_all_that_was_known_of_leases():
+    """An agent that was away trains on what it was granted meanwhile, and leaves what has ended or is revoked."""
+    told = Told()
+    told.hear("grant", GRANT)
+    kept = {**LEASE, "id": "8", "holdings": HOLDINGS[1:], "until": 2200.0, "revoked": [], "vacate_by": None}
+    (stop,) = told.hear("leases", {"id": "gpu@9", "leases": [kept]})
+    assert (stop.trial, told.state.leases.keys()) == (FIRST, {"8"})
+    told.take(events.LauncherEnded(FIRST, 1, None))
+    revoked = {**kept, "revoked": ["node-1/1"], "vacate_by": 1010.0}
+    (stop,) = told.hear("leases", {"id": "gpu@11", "leases": [revoked]})
+    assert stop.by == 10.0
+    # A grant that comes a second time changes nothing.
+    assert told.hear("grant", {"id": "7", "leases": [kept]}) == []
+    assert told.state.leases["8"].revoked == ("node-1/1",)
+    (stop,) = told.hear("leases", {"id": "gpu@12", "leases": []})
+    assert stop.by == told.at
     assert told.state.leases == {}

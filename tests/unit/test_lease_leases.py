@@ -17,13 +17,14 @@ from yarn_plugin.decide.events import (
 )
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease.estimates import attained_gpu_s
+from yarn_plugin.decide.pools.lease.inventory import inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import AppEnded, BeyondLease, LeaseReleased, LeaseVacated, LeaseWon, NodeLost, NotPlaced
 from yarn_plugin.model.cluster import Container, YarnApp
-from yarn_plugin.model.gpus import Job
+from yarn_plugin.model.gpus import GpuPlace, Job
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.topology import CellDescription, NodeDescription, TopologyDescription
 
@@ -467,6 +468,36 @@ def test_a_described_topology_gives_slots_and_the_names_of_gpus():
     (machine,) = world.sent(Offer)[0].offer.machines
     assert [(slot.id, slot.gpus) for slot in machine.slots] == [("n1/s0", 2), ("n1/s1", 2)]
     assert world.held() == {a: {"n1/s0/gpu-0", "n1/s0/gpu-1"}}
+
+
+def test_a_grant_says_where_each_gpu_is():
+    """Two nodes of one host, told apart by their ports; parts of one are described, and some of them are broken."""
+    world = World.of(node("n1", 4))
+    two = [replace(node("n1", 4), id=f"n1:{port}") for port in (1, 2)]
+    world.stage.take(NodesChanged(tuple(two), ("n1:8041",)))
+    sockets = tuple(
+        CellDescription(f"s{s}", None, tuple(CellDescription(f"g{g}", Resources.of({GPU: 1})) for g in range(2)))
+        for s in range(2)
+    )
+    kind = NodeDescription(("n1",), cells=sockets, gpu_model="A100")
+    described = TopologyDescription(("rack", "node", "socket", "gpu"), (kind,))
+    world.stage.take(Configured(world.stage.intake.state.pools, topology=described))
+    world.arrive("ann", rho=3.0, rows=(row(1.0, 4, 4),))
+    world.wait(20.0)
+    (grant,) = world.sent(Grant)
+    told = {one.cell: one.place for lease in grant.leases for one in lease.holdings}
+    expected = {
+        f"n1:{port}/s{s}/g{g}": GpuPlace("n1", "/r1", f"n1:{port}", f"n1:{port}/s{s}", 2 * s + g, "A100")
+        for port in (1, 2)
+        for s in range(2)
+        for g in range(2)
+    }
+    assert told == expected
+    assert {machine.host for machine in world.sent(Offer)[0].offer.machines} == {"n1"}
+    cells = world.stage.intake.state.cells
+    broken = replace(cells, cells={**cells.cells, "n1:1/s0": replace(cells.cells["n1:1/s0"], broken=True)})
+    usable = inventory(broken, LeaseSettings()).places
+    assert [place.ordinal for place in usable.values() if place.machine == "n1:1"] == [2, 3]
 
 
 def test_gpus_that_tasks_cannot_use_are_not_offered():

@@ -74,7 +74,7 @@ def test_estimates_then_an_offer_to_the_worst_then_its_bid():
     assert [offer.app for offer in offers] == [apps[1], apps[3]]
     # Everyone had answered before the deadline, so the offer came with the last estimate.
     assert offers[0].bid_by == pytest.approx(first[0].answer_by - 5.0 + 0.1 + 10.0)
-    machines = (Machine("n1", "/r1", (Slot("n1", 4),)), Machine("n2", "/r2", (Slot("n2", 2),)))
+    machines = (Machine("n1", "/r1", (Slot("n1", 4),), host="n1"), Machine("n2", "/r2", (Slot("n2", 2),), host="n2"))
     assert {offer.offer.machines for offer in offers} == {machines}
     assert {offer.offer.cluster_gpus for offer in offers} == {6}
     (record,) = world.rounds()
@@ -91,7 +91,7 @@ def test_an_estimate_names_what_is_held_and_the_average_contention():
     world.wait(60.0)
     ask = [one for one in world.sent(Ask) if one.app == a][-1]
     assert ask.question.held == (("n1", 2),)
-    assert ask.question.machines == (Machine("n1", "/r1", (Slot("n1", 0),)),)
+    assert ask.question.machines == (Machine("n1", "/r1", (Slot("n1", 0),), host="n1"),)
     # ann was alone from 1000 to 1050, with bob until then.
     asked_at = ask.answer_by - 5.0
     alone = world.stage.state().members[a].arrived_at + 50.0

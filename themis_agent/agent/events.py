@@ -8,12 +8,18 @@ from yarn_plugin.model.auction import EstimateRequest, GpuOffer
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU by name: `cell` as in its lease, and where it is."""
+    """A GPU by name: `cell` as in its lease, and where it is.
+
+    `host`: of its node in YARN, and `ordinal`: its number there; `model`: as `yarn_plugin.model.gpus.GpuPlace`.
+    """
 
     cell: str
     slot: str
     machine: str
     rack: str
+    host: str = ""
+    ordinal: int = 0
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +151,24 @@ class LeaseEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldLease:
+    """A lease as it is now; `revoked`: its GPUs that are to be vacated until `vacate_by`."""
+
+    lease: str
+    gpus: tuple[Gpu, ...]
+    until: float | None = None
+    revoked: tuple[str, ...] = ()
+    vacate_by: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesRead:
+    """All that is leased now, as the arbiter says to those that may have missed messages."""
+
+    leases: tuple[HeldLease, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What is your finish-time fairness?"""
 
@@ -191,6 +215,7 @@ Event = (
     | Renewed
     | Revoked
     | LeaseEnded
+    | LeasesRead
     | Asked
     | Offered
     | StopRequested

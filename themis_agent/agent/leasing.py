@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from themis_agent.agent import searching
 from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate
-from themis_agent.agent.events import Asked, Granted, LeaseEnded, Offered, Renewed, Revoked
+from themis_agent.agent.events import Asked, Granted, LeaseEnded, LeasesRead, Offered, Renewed, Revoked
 from themis_agent.agent.state import Lease, State
 from themis_agent.bids import bid_table, estimate
 
@@ -33,6 +33,13 @@ def take(state: State, event: Granted | Renewed | Revoked | LeaseEnded) -> State
         case LeaseEnded():
             leases = _without(leases, event.lease, event.cells or tuple(gpu.cell for gpu in lease.gpus))
     return replace(state, leases=leases)
+
+
+def replaced(state: State, event: LeasesRead) -> State:
+    """The state with these leases and no others."""
+    leases = {one.lease: Lease(one.gpus, one.until, one.revoked, one.vacate_by or 0.0) for one in event.leases}
+    known = [*state.granted, *(lease for lease in leases if lease not in state.granted)]
+    return replace(state, leases=leases, granted=tuple(known)[-MAX_GRANTED:])
 
 
 def answer(state: State, at: float, event: Asked | Offered) -> Command:

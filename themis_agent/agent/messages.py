@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer, Release
+from yarn_plugin.model.gpus import GpuPlace
 
 
 class Message(BaseModel):
@@ -31,15 +32,16 @@ class Offer(Message):
 
 
 class Holding(BaseModel):
-    """A GPU of a lease; `cell`: its id."""
+    """A GPU of a lease; `cell`: its id. `place`: None from an arbiter that does not say it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     cell: str
+    place: GpuPlace | None = None
 
 
 class Lease(BaseModel):
-    """A lease, until then unless it is renewed."""
+    """A lease, until then unless it is renewed. `revoked`: its GPUs that are to be vacated until `vacate_by`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -47,6 +49,8 @@ class Lease(BaseModel):
     holdings: tuple[Holding, ...]
     until: float | None = None
     job: str = ""
+    revoked: tuple[str, ...] = ()
+    vacate_by: float | None = None
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -82,7 +86,13 @@ class LeaseEnded(Message):
     cells: tuple[str, ...] = ()
 
 
-FromArbiter = Ask | Offer | Grant | Renew | Revoke | LeaseEnded
+class Leases(Message):
+    """All leases that have begun: any other one has ended."""
+
+    leases: tuple[Lease, ...]
+
+
+FromArbiter = Ask | Offer | Grant | Renew | Revoke | LeaseEnded | Leases
 
 _KINDS: Mapping[str, type[FromArbiter]] = {
     "ask": Ask,
@@ -91,6 +101,7 @@ _KINDS: Mapping[str, type[FromArbiter]] = {
     "renew": Renew,
     "revoke": Revoke,
     "lease_ended": LeaseEnded,
+    "leases": Leases,
 }
 
 _ANSWERS: Mapping[type, str] = {Estimate: "lease.estimate", Bid: "lease.bid", Release: "lease.release"}

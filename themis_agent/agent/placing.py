@@ -101,10 +101,9 @@ def _chosen(gpus: Gpus, free: dict[str, Gpu]) -> list[Gpu]:
     return chosen
 
 
-def _order(gpu: Gpu) -> tuple[str, int, str]:
-    """By machine, then by the number at the end of the cell's name."""
-    digits = gpu.cell[len(gpu.cell.rstrip("0123456789")) :]
-    return gpu.machine, int(digits or 0), gpu.cell
+def _order(gpu: Gpu) -> tuple[str, int, int, str]:
+    # Without ordinals, the shorter name has the lower number: `m/2` is before `m/10`.
+    return gpu.machine, gpu.ordinal, len(gpu.cell), gpu.cell
 
 
 def _places(gpus: Sequence[Gpu]) -> tuple[Place, ...]:

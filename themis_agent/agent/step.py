@@ -18,6 +18,7 @@ from themis_agent.agent.events import (
     Event,
     Granted,
     LeaseEnded,
+    LeasesRead,
     Offered,
     Renewed,
     Restarted,
@@ -49,6 +50,8 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
             state = state.with_trial(replace(trial, parameters=trial.parameters or event.parameters, sampling=False))
         case Granted() | Renewed() | Revoked() | LeaseEnded():
             state = leasing.take(state, event)
+        case LeasesRead():
+            state = leasing.replaced(state, event)
         case Asked() | Offered():
             answers.append(leasing.answer(state, at, event))
         case StopRequested():

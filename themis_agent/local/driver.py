@@ -104,7 +104,9 @@ class _Run:
         with self._suspended_by_signals(), self._showing(), serving(self._service, self._listener):
             if self._agent.state is None:
                 self._agent.put(events.Begun(self._app.settings()))
-                cells = tuple(events.Gpu(f"{MACHINE}/{one}", MACHINE, MACHINE, "") for one in range(self._gpus))
+                cells = tuple(
+                    events.Gpu(f"{MACHINE}/{one}", MACHINE, MACHINE, "", MACHINE, one) for one in range(self._gpus)
+                )
                 begun = self._agent.put(events.Granted("local", cells))
             else:
                 begun = self._agent.put(events.Restarted(self._launchers.adopt()))

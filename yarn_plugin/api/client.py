@@ -156,6 +156,10 @@ class ArbiterClient:
         message = wire.Message.model_validate({"type": kind, **fields})
         self._call("POST", f"/v1/apps/{_segment(app)}/messages", message)
 
+    def get_leases(self, app: str) -> wire.Leases:
+        """What an application leases now; `follow` goes on from it with its `seq` as `last_seen`."""
+        return self._ask("GET", f"/v1/apps/{_segment(app)}/leases", wire.Leases)
+
     def report_vacated(self, app: str, seq: int) -> None:
         """Report that the application holds no more than share number `seq` allows."""
         self._call("POST", f"/v1/apps/{_segment(app)}/vacated", wire.Vacated(seq=seq))
@@ -205,7 +209,8 @@ class ArbiterClient:
             should_stop: called between events; True ends the stream.
             on_end: called with the reason before the stream ends because the arbiter no longer knows the application.
             on_message: called with each message of the pool's controller: its name (`ask`, `grant`, ...) and fields.
-                A message may be repeated after a lost connection, with the same `id`.
+                A message may be repeated after a lost connection, with the same `id`. `leases`, first and when messages
+                were missed, replaces all that was known of leases (`wire.Leases`).
 
         Raises:
             ArbiterRefusedError: the arbiter itself refuses, and will refuse again. Answers of a proxy, and of an

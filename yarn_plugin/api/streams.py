@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from yarn_plugin.api import causes, translate, wire
+from yarn_plugin.api.leases import leases
 from yarn_plugin.decide.commands import Command, Dismiss, SendToApp, TellShare
 from yarn_plugin.decide.events import Event
-from yarn_plugin.decide.pools.commands import TO_APP
+from yarn_plugin.decide.pools.commands import ABOUT_LEASES, TO_APP
 from yarn_plugin.decide.state import State
 from yarn_plugin.journal.codec import Codec
 from yarn_plugin.journal.intake import Decided
@@ -66,12 +67,13 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One event of a stream: message `index` of the `count` that decision `seq` has for one application."""
+    """One event of a stream: message `index` of the `count` that decision `seq` has for one application; or what it
+    leases after that decision."""
 
     seq: int
     index: int
     count: int
-    command: TellShare | SendToApp | Dismiss
+    command: TellShare | SendToApp | Dismiss | wire.Leases
 
     @property
     def id(self) -> str:
@@ -105,6 +107,8 @@ class Message:
             name, data = "share", translate.share(self.command.app, self.command.share, offset).model_dump_json()
         elif isinstance(self.command, SendToApp):
             name, data = translate.message(self.command, offset, codec)
+        elif isinstance(self.command, wire.Leases):
+            name, data = "leases", self.command.model_dump_json()
         else:
             name, data = "end", _end(self.command).model_dump_json()
         return f"id: {self.id}\nevent: {name}\ndata: {data}\n\n".encode()
@@ -152,6 +156,7 @@ class Streams:
         self._numbers: list[int] = []
         self._recent: list[dict[str, list[Message]]] = []
         self._retained = 0
+        self._complete_after: int | None = None
         self.stopped = False
         self.open, self.last, self.cut_off = 0, 0, 0
         self.catch_up(source.history())
@@ -172,6 +177,8 @@ class Streams:
         """Send a decision's messages to the applications that it concerns; a decision that is known is skipped."""
         if decided.seq <= self.last:
             return
+        if self._complete_after is None:
+            self._complete_after = decided.seq - 1
         self.last = decided.seq
         messages = _messages(decided)
         if not messages:
@@ -257,10 +264,26 @@ class Streams:
             yield from missed
             yield self._ended(app)
             return
+        held = None if self._has_all_after(position) else self.leases(app)
+        if held is not None:
+            missed = [message for message in missed if not _is_about_leases(message)]
+            missed.append(Message(held.seq, 0, 1, held))
         has_share = any(isinstance(message.command, TellShare) for message in missed)
         if not has_share and present is not None and present.is_after(position):
             missed = sorted([*missed, present], key=lambda message: message.seq)
         yield from missed
+
+    def leases(self, app: str) -> wire.Leases | None:
+        """What an application leases now; None where its pool leases nothing."""
+        # The number first: the state may include decisions whose messages come later.
+        seq = self.last
+        return leases(self._source.state, app, seq, self._source.wall_offset())
+
+    def _has_all_after(self, position: Position | None) -> bool:
+        """Whether all messages after a position are retained."""
+        if position is None or self._complete_after is None:
+            return False
+        return position.seq > self._complete_after or position == Position(self._complete_after)
 
     def _messages_after(self, app: str, position: Position) -> list[Message]:
         since = self._recent[bisect_left(self._numbers, position.seq) :]
@@ -288,6 +311,7 @@ class Streams:
             len(self._recent) - dropped > MAX_DECISIONS or self._retained > MAX_MESSAGES
         ):
             self._retained -= sum(map(len, self._recent[dropped].values()))
+            self._complete_after = self._numbers[dropped]
             dropped += 1
         del self._numbers[:dropped], self._recent[:dropped]
 
@@ -305,6 +329,10 @@ class StreamSlot:
             self._slots[self._owner] -= 1
             if not self._slots[self._owner]:
                 del self._slots[self._owner]
+
+
+def _is_about_leases(message: Message) -> bool:
+    return isinstance(message.command, SendToApp) and isinstance(message.command.message, ABOUT_LEASES)
 
 
 def _messages(decided: Decided[Event, Command]) -> dict[str, list[Message]]:

@@ -124,6 +124,50 @@ class Share(Wire):
     cause: Cause | None = None
 
 
+class GpuPlace(Wire):
+    """Where a GPU is; the fields are those of `yarn_plugin.model.gpus.GpuPlace`."""
+
+    host: str
+    rack: str
+    machine: str
+    slot: str
+    ordinal: int
+    model: str
+
+
+class Holding(Wire):
+    """A GPU of a lease; `cell`: its id. `place`: None in grants of an earlier arbiter."""
+
+    cell: str
+    place: GpuPlace | None = None
+
+
+class Lease(Wire):
+    """A lease that has begun. `until`: unless it is renewed. `revoked`: its GPUs that are to be vacated until
+    `vacate_by`."""
+
+    id: str
+    job: str
+    holdings: list[Holding]
+    until: float | None
+    revoked: list[str]
+    vacate_by: float | None
+
+
+class Leases(Wire):
+    """All leases of an application at one moment, also as the event `leases`.
+
+    `seq`: they include all messages up to this one; a stream that is followed from it (`Last-Event-ID`) has the rest.
+    One that was under way may be both in here and in the rest.
+    """
+
+    id: str
+    app: str
+    pool: str
+    seq: int
+    leases: list[Lease]
+
+
 class End(Wire):
     """The last event of a stream: why the application is no longer followed (`cause`: as a value)."""
 

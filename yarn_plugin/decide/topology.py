@@ -127,7 +127,7 @@ def _node_cells(
     """A node and the cells in it. Without a capacity from YARN, it has the sum of its parts."""
     capacity = node.capacity or total_of(_capacity(part) for part in kind.cells)
     below = described.levels[described.levels.index(NODE) + 1 :]
-    cell = Cell(name, NODE, None, capacity, is_broken, kind.gpu_model)
+    cell = Cell(name, NODE, None, capacity, is_broken, kind.gpu_model, node.host)
     return [cell, *_inside(kind.cells, name, below)]
 
 

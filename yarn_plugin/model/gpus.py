@@ -22,17 +22,32 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine with free GPUs. `model`: of its GPUs; empty if it is not known."""
+    """A machine with free GPUs. `model`: of its GPUs; empty if it is not known. `host`: of its node in YARN."""
 
     id: str
     rack: str
     slots: tuple[Slot, ...]
     model: str = ""
+    host: str = ""
 
     @property
     def gpus(self) -> int:
         """Its free GPUs."""
         return sum(slot.gpus for slot in self.slots)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlace:
+    """Where a GPU is. `slot`, `machine`, `rack`: ids as in `Machine`. `host`: of its node in YARN, where containers for
+    it are requested. `ordinal`: its number on its node, from 0, in the order of the topology. `model`: as in `Machine`.
+    """
+
+    host: str
+    rack: str
+    machine: str
+    slot: str
+    ordinal: int
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.causes import LegacyText, ShareCause
+from yarn_plugin.model.gpus import GpuPlace
 from yarn_plugin.model.journaled import Tagged
 from yarn_plugin.model.resources import Resources
 
@@ -183,13 +184,15 @@ for measuring."""
 class Holding:
     """A `fraction` (0 to 1) of one resource of a cell.
 
-    `container`: the container that hosts the sharers of a shared cell; None for an exclusive one.
+    `container`: the container that hosts the sharers of a shared cell; None for an exclusive one. `place`: where a GPU
+    is, as its holder is told; None in the arbiter's own state, which knows it from the topology.
     """
 
     cell: str
     resource: str
     fraction: float = 1.0
     container: str | None = None
+    place: GpuPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,16 @@ async def say(app: AppId, request: wire.Message, access: Allowed, backend: Share
         await backend.decide(events.AppSaid(known.id, message), known.user)
 
 
+@router.get("/{app}/leases")
+async def leases(app: AppId, access: Allowed, backend: Shared) -> wire.Leases:
+    """What the application leases now, and the event after which its stream goes on."""
+    known = access.find_registration(backend.arbiter.state, app)
+    found = backend.streams.leases(known.id)
+    if found is None:
+        raise Refused(409, "app", known.id, f"is in pool {known.pool}; must be in one whose controller is 'lease'")
+    return found
+
+
 def _shown(backend: Backend, state: State, known: Registration | YarnApp) -> wire.App:
     return translate.app(state, known, backend.arbiter.now(), backend.arbiter.wall_offset())
 

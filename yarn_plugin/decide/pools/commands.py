@@ -156,6 +156,9 @@ class Reject:
 ToApp = Ask | Offer | Grant | Renew | Revoke | CancelRevoke | LeaseEnded | Downgrade | Accept | Hold | Reject
 """Messages to an application, sent on its stream."""
 
+ABOUT_LEASES = (Grant, Renew, Revoke, CancelRevoke, LeaseEnded, Downgrade)
+"""Messages that someone who reads what an application leases need not have received."""
+
 Command = (
     SetTimer
     | WantWeights

@@ -129,7 +129,7 @@ def part_of_topology(known: Topology, part: Part) -> Topology:
 
 def _virtual_cell(known: Topology, names: Mapping[str, str], cell: Cell) -> Cell:
     above = (names[one.id] for one in known.ancestors(cell.id) if one.id in names)
-    return replace(cell, id=names[cell.id], parent=next(above, None), broken=known.is_broken(cell.id))
+    return replace(cell, id=names[cell.id], parent=next(above, None), broken=known.is_broken(cell.id), host="")
 
 
 def _inward(claim: Claim, names: Mapping[str, str]) -> Claim:
@@ -181,14 +181,14 @@ def outward(command: Command, part: Part) -> Command:
 
 
 def lease_outward(lease: Lease, part: Part) -> Lease:
-    """A child's lease with the host's cells.
+    """A child's lease with the host's cells, without their places, which the child knows by virtual names.
 
     Raises:
         NotItsCellError: it names a cell outside its part.
     """
 
     def real(holding: Holding) -> Holding:
-        return replace(holding, cell=part.real(holding.cell))
+        return replace(holding, cell=part.real(holding.cell), place=None)
 
     return replace(lease, holdings=tuple(map(real, lease.holdings)))
 

@@ -4,23 +4,15 @@ A GPU's id is its cell, where the topology describes single GPUs; else the id of
 number, such as `node-1/3`. Its slot is the smallest cell that contains it and other GPUs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.topology import NODE, RACK
-from yarn_plugin.model.gpus import Gpus, Machine, Slot
+from yarn_plugin.model.gpus import GpuPlace, Gpus, Machine, Slot
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES
+from yarn_plugin.model.share import Lease
 from yarn_plugin.model.topology import Cell, Topology
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a GPU is: the ids of its slot, machine and rack ("" if unknown)."""
-
-    slot: str
-    machine: str
-    rack: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +24,7 @@ class Inventory:
     GPU in `places`.
     """
 
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, GpuPlace] = field(default_factory=dict)
     by_machine: tuple[tuple[str, int], ...] = ()
     layout: tuple[Machine, ...] = ()
     machine_of: Mapping[str, int] = field(default_factory=dict)
@@ -56,9 +48,14 @@ class Inventory:
                 one.rack,
                 tuple(Slot(slot.id, counts.get(slot.id, 0)) for slot in one.slots if slot.id in shown),
                 one.model,
+                one.host,
             )
             for one in (self.layout[number] for number in sorted(names))
         )
+
+    def located(self, lease: Lease) -> Lease:
+        """A lease as its holder is told of it: with the places of its GPUs."""
+        return replace(lease, holdings=tuple([replace(one, place=self.places.get(one.cell)) for one in lease.holdings]))
 
     def count(self, gpus: Iterable[str]) -> Gpus:
         """How many of these GPUs each slot has."""
@@ -91,7 +88,7 @@ def _built(topology: Topology, settings: LeaseSettings) -> Inventory:
     below: dict[str | None, list[Cell]] = {}
     for cell in topology.cells.values():
         below.setdefault(cell.parent, []).append(cell)
-    places: dict[str, Place] = {}
+    places: dict[str, GpuPlace] = {}
     counts: list[tuple[str, int]] = []
     for node in sorted(topology.at(NODE), key=lambda cell: cell.id):
         if topology.is_broken(node.id):
@@ -99,21 +96,27 @@ def _built(topology: Topology, settings: LeaseSettings) -> Inventory:
         above = list(topology.ancestors(node.id))
         rack = next((cell.id for cell in above if cell.level == RACK), above[0].id if above else "")
         usable = _usable(node, settings)
-        found = [(gpu, Place(slot, node.id, rack)) for gpu, slot in _gpus_in(node, node.id, below)][:usable]
+        gpus = enumerate(_gpus_in(node, node.id, below))
+        found = [
+            (gpu, GpuPlace(node.host or node.id, rack, node.id, slot, ordinal, node.gpu_model))
+            for ordinal, (gpu, slot, is_broken) in gpus
+            if not is_broken
+        ][:usable]
         if found:
             places.update(found)
             counts.append((node.id, len(found)))
-    models = {node: topology.cells[node].gpu_model for node, _ in counts}
-    return _laid_out(places, tuple(counts), models)
+    return _laid_out(places, tuple(counts))
 
 
-def _laid_out(
-    places: Mapping[str, Place], by_machine: tuple[tuple[str, int], ...], models: Mapping[str, str]
-) -> Inventory:
-    slots: dict[tuple[str, str], dict[str, Slot]] = {}
+def _laid_out(places: Mapping[str, GpuPlace], by_machine: tuple[tuple[str, int], ...]) -> Inventory:
+    first: dict[str, GpuPlace] = {}
+    slots: dict[str, dict[str, Slot]] = {}
     for place in places.values():
-        slots.setdefault((place.machine, place.rack), {}).setdefault(place.slot, Slot(place.slot, 0))
-    layout = tuple(Machine(name, rack, tuple(found.values()), models[name]) for (name, rack), found in slots.items())
+        first.setdefault(place.machine, place)
+        slots.setdefault(place.machine, {}).setdefault(place.slot, Slot(place.slot, 0))
+    layout = tuple(
+        Machine(name, one.rack, tuple(slots[name].values()), one.model, one.host) for name, one in first.items()
+    )
     machine_of = {slot.id: number for number, machine in enumerate(layout) for slot in machine.slots}
     gpus_in: dict[str, list[str]] = {}
     for gpu, place in places.items():
@@ -125,7 +128,7 @@ def _laid_out(
 def with_free(machine: Machine, counts: Mapping[str, int]) -> Machine:
     """A machine of the layout with these free GPUs by slot."""
     slots = tuple(Slot(slot.id, counts.get(slot.id, 0)) for slot in machine.slots)
-    return Machine(machine.id, machine.rack, slots, machine.model)
+    return Machine(machine.id, machine.rack, slots, machine.model, machine.host)
 
 
 def _usable(node: Cell, settings: LeaseSettings) -> int:
@@ -139,14 +142,17 @@ def _usable(node: Cell, settings: LeaseSettings) -> int:
     return tasks * settings.gpus_per_task
 
 
-def _gpus_in(cell: Cell, slot: str, below: Mapping[str | None, list[Cell]]) -> list[tuple[str, str]]:
-    """The GPUs in a cell, each with its slot; `slot`: that of a single GPU directly in this cell."""
-    parts = [part for part in below.get(cell.id, ()) if part.capacity[GPU] and not part.broken]
+def _gpus_in(
+    cell: Cell, slot: str, below: Mapping[str | None, list[Cell]], is_broken: bool = False
+) -> Iterator[tuple[str, str, bool]]:
+    """The GPUs in a cell, each with its slot, and whether it is broken; `slot`: that of a single GPU directly in it."""
+    parts = [part for part in below.get(cell.id, ()) if part.capacity[GPU]]
     if parts:
-        return [found for part in parts for found in _gpus_in(part, cell.id, below)]
-    if below.get(cell.id) and any(part.capacity[GPU] for part in below[cell.id]):
-        return []  # All its parts are broken.
+        for part in parts:
+            yield from _gpus_in(part, cell.id, below, is_broken or part.broken)
+        return
     count = cell.capacity[GPU]
     if count == 1 and cell.level != NODE:
-        return [(cell.id, slot)]
-    return [(f"{cell.id}/{ordinal}", cell.id) for ordinal in range(count)]
+        yield cell.id, slot, is_broken
+    else:
+        yield from ((f"{cell.id}/{ordinal}", cell.id, is_broken) for ordinal in range(count))

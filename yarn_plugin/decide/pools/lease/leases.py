@@ -93,7 +93,8 @@ def start_vacated(turn: Turn) -> None:
     for held in [held for held in waiting if not any(map(turn.index.is_in_use, held.gpus))]:
         when = turn.effective_at
         waited = round(when - held.won_at, 6)
-        starting.setdefault((held.lease.app, held.how, held.round, waited), []).append(held.lease)
+        lease = turn.inventory.located(held.lease)
+        starting.setdefault((held.lease.app, held.how, held.round, waited), []).append(lease)
         turn.set_lease(replace(held, started_at=when))
     for (app, how, number, waited), leases in starting.items():
         gpus = sum(len(lease.holdings) for lease in leases)
