@@ -12,6 +12,9 @@ from themis_agent.errors import TrialError
 from themis_agent.trial.descendants import dying_with_us, kill_descendants
 from themis_agent.trial.wire import LaunchSpec, Master
 
+SCRIPT_PATH = "THEMIS_PYTHONPATH"
+"""The environment variable of a launcher with the PYTHONPATH of training scripts."""
+
 _NVIDIA = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
 
 
@@ -144,6 +147,15 @@ def visible_devices(spec: LaunchSpec) -> list[str] | None:
     if 0 < len(found) < len(spec.ranks):
         raise TrialError(f"{len(spec.ranks)} processes, but GPUs for {len(found)}: {', '.join(found)}")
     return found
+
+
+def script_path(ours: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """The PYTHONPATH of training scripts, if it differs from the launcher's: on nodes, the agent's staged packages must
+    not take the place of the script's own. `given`: the variables of the search, whose PYTHONPATH comes first.
+    """
+    if SCRIPT_PATH not in ours:
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (given.get("PYTHONPATH"), ours[SCRIPT_PATH])))}
 
 
 def _contract(spec: LaunchSpec, local: int, master: Master, devices: list[str] | None) -> dict[str, str]:

@@ -29,7 +29,7 @@ from themis_agent.trial import script, stopping, uploads
 from themis_agent.trial.agent_link import AgentLink
 from themis_agent.trial.checkpoints import Checkpoint, Checkpoints
 from themis_agent.trial.descendants import guarded, kill_descendants
-from themis_agent.trial.gang import Exit, Gang, Member, free_port, visible_devices
+from themis_agent.trial.gang import Exit, Gang, Member, free_port, script_path, visible_devices
 from themis_agent.trial.logs import BoundedLog, Lines
 from themis_agent.trial.progress import IterationTimes, LogReader, is_step
 from themis_agent.trial.store import store_at
@@ -123,6 +123,7 @@ class Launcher:
             **os.environ,
             "PYTHONUNBUFFERED": "1",
             **spec.env,
+            **script_path(os.environ, spec.env),
             "THEMIS_TRIAL_DIR": str(directory),
         }
         gang = Gang(spec, master, devices, environment)

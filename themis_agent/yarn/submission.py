@@ -1,6 +1,6 @@
 """What `themis-agent submit` leaves in the folder of a search for its application master.
 
-submission.json   this; readable by its owner alone, as everything in the folder
+submission.json   this, written last: then the application is registered; readable by its owner alone, as all here
 token             of the search's launchers             arbiter-token   of the application at the arbiter
 """
 
@@ -13,6 +13,8 @@ from yarn_plugin import files
 
 FILE = "submission.json"
 ARBITER_TOKEN = "arbiter-token"
+CODE, PACKAGES, JARS = "themis-code", "themis-packages", "themis-jars"
+"""Names of the staged archives in the working directory of a container."""
 
 
 class Part(BaseModel):
@@ -54,16 +56,19 @@ class ContainerSize(Part):
 class Submission(Part):
     """A search as a YARN application.
 
-    `python`: the interpreter on the nodes. `environment`: of the master and of launchers; values may refer to the
-    container's working directory as `{{PWD}}`, which YARN expands. `resources`: of launchers' containers, the agent's
-    own code among them. `java`, `class_path`: of the JVM with Hadoop's clients, for the master. `partition`: the node
-    label of the GPUs; "" without. `image`: for YARN's Docker runtime; None: processes.
+    `python`: the interpreter on the nodes; `compiled_for`: its cache tag and type of machine, such as "cpython-311" and
+    "x86_64"; empty: not checked. `environment`: of the master and of launchers; values may refer to the container's
+    working directory as `{{PWD}}`, which YARN expands. `resources`: of launchers' containers, the agent's own code
+    among them. `java`, `class_path`: of the JVM with Hadoop's clients and py4j, for the master; paths may be relative
+    to its working directory. `partition`: the node label of the GPUs; "" without. `image`: for YARN's Docker runtime;
+    None: processes.
     """
 
     yarn_app: str
     resource_manager: str
     arbiter: ArbiterAccess
     python: str
+    compiled_for: tuple[str, ...] = ()
     container: ContainerSize
     environment: dict[str, str] = {}
     resources: tuple[LocalResource, ...] = ()
@@ -71,6 +76,13 @@ class Submission(Part):
     class_path: tuple[str, ...] = ()
     partition: str = ""
     image: str | None = None
+
+    def words(self, module: str, *arguments: str, waits_in: str | None = None) -> list[str]:
+        """The command of a module of ours in a container. `waits_in`: a folder; see `start`."""
+        if not self.compiled_for:
+            return [self.python, "-m", module, *arguments]
+        waits = () if waits_in is None else ("--submission", waits_in)
+        return [self.python, f"{CODE}/themis_agent/yarn/start.py", *waits, *self.compiled_for, module, *arguments]
 
 
 def write(folder: Path, submission: Submission) -> None:

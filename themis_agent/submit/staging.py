@@ -1,0 +1,80 @@
+"""Archives in a staging folder, named by the checksum of what is in them: made once, and kept once on each node."""
+
+import hashlib
+import io
+import stat
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from themis_agent.yarn.submission import LocalResource
+from yarn_plugin import files
+
+CHECKSUM_DIGITS = 16
+_READABLE, _SEARCHABLE = 0o644, 0o755
+_OLDEST = (1980, 1, 1, 0, 0, 0)
+"""Of all entries, so that equal content gives equal archives."""
+
+
+def checksum(content: Mapping[str, Path]) -> str:
+    """Of the names and contents of files."""
+    found = hashlib.sha256()
+    for name in sorted(content):
+        digest = hashlib.sha256(content[name].read_bytes()).hexdigest()
+        found.update(f"{name}\0{digest}\n".encode())
+    return found.hexdigest()[:CHECKSUM_DIGITS]
+
+
+def staged_archive(folder: Path, name: str, content: Mapping[str, Path], link: str) -> LocalResource:
+    """An archive of these files in a staging folder, as `link` in a container's working directory.
+
+    An archive with the same content that is there already is used. Several may stage the same one at the same time.
+
+    Raises:
+        OSError: the folder cannot be written, or a file not be read.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if not _is_searchable(folder):
+        folder.chmod(_SEARCHABLE)
+    path = folder / f"{name}-{checksum(content)}.zip"
+    if not path.exists():
+        files.write(path, _archive(content), _READABLE, durable=True)
+    return local_resource(path, link, archive=True)
+
+
+def _archive(content: Mapping[str, Path]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name in sorted(content):
+            # Jars are compressed already.
+            kind = zipfile.ZIP_STORED if name.endswith(".jar") else zipfile.ZIP_DEFLATED
+            entry = zipfile.ZipInfo(name, _OLDEST)
+            entry.external_attr = (stat.S_IFREG | _READABLE) << 16
+            archive.writestr(entry, content[name].read_bytes(), kind, compresslevel=1)
+    return made.getvalue()
+
+
+def local_resource(path: Path, link: str, archive: bool) -> LocalResource:
+    """A file on the shared file system as YARN is to find it.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found = path.stat()
+    return LocalResource(
+        name=link,
+        url=path.as_uri(),
+        size=found.st_size,
+        modified_ms=found.st_mtime_ns // 1_000_000,
+        type="ARCHIVE" if archive else "FILE",
+        public=is_public(path),
+    )
+
+
+def is_public(path: Path) -> bool:
+    """Whether everybody can read a file: only then may YARN keep it for all users of a node."""
+    return bool(path.stat().st_mode & stat.S_IROTH) and all(map(_is_searchable, path.parents))
+
+
+def _is_searchable(folder: Path) -> bool:
+    return bool(folder.stat().st_mode & stat.S_IXOTH)
