@@ -86,7 +86,9 @@ def translated(trial: str, epoch: int, launcher: int, event: wire.AnyEvent) -> e
         case wire.CheckpointFailed():
             return events.CheckpointFailed(trial, epoch, event.problem)
         case wire.Ended():
-            return events.LauncherEnded(trial, epoch, _code(event), tuple(event.last_lines), launcher)
+            return events.LauncherEnded(
+                trial, epoch, _code(event), tuple(event.last_lines), launcher, event.cause == "killed"
+            )
 
 
 def _code(event: wire.Ended) -> int | None:

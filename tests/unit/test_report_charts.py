@@ -13,6 +13,8 @@ from yarn_plugin.report import (
     Column,
     ColumnChart,
     ColumnSeries,
+    Curve,
+    CurveChart,
     Details,
     Distribution,
     Entries,
@@ -67,6 +69,7 @@ EMPTY: tuple[Block, ...] = (
     ColumnChart("c", "s", (), (ColumnSeries("x", ()),)),
     Distribution("d", "s", ()),
     Distribution("d", "s", (Sample("x", ()),)),
+    CurveChart("c", "step", "loss", (Curve("x", ()),)),
     Table((Column("a"),), ()),
     Entries(()),
     KeyFigures(()),
@@ -92,6 +95,7 @@ ONE: tuple[Block, ...] = (
     ColumnChart("c", "s", ("x",), (ColumnSeries("y", (None,)),)),
     Distribution("d", "s", (Sample("x", (1.0,)),)),
     Distribution("d", "s", (Sample("x", (0.0,)),), goal=(1.0, "goal")),
+    CurveChart("c", "step", "loss", (Curve("x", ((1.0, 0.0),)),)),
     TreeChart("t", Node("alone")),
 )
 
@@ -105,6 +109,7 @@ def test_one(block: Block) -> None:
 
 BARS = tuple(Bar(float(at), at + 1.5, f"bar {at}", at % 9, "solid" if at % 3 else "faint") for at in range(40))
 MARKS = tuple(Mark(float(at), "dot", "here") for at in range(40))
+CURVE = tuple((float(at), 10.0 ** (at % 9 - 4)) for at in range(MANY))
 BRANCHES = Node("root", tuple(Node(f"n{i}", (Node("a"), Node("b"))) for i in range(20)))
 MANY_OF_ALL: tuple[Block, ...] = (
     TimeChart("t", "u", (Series("a", series(MANY), 0), Series("b", series(9), 7, dashed=True))),
@@ -116,6 +121,7 @@ MANY_OF_ALL: tuple[Block, ...] = (
     ColumnChart("c", "s", ("a", "b"), (ColumnSeries("y", (1, 2)), ColumnSeries("z", (None, 3))), stacked=True),
     ColumnChart("c", "s", ("a", "b"), (ColumnSeries("y", (1, 2)), ColumnSeries("z", (None, 3)))),
     Distribution("d", "s", (Sample("x", tuple(map(float, range(MANY)))), Sample("y", (-1.0, 4.0), 1)), (9.0, "goal")),
+    CurveChart("c", "step", "loss", tuple(Curve(f"x{i}", CURVE, i, not i, "dot") for i in range(40)), ends=(3.0,)),
     TreeChart("t", BRANCHES),
 )
 

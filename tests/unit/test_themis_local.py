@@ -3,6 +3,7 @@
 import collections
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,8 +14,10 @@ import numpy as np
 import optuna
 import psutil
 import pytest
+import requests
 
 import themis_agent
+from tests import html_checks
 from themis_agent.agent.tags import TAGS
 from themis_agent.cli import cli
 from themis_agent.live import MACHINE
@@ -213,3 +216,39 @@ def test_a_trial_that_fails_shows_the_end_of_its_log(tmp_path):
     assert agent.returncode == 1
     assert "every trial failed: exit code 2, 2 times" in said
     assert "missing.py" in said
+
+
+def test_a_search_can_be_watched_while_it_runs(tmp_path, monkeypatch, capsys):
+    """Its page, metrics, reasons and logs; `logs -f` and `status --watch` end with it, and have missed nothing."""
+    write_app(tmp_path)
+    script = tmp_path / "train.sh"
+    wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"
+    script.write_text(f'echo "begun by $RANK"\n{wait}\nexec {sys.executable} {SCRIPT} "$@"\n')
+    text = (tmp_path / "app.toml").read_text().replace(f"python {SCRIPT}", f"sh {script}")
+    (tmp_path / "app.toml").write_text(text)
+    agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "2", "--state", "state")
+    until(lambda: any(file.read_text() for file in tmp_path.glob("state/logs/trial-00001/*/rank-0.log")))
+    watching = start(tmp_path, "status", "state", "--watch")
+    following = start(tmp_path, "logs", "state", "1", "-f")
+    monkeypatch.chdir(tmp_path)
+
+    def printed(*words):
+        assert console.run(cli, "themis-agent", words) == 0
+        return capsys.readouterr().out
+
+    said = printed("status", "state", "--json", "status.json")
+    assert json.loads((tmp_path / "status.json").read_text())["finished"] is False
+    address = re.search(r"^page: (http://127.0.0.1:\S+/)$", said, re.MULTILINE)[1]
+    page = html_checks.checked(requests.get(address, timeout=30).text)
+    assert "The search goes on" in page.text
+    assert "themis_agent_trials" in requests.get(f"{address}metrics", timeout=30).text
+    assert requests.get(address.rsplit("/", 2)[0] + "/", timeout=30).status_code in (401, 404)
+    assert "trial-00001 started on 1 GPU (localhost/" in printed("why", "state", "1")
+    (tmp_path / "go").touch()
+    finish(agent)
+    watched, followed = finish(watching), finish(following)
+    assert "quadratic is over: all trials have ended" in watched
+    starts = len(list((tmp_path / "state/logs/trial-00001").glob("epoch-*")))
+    assert followed.count("begun by 0") == starts
+    assert [f"== start {number}" in followed for number in range(1, starts + 1)] == [True] * starts
+    assert followed == printed("logs", "state", "trial-00001")

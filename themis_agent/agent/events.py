@@ -106,7 +106,7 @@ class LauncherEnded:
     """A launcher and its processes are gone.
 
     `code`: the exit code of the command, negative for a signal; None: the machine, the container or the launcher
-    failed, and not the command. `last_lines`: of its log.
+    failed, and not the command. `last_lines`: of its log. `killed`: its processes ignored SIGTERM until SIGKILL.
     """
 
     trial: str
@@ -114,6 +114,7 @@ class LauncherEnded:
     code: int | None
     last_lines: tuple[str, ...] = ()
     launcher: int = 0
+    killed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ class TrialState:
     yet. `checkpoint`: the step of its newest one. `crashes`: of its command, since the start. `ran_out`: its command
     ended before its last step, with success: it will not get further. `ahead`: (step, loss) that it reported when it
     had reached `until` and not stopped yet; they count when it is promoted. `store_problem`: why no checkpoint can be
-    stored now. `error`, `last_lines` (of its log): why it failed.
+    stored now. `lost_steps`: executed after the newest checkpoint when a run of it ended, since the start. `error`,
+    `last_lines` (of its log): why it failed.
     """
 
     id: str
@@ -78,6 +79,7 @@ class TrialState:
     ran_out: bool = False
     ahead: tuple[tuple[float, float], ...] = ()
     store_problem: str = ""
+    lost_steps: float = 0.0
     error: str = ""
     last_lines: tuple[str, ...] = ()
 

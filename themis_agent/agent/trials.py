@@ -116,6 +116,9 @@ def _ended(state: State, trial: TrialState, attempt: Attempt, event: LauncherEnd
     if len(attempt.ended) < len(attempt.places):
         return state.with_trial(replace(trial, attempt=attempt))
     trial = replace(trial, attempt=None, gpu_s=trial.attained_gpu_s(at))
+    if trial.fate in ("training", "paused") and not (attempt.ended_itself and attempt.exit_code == 0):
+        lost = max((attempt.last_step or 0.0) - (trial.checkpoint or 0.0), 0.0)
+        trial = replace(trial, lost_steps=trial.lost_steps + lost)
     if trial.fate == "training" and attempt.ended_itself and attempt.exit_code is not None:
         return _ended_itself(state, trial, attempt, attempt.exit_code, at)
     return state.with_trial(trial)

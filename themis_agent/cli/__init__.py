@@ -27,6 +27,8 @@ for _command in (
     searching.run,
     searching.resume,
     watching.status,
+    watching.why,
+    watching.report,
     watching.best,
     watching.logs,
 ):

@@ -1,7 +1,11 @@
-"""`themis-agent status`, `best` and `logs`."""
+"""`themis-agent status`, `why`, `report`, `best` and `logs`."""
 
+import codecs
+import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,21 +14,115 @@ from themis_agent.cli.results import print_result
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 
+if TYPE_CHECKING:
+    from themis_agent.agent.state import State, TrialState
+    from themis_agent.local.folder import Folder
+    from themis_agent.view.changes import Change
+    from themis_agent.view.recorded import Recorded
+    from themis_agent.view.shown import Shown
+
+WATCH_S = 1.0
+"""How often `status --watch` and `logs -f` look."""
+
+_ENDED = ("complete", "pruned", "failed", "stopped")
+
 
 @click.command(context_settings=console.CONTEXT)
 @options.DIRECTORY
+@click.option("--watch", is_flag=True, help="Go on until the search has ended; without a terminal, print each event.")
 @options.JSON
-def status(directory: Path, json_file: Path | None) -> None:
-    """Show the trials of a local search, also while it runs: DIR is its --state directory."""
-    from themis_agent.local.folder import Folder
+def status(directory: Path, watch: bool, json_file: Path | None) -> None:
+    """Show the trials of a search, running or not, and the address of its page. DIR is its directory."""
     from themis_agent.local.progress import as_json, progress
+    from themis_agent.view.presence import page_address
+    from themis_agent.view.standing import standing
 
-    folder = Folder(directory.resolve())
-    app, _ = folder.load()
-    state = folder.state()
-    console.out.print(progress(app, state, len(state.trials)))
+    folder, recorded = _opened(directory)
+    address = page_address(folder)
+    if watch:
+        _watch(folder, recorded)
+    else:
+        shown = _shown(folder, recorded, address is not None)
+        console.out.print(progress(shown.app, shown.state, len(shown.state.trials)))
+        console.out.print(standing(shown, address is not None))
+        if address is not None:
+            console.out.print(f"page: {address}")
     if json_file is not None:
-        console.write_json(json_file, as_json(state))
+        console.write_json(json_file, as_json(_state(folder, recorded)))
+
+
+def _watch(folder: "Folder", recorded: "Recorded") -> None:
+    from rich.live import Live
+
+    from themis_agent.local.progress import progress
+
+    app, _ = folder.load()
+    if not sys.stdout.isatty():
+        told = 0
+        while True:
+            state = _state(folder, recorded)
+            found = recorded.history.changes
+            for change in found[told:]:
+                console.out.print(_line(change, change.trial or app.name))
+            told = len(found)
+            if state.finished:
+                return
+            time.sleep(WATCH_S)
+            recorded.advance()
+    with Live(console=console.out, auto_refresh=False) as live:
+        while True:
+            state = _state(folder, recorded)
+            live.update(progress(app, state, max(console.out.height - 4, 5)), refresh=True)
+            if state.finished:
+                return
+            time.sleep(WATCH_S)
+            recorded.advance()
+
+
+@click.command(context_settings=console.CONTEXT)
+@options.DIRECTORY
+@click.argument("trial", required=False)
+def why(directory: Path, trial: str | None) -> None:
+    """Say what happened to a trial and why: why it waits, or was pruned, moved, lost or failed.
+
+    TRIAL: its name or number; without it, what happened to the search itself.
+    """
+    from themis_agent.view.presence import page_address
+    from themis_agent.view.standing import now, standing
+
+    folder, recorded = _opened(directory)
+    is_running = page_address(folder) is not None
+    shown = _shown(folder, recorded, is_running)
+    found = None if trial is None else _trial(shown.state, trial, directory)
+    subject = shown.app.name if found is None else found.id
+    if not recorded.history.complete:
+        console.out.print("The journal was compacted: what happened before that is not shown.")
+    for change in recorded.history.of(found.id if found is not None else ""):
+        console.out.print(_line(change, subject))
+        for line in change.last_lines:
+            console.out.print(f"    {line}")
+    for text in now(shown, found):
+        console.out.print(f"now      {subject} {text}")
+    if found is None or not is_running:
+        console.out.print(standing(shown, is_running))
+
+
+@click.command(context_settings=console.CONTEXT)
+@options.DIRECTORY
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE", help="HTML.")
+def report(directory: Path, out: Path) -> None:
+    """Write the page of a search into one HTML file, which needs no network."""
+    from themis_agent.view.page import page
+    from themis_agent.view.presence import page_address
+    from themis_agent.view.shown import clock
+    from themis_agent.view.standing import standing
+    from yarn_plugin.report import write
+
+    folder, recorded = _opened(directory)
+    is_running = page_address(folder) is not None
+    shown = _shown(folder, recorded, is_running)
+    write(page(shown, standing(shown, is_running), f"As of {clock(shown.wall, 0.0)}."), out)
+    console.out.print(f"written to {out}")
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -34,7 +132,7 @@ def status(directory: Path, json_file: Path | None) -> None:
 )
 @options.JSON
 def best(directory: Path, export: Path | None, json_file: Path | None) -> int:
-    """Print the best trial of a local search so far. Exit code: 1 if no trial has reported."""
+    """Print the best trial of a search so far. Exit code: 1 if no trial has reported."""
     from themis_agent.local.driver import result
     from themis_agent.local.folder import Folder
 
@@ -54,15 +152,71 @@ def best(directory: Path, export: Path | None, json_file: Path | None) -> int:
 @options.DIRECTORY
 @click.argument("trial")
 @click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="The process whose log to print.")
-def logs(directory: Path, trial: str, rank: int) -> None:
-    """Print the log of a trial of a local search, from all its starts, oldest first."""
-    from themis_agent.local.folder import Folder
+@click.option("-f", "--follow", is_flag=True, help="Go on, also when the trial moves, until it has ended for good.")
+def logs(directory: Path, trial: str, rank: int, follow: bool) -> None:
+    """Print the log of a trial, from all its starts, oldest first. TRIAL: its name or number."""
+    from themis_agent.view.trial_logs import TrialLog
 
-    found = list(Folder(directory.resolve()).log(trial, rank))
-    if not found:
+    folder, recorded = _opened(directory)
+    name = _trial(_state(folder, recorded), trial, directory).id
+    log, start = TrialLog(folder.logs / name, rank), 0
+    text = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    while True:
+        # Before the log is read: what was written until then is in it.
+        recorded.advance()
+        state = _state(folder, recorded)
+        for number, data in log.new():
+            if number != start:
+                console.out.print(f"== start {number}")
+                start = number
+            console.out.print(text.decode(data), end="")
+        one = state.trials[name]
+        if not follow or state.finished or (one.fate in _ENDED and one.attempt is None):
+            break
+        time.sleep(WATCH_S / 4)
+    log.close()
+    if not start:
         raise BadInputError(
             "TRIAL", trial, f"has no log of rank {rank}; `themis-agent status {directory}` lists trials"
         )
-    for epoch, path in found:
-        console.out.print(f"== start {epoch}: {path}")
-        console.out.print(path.read_text(errors="replace"), end="")
+
+
+def _opened(directory: Path) -> tuple["Folder", "Recorded"]:
+    from themis_agent.local.folder import Folder
+    from themis_agent.view.recorded import Recorded
+
+    folder = Folder(directory.resolve())
+    app, _ = folder.load()
+    recorded = Recorded(folder.journal, app.metric)
+    recorded.advance()
+    return folder, recorded
+
+
+def _state(folder: "Folder", recorded: "Recorded") -> "State":
+    if recorded.state is None:
+        raise BadInputError("DIR", str(folder.root), "holds no search that has begun")
+    return recorded.state
+
+
+def _shown(folder: "Folder", recorded: "Recorded", is_running: bool) -> "Shown":
+    from themis_agent.view.shown import Shown
+
+    state = _state(folder, recorded)
+    passed = max(time.time() - recorded.wall, 0.0) if is_running and not state.finished else 0.0
+    return Shown(folder.load()[0], state, recorded.history, recorded.at + passed, recorded.wall + passed)
+
+
+def _trial(state: "State", given: str, directory: Path) -> "TrialState":
+    """A trial by its name or its number."""
+    from themis_agent.agent.searching import trial_id
+
+    name = trial_id(int(given)) if given.isdecimal() else given
+    if name not in state.trials:
+        raise BadInputError("TRIAL", given, f"not in this search; `themis-agent status {directory}` lists trials")
+    return state.trials[name]
+
+
+def _line(change: "Change", subject: str) -> str:
+    from themis_agent.view.shown import clock
+
+    return f"{clock(change.wall)} {subject} {change.text}"

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from themis_agent.local.launchers import Launchers
 from themis_agent.optuna_study import StudyMirror
 from themis_agent.sampling import sample
 from themis_agent.service import Launched, listening, service, serving
+from themis_agent.view.routes import View, add_view
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.records import RecordFile, read_records
@@ -94,6 +96,9 @@ class _Run:
         self._launchers = Launchers(app, directory, folder, url, self._agent.put)
         self._attempt = folder.publish(url)
         self._service = service(Launched(self._agent, self._attempt), token)
+        view = View(app, folder, lambda: self._agent.journal_time(time.time()))
+        add_view(self._service, view)
+        self._page = f"{url}/{view.key}/"
         self._mirror = StudyMirror(app.storage, app) if app.storage else None
         self._changes = progress.Changes(self._agent.state)
         self._live: Live | None = None
@@ -102,6 +107,7 @@ class _Run:
         """Run until the search ends."""
         self._catch_up()
         with self._suspended_by_signals(), self._showing(), serving(self._service, self._listener):
+            console.err.print(f"page: {self._page}")
             if self._agent.state is None:
                 self._agent.put(events.Begun(self._app.settings()))
                 cells = tuple(

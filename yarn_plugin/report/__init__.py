@@ -2,10 +2,11 @@
 
 A page is made of plain dataclasses: a `Page` of `Section`s of blocks. Blocks: `Text`, `KeyFigures`, `Table`, `Entries`,
 `Details`, `SideBySide`, `Code`, and the charts `TimeChart`, `Gantt`, `BarChart`, `ColumnChart`, `Distribution`,
-`TreeChart`. Every text is escaped; every chart has a description and a table of its values.
+`CurveChart`, `TreeChart`. Every text is escaped; every chart has a description and a table of its values.
 """
 
 from yarn_plugin.report.bars import BarChart, ColumnChart, ColumnSeries
+from yarn_plugin.report.curves import Curve, CurveChart
 from yarn_plugin.report.distribution import Distribution, Sample
 from yarn_plugin.report.figure import Key, Span
 from yarn_plugin.report.gantt import Bar, Gantt, Mark, Row
@@ -24,7 +25,7 @@ from yarn_plugin.report.page import (
     render,
     write,
 )
-from yarn_plugin.report.table import Badge, Column, Meter, Table
+from yarn_plugin.report.table import Badge, Column, Figure, Meter, Table
 from yarn_plugin.report.timechart import Series, TimeChart
 from yarn_plugin.report.tree import Node, TreeChart
 
@@ -36,10 +37,13 @@ __all__ = [
     "Column",
     "ColumnChart",
     "ColumnSeries",
+    "Curve",
+    "CurveChart",
     "Details",
     "Distribution",
     "Entries",
     "Entry",
+    "Figure",
     "Gantt",
     "Key",
     "KeyFigure",

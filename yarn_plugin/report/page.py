@@ -162,13 +162,17 @@ class ReportError(ReportedError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: title, the most important blocks (`top`), and sections; `made`: when and by what it was made."""
+    """A page: title, the most important blocks (`top`), and sections; `made`: when and by what it was made.
+
+    `reload_s`: a browser loads the page again so often, while it is visible and its reader has expanded nothing.
+    """
 
     title: str
     subtitle: str
     sections: tuple[Section, ...]
     top: tuple[Block, ...] = ()
     made: str = ""
+    reload_s: int | None = None
 
 
 def render(page: Page) -> str:
@@ -190,6 +194,7 @@ def render(page: Page) -> str:
         tag("footer", page.made) if page.made else None,
         tag("div", id="tip", role="status", hidden=True),
         tag("script", _own("script.js")),
+        data_reload_s=page.reload_s,
     )
     return f"<!DOCTYPE html>\n{tag('html', _head(page), body, lang='en')}\n"
 

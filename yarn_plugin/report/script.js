@@ -32,3 +32,9 @@ document.addEventListener("click", (event) => {
   const rows = [...body.rows].sort((a, b) => compare(key(a, head.cellIndex), key(b, head.cellIndex)));
   body.append(...(down ? rows.reverse() : rows));
 });
+// A page of something that goes on: load it again, unless its reader has expanded a part of it.
+if (document.body.dataset.reloadS) {
+  setInterval(() => {
+    if (!document.hidden && !document.querySelector("details[open]")) location.reload();
+  }, 1000 * Number(document.body.dataset.reloadS));
+}

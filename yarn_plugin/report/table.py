@@ -36,7 +36,15 @@ class Meter:
         return tag("span", bar, tag("span", self.text), class_="meter")
 
 
-Cell = str | int | float | Badge | Meter | None
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number whose text is not that of its column's other numbers, such as one of many magnitudes."""
+
+    value: float
+    text: str
+
+
+Cell = str | int | float | Badge | Meter | Figure | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,8 @@ def _shown(column: Column, cell: Cell) -> str:
     match cell:
         case Badge() | Meter():
             return cell.html()
+        case Figure(text=text):
+            return text
         case None:
             return NOTHING if column.numeric else ""
         case bool() | str():
@@ -105,7 +115,7 @@ def _shown(column: Column, cell: Cell) -> str:
 def _key(cell: Cell) -> str | float | None:
     """The sort key of a cell, where it is not the text."""
     match cell:
-        case Meter(value):
+        case Meter(value) | Figure(value):
             return repr(value)
         case int() | float():
             return repr(cell)

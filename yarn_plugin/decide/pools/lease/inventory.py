@@ -67,23 +67,20 @@ class Inventory:
         return tuple(sorted(counts.items()))
 
 
-_last: dict[LeaseSettings, tuple[Topology, Inventory]] = {}
-"""Cache of the last inventory of each pool's settings: a topology rarely changes, and is never changed in place."""
-
-_MAX_CACHED = 16
+_last: tuple[tuple[Topology, LeaseSettings], Inventory] = ((Topology(), LeaseSettings()), Inventory())
+"""Cache of the last inventory and its inputs: a topology rarely changes, and is never changed in place."""
 
 
 def inventory(topology: Topology, settings: LeaseSettings) -> Inventory:
-    """The usable GPUs of a topology: those of the pool's machines that are not broken, as many as tasks can use there.
+    """The usable GPUs of a topology: those of machines that are not broken, as many as tasks can use there.
 
     The result is cached for the same topology.
     """
-    known, built = _last.get(settings, (None, Inventory()))
-    if known is not topology:
+    global _last
+    (known, last), built = _last
+    if known is not topology or (last is not settings and last != settings):
         built = _built(topology, settings)
-        if len(_last) >= _MAX_CACHED:
-            _last.clear()
-        _last[settings] = topology, built
+        _last = (topology, settings), built
     return built
 
 
@@ -94,7 +91,7 @@ def _built(topology: Topology, settings: LeaseSettings) -> Inventory:
     places: dict[str, GpuPlace] = {}
     counts: list[tuple[str, int]] = []
     for node in sorted(topology.at(NODE), key=lambda cell: cell.id):
-        if topology.is_broken(node.id) or not settings.has_node(node.host or node.id, node.partition):
+        if topology.is_broken(node.id):
             continue
         above = list(topology.ancestors(node.id))
         rack = next((cell.id for cell in above if cell.level == RACK), above[0].id if above else "")

@@ -1,0 +1,277 @@
+"""What people see of a search follows from its journal: sentences, page, metrics, also while it grows."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+import requests
+from fastapi import FastAPI
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.agent_world import gpus
+from tests.clock import HandClock
+from tests.html_checks import checked
+from themis_agent.agent import events
+from themis_agent.agent.commands import SampleTrial
+from themis_agent.agent.tags import TAGS
+from themis_agent.app_file import read
+from themis_agent.cli import cli
+from themis_agent.live import MACHINE
+from themis_agent.local.folder import Folder
+from themis_agent.service import listening, serving
+from themis_agent.view.answers import AnswerTimes
+from themis_agent.view.recorded import Recorded
+from themis_agent.view.routes import RELOAD_S, View, add_view
+from themis_agent.view.trial_logs import TrialLog
+from yarn_plugin import console
+from yarn_plugin.journal.durable import Durable
+from yarn_plugin.journal.intake import Intake
+from yarn_plugin.journal.records import RecordFile
+from yarn_plugin.model import gpus as model
+from yarn_plugin.model.auction import EstimateRequest, GpuOffer
+
+HOSTILE = "</script><script>alert(1)</script>\x1b[31m & 'quoted'"
+TRIALS = tuple(f"trial-{number:05}" for number in range(3))
+
+ROOT = Path(__file__).parents[2]
+M1 = (model.Machine("m1", "r1", (model.Slot("m1", 3),)),)
+
+
+class Told:
+    """A search whose journal a test writes, an event at a time."""
+
+    def __init__(self, root, **fields):
+        given = {"name": "told", "algorithm": "successive_halving", "trials": 3, "max_steps": 6, **fields}
+        self.app = read(
+            {"command": "train {rate}", "space": {"rate": {"type": "float", "low": 0, "high": 1}}} | given, ""
+        )
+        self.folder, self.clock = Folder(root), HandClock()
+        self.folder.begin(self.app, root)
+        self.records = RecordFile(self.folder.journal)
+        self.intake = Intake(MACHINE, Durable(TAGS, self.records), self.clock)
+        self.take(events.Begun(self.app.settings()))
+
+    def take(self, event, after=1.0):
+        self.clock.time += after
+        for decided in self.intake.take_in_order(event, self.clock.time):
+            for command in decided.commands:
+                if isinstance(command, SampleTrial):
+                    self.take(events.Sampled(command.trial, json.dumps({"rate": 0.5, "kind": HOSTILE})), 0.0)
+
+    def report(self, trial, step, metric):
+        self.take(events.Reported(trial, self.intake.state.trials[trial].epoch, step, metric))
+
+    def end(self, trial, code=0, **more):
+        self.take(events.LauncherEnded(trial, self.intake.state.trials[trial].epoch, code, **more))
+
+    def said(self, trial=""):
+        recorded = Recorded(self.folder.journal, self.app.metric)
+        recorded.advance()
+        return [change.text for change in recorded.history.of(trial)]
+
+    def view(self, answers=None):
+        return View(self.app, self.folder, lambda: self.clock.time, answers)
+
+
+@pytest.fixture
+def told(tmp_path):
+    told = Told(tmp_path / "told", retries=1)
+    yield told
+    told.records.close()
+
+
+def first_rung(told):
+    told.take(events.Granted("lease-1", gpus("m1", 3), told.clock.time + 100))
+    for trial, loss in zip(TRIALS, (0.3, 0.1, 0.2), strict=True):
+        told.report(trial, 1, 2 * loss)
+        told.report(trial, 2, loss)
+
+
+def test_a_trial_is_pruned_for_a_reason_with_numbers(told):
+    first_rung(told)
+    assert told.said(TRIALS[0])[-1] == (
+        "was pruned at step 2: number 3 of 3 in rung 0 of bracket 0 by loss, 0.3; the best goes on, with 0.1"
+    )
+    assert told.said(TRIALS[1])[-1].startswith("was promoted to rung 1, until step 6: number 1 of 3")
+    assert told.said()[0] == "was granted 3 GPUs (m1/0, m1/1, m1/2) for 99 s"
+
+
+def test_moves_crashes_and_what_is_lost_are_said(tmp_path):
+    told = Told(tmp_path / "one", algorithm="plain", trials=1)
+    told.take(events.Granted("lease-1", gpus("m1", 1), told.clock.time + 100))
+    told.report(TRIALS[0], 1, 0.3)
+    told.take(events.CheckpointFailed(TRIALS[0], 1, "the disk is full"))
+    told.take(events.Revoked("lease-1", told.clock.time + 30))
+    told.end(TRIALS[0], None, killed=True)
+    told.take(events.Granted("lease-2", gpus("m2", 1), None))
+    told.take(events.Checkpointed(TRIALS[0], 2, 1.0))
+    told.end(TRIALS[0], -11, last_lines=("Traceback", "boom"))
+    said = told.said(TRIALS[0])
+    assert said == [
+        "started on 1 GPU (m1/0)",
+        "cannot store checkpoints; at risk: all that it trains. the disk is full",
+        "was told to stop within 29 s: its GPUs are no longer held",
+        "ignored SIGTERM and was killed after the grace period; step 1 is lost",
+        "started again (start 2) on 1 GPU (m2/0), from the beginning",
+        "can store checkpoints again; the newest is of step 1",
+        "crashed by signal 11, crash 1 of 1 that is allowed",
+        "started again (start 3) on 1 GPU (m2/0), from the checkpoint of step 1",
+    ]
+    assert told.intake.state.trials[TRIALS[0]].lost_steps == 1
+    told.records.close()
+
+
+def test_a_journal_is_followed_while_it_grows_and_when_it_is_compacted(told):
+    recorded = Recorded(told.folder.journal, "loss")
+    assert recorded.advance()
+    assert not recorded.advance()
+    first_rung(told)
+    assert recorded.advance()
+    whole = recorded.history.of(TRIALS[0])
+    assert recorded.state == told.intake.state
+    assert recorded.history.curves[TRIALS[1]] == [(1, 0.2), (2, 0.1)]
+    told.intake.compact()
+    told.report(TRIALS[1], 3, 0.05)
+    assert recorded.advance()
+    assert recorded.state == told.intake.state
+    assert not recorded.history.complete
+    assert recorded.history.of(TRIALS[0]) == []
+    assert whole
+    # Curves, runs and GPUs follow from events and commands alone, and from the state where those are gone.
+    assert recorded.history.curves[TRIALS[1]] == [(1, 0.2), (2, 0.1), (3, 0.05)]
+    assert [run.trial for run in recorded.history.runs if run.ended is None] == [
+        trial.id for trial, _ in told.intake.state.attempts
+    ]
+    assert {one.cell for one in recorded.history.holdings} == {"m1/0", "m1/1", "m1/2"}
+    page = checked(told.view().page())
+    assert "was compacted" in page.text
+
+
+def test_a_line_that_is_not_complete_is_read_when_it_is(told):
+    recorded = Recorded(told.folder.journal, "loss")
+    recorded.advance()
+    before = told.folder.journal.read_bytes()
+    told.take(events.Granted("lease-1", gpus("m1", 3), None))
+    whole = told.folder.journal.read_bytes()
+    told.folder.journal.write_bytes(whole[: len(before) + 20])
+    recorded.advance()
+    assert not recorded.history.holdings
+    told.folder.journal.write_bytes(whole)
+    recorded.advance()
+    assert len(recorded.history.holdings) == 3
+
+
+def test_the_page_escapes_what_users_write_and_shows_all_parts(told):
+    first_rung(told)
+    told.take(events.Asked("ask-1", EstimateRequest(1, 2.0)))
+    machines = (*M1, model.Machine("m2", "r1", (model.Slot("m2", 4),)))
+    told.take(events.Offered("offer-1", GpuOffer(2, machines, 60.0, 2.0)))
+    for _ in range(2):
+        told.end(TRIALS[1], 1, last_lines=(HOSTILE, "boom"))
+    html = told.view().page()
+    page = checked(html)
+    assert "<script>alert" not in html
+    assert html.count("<script") == 1
+    for text in ("GPUs offered", "crashed with exit code 1", "boom", "lease-1", "number 3 of 3", "rung"):
+        assert text in page.text, text
+    assert page.all("body", data_reload_s=str(RELOAD_S)) or f'data-reload-s="{RELOAD_S}"' in html
+
+
+def test_metrics_are_those_of_the_journal(told):
+    first_rung(told)
+    told.take(events.Asked("ask-1", EstimateRequest(1, 2.0, (("m1", 3),), M1, 8)))
+    told.take(events.CheckpointFailed(TRIALS[1], 1, "full"))
+    answers = AnswerTimes()
+    answers.add("estimate", 10.0, 10.5, 11.0)
+    answers.add("bid", 10.0, 12.0, 11.0)
+    values = {
+        (one.name, *sorted(one.labels.items())): one.value
+        for family in text_string_to_metric_families(told.view(answers).metrics())
+        for one in family.samples
+    }
+
+    def value(name, **labels):
+        return values[(f"themis_agent_{name}", *sorted(labels.items()))]
+
+    assert value("trials", status="pruned") == 2
+    assert value("trials", status="stopping") == 1
+    assert value("best_metric") == 0.1
+    assert (value("gpus", state="busy"), value("gpus", state="idle"), value("leases")) == (3, 0, 1)
+    assert math.isfinite(value("rho"))
+    assert (value("checkpoints_at_risk"), value("steps_at_risk")) == (1, 2)
+    assert value("answers_total", kind="estimate") == 1
+    assert (value("answers_late_total", kind="bid"), value("answers_late_total", kind="estimate")) == (1, 0)
+    assert value("answer_seconds_sum", kind="bid") == 2
+    documented = set(re.findall(r"`themis_agent_(\w+)", (ROOT / "docs" / "training.md").read_text()))
+    there = {name.removeprefix("themis_agent_") for name, *_ in values}
+    assert documented == {name.removesuffix("_sum").removesuffix("_count") for name in there}
+
+
+def test_the_service_shows_a_search_only_to_those_with_its_address(told):
+    app, view, listener = FastAPI(), told.view(), listening("127.0.0.1")
+    add_view(app, view)
+    token = told.folder.token()
+    assert token not in view.key
+    with serving(app, listener), requests.Session() as client:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        for path in (f"/{token}/", "/key/", "/metrics", "/x/metrics"):
+            assert client.get(url + path).status_code == 401, path
+        answer = client.get(f"{url}/{view.key}/")
+        assert answer.status_code == 200
+        checked(answer.text)
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        bearer = {"Authorization": f"Bearer {view.key}"}
+        assert client.get(f"{url}/metrics", headers=bearer).text.startswith("# HELP themis_agent_search")
+        assert client.get(f"{url}/{view.key}/metrics").status_code == 200
+
+
+def test_before_a_search_has_begun_its_page_says_so(tmp_path, told):
+    folder = Folder(tmp_path / "empty")
+    folder.begin(told.app, tmp_path)
+    assert View(told.app, folder, lambda: 0.0).page() is None
+
+
+def test_the_commands_say_why(told, capsys, tmp_path):
+    told.take(events.Granted("lease-1", gpus("m1", 1), None))
+    told.report(TRIALS[0], 2, 0.25)
+    directory = str(told.folder.root)
+    assert console.run(cli, "themis-agent", ["why", directory, "0"]) == 0
+    said = capsys.readouterr().out
+    assert "trial-00000 reached the end of rung 0 at step 2 with loss 0.25" in said
+    assert "No agent runs this search" in said
+    assert console.run(cli, "themis-agent", ["why", directory, TRIALS[1]]) == 0
+    assert (
+        "now      trial-00001 waits for 1 GPU: 1 of the 1 GPU held are in use by trial-00000" in capsys.readouterr().out
+    )
+    assert console.run(cli, "themis-agent", ["why", directory]) == 0
+    assert "told has its best loss, 0.25, from trial-00000 at step 2" in capsys.readouterr().out
+    assert console.run(cli, "themis-agent", ["why", directory, "7"]) == 2
+    assert "TRIAL '7': not in this search" in capsys.readouterr().err
+    out = tmp_path / "page.html"
+    assert console.run(cli, "themis-agent", ["report", directory, "--out", str(out)]) == 0
+    assert "No agent runs this search" in checked(out.read_text()).text
+
+
+def test_a_log_is_read_over_all_starts_and_when_it_is_rotated(tmp_path):
+    first, second = tmp_path / "epoch-000001", tmp_path / "epoch-000002"
+    log = TrialLog(tmp_path, 0)
+    assert list(log.new()) == []
+    first.mkdir()
+    (first / "rank-0.log.1").write_text("a")
+    (first / "rank-0.log").write_text("b")
+    (first / "rank-1.log").write_text("other")
+    assert list(log.new()) == [(1, b""), (1, b"a"), (1, b""), (1, b"b")]
+    with (first / "rank-0.log").open("a") as file:
+        file.write("c")
+        file.flush()
+        (first / "rank-0.log").replace(first / "rank-0.log.1")
+        file.write("d")
+        file.flush()
+        (first / "rank-0.log").write_text("e")
+        assert b"".join(data for _, data in log.new()) == b"cde"
+    second.mkdir()
+    (second / "rank-0.log").write_text("f")
+    assert list(log.new()) == [(2, b""), (2, b"f")]
+    log.close()

@@ -1,0 +1,188 @@
+"""What a decision has changed, in plain sentences. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from themis_agent.agent.events import Event, Granted, LauncherEnded, LeaseEnded, Reported, Restarted, Revoked, Suspended
+from themis_agent.agent.state import Attempt, Fate, State, TrialState
+from yarn_plugin.quantities import NOTHING, count, number
+
+Tone = Literal["plain", "good", "bad", "warn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that happened to a trial, or to the search itself (`trial` ""), as a sentence without its subject.
+
+    `fate`: the fate that it describes, if it does. `at`: in the journal's time; `wall`: seconds since the epoch.
+    """
+
+    trial: str
+    text: str
+    tone: Tone = "plain"
+    fate: Fate | None = None
+    last_lines: tuple[str, ...] = ()
+    at: float = 0.0
+    wall: float = 0.0
+
+
+def changes(before: State, after: State, event: Event, at: float, metric: str) -> Iterator[Change]:
+    """The changes between two states, by one event. `metric`: the name of what trials report."""
+    yield from _of_search(before, after, event, at)
+    for name, trial in after.trials.items():
+        old = before.trials[name]
+        if old is not trial:
+            yield from _of_attempt(old, trial, after, event, at)
+            yield from _of_store(old, trial)
+            yield from _of_fate(before, after, old, trial, event, metric)
+
+
+def metric_text(value: float | None) -> str:
+    """A metric of any magnitude, with four digits."""
+    return NOTHING if value is None else f"{value:.4g}"
+
+
+def gpus(cells: tuple[str, ...]) -> str:
+    """GPUs by their names, such as `node-1/3`."""
+    shown = ", ".join(cells[:8])
+    return f"{count(len(cells), 'GPU')} ({shown}{', ...' if len(cells) > 8 else ''})"
+
+
+def steps(low: float, high: float) -> str:
+    """The steps after `low`, up to `high`."""
+    return f"step {high:g} is lost" if high == low + 1 else f"steps {low + 1:g} to {high:g} are lost"
+
+
+def _of_search(before: State, after: State, event: Event, at: float) -> Iterator[Change]:
+    match event:
+        case Granted() if event.lease not in before.granted:
+            until = "" if event.until is None else f" for {number(max(event.until - at, 0.0))} s"
+            yield Change("", f"was granted {gpus(tuple(gpu.cell for gpu in event.gpus))}{until}")
+        case Revoked() if event.lease in before.leases:
+            cells = event.cells or tuple(gpu.cell for gpu in before.leases[event.lease].gpus)
+            yield Change("", f"must vacate {gpus(cells)} within {number(max(event.by - at, 0.0))} s", "warn")
+        case LeaseEnded() if event.lease in before.leases:
+            cells = event.cells or tuple(gpu.cell for gpu in before.leases[event.lease].gpus)
+            yield Change("", f"no longer holds {gpus(cells)}: the lease has ended")
+        case Restarted():
+            yield Change("", f"went on with a new agent; {count(len(event.running), 'launcher')} still ran", "warn")
+        case Suspended():
+            yield Change("", "is being suspended: trials save checkpoints and end", "warn")
+    if after.outcome is not None and before.outcome is None:
+        yield Change("", f"is over: {after.outcome.reason}", "good" if after.outcome.succeeded else "bad")
+
+
+def _of_attempt(old: TrialState, new: TrialState, after: State, event: Event, at: float) -> Iterator[Change]:
+    before, now = old.attempt, new.attempt
+    if before is not None and (now is None or now.epoch != before.epoch):
+        yield from _ended(old, new, before, event, after.settings.retries)
+    if now is not None and now.epoch > old.epoch:
+        again = f" again (start {now.epoch})" if now.epoch > 1 else ""
+        origin = "from the beginning" if new.checkpoint is None else f"from the checkpoint of step {new.checkpoint:g}"
+        yield Change(new.id, f"started{again} on {gpus(now.cells)}{f', {origin}' if again else ''}")
+    elif before is not None and now is not None:
+        if now.stop_by is not None and before.stop_by is None and now.reason in _WHY_STOPPED:
+            text = f"was told to stop within {number(max(now.stop_by - at, 0.0))} s: {_WHY_STOPPED[now.reason]}"
+            yield Change(new.id, text)
+        if now.killed and not before.killed:
+            yield Change(new.id, "did not end in time: its launchers are killed", "bad")
+
+
+_WHY_STOPPED = {
+    "moved": "it moves to other GPUs",
+    "revoked": "its GPUs are no longer held",
+    "suspended": "the agent is being suspended",
+}
+
+
+def _ended(old: TrialState, new: TrialState, attempt: Attempt, event: Event, retries: int) -> Iterator[Change]:
+    """How a run of a trial ended; that it failed for good is said with its fate."""
+    itself = attempt.ended_itself or attempt.stop_by is None
+    code = attempt.exit_code if attempt.ended_itself else event.code if isinstance(event, LauncherEnded) else None
+    killed = isinstance(event, LauncherEnded) and event.killed
+    goes_on = new.fate in ("training", "paused")
+    lost = new.lost_steps - old.lost_steps
+    stored = 0.0 if new.checkpoint is None else new.checkpoint
+    more = f"; {steps(stored, stored + lost)}" if lost else ""
+    if not itself:
+        if killed:
+            yield Change(new.id, f"ignored SIGTERM and was killed after the grace period{more}", "bad")
+        elif goes_on:
+            yield Change(new.id, f"stopped at step {new.step:g}{more}", "warn" if lost else "plain")
+    elif code is None:
+        yield Change(new.id, f"lost its launcher, container or machine{more}", "warn")
+    elif code == 0:
+        yield Change(new.id, f"ended its command at step {old.step:g}")
+    elif goes_on:
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        tries = f"crash {new.crashes} of {retries} that {'is' if retries == 1 else 'are'} allowed"
+        lines = attempt.last_lines or (event.last_lines if isinstance(event, LauncherEnded) else ())
+        yield Change(new.id, f"crashed {how}, {tries}{more}", "warn", last_lines=lines)
+
+
+def _of_store(old: TrialState, new: TrialState) -> Iterator[Change]:
+    if new.store_problem and new.store_problem != old.store_problem:
+        risk = "all that it trains" if new.checkpoint is None else f"what it trains after step {new.checkpoint:g}"
+        yield Change(new.id, f"cannot store checkpoints; at risk: {risk}. {new.store_problem}", "warn")
+    elif old.store_problem and not new.store_problem and new.checkpoint is not None:
+        yield Change(new.id, f"can store checkpoints again; the newest is of step {new.checkpoint:g}")
+
+
+def _of_fate(
+    before: State, after: State, old: TrialState, new: TrialState, event: Event, metric: str
+) -> Iterator[Change]:
+    if new.rung > old.rung:
+        text = f"was promoted to rung {new.rung}, until step {new.until:g}"
+        yield Change(new.id, text + _ranked(before, after, old, event, metric), "good", "training")
+    elif new.fate == old.fate:
+        return
+    value = f"{metric} {metric_text(after.metric(new))}"
+    match new.fate:
+        case "paused":
+            text = f"reached the end of rung {new.rung} at step {new.until:g} with {value}"
+            yield Change(new.id, f"{text}; it waits for the other trials of bracket {new.bracket}", fate="paused")
+        case "pruned" if after.settings.algorithm == "curve_stopping":
+            best = after.best
+            known = "" if best is None else f", {metric_text(after.metric(best))} of {best.id}"
+            text = f"was pruned at step {new.step:g}: its curve will not reach the best {metric} so far{known}"
+            yield Change(new.id, text, fate="pruned")
+        case "pruned":
+            text = f"was pruned at step {new.step:g}{_ranked(before, after, old, event, metric)}"
+            yield Change(new.id, text, fate="pruned")
+        case "complete":
+            yield Change(new.id, f"is complete at step {new.step:g} with {value}", "good", "complete")
+        case "failed":
+            yield Change(new.id, f"failed at step {new.step:g}: {new.error}", "bad", "failed", new.last_lines)
+        case "stopped":
+            yield Change(new.id, f"was stopped at step {new.step:g} with the search", fate="stopped")
+        case "training":
+            pass
+
+
+def _ranked(before: State, after: State, trial: TrialState, event: Event, metric: str) -> str:
+    """How a trial compares with the others of its rung when that has ended.
+
+    By the losses before the event, which ended the rung: afterwards, steps of the next rung may count already.
+    """
+    sign = -1.0 if after.settings.maximize else 1.0
+    found = []
+    for one in before.trials.values():
+        if (one.bracket, one.rung) == (trial.bracket, trial.rung) and one.fate in ("training", "paused"):
+            is_new = isinstance(event, Reported) and event.trial == one.id and event.metric is not None
+            loss = sign * event.metric if is_new else one.loss  # type: ignore[union-attr, operator]
+            if loss is not None:
+                found.append((loss, one.id))
+    found.sort()
+    place = next((place for place, (_, name) in enumerate(found) if name == trial.id), None)
+    if place is None:
+        return ""
+    text = (
+        f": number {place + 1} of {len(found)} in rung {trial.rung} of bracket {trial.bracket} by {metric},"
+        f" {metric_text(sign * found[place][0])}"
+    )
+    kept = [loss for loss, name in found if after.trials[name].rung > trial.rung]
+    if kept and place >= len(kept):
+        best = "the best goes on, with" if len(kept) == 1 else f"the best {len(kept)} go on, the last of them with"
+        return f"{text}; {best} {metric_text(sign * kept[-1])}"
+    return text
