@@ -6,6 +6,7 @@ from yarn_plugin.drive.config import load
 from yarn_plugin.toml_files import FileError
 
 POOL = '[[pools]]\nname = "sql"\nqueue = "root.sql"\n'
+LEASED = '[[pools]]\nname = "gpu"\nqueue = "root.gpu"\ncontroller = "lease"\n'
 
 
 def refusal(tmp_path, text):
@@ -82,6 +83,7 @@ def test_an_unknown_key_is_refused(tmp_path):
         ('[[pools]]\nname = "my sql"\nqueue = "root.sql"', "pools #1.name 'my sql': must consist of letters"),
         ('[[pools]]\nname = "sql"\nqueue = "sql"', "pools.sql.queue 'sql': must be a queue below root"),
         (POOL * 2, "pools: two pools have the name 'sql'"),
+        (LEASED + LEASED.replace("gpu", "more"), "pools: pool more: parameters.partition '': pool gpu would lease"),
         ("pools = 3", "pools 3: must be a list"),
         ("poll = 3", "poll 3: must be a table"),
         ("watchdog_s = \n", "not TOML: line 1, column 14: invalid value"),
@@ -90,3 +92,31 @@ def test_an_unknown_key_is_refused(tmp_path):
 )
 def test_an_error_names_the_field_the_value_and_what_is_expected(tmp_path, text, error):
     assert refusal(tmp_path, text).startswith(error)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wrong"),
+    [
+        ('partition = "a"', 'partition = "b"', None),
+        ('partition = "a"', 'partition = "a"', "partition 'a'"),
+        ('partition = "a"', "", "partition ''"),
+        ('nodes = ["n1", "n2"]', 'nodes = ["n3"]', None),
+        ('nodes = ["n1", "n2"]', 'nodes = ["n3", "n2"]', "nodes ['n3', 'n2']"),
+        ('nodes = ["gpu-a-*"]', 'nodes = ["gpu-b-*", "dgx-[12]"]', None),
+        ('nodes = ["gpu-*"]', 'nodes = ["*-1"]', "nodes ['*-1']"),
+        ('nodes = ["gpu-*"]', 'nodes = ["gpu-1"]', "nodes ['gpu-1']"),
+        ('nodes = ["gpu-[1-4]"]', 'nodes = ["gpu-5"]', None),
+        ('nodes = ["n1"]\npartition = "a"', 'nodes = ["n1"]\npartition = "b"', None),
+        ('nodes = ["n1"]', 'partition = "b"', "partition 'b'"),
+    ],
+)
+def test_pools_that_may_lease_the_same_gpus_are_refused(tmp_path, first, second, wrong):
+    """By their labels, or by the names of their hosts; patterns that may match the same host count as the same."""
+    parameters = "[pools.parameters]\n"
+    text = f"{LEASED}{parameters}{first}\n{LEASED.replace('gpu', 'more')}{parameters}{second}\n"
+    if wrong is None:
+        path = tmp_path / "arbiter.toml"
+        path.write_text(text)
+        assert len(load(path).pools) == 2
+    else:
+        assert refusal(tmp_path, text).startswith(f"pools: pool more: parameters.{wrong}: pool gpu would lease")

@@ -217,6 +217,15 @@ def test_the_partition_of_a_pool_is_exclusive_and_has_nodes(serve, exclusivity, 
         assert re.search(text, found["pool gpu"][1])
 
 
+@pytest.mark.parametrize("settings", [PARTITION, {}])
+def test_a_queue_needs_a_part_of_the_partition_that_its_pool_leases(settings):
+    pool = dataclasses.replace(GPU, controller="lease", parameters=LeaseSettings(partition="big"))
+    queues = {path: dataclasses.replace(one, preemption_disabled=True) for path, one in tree(**settings).items()}
+    verdict, shown = limits(changed(has_partitions=True), queues, (pool,))["pool gpu"]
+    assert verdict == "limited"
+    assert re.search(r"no part of partition big: .*root.sql nothing of it.*\[queue.partition.big\]", shown)
+
+
 def test_yarn_must_not_preempt_what_holds_leases():
     pool = dataclasses.replace(GPU, controller="lease", parameters=LeaseSettings(task_vcores=4))
     assert "disable_preemption = true" in limits(pools=(pool,))["pool gpu"][1]

@@ -19,30 +19,44 @@ RACK = "rack"
 _UNDESCRIBED = NodeDescription(())
 
 
-_Input = tuple[Mapping[str, Node], Mapping[str, Node], TopologyDescription]
-_last: tuple[_Input, Topology] = (({}, {}, TopologyDescription()), Topology())
+_Input = tuple[Mapping[str, Node], Mapping[str, Node], TopologyDescription, Mapping[str, str]]
+_last: tuple[_Input, Topology] = (({}, {}, TopologyDescription(), {}), Topology())
 """Cache of the last topology and its inputs: views are made at every step, and nodes rarely change. The mappings are
 never changed in place, so the same mappings give the same topology."""
 
 
-def topology(nodes: Mapping[str, Node], broken: Mapping[str, Node], described: TopologyDescription) -> Topology:
+_NO_PARTITIONS: Mapping[str, str] = {}
+
+
+def topology(
+    nodes: Mapping[str, Node],
+    broken: Mapping[str, Node],
+    described: TopologyDescription,
+    partitions: Mapping[str, str] = _NO_PARTITIONS,
+) -> Topology:
     """The cells of a cluster, in an order independent of that of the nodes.
 
     A node in both `nodes` and `broken` is broken. So is a node that is described by its full name but not listed by
     YARN. Where description and YARN disagree, a node has the capacity that YARN reports and its parts have theirs as
     described; whoever allocates parts must check both. If a cell above nodes has two parents, the first one counts.
+    `partitions`: the label of each node that has one.
 
     The result is cached for the same mappings, which must not be changed in place.
     """
     global _last
-    wanted, (last, built) = (nodes, broken, described), _last
+    wanted, (last, built) = (nodes, broken, described, partitions), _last
     if not all(one is another for one, another in zip(wanted, last, strict=True)):
-        built = _built(nodes, broken, described)
+        built = _built(nodes, broken, described, partitions)
         _last = wanted, built
     return built
 
 
-def _built(nodes: Mapping[str, Node], broken: Mapping[str, Node], described: TopologyDescription) -> Topology:
+def _built(
+    nodes: Mapping[str, Node],
+    broken: Mapping[str, Node],
+    described: TopologyDescription,
+    partitions: Mapping[str, str],
+) -> Topology:
     seen = [(cell, node, node.id in broken) for cell, node in _by_cell(nodes, broken)]
     missing = [(host, Node(host, "", Resources()), True) for host in _missing(described, {**nodes, **broken}.values())]
     inside: dict[str, Cell] = {}
@@ -50,6 +64,7 @@ def _built(nodes: Mapping[str, Node], broken: Mapping[str, Node], described: Top
     for name, node, is_broken in sorted(seen + missing, key=lambda one: one[0]):
         found[name] = _described(described, node.host), node.rack
         inside |= {cell.id: cell for cell in _node_cells(described, found[name][0], name, node, is_broken)}
+        inside[name] = replace(inside[name], partition=partitions.get(node.id, ""))
     above: dict[str, Cell] = {}
     for name, (one, rack) in found.items():
         inside[name] = replace(inside[name], parent=_place(described.levels, one, rack, above, inside))
@@ -60,10 +75,10 @@ def _built(nodes: Mapping[str, Node], broken: Mapping[str, Node], described: Top
 def with_cells(before: State, state: State) -> State:
     """The state with its cells updated, if the nodes or their description changed."""
     old, new = before.cluster, state.cluster
-    same = new.nodes is old.nodes and new.broken is old.broken and state.topology == before.topology
-    if same and state.cells is not None:
+    same = new.nodes is old.nodes and new.broken is old.broken and new.partitions is old.partitions
+    if same and state.topology == before.topology and state.cells is not None:
         return state
-    return replace(state, cells=topology(new.nodes, new.broken, state.topology))
+    return replace(state, cells=topology(new.nodes, new.broken, state.topology, new.partitions))
 
 
 def cell_of_node(known: Topology, node: str) -> str | None:

@@ -196,6 +196,16 @@ class ArbiterConfig(Section):
             raise ValueError(f"two pools have the name {repeated!r}; names must be unique")
         return pools
 
+    @field_validator("pools")
+    @classmethod
+    def _side_by_side(cls, pools: list[PoolSection], info: ValidationInfo) -> list[PoolSection]:
+        for name, kind in _registry(info).kinds.items():
+            try:
+                kind.check_pools([pool.pool() for pool in pools if pool.controller == name])
+            except BadInputError as problem:
+                raise ValueError(str(problem)) from None
+        return pools
+
 
 def load(path: Path | None, registry: Registry = BUILT_IN) -> ArbiterConfig:
     """Read a configuration file. Without one: the defaults, with the pool `sql` of queue root.sql.

@@ -11,7 +11,8 @@ class Cell:
     """A part of a cluster: a rack, a node, a socket, a GPU or a part of another level.
 
     `id` is unique across levels; `parent` is None at the top. `capacity` includes the cells inside. `broken`: it exists
-    but cannot be used now. `gpu_model`: of a node's GPUs, if it is described. `host`: of a node.
+    but cannot be used now. `gpu_model`: of a node's GPUs, if it is described. `host`, `partition` (its label): of a
+    node.
     """
 
     id: str
@@ -21,6 +22,7 @@ class Cell:
     broken: bool = False
     gpu_model: str = ""
     host: str = ""
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)

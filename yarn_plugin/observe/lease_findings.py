@@ -19,7 +19,9 @@ def leased_pool(
 ) -> Iterator[Finding]:
     """Check the queue of a pool, which exists, and the partitions of which it has a part."""
     topic, queue = f"pool {pool.name}", tree[pool.queue]
-    if queue.partitions:
+    if settings.partition and settings.partition not in dict(queue.partitions):
+        yield _no_part(topic, settings.partition, queue)
+    elif queue.partitions:
         yield from _partition(topic, queue, partitions)
     elif settings.has_task_size:
         follows = "Other applications may run on the GPU nodes; GPUs are offered where their tasks have room."
@@ -29,6 +31,14 @@ def leased_pool(
     if not queue.preemption_disabled:
         follows = "YARN may preempt containers that hold leased GPUs. Set disable_preemption = true in the queue file."
         yield Finding(topic, "preemption enabled", "limited", follows)
+
+
+def _no_part(topic: str, leased: str, queue: QueueReport) -> Finding:
+    follows = (
+        f"The pool leases GPUs of partition {leased}, and YARN gives {queue.path} nothing of it. Add a "
+        f"[queue.partition.{leased}] to it and its parents in the queue file, or change the pool's parameters."
+    )
+    return Finding(topic, f"no part of partition {leased}", "limited", follows)
 
 
 def _partition(topic: str, queue: QueueReport, partitions: Mapping[str, Partition]) -> Iterator[Finding]:

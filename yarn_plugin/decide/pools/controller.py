@@ -17,7 +17,7 @@ does not declare, or a number that is not finite. If the input is an application
 instead. A message that arrived while the controller was stopped, and on which it fails, is dropped.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -70,7 +70,8 @@ class Kind:
     such as `auction/1`. `messages`: the tags of messages that it accepts from applications. `solvers`: a pure function
     for each problem, by the problem's tag; it may run long. `policy_solvers`: the same, for problems that policies of
     the registry solve. `check`: raises BadInputError for a message that is wrong in this state, so that its sender is
-    told; the controller is given the message all the same, and must expect it.
+    told; the controller is given the message all the same, and must expect it. `check_pools`: raises BadInputError
+    if the pools of this kind may not be beside each other on one cluster.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Kind:
     solvers: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
     policy_solvers: Mapping[str, Callable[["Registry", Any], object]] = field(default_factory=dict)
     check: Callable[[Any, str, object], None] = lambda state, app, message: None
+    check_pools: Callable[[Sequence[Pool]], None] = lambda pools: None
 
 
 @dataclass(frozen=True)

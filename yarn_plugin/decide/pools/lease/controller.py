@@ -26,7 +26,7 @@ from yarn_plugin.decide.pools.lease import (
 )
 from yarn_plugin.decide.pools.lease.described import Descriptions
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
-from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
+from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings, check_disjoint
 from yarn_plugin.decide.pools.lease.state import LeaseState
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.pools.view import View
@@ -194,4 +194,5 @@ KIND = Kind(
     solvers={"partial-allocation.problem/1": partial_allocation.allocate},
     policy_solvers={"lease.policy-problem": baselines.solve},
     check=refusal.check,
+    check_pools=check_disjoint,
 )

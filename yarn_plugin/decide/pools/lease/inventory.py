@@ -67,20 +67,23 @@ class Inventory:
         return tuple(sorted(counts.items()))
 
 
-_last: tuple[tuple[Topology, LeaseSettings], Inventory] = ((Topology(), LeaseSettings()), Inventory())
-"""Cache of the last inventory and its inputs: a topology rarely changes, and is never changed in place."""
+_last: dict[LeaseSettings, tuple[Topology, Inventory]] = {}
+"""Cache of the last inventory of each pool's settings: a topology rarely changes, and is never changed in place."""
+
+_MAX_CACHED = 16
 
 
 def inventory(topology: Topology, settings: LeaseSettings) -> Inventory:
-    """The usable GPUs of a topology: those of machines that are not broken, as many as tasks can use there.
+    """The usable GPUs of a topology: those of the pool's machines that are not broken, as many as tasks can use there.
 
     The result is cached for the same topology.
     """
-    global _last
-    (known, last), built = _last
-    if known is not topology or (last is not settings and last != settings):
+    known, built = _last.get(settings, (None, Inventory()))
+    if known is not topology:
         built = _built(topology, settings)
-        _last = (topology, settings), built
+        if len(_last) >= _MAX_CACHED:
+            _last.clear()
+        _last[settings] = topology, built
     return built
 
 
@@ -91,7 +94,7 @@ def _built(topology: Topology, settings: LeaseSettings) -> Inventory:
     places: dict[str, GpuPlace] = {}
     counts: list[tuple[str, int]] = []
     for node in sorted(topology.at(NODE), key=lambda cell: cell.id):
-        if topology.is_broken(node.id):
+        if topology.is_broken(node.id) or not settings.has_node(node.host or node.id, node.partition):
             continue
         above = list(topology.ancestors(node.id))
         rack = next((cell.id for cell in above if cell.level == RACK), above[0].id if above else "")

@@ -1,13 +1,22 @@
 """The parameters of a pool whose GPUs are leased."""
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from itertools import combinations
 
 from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
+from yarn_plugin.decide.topology import is_pattern
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.model.share import Pool
 
 THEMIS = "themis"
 """The policy with auctions; all others are modules of the contract `decide.policies.leasing`."""
+
+
+_WILDCARD = re.compile(r"[*?[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,9 @@ class LeaseSettings:
     thesis, footnote to section 3.3.2). `gpus_per_task`, `task_memory_mb`, `task_vcores`: of one task; GPUs that a
     machine cannot use for whole tasks are not offered. Nor are, if the memory or vcores of a task are given, those for
     whose tasks the machine has no room now, such as next to containers of other pools.
+
+    Which GPUs: those of nodes with the label `partition` (empty: with any, or none), and of `nodes`, their hosts or
+    shell patterns (empty: all).
     """
 
     policy: str = THEMIS
@@ -52,6 +64,8 @@ class LeaseSettings:
     gpus_per_task: int = 1
     task_memory_mb: int = 0
     task_vcores: int = 0
+    partition: str = ""
+    nodes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -63,7 +77,7 @@ class LeaseSettings:
             self._check(one.name, getattr(self, one.name))
 
     def _check(self, name: str, value: object) -> None:
-        if value is None or isinstance(value, str):
+        if value is None or isinstance(value, str | tuple):
             return
         assert isinstance(value, int | float)
         if not math.isfinite(value) or value < 0:
@@ -83,3 +97,44 @@ class LeaseSettings:
         end, grid = now + self.lease_s, self.lease_s / 10 if self.grid_s is None else self.grid_s
         # A little less than the exact quotient: an end on the grid stays there despite rounding errors.
         return end if grid == 0 else math.ceil(end / grid - 1e-9) * grid
+
+    def has_node(self, host: str, partition: str) -> bool:
+        """Whether the GPUs of a node are the pool's."""
+        if self.partition not in ("", partition):
+            return False
+        return not self.nodes or any(fnmatchcase(host, pattern) for pattern in self.nodes)
+
+    def may_overlap(self, other: "LeaseSettings") -> bool:
+        """Whether there may be a node that is in this pool and in another one."""
+        if self.partition and other.partition and self.partition != other.partition:
+            return False
+        if not (self.nodes and other.nodes):
+            return True
+        return any(_may_overlap(one, another) for one in self.nodes for another in other.nodes)
+
+
+def check_disjoint(pools: Sequence[Pool]) -> None:
+    """Check that no GPU may be leased by two of these pools.
+
+    Raises:
+        BadInputError: two of them may have the same node.
+    """
+    for first, second in combinations(pools, 2):
+        one, other = (pool.parameters or LeaseSettings() for pool in (first, second))
+        assert isinstance(one, LeaseSettings)
+        assert isinstance(other, LeaseSettings)
+        if one.may_overlap(other):
+            expected = (
+                f"pool {first.name} would lease the same GPUs; give each of them a partition (node label) of its own, "
+                "or nodes (hosts or patterns) that no other one has"
+            )
+            field, value = ("nodes", list(other.nodes)) if one.nodes and other.nodes else ("partition", other.partition)
+            raise BadInputError(f"pool {second.name}: parameters.{field}", value, expected)
+
+
+def _may_overlap(first: str, second: str) -> bool:
+    """Whether a host may match both of these names or patterns. Two patterns may, unless they begin differently."""
+    if not (is_pattern(first) and is_pattern(second)):
+        return fnmatchcase(first, second) or fnmatchcase(second, first)
+    one, other = (_WILDCARD.split(pattern)[0] for pattern in (first, second))
+    return one.startswith(other) or other.startswith(one)
