@@ -43,7 +43,7 @@ class WebServer:
                     self.end_headers()
                     self.wfile.write(text.encode())
 
-            do_GET = do_PUT = do_POST = _handle  # noqa: N815 - the names that http.server looks for
+            do_GET = do_PUT = do_POST = do_DELETE = _handle  # noqa: N815 - the names that http.server looks for
 
             def log_message(self, *arguments):
                 pass

@@ -1,9 +1,7 @@
 """The training side: hyperparameter searches that bid for GPUs by finish-time fairness (Themis).
 
-So far they bid in the simulator and in tests; searches with real training run on one machine.
-
-`run` searches from a program or a notebook, as `themis-agent run --local` does; a training script imports
-`themis_agent.trial`.
+`run` and `submit` search from a program or a notebook, as the commands `themis-agent run --local` and `submit` do; a
+training script imports `themis_agent.trial`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from themis_agent.local.driver import Result
+    from themis_agent.submitting.search import Search
 
-__all__ = ["run"]
+__all__ = ["run", "submit"]
 
 
 def run(
@@ -44,3 +43,39 @@ def run(
     app = read({"name": "search", "command": words, "space": space, **fields}, "themis_agent.run")
     folder = Folder(Path(state or f"{app.name}.themis").resolve())
     return driver.run(app, Path(directory).resolve(), folder, gpus or driver.local_gpus())
+
+
+def submit(
+    command: str | Sequence[str],
+    *,
+    space: Mapping[str, Any],
+    checkpoint: str,
+    rm: str,
+    arbiter: str,
+    token_file: str | Path | None = None,
+    directory: str | Path = ".",
+    queue: str | None = None,
+    verify: str | bool = True,
+    **fields: Any,
+) -> "Search":
+    """Submit a search of the parameters of a training command to YARN; returns a handle.
+
+    `space`, `checkpoint` and `fields`: as in the file (docs/training.md); `name` is "search" by default. `rm`,
+    `arbiter`: URLs. `token_file`: with your token for the arbiter, by default the one in YARN_ARBITER_TOKEN.
+    `directory`: where [environment] finds files. `queue`: in a pool of leased GPUs. `verify`: certificates to trust.
+
+    Raises:
+        FileError: a field is invalid.
+        SubmissionError: the search does not fit, or the store cannot be written; it has all problems.
+        ManagerError, NotAcceptedError, ArbiterError: YARN or the arbiter refuses, or is away.
+    """
+    from themis_agent.app_file import read
+    from themis_agent.submitting import entry
+    from yarn_plugin import console
+
+    words = command if isinstance(command, str) else list(command)
+    given = {"name": "search", "command": words, "space": space, "checkpoint": checkpoint, **fields}
+    app = read(given, "themis_agent.submit")
+    tokens = Path(token_file) if token_file is not None else None
+    access = entry.Access(rm, arbiter, tokens, verify, queue)
+    return entry.submit(app, Path(directory).resolve(), access, console.err.print)

@@ -93,7 +93,8 @@ class GpusPerTrial(Section):
 
 class Environment(Section):
     """What the command runs in. `python`: an interpreter, which `python` at the start of the command then stands for.
-    `files`, `archives`: localised into its working directory. `env`: environment variables. `image`: of a container."""
+    `files`, `archives`: localised into its working directory, as PATH#NAME under another name. `env`: environment
+    variables. `image`: of a container."""
 
     python: str | None = None
     files: tuple[str, ...] = ()
@@ -103,7 +104,7 @@ class Environment(Section):
 
 
 class Data(Section):
-    """Data that every node localises once, read-only."""
+    """Data that every node localises once, read-only: file:///PATH, or file:///PATH#NAME."""
 
     urls: tuple[str, ...] = ()
 
@@ -111,7 +112,10 @@ class Data(Section):
 class AppFile(Section):
     """A search over the parameters of a training command. docs/training.md describes all fields."""
 
-    name: Annotated[str, matching(r"[\w.-]{1,64}", "must have 1 to 64 letters, digits, '.', '-' or '_'")]
+    name: Annotated[
+        str,
+        matching(r"[\w-][\w.-]{0,63}", "must have 1 to 64 letters, digits, '.', '-' or '_', and not begin with '.'"),
+    ]
     command: str | list[str]
     metric: Annotated[str, matching(_NAME, "must be a name of letters, digits and _, such as loss")] = "loss"
     direction: Literal["minimize", "maximize"] = "minimize"
@@ -128,6 +132,7 @@ class AppFile(Section):
     retries: Annotated[int, Field(ge=0, le=100)] = 1
     gpus_per_trial: GpusPerTrial = GpusPerTrial()
     memory_mb: Annotated[int, Field(ge=64)] = 2048
+    vcores: Annotated[int, Field(ge=1)] = 1
     grace_s: Annotated[float, Field(gt=0)] = 30.0
     orphan_s: Annotated[float, Field(ge=0)] = 60.0
     checkpoint: Annotated[str, AfterValidator(_of_store)] | None = None

@@ -71,6 +71,9 @@ PUBLISHED = (
     "yarn_plugin.api.client",
     "yarn_plugin.api.wire",
     "yarn_plugin.journal",
+    "yarn_plugin.observe.resource_manager",
+    "yarn_plugin.observe.nodes",
+    "yarn_plugin.observe.queue_tree",
     "yarn_plugin.report",
     "yarn_plugin.simulation.application",
     "yarn_plugin.simulation.leasing",
@@ -78,6 +81,7 @@ PUBLISHED = (
     "yarn_plugin.model.gpus",
     "yarn_plugin.model.auction",
     "yarn_plugin.model.journaled",
+    "yarn_plugin.model.resources",
 )
 """What applications may use of the cluster side."""
 

@@ -36,7 +36,9 @@ SPACE = tomllib.loads(GOOD)["space"]
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"name": "a b"}, "name 'a b': must have 1 to 64 letters, digits, '.', '-' or '_'"),
+        ({"name": "a b"}, "name 'a b': must have 1 to 64 letters, digits, '.', '-' or '_', and not begin"),
+        ({"name": ".."}, "name '..': must have 1 to 64 letters"),
+        ({"vcores": 0}, "vcores 0: must be at least 1"),
         ({"command": ""}, "command '': must name a program"),
         ({"command": "x {depth}"}, "{depth} is not in [space]; it has layers, lr, momentum, optimizer"),
         ({"command": "x {lr"}, "expected '}' before end of string; write braces that are not a parameter twice"),

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from themis_agent.cli import searching, watching
+from themis_agent.cli import searching, watching, yarn
 from yarn_plugin import console
 
 
@@ -16,7 +16,8 @@ def cli() -> None:
     \b
     Check a search:       themis-agent validate app.toml
     On this machine:      themis-agent run --local app.toml
-    While it runs:        themis-agent status NAME.themis
+    On YARN:              themis-agent submit app.toml --rm http://rm:8088 --arbiter http://arbiter:8780
+    While it runs:        themis-agent status DIR
 
     docs/training.md describes the file.
     """
@@ -25,7 +26,10 @@ def cli() -> None:
 for _command in (
     searching.validate,
     searching.run,
+    yarn.submit,
     searching.resume,
+    yarn.list_searches,
+    yarn.stop,
     watching.status,
     watching.why,
     watching.report,

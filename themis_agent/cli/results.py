@@ -9,6 +9,13 @@ if TYPE_CHECKING:
     from themis_agent.local.driver import Result
 
 
+def print_problems(problems: list[str]) -> int:
+    """Print what is wrong with a submission, a line each; returns the exit code."""
+    for problem in problems:
+        console.err.print(f"themis-agent: {' '.join(problem.split())}")
+    return 2
+
+
 def print_result(metric: str, result: "Result") -> None:
     """Print how a search ended, and its best trial."""
     console.out.print(result.reason)

@@ -3,14 +3,19 @@
 import contextlib
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from themis_agent.cli import options
-from themis_agent.cli.results import print_result
+from themis_agent.cli.results import print_problems, print_result
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count, number
+
+if TYPE_CHECKING:
+    from themis_agent.app_file import AppFile
+    from themis_agent.submitting.entry import Access
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -21,11 +26,26 @@ from yarn_plugin.quantities import count, number
     metavar="N",
     help="Also check that a trial fits on one machine with N GPUs.",
 )
+@options.rm(required=False, more=" Also check what `submit` would: GPUs, queue, files, store.")
+@options.arbiter(more=" With --rm: also check its pool of leased GPUs.")
+@options.TOKEN_FILE
+@console.ca_option
+@options.QUEUE
 @options.JSON
-def validate(file: Path, gpus: int | None, json_file: Path | None) -> None:
+def validate(
+    file: Path,
+    gpus: int | None,
+    rm: str | None,
+    arbiter: str | None,
+    token_file: Path | None,
+    verify: str | bool,
+    queue: str | None,
+    json_file: Path | None,
+) -> int:
     """Check the file of a search; print its brackets, trials and GPU hours. Nothing is started."""
     from themis_agent.app_file import load
     from themis_agent.local.driver import check_fits
+    from themis_agent.submitting import entry
     from themis_agent.validation import gpu_hours, gpu_time, plan
 
     app = load(file)
@@ -40,11 +60,14 @@ def validate(file: Path, gpus: int | None, json_file: Path | None) -> None:
     if json_file is not None:
         written = {"trials": app.trial_count, "gpu_hours": hours, "rungs": [asdict(one) for one in rungs]}
         console.write_json(json_file, written)
+    if rm is None:
+        return 0
+    return _validate_on_yarn(app, file, entry.Access(rm, arbiter, token_file, verify, queue))
 
 
 @click.command(context_settings=console.CONTEXT)
 @options.FILE
-@click.option("--local", is_flag=True, help="Run the trials as processes of this machine. Required for now.")
+@click.option("--local", is_flag=True, help="Run the trials as processes of this machine. Required.")
 @options.GPUS
 @click.option(
     "--state",
@@ -64,22 +87,71 @@ def run(file: Path, local: bool, gpus: int | None, state: Path | None, json_file
 
     app = load(file)
     if not local:
-        raise BadInputError("--local", False, "required: searches run on this machine only, so far")
+        raise BadInputError("--local", False, "required; `themis-agent submit` runs a search on YARN")
     root = state or Path(f"{app.name}.themis")
     return _run(root, gpus, json_file, file)
 
 
+def _validate_on_yarn(app: "AppFile", file: Path, access: "Access") -> int:
+    from themis_agent.submitting import entry
+    from themis_agent.submitting.request import SubmissionError
+
+    try:
+        checked = entry.checked(app, file.resolve().parent, access)
+    except SubmissionError as refused:
+        return print_problems(refused.problems)
+    for line in checked.notes if checked is not None else ():
+        console.out.print(line)
+    where = f"queue {checked.queue}" if checked is not None else "without --arbiter, its pool was not checked"
+    console.out.print(f"can be submitted to {access.rm}: {where}")
+    return 0
+
+
 @click.command(context_settings=console.CONTEXT)
 @options.DIRECTORY
+@options.rm(required=False, more=" Only for a submitted search.  [default: as it was submitted]")
+@options.arbiter(more=" Only for a submitted search.  [default: as it was submitted]")
+@options.TOKEN_FILE
+@console.ca_option
 @options.JSON
-def resume(directory: Path, json_file: Path | None) -> int:
-    """Go on with a local search on the GPUs that it began with; print its best trial. DIR is its --state directory."""
-    from themis_agent.local.folder import Folder
+def resume(
+    directory: Path,
+    rm: str | None,
+    arbiter: str | None,
+    token_file: Path | None,
+    verify: str | bool,
+    json_file: Path | None,
+) -> int:
+    """Go on with a search that was suspended or has failed. DIR: of a local search, its --state directory, of a
+    submitted one, its folder.
 
+    A local search runs on the GPUs that it began with, and its best trial is printed. A submitted one is submitted
+    again, as a new application.
+    """
+    from themis_agent.local.folder import Folder
+    from themis_agent.yarn import submission
+
+    if (directory / submission.FILE).exists():
+        return _resubmit(directory.resolve(), rm, arbiter, token_file, verify)
     gpus = None
     with contextlib.suppress(BadInputError):  # A search that has not begun takes what is there.
         gpus = len(Folder(directory.resolve()).state().gpus)
     return _run(directory, gpus, json_file, None)
+
+
+def _resubmit(folder: Path, rm: str | None, arbiter: str | None, token_file: Path | None, verify: str | bool) -> int:
+    from themis_agent.submitting import entry
+    from themis_agent.submitting.request import SubmissionError
+    from themis_agent.yarn import submission
+
+    earlier = submission.read(folder)
+    access = entry.Access(rm or earlier.resource_manager, arbiter or earlier.arbiter.url, token_file, verify)
+    try:
+        search = entry.resume(folder, access, console.err.print)
+    except SubmissionError as refused:
+        return print_problems(refused.problems)
+    console.out.print(f"{search.application}, in {search.folder}")
+    return 0
 
 
 def _run(root: Path, gpus: int | None, json_file: Path | None, file: Path | None) -> int:

@@ -16,6 +16,9 @@ ARBITER_TOKEN = "arbiter-token"
 CODE, PACKAGES, JARS = "themis-code", "themis-packages", "themis-jars"
 """Names of the staged archives in the working directory of a container."""
 
+SCRIPT_PATH = "THEMIS_PYTHONPATH"
+"""See `themis_agent.trial.gang`."""
+
 
 class Part(BaseModel):
     """A type of these files: immutable; unknown fields, of a later version, are ignored."""
@@ -27,7 +30,7 @@ class LocalResource(Part):
     """A file that YARN copies to a node before a container starts, and links into its working directory as `name`.
 
     `url`, `size` (bytes) and `modified_ms` (since the epoch) must be as YARN finds them. `public`: kept once for all
-    users of a node; else once for this application. An archive is unpacked.
+    users of a node; else for this user. An archive is unpacked.
     """
 
     name: str

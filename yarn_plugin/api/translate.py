@@ -270,6 +270,7 @@ def _pool(state: State, name: str, now: float) -> wire.Pool:
         capacity=seen.capacity.as_dict(),
         apps=len(seen.claims),
         grace_s=pool.grace,
+        controller=pool.controller,
     )
 
 

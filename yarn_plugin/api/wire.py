@@ -233,7 +233,8 @@ class Node(Wire):
 
 
 class Pool(Wire):
-    """A pool: a parent queue whose capacity one policy divides among the applications in its child queues."""
+    """A pool: a queue whose capacity is divided among the applications in it. `policy`: of shares. `controller`: what
+    divides it: "share", "lease" (of GPUs) or another one that is installed; None from an earlier arbiter."""
 
     name: str
     queue: str
@@ -242,6 +243,7 @@ class Pool(Wire):
     capacity: Amounts
     apps: int
     grace_s: float
+    controller: str | None = None
 
 
 class Cluster(Wire):

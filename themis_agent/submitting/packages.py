@@ -13,6 +13,8 @@ from pathlib import Path, PurePosixPath
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from yarn_plugin.errors import ReportedError
 
@@ -101,7 +103,7 @@ def closure(names: Iterable[str]) -> Iterator[Distribution]:
         waiting += [one.name for one in needs if one.marker is None or one.marker.evaluate({"extra": ""})]
 
 
-def jars() -> Files:
+def hadoop_jars() -> Files:
     """Hadoop's clients and py4j, as pyspark has them, in the order of the class path.
 
     Raises:
@@ -110,8 +112,38 @@ def jars() -> Files:
     folder = _folder_of("pyspark") / "jars"
     found = [jar for start in (*HADOOP_JARS, "py4j-") for jar in sorted(folder.glob(f"{start}*.jar"))]
     if not found:
-        raise NotInstalledError(f"{folder}: has no jars of Hadoop's clients; give --hadoop-home, a path on the nodes")
+        raise NotInstalledError(f"{folder}: has no jars of Hadoop's clients; give --class-path, of the nodes")
     return {jar.name: jar for jar in found}
+
+
+def py4j_jar() -> Files:
+    """py4j's jar alone.
+
+    Raises:
+        NotInstalledError: it is not installed.
+    """
+    files = importlib.metadata.distribution("py4j").files or ()
+    found = [Path(str(one.locate())).resolve() for one in files if one.name.endswith(".jar")]
+    if not found:
+        raise NotInstalledError("py4j is installed without its jar; install it with pip")
+    return {jar.name: jar for jar in found}
+
+
+def drivers(storage: str | None) -> list[str]:
+    """The distributions with the database driver of an Optuna storage's URL, if it is one of SQLAlchemy's.
+
+    Raises:
+        NotInstalledError: the driver is not installed.
+    """
+    if storage is None:
+        return []
+    try:
+        module = make_url(storage).get_dialect().import_dbapi().__name__
+    except (ImportError, NoSuchModuleError) as problem:
+        raise NotInstalledError(f"storage {storage!r}: its driver is not installed: {problem}") from None
+    except ArgumentError:
+        return []
+    return importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
 
 
 def _files_of(distribution: Distribution) -> Files:

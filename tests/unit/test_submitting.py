@@ -1,0 +1,457 @@
+"""Submitting a search: all that is wrong is said at once, and whatever fails, nothing is half-submitted."""
+
+import getpass
+import json
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import themis_agent
+from tests.http_servers import WebServer, reply
+from themis_agent.app_file import read
+from themis_agent.local.folder import Folder
+from themis_agent.submitting import applications, entry, packages, recent, staging, steps
+from themis_agent.submitting.request import SubmissionError
+from themis_agent.yarn import submission
+from yarn_plugin.errors import ReportedError
+
+APP = {
+    "name": "digits",
+    "command": "python train.py --rate={rate}",
+    "max_steps": 9,
+    "space": {"rate": {"type": "float", "low": 0, "high": 1}},
+    "environment": {"files": ["train.py"]},
+}
+YARN_APP = "application_17_0001"
+QUEUES = {
+    "type": "capacityScheduler",
+    "queueName": "root",
+    "queues": {
+        "queue": [
+            {"queuePath": "root.gpu", "state": "RUNNING"},
+            {"queuePath": "root.off", "state": "STOPPED"},
+            {"queuePath": "root.many", "state": "RUNNING", "autoCreationEligibility": "flexible"},
+        ]
+    },
+}
+
+
+def node(host, gpus, memory=4096, vcores=8):
+    amounts = {"memory-mb": memory, "vcores": vcores, "yarn.io/gpu": gpus}
+    listed = [{"name": name, "value": value} for name, value in amounts.items()]
+    total = {"resourceInformations": {"resourceInformation": listed}}
+    return {"id": f"{host}:1", "state": "RUNNING", "rack": "/a", "totalResource": total}
+
+
+def pool(name, queue, **more):
+    shown = {
+        "policy": "max_min",
+        "resources": ["vcores"],
+        "capacity": {},
+        "apps": 0,
+        "grace_s": 5,
+        "controller": "share",
+    }
+    return {"name": name, "queue": queue, **shown, **more}
+
+
+class World:
+    """A ResourceManager and an arbiter. `refuse`: what (method, path below the API) they refuse. `apps`: the state of
+    each application that was submitted; `registered`: those that are registered at the arbiter."""
+
+    def __init__(self, folder):
+        self.nodes, self.refuse = [node("a", 4), node("b", 2)], set()
+        self.pools = [pool("sql", "root.sql"), pool("gpu", "root.gpu", controller="lease")]
+        self.apps, self.bodies, self.registered, self.limits = {}, {}, set(), {}
+        self.rm, self.arbiter = WebServer(self._manager), WebServer(self._arbiter)
+        self.store, self.home = folder / "store", folder / "home"
+        self.store.mkdir()
+        self.home.mkdir()
+        (self.home / "train.py").write_text("print(1)\n")
+        self.token = folder / "token"
+        self.token.write_text("secret")
+
+    def close(self):
+        self.rm.close()
+        self.arbiter.close()
+
+    def _manager(self, asked):
+        path = asked.path.removeprefix("/ws/v1/cluster")
+        if (asked.method, path) in self.refuse:
+            return reply({"RemoteException": {"message": "refused here"}}, 400)
+        match asked.method, path:
+            case "GET", "/nodes":
+                return reply({"nodes": {"node": self.nodes}})
+            case "GET", "/scheduler":
+                return reply({"scheduler": {"schedulerInfo": QUEUES}})
+            case "GET", "/conf":
+                return reply({"properties": [{"key": key, "value": value} for key, value in self.limits.items()]})
+            case "POST", "/apps/new-application":
+                return reply({"application-id": YARN_APP})
+            case "POST", "/apps":
+                app = asked.body["application-id"]
+                self.apps[app], self.bodies[app] = "ACCEPTED", asked.body
+                return reply({}, 202)
+            case "PUT", _:
+                self.apps[path.split("/")[2]] = asked.body["state"]
+                return reply({}, 202)
+            case "GET", "/apps":
+                return reply({"apps": {"app": [self._app(name) for name in self.apps]} if self.apps else None})
+        app = path.removeprefix("/apps/")
+        return reply({"app": self._app(app)}) if app in self.apps else reply({}, 404)
+
+    def _app(self, name):
+        user = {"name": "digits", "user": getpass.getuser(), "queue": "root.gpu", "startedTime": 1}
+        used = {"resourceInformations": {"resourceInformation": [{"name": "yarn.io/gpu", "value": 3}]}}
+        usage = {"resourceUsagesByPartition": [{"partitionName": "", "used": used}]}
+        return {"id": name, "state": self.apps[name], "finalStatus": "UNDEFINED", "resourceInfo": usage, **user}
+
+    def _arbiter(self, asked):
+        if (asked.method, asked.path) in self.refuse:
+            return reply({"problems": [{"field": "x", "expected": "refused here"}]}, 403)
+        match asked.method, asked.path:
+            case "GET", "/v1/cluster":
+                facts = dict.fromkeys(("manager", "manager_error", "manager_version", "enforcement_error"))
+                known = {"enforcement": "", "capacity": {}, "least_allocation": {}, "nodes": [], "apps": 0}
+                return reply({**facts, **known, "pools": self.pools})
+            case "POST", "/v1/apps":
+                self.registered.add("app_1")
+                made = {"app": "app_1", "pool": "gpu", "queue": "root.gpu", "token": "t", "grace_s": 5, "share": None}
+                return reply(made)
+        self.registered.discard(asked.path.rpartition("/")[2])
+        return reply({})
+
+    def access(self, **more):
+        return entry.Access(**{"rm": self.rm.url, "arbiter": self.arbiter.url, "token_file": self.token, **more})
+
+    def app(self, **more):
+        return read({**APP, "checkpoint": self.store.as_uri(), **more}, "app.toml")
+
+    def submit(self, **more):
+        return entry.submit(self.app(**more), self.home, self.access(), print)
+
+    def problems(self, access=None, **more):
+        with pytest.raises(SubmissionError) as refused:
+            entry.submit(self.app(**more), self.home, access or self.access(), print)
+        assert not self.bodies and not self.registered
+        assert list(self.store.iterdir()) == []
+        return refused.value.problems
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    small = tmp_path / "small.py"
+    small.write_text("")
+    for name in ("own_code", "hadoop_jars"):
+        monkeypatch.setattr(packages, name, lambda: {"small.py": small})
+    monkeypatch.setattr(packages, "dependencies", lambda also=(): {"small.py": small})
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_search_is_submitted(world):
+    (world.home / "env.zip").write_bytes(b"")
+    search = world.submit(environment={"files": ["train.py"], "archives": ["env.zip#env"], "python": "env/bin/python"})
+    body, written = world.bodies[YARN_APP], submission.read(search.folder)
+    assert (search.application, search.folder) == (YARN_APP, world.store / "digits")
+    assert (written.yarn_app, written.arbiter.app, written.resource_manager) == (YARN_APP, "app_1", world.rm.url)
+    assert (search.folder / "arbiter-token").read_text() == "t"
+    assert Folder(search.folder).load()[0].name == "digits"
+    assert (body["queue"], body["application-type"], body["max-app-attempts"]) == ("root.gpu", "THEMIS", 4)
+    assert body["keep-containers-across-application-attempts"] is True
+    assert body["attempt-failures-validity-interval"] == 600_000
+    localised = [one["key"] for one in body["am-container-spec"]["local-resources"]["entry"]]
+    assert localised == ["themis-code", "themis-packages", "themis-jars", "env"]
+    assert [one.name for one in written.resources] == ["themis-code", "themis-packages", "train.py", "env"]
+    for one in written.resources:
+        found = Path(one.url.removeprefix("file://")).stat()
+        assert (found.st_size, found.st_mtime_ns // 10**6) == (one.size, one.modified_ms)
+    command = body["am-container-spec"]["commands"]["command"]
+    assert command.startswith("exec env/bin/python themis-code/themis_agent/yarn/start.py --submission ")
+    everything = json.dumps(body) + written.model_dump_json()
+    assert sys.prefix not in everything and str(Path(themis_agent.__file__).parent) not in everything
+    assert recent.folder_of(YARN_APP) == search.folder
+
+
+STEPS = [
+    ("POST", "/apps/new-application"),
+    ("POST", "/apps"),
+    ("GET", f"/apps/{YARN_APP}"),
+    ("POST", "/v1/apps"),
+]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=" ".join)
+def test_a_step_that_is_refused_undoes_those_before(world, step):
+    world.refuse = {step}
+    with pytest.raises(ReportedError, match="refused here"):
+        world.submit()
+    is_undone(world)
+
+
+@pytest.mark.parametrize("step", ["own_code", "staged_archive", "write_private", "write"])
+def test_a_step_that_fails_undoes_those_before(world, step, monkeypatch):
+    def fails(*arguments, **more):
+        raise OSError(28, "No space left on device")
+
+    where = {"own_code": packages, "staged_archive": steps, "write_private": steps.files, "write": submission}[step]
+    monkeypatch.setattr(where, step, fails)
+    with pytest.raises(SubmissionError, match="no space left on device"):
+        world.submit()
+    is_undone(world)
+
+
+def test_an_interrupted_submission_is_undone(world, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(submission, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        world.submit()
+    is_undone(world)
+
+
+def test_an_application_that_yarn_rejects_is_undone(world, monkeypatch):
+    monkeypatch.setattr(applications, "get", lambda manager, app: replace(LISTED, state="FAILED", diagnostics="full"))
+    with pytest.raises(applications.NotAcceptedError, match=f"YARN did not accept {YARN_APP}: full"):
+        world.submit()
+    is_undone(world)
+
+
+LISTED = applications.Listed(YARN_APP, "digits", "me", "RUNNING", "UNDEFINED", "root.gpu", 0, 0, "", "")
+
+
+def is_undone(world):
+    assert set(world.apps.values()) <= {"KILLED"}
+    assert not world.registered
+    assert not (world.store / "digits").exists()
+    assert recent.folder_of(YARN_APP) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"checkpoint": None}, "checkpoint: required; must be file:///PATH"),
+        ({"checkpoint": "file:///nowhere"}, "checkpoint 'file:///nowhere': cannot be written: no such file"),
+        (
+            {"gpus_per_trial": {"min": 8, "max": 8}, "memory_mb": 64},
+            "gpus_per_trial.min 8: all nodes together have 6 GPUs",
+        ),
+        ({"memory_mb": 5000}, "memory_mb 5000: 1 GPU on one machine need 5000, the largest container has 4096"),
+        (
+            {"gpus_per_trial": {"min": 4, "max": 4}},
+            "memory_mb 2048: 4 GPUs on one machine need 8192, the largest container has 4096",
+        ),
+        ({"vcores": 9}, "vcores 9: 1 GPU on one machine need 9, the largest container has 8"),
+        ({"environment": {"files": ["train.py", "a.py"]}}, "environment.files 'a.py': no such file"),
+        (
+            {"environment": {"files": ["train.py", "train.py#a/b"]}},
+            "'a/b' cannot be its name in a container's working directory",
+        ),
+        (
+            {"environment": {"files": ["train.py", "hdfs://n/a"]}},
+            "environment.files 'hdfs://n/a': must be file:///PATH",
+        ),
+        ({"environment": {"files": ["train.py", "../home"]}}, "is a directory; pack it"),
+        ({"environment": {"files": ["train.py", "./train.py"]}}, "has the name 'train.py' in containers, as environ"),
+        (
+            {"environment": {"files": ["train.py"], "archives": ["train.py#x"]}},
+            "environment.archives 'train.py#x': is no archive that YARN unpacks",
+        ),
+        (
+            {"environment": {}},
+            "command: 'train.py' is a file here, but not in a container; add it to [environment] files",
+        ),
+        (
+            {"environment": {"files": ["train.py"], "python": "env/bin/python"}},
+            "environment.python 'env/bin/python': must be a name or a path on the nodes, or be in one of",
+        ),
+        ({"storage": "nodb://h/d"}, "storage 'nodb://h/d': its driver is not installed"),
+        ({"data": {"urls": ["train.py"]}}, "data.urls 'train.py': must be file:///PATH, on a file system that all"),
+        ({"data": {"urls": ["file:///nothing/here"]}}, "data.urls 'file:///nothing/here': no such file"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_one_line(world, changes, problem):
+    (found,) = world.problems(**changes)
+    assert problem in found
+
+
+def test_all_problems_are_said_at_once(world):
+    world.nodes = [node("a", 0)]
+    found = world.problems(checkpoint="file:///nowhere", environment={"files": ["a", "b"]})
+    assert len(found) == 5
+    assert f"ResourceManager {world.rm.url}: no node has GPUs (yarn.io/gpu), which trials need" in found
+
+
+def test_queues_and_pools(world):
+    assert world.problems(world.access(queue="root.sql")) == [
+        "--queue 'root.sql': the arbiter leases no GPUs there; it does in root.gpu",
+        "--queue 'root.sql': the ResourceManager has no such queue",
+    ]
+    world.pools = [pool("many", "root.many", controller="lease")]
+    assert world.problems(world.access(queue="root.many")) == [
+        "--queue 'root.many': is a parent queue; give one below it, such as root.many.NAME"
+    ]
+    checked = entry.checked(world.app(), world.home, world.access())
+    assert (checked.queue, checked.pool) == ("root.many.digits", "many")
+    world.pools = [pool("off", "root.off", controller="lease")]
+    assert world.problems() == ["--queue 'root.off': is stopped"]
+    world.pools = [pool("sql", "root.sql")]
+    assert world.problems() == [f"--arbiter {world.arbiter.url!r}: leases no GPUs; it has no pool of leased GPUs"]
+    world.pools = [pool(name, f"root.{name}", controller="lease") for name in ("gpu", "off")]
+    assert world.problems() == ["--queue: required; the arbiter leases GPUs in root.gpu, root.off"]
+
+
+def test_an_absent_cluster_and_an_absent_arbiter_are_one_line_each(world):
+    access = world.access(rm="http://127.0.0.1:1", arbiter="http://127.0.0.1:1")
+    manager, arbiter = world.problems(access)
+    assert manager.startswith("ResourceManager http://127.0.0.1:1: ")
+    assert arbiter.startswith("arbiter http://127.0.0.1:1: ")
+
+
+def test_limits_of_containers_count(world):
+    world.limits = {"yarn.scheduler.maximum-allocation-mb": "1000"}
+    assert world.problems() == [
+        "memory_mb 2048: 1 GPU on one machine need 2048, the largest container has 1000",
+        "--master-memory-mb 1024: the largest container has 1000",
+    ]
+
+
+def test_a_store_that_refuses_is_one_line(world, monkeypatch):
+    def refuses(**arguments):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuses)
+    assert world.problems() == [f"checkpoint {world.store.as_uri()!r}: cannot be written: permission denied"]
+
+
+def test_a_name_that_is_taken_is_refused_and_kept(world):
+    search = world.submit()
+    with pytest.raises(SubmissionError, match="is not empty; give another name, or `themis-agent resume"):
+        world.submit()
+    assert submission.read(search.folder).yarn_app == YARN_APP
+
+
+def test_validate_checks_the_same_and_submits_nothing(world, tmp_path, monkeypatch):
+    file = world.home / "app.toml"
+    file.write_text(f"""
+name = "digits"
+command = "python train.py"
+max_steps = 9
+checkpoint = "{world.store.as_uri()}"
+[space]
+rate = {{ type = "float", low = 0, high = 1 }}
+[data]
+urls = ["file:///nothing"]
+""")
+    command = [
+        sys.executable,
+        "-c",
+        "from themis_agent.cli import main; main()",
+        "validate",
+        str(file),
+        "--rm",
+        world.rm.url,
+    ]
+    arbiter = ["--arbiter", world.arbiter.url, "--token-file", str(world.token)]
+    done = subprocess.run([*command, *arbiter], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "themis-agent: data.urls 'file:///nothing': no such file",
+        "themis-agent: command: 'train.py' is a file here, but not in a container; add it to [environment] files",
+    ]
+    assert not world.bodies and not list(world.store.iterdir())
+
+
+def test_a_search_goes_on_in_a_new_application(world):
+    search = world.submit()
+    with pytest.raises(SubmissionError, match=f"{YARN_APP} still runs this search"):
+        entry.resume(search.folder, world.access(), print)
+    (world.home / "train.py").unlink()
+    world.apps[YARN_APP] = "KILLED"
+    world.refuse = {("POST", "/v1/apps")}
+    before = (search.folder / "submission.json").read_text()
+    with pytest.raises(ReportedError):
+        entry.resume(search.folder, world.access(), print)
+    assert (search.folder / "submission.json").read_text() == before
+    world.refuse, world.apps[YARN_APP] = set(), "KILLED"
+    entry.resume(search.folder, world.access(), print)
+    assert world.apps[YARN_APP] == "ACCEPTED"
+    assert [one.name for one in submission.read(search.folder).resources][2:] == ["train.py"]
+
+
+def test_the_handle(world):
+    search = world.submit()
+    assert (search.status().state, search.status().gpus) == ("ACCEPTED", 3)
+    assert search.best().best is None
+    assert YARN_APP in search._repr_html_()
+    with pytest.raises(TimeoutError):
+        search.wait(timeout=0)
+    search.stop(kill=True)
+    assert search.wait().reason == f"YARN ended {YARN_APP} as KILLED"
+    with pytest.raises(ReportedError, match="holds no search that has begun"):
+        search.stop()
+
+
+def test_staged_archives_are_made_once_and_named_by_what_is_in_them(tmp_path):
+    one = tmp_path / "one.py"
+    one.write_text("1")
+    first = staging.staged_archive(tmp_path / "staging", "code", {"a/one.py": one}, "code")
+    again = staging.staged_archive(tmp_path / "staging", "code", {"a/one.py": one}, "code")
+    assert first == again
+    one.write_text("2")
+    other = staging.staged_archive(tmp_path / "staging", "code", {"a/one.py": one}, "code")
+    assert other.url != first.url
+    assert {path.suffix for path in (tmp_path / "staging").iterdir()} == {".zip"}
+    with zipfile.ZipFile(other.url.removeprefix("file://")) as archive:
+        assert archive.read("a/one.py") == b"2"
+
+
+def test_what_everybody_can_read_is_public(tmp_path):
+    inside = tmp_path / "open" / "file"
+    inside.parent.mkdir()
+    inside.write_text("")
+    inside.chmod(0o644)
+    # The folders of tests are closed to others.
+    assert not staging.is_public(inside)
+    assert staging.is_public(Path("/etc/passwd"))
+
+
+def test_the_staged_packages_are_enough_for_the_agent_and_need_nothing_of_this_environment(tmp_path):
+    for name, content in (("code", packages.own_code()), ("packages", packages.dependencies())):
+        staged = staging.staged_archive(tmp_path, name, content, name)
+        with zipfile.ZipFile(staged.url.removeprefix("file://")) as archive:
+            archive.extractall(tmp_path / name)
+    modules = [
+        f"themis_agent.{name}"
+        for name in ("yarn.application_master", "yarn.gateway", "yarn.submission", "trial.launcher", "local.driver")
+    ]
+    script = f"import sys, {', '.join(modules)}\nprint(*(getattr(m, '__file__', None) for m in sys.modules.values()))"
+    path = f"{tmp_path}/code:{tmp_path}/packages"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", script],
+        cwd=tmp_path,
+        env={"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    site = str(Path(pytest.__file__).parents[1])
+    assert not [
+        file for file in done.stdout.split() if file.startswith((site, str(Path(themis_agent.__file__).parent)))
+    ]
+
+
+def test_a_database_driver_is_staged_too():
+    assert packages.drivers("sqlite:///a.db") == []
+    assert packages.drivers("a.log") == []
+    with pytest.raises(packages.NotInstalledError, match="storage 'nodb://h/d': its driver is not installed"):
+        packages.drivers("nodb://h/d")

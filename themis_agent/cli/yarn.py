@@ -1,0 +1,121 @@
+"""`themis-agent submit`, `list` and `stop`: searches on YARN."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from themis_agent.cli import options
+from themis_agent.cli.results import print_problems, print_result
+from yarn_plugin import console
+from yarn_plugin.api.client import DEFAULT_URL
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.quantities import NOTHING
+
+
+@click.command(context_settings=console.CONTEXT)
+@options.FILE
+@options.rm(required=True)
+@options.arbiter(default=DEFAULT_URL)
+@options.TOKEN_FILE
+@console.ca_option
+@options.QUEUE
+@options.MASTER_MEMORY
+@options.CLASS_PATH
+@click.option("--wait", is_flag=True, help="Wait until it has ended; print its best trial, and exit as `run` does.")
+@options.JSON
+def submit(
+    file: Path,
+    rm: str,
+    arbiter: str,
+    token_file: Path | None,
+    verify: str | bool,
+    queue: str | None,
+    master_memory_mb: int,
+    class_path: str | None,
+    wait: bool,
+    json_file: Path | None,
+) -> int:
+    """Run a search on a YARN cluster with leased GPUs; print its application id and folder.
+
+    Everything is checked before anything is made, and nothing is installed on nodes. `checkpoint` in the file is a
+    folder on a file system that all nodes share: the search lives there, below its name.
+    """
+    from themis_agent.app_file import load
+    from themis_agent.submitting import entry
+    from themis_agent.submitting.request import SubmissionError
+
+    app = load(file)
+    access = entry.Access(rm, arbiter, token_file, verify, queue, class_path, master_memory_mb)
+    try:
+        search = entry.submit(app, file.resolve().parent, access, console.err.print)
+    except SubmissionError as refused:
+        return print_problems(refused.problems)
+    console.out.print(f"{search.application}, in {search.folder}")
+    if not wait:
+        console.out.print(f"watch it: themis-agent status {search.folder}")
+        console.out.print(f"stop it:  themis-agent stop {search.application}")
+        if json_file is not None:
+            console.write_json(json_file, {"application": search.application, "folder": str(search.folder)})
+        return 0
+    result = search.wait()
+    print_result(app.metric, result)
+    if json_file is not None:
+        written = {"application": search.application, "folder": str(search.folder), **asdict(result)}
+        console.write_json(json_file, written)
+    return 0 if result.succeeded else 1
+
+
+@click.command("list", context_settings=console.CONTEXT)
+@options.rm(required=True)
+@console.ca_option
+@click.option("--all", "ended", is_flag=True, help="Also those that have ended, as far as YARN remembers them.")
+@options.JSON
+def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | None) -> None:
+    """List the searches of a cluster, the latest first. Trials are shown of those that you submitted here."""
+    from themis_agent.submitting import applications, entry, recent
+    from themis_agent.submitting.search import state_of, trials_of
+
+    rows, written = [], []
+    for one in applications.searches(entry.manager(rm, verify)):
+        if one.has_ended and not ended:
+            continue
+        folder = recent.folder_of(one.id)
+        trials = trials_of(state_of(folder)) if folder is not None else {}
+        shown = ", ".join(f"{many} {name}" for name, many in trials.items()) or NOTHING
+        state = one.final if one.has_ended else one.state
+        rows.append((one.id, one.name, state, one.user, shown, one.gpus, one.tracking_url or NOTHING))
+        written.append({**asdict(one), "folder": str(folder) if folder is not None else None, "trials": trials})
+    console.out.print(console.table(None, ("id", "name", "state", "user", "trials", "#GPUs", "tracking URL"), rows))
+    if json_file is not None:
+        console.write_json(json_file, written)
+
+
+@click.command(context_settings=console.CONTEXT)
+@click.argument("search", metavar="APPLICATION|DIR")
+@click.option("--kill", is_flag=True, help="Have YARN end the application at once; needs --rm.")
+@options.rm(required=False)
+@console.ca_option
+def stop(search: str, kill: bool, rm: str | None, verify: str | bool) -> None:
+    """Stop a search: by the id of an application that you submitted from this machine, or by its folder.
+
+    Its agent has the trials save checkpoints, and ends. `themis-agent best DIR` prints the best trial.
+    """
+    from themis_agent.submitting import applications, entry, recent
+    from themis_agent.submitting.search import stop as stopped
+    from themis_agent.yarn import submission
+
+    folder = Path(search).resolve() if Path(search).is_dir() else recent.folder_of(search)
+    if kill:
+        app = search if folder is None or search.startswith("application_") else submission.read(folder).yarn_app
+        if rm is None:
+            rm = submission.read(folder).resource_manager if folder is not None else None
+        if rm is None:
+            raise BadInputError("--rm", rm, "required with --kill")
+        applications.kill(entry.manager(rm, verify), app)
+        console.out.print(f"{app} is killed")
+        return
+    if folder is None:
+        raise BadInputError("SEARCH", search, "was not submitted from here; give its folder, or --kill and --rm URL")
+    stopped(folder)
+    console.out.print(f"{search} stops: its trials save checkpoints")

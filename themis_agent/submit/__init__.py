@@ -1,1 +1,0 @@
-"""Submitting a search to YARN: checks, staged code, the application itself; finding and stopping it later."""

@@ -1,0 +1,104 @@
+"""What a search needs to know of a cluster, and why it may not fit."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from themis_agent.app_file import AppFile
+from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
+from yarn_plugin.observe.nodes import parse_nodes
+from yarn_plugin.observe.queue_tree import QueueReport, queue_tree
+from yarn_plugin.observe.resource_manager import ResourceManager
+from yarn_plugin.quantities import count
+
+_MAX_ALLOCATION = {
+    MEMORY: "yarn.scheduler.maximum-allocation-mb",
+    VCORES: "yarn.scheduler.maximum-allocation-vcores",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """`nodes`: the capacity of each that accepts containers. `partitions`: the node labels of those with one. `queues`:
+    of the CapacityScheduler, by path; empty with another scheduler. `limits`: of one container, by resource, as far as
+    known."""
+
+    url: str
+    nodes: Mapping[str, Resources]
+    partitions: Mapping[str, str]
+    queues: Mapping[str, QueueReport]
+    limits: Mapping[str, int]
+
+    def gpu_nodes(self, partition: str) -> dict[str, Resources]:
+        """The nodes with GPUs in a partition; "": those without label."""
+        inside = {node: one for node, one in self.nodes.items() if self.partitions.get(node, "") == partition}
+        return {node: one for node, one in inside.items() if one[GPU]}
+
+    def partition_of(self, queue: str) -> str:
+        """The partition of containers of a queue, which may be one that a submission creates."""
+        known = self.queues.get(queue) or self.queues.get(queue.rpartition(".")[0])
+        return known.default_partition if known is not None else ""
+
+
+def observe(manager: ResourceManager) -> ClusterFacts:
+    """Ask the ResourceManager.
+
+    Raises:
+        ManagerError: there is no answer, or not a ResourceManager's.
+    """
+    nodes = parse_nodes(manager.get("/nodes", states="RUNNING"))
+    conf = manager.configuration()
+    limits = {name: conf.get(key, "") for name, key in _MAX_ALLOCATION.items()}
+    return ClusterFacts(
+        url=manager.url,
+        nodes={name: node.capacity for name, node in nodes.items()},
+        partitions=nodes.partitions,
+        queues=queue_tree(manager.get("/scheduler")),
+        limits={name: int(text) for name, text in limits.items() if text.isdigit()},
+    )
+
+
+def queue_problem(cluster: ClusterFacts, queue: str) -> str | None:
+    """Why no application can be submitted to a queue; None: one can."""
+    if not cluster.queues:
+        return None
+    leaf, parent = cluster.queues.get(queue), cluster.queues.get(queue.rpartition(".")[0])
+    if leaf is None:
+        if parent is None or not parent.makes_leaves:
+            return f"--queue {queue!r}: the ResourceManager has no such queue"
+        leaf = parent
+    elif leaf.makes_leaves or any(one.parent == queue for one in cluster.queues.values()):
+        return f"--queue {queue!r}: is a parent queue; give one below it, such as {queue}.NAME"
+    return None if leaf.state == "RUNNING" else f"--queue {queue!r}: is {leaf.state.lower() or 'not running'}"
+
+
+def fit_problems(app: AppFile, cluster: ClusterFacts, partition: str) -> Iterator[str]:
+    """Why no trial could run on the cluster's GPUs."""
+    nodes = cluster.gpu_nodes(partition)
+    if not nodes:
+        yield f"ResourceManager {cluster.url}: no node {_where(partition)}has GPUs ({GPU}), which trials need"
+        return
+    total, largest = sum(one[GPU] for one in nodes.values()), max(one[GPU] for one in nodes.values())
+    smallest = app.gpus_per_trial.min
+    if smallest > total:
+        yield f"gpus_per_trial.min {smallest}: all nodes {_where(partition)}together have {count(total, 'GPU')}"
+    together = min(smallest, largest)
+    for field, each, resource in (("memory_mb", app.memory_mb, MEMORY), ("vcores", app.vcores, VCORES)):
+        most = max(one[resource] for one in nodes.values() if one[GPU] >= together)
+        most = min(most, cluster.limits.get(resource, most))
+        if each * together > most:
+            on = count(together, "GPU")
+            yield f"{field} {each}: {on} on one machine need {each * together}, the largest container has {most}"
+
+
+def notes(app: AppFile, cluster: ClusterFacts, partition: str) -> Iterator[str]:
+    """What is worth knowing, though the search can run."""
+    nodes = cluster.gpu_nodes(partition)
+    largest = max((one[GPU] for one in nodes.values()), default=0)
+    if 0 < largest < app.gpus_per_trial.min:
+        yield (
+            f"each trial asks {app.gpus_per_trial.min} GPUs, the largest machine has {largest}: it will run on several"
+        )
+
+
+def _where(partition: str) -> str:
+    return f"of partition {partition} " if partition else ""

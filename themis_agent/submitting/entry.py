@@ -1,0 +1,104 @@
+"""What commands and programs call: a cluster named by addresses, a search by its file."""
+
+import getpass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from themis_agent.app_file import AppFile
+from themis_agent.local.folder import Folder
+from themis_agent.submitting import applications, steps
+from themis_agent.submitting.request import MASTER_MEMORY_MB, Checked, Request, SubmissionError, check, folder_of
+from themis_agent.submitting.search import Search
+from themis_agent.yarn import submission
+from yarn_plugin.api.client import ArbiterClient, find_token
+from yarn_plugin.observe.resource_manager import ResourceManager, addresses
+
+
+@dataclass(frozen=True)
+class Access:
+    """A cluster, as on the command line. `verify`: certificates to trust for https, or True for Python's own."""
+
+    rm: str
+    arbiter: str | None
+    token_file: Path | None = None
+    verify: str | bool = True
+    queue: str | None = None
+    class_path: str | None = None
+    master_memory_mb: int = MASTER_MEMORY_MB
+
+
+def manager(rm: str, verify: str | bool = True) -> ResourceManager:
+    """A client of the ResourceManager, for the current user.
+
+    Raises:
+        BadInputError: an address is malformed.
+    """
+    return ResourceManager(addresses(rm), getpass.getuser(), verify)
+
+
+def checked(app: AppFile, directory: Path, access: Access) -> Checked | None:
+    """See `request.check`."""
+    return check(_request(app, directory, access))
+
+
+def submit(app: AppFile, directory: Path, access: Access, note: Callable[[str], object]) -> Search:
+    """Check a search and submit it. `directory`: of its file. `note`: called with what is worth knowing.
+
+    Raises:
+        SubmissionError: something is wrong; nothing is left behind.
+        ManagerError, NotAcceptedError, ArbiterError: YARN or the arbiter refuses, or is away.
+    """
+    request = _request(app, directory, access)
+    found = check(request)
+    assert found is not None
+    for line in found.notes:
+        note(line)
+    done = steps.submit(found)
+    return Search(request.manager, done.yarn_app, found.folder)
+
+
+def resume(folder: Path, access: Access, note: Callable[[str], object]) -> Search:
+    """Go on with a submitted search whose application has ended, in a new application.
+
+    Raises:
+        SubmissionError: it still runs, or something is wrong.
+        BadInputError: the folder holds no submitted search.
+        ManagerError, NotAcceptedError, ArbiterError: YARN or the arbiter refuses, or is away.
+    """
+    app, directory = Folder(folder).load()
+    earlier = submission.read(folder)
+    known = applications.get(manager(access.rm, access.verify), earlier.yarn_app)
+    if known is not None and not known.has_ended:
+        raise SubmissionError([f"{folder}: {earlier.yarn_app} still runs this search"])
+    own = ":".join(entry for entry in earlier.class_path if not entry.startswith(f"{submission.JARS}/"))
+    queue = known.queue if known is not None else None
+    request = _request(app, directory, replace(access, queue=queue or None, class_path=own or None))
+    if folder_of(app).resolve() != folder.resolve():
+        raise SubmissionError([f"{folder}: was moved; the search belongs in {folder_of(app)}"])
+    found = check(request, goes_on=True)
+    assert found is not None
+    for line in found.notes:
+        note(line)
+    done = steps.resubmit(found, earlier)
+    return Search(request.manager, done.yarn_app, folder)
+
+
+def _request(app: AppFile, directory: Path, access: Access) -> Request:
+    """The request, with clients.
+
+    Raises:
+        BadInputError, ArbiterError: an address or the token is malformed.
+    """
+    arbiter = None
+    if access.arbiter is not None:
+        arbiter = ArbiterClient(access.arbiter, find_token(access.token_file), access.verify)
+    return Request(
+        app,
+        directory,
+        manager(access.rm, access.verify),
+        arbiter,
+        access.queue,
+        access.class_path,
+        access.master_memory_mb,
+    )

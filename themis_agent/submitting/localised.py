@@ -1,0 +1,112 @@
+"""The user's files as YARN is to localise them: [environment] names files of this machine, [data] shared ones."""
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from themis_agent.app_file import AppFile
+from themis_agent.submitting.staging import local_resource
+from themis_agent.yarn.submission import CODE, JARS, PACKAGES, LocalResource
+from yarn_plugin import files
+
+ARCHIVE_ENDINGS = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
+"""Of files that YARN can unpack."""
+
+FOLDER = "resources"
+"""Where copies of the user's files are, below the folder of a search."""
+
+_TAKEN = (CODE, PACKAGES, JARS, "launch_container.sh", "container_tokens", "tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A file of a search. `field`: where it is named, such as `environment.files 'a#b'`. `name`: in the working
+    directory of containers. `is_shared`: nodes read it where it is."""
+
+    field: str
+    path: Path
+    name: str
+    archive: bool
+    is_shared: bool
+
+
+def given(app: AppFile, directory: Path) -> tuple[list[Given], list[str]]:
+    """The files of a search, and the problems of those that cannot be used. `directory`: of the file of the search."""
+    found, problems = [], []
+    fields = (
+        *(("environment.files", text, False, False) for text in app.environment.files),
+        *(("environment.archives", text, True, False) for text in app.environment.archives),
+        *(("data.urls", text, urlsplit(text).path.endswith(ARCHIVE_ENDINGS), True) for text in app.data.urls),
+    )
+    for field, text, archive, is_data in fields:
+        one = _given(f"{field} {text!r}", text, archive, is_data, directory)
+        problem = one if isinstance(one, str) else _problem(one)
+        if problem is not None:
+            problems.append(f"{field} {text!r}: {problem}")
+        elif isinstance(one, Given):
+            found.append(one)
+    return found, [*problems, *_clashes(found), *_missing_scripts(app, found, directory)]
+
+
+def localised(one: Given, folder: Path) -> LocalResource:
+    """A file where nodes read it: a copy in the folder of the search, if it is not on the shared file system.
+
+    Raises:
+        OSError: it cannot be copied.
+    """
+    path = one.path
+    if not one.is_shared:
+        with path.open("rb") as source:
+            digest = hashlib.file_digest(source, "sha256").hexdigest()[:16]
+            path = folder / FOLDER / f"{digest}-{path.name}"
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                source.seek(0)
+                with files.draft(path, files.PRIVATE_MODE) as copy:
+                    shutil.copyfileobj(source, copy, 1 << 20)
+    return local_resource(path, one.name, one.archive)
+
+
+def _given(field: str, text: str, archive: bool, is_data: bool, directory: Path) -> Given | str:
+    place, _, name = text.partition("#")
+    parts = urlsplit(place)
+    is_url = "://" in place
+    if (is_url or is_data) and (parts.scheme != "file" or parts.netloc not in ("", "localhost")):
+        return "must be file:///PATH, on a file system that all nodes share"
+    path = Path(unquote(parts.path)) if is_url else directory / place
+    return Given(field, path, name or path.name, archive, is_url)
+
+
+def _problem(one: Given) -> str | None:
+    """What is wrong with a file; None: nothing."""
+    if "/" in one.name or one.name in ("", ".", "..", *_TAKEN):
+        return f"{one.name!r} cannot be its name in a container's working directory; give another as PATH#NAME"
+    if one.path.is_dir():
+        return "is a directory; pack it, as .tar.gz or .zip, and give it under archives"
+    if one.archive and not one.path.name.endswith(ARCHIVE_ENDINGS):
+        return f"is no archive that YARN unpacks: {', '.join(ARCHIVE_ENDINGS)}"
+    try:
+        with one.path.open("rb"):
+            return None
+    except OSError as problem:
+        return "no such file" if isinstance(problem, FileNotFoundError) else "cannot be read"
+
+
+def _clashes(found: list[Given]) -> Iterator[str]:
+    first: dict[str, Given] = {}
+    for one in found:
+        if one.name in first:
+            yield f"{one.field}: has the name {one.name!r} in containers, as {first[one.name].field}; give it another"
+        first.setdefault(one.name, one)
+
+
+def _missing_scripts(app: AppFile, found: list[Given], directory: Path) -> Iterator[str]:
+    """Words of the command that are files here and would be none in a container."""
+    names = {one.name for one in found}
+    for word in app.words:
+        path = Path(word)
+        if "{" not in word and not path.is_absolute() and (directory / path).is_file() and path.parts[0] not in names:
+            yield f"command: {word!r} is a file here, but not in a container; add it to [environment] files"

@@ -1,0 +1,176 @@
+"""A search to submit, and everything that could keep it from running, checked before anything is made."""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from themis_agent.app_file import AppFile
+from themis_agent.submitting import cluster, localised, packages
+from themis_agent.submitting.cluster import ClusterFacts
+from themis_agent.submitting.localised import Given
+from yarn_plugin.api import wire
+from yarn_plugin.api.client import ArbiterClient, ArbiterError
+from yarn_plugin.errors import ReportedError, os_reason
+from yarn_plugin.model.resources import GPU
+from yarn_plugin.observe.resource_manager import ManagerError, ResourceManager
+
+MASTER_MEMORY_MB = 1024
+
+
+class SubmissionError(ReportedError):
+    """A search cannot be submitted. `problems`: all that is wrong, a line each."""
+
+    exit_code = 2
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Request:
+    """`directory`: of the file of the search, whose paths are relative to it. `queue`: None: the pool's, or one below
+    it with the name of the search. `class_path`: of Hadoop's clients on the nodes; None: staged with the agent's code.
+    `master_memory_mb`: of the application master's container."""
+
+    app: AppFile
+    directory: Path
+    manager: ResourceManager
+    arbiter: ArbiterClient | None = None
+    queue: str | None = None
+    class_path: str | None = None
+    master_memory_mb: int = MASTER_MEMORY_MB
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A request that can be submitted. `folder`: of the search. `notes`: what is worth knowing."""
+
+    request: Request
+    folder: Path
+    arbiter: ArbiterClient
+    pool: str
+    queue: str
+    partition: str
+    files: list[Given]
+    notes: list[str] = field(default_factory=list)
+
+
+def check(request: Request, goes_on: bool = False) -> Checked | None:
+    """Check a request against the cluster, the arbiter and the store. Nothing is made. Without an arbiter, which a
+    submission needs, the rest is checked, and the answer is None. `goes_on`: the search has been submitted before.
+
+    Raises:
+        SubmissionError: something is wrong; it has all problems.
+    """
+    app, files, facts, pool = request.app, list[Given](), None, None
+    problems = list(_store_problems(app, goes_on))
+    if not goes_on:
+        files, wrong = localised.given(app, request.directory)
+        problems += [*wrong, *_python_problems(app, files)]
+    try:
+        packages.drivers(app.storage)
+    except packages.NotInstalledError as problem:
+        problems.append(str(problem))
+    try:
+        facts = cluster.observe(request.manager)
+    except ManagerError as problem:
+        problems.append(str(problem))
+    try:
+        pool = _pool(request)
+    except ArbiterError as problem:
+        problems.append(str(problem))
+    except SubmissionError as problem:
+        problems += problem.problems
+    queue = request.queue or (_queue_of(pool, facts, app.name) if pool is not None and facts is not None else "")
+    partition = facts.partition_of(queue) if facts is not None else ""
+    if facts is not None:
+        problems += filter(None, [cluster.queue_problem(facts, queue) if queue else None])
+        problems += [*cluster.fit_problems(app, facts, partition), *_master_problems(request, facts)]
+    if problems:
+        raise SubmissionError(problems)
+    if facts is None or request.arbiter is None or pool is None:
+        return None
+    notes = list(cluster.notes(app, facts, partition))
+    return Checked(request, folder_of(app), request.arbiter, pool.name, queue, partition, files, notes)
+
+
+def folder_of(app: AppFile) -> Path:
+    """The folder of a submitted search."""
+    return store_of(app) / app.name
+
+
+def store_of(app: AppFile) -> Path:
+    """The shared folder in which the folders of searches are."""
+    return Path(unquote(urlsplit(app.checkpoint or "").path))
+
+
+def _pool(request: Request) -> wire.Pool | None:
+    """The pool of leased GPUs in which the search is to run.
+
+    Raises:
+        ArbiterError: the arbiter cannot be used.
+        SubmissionError: it has no such pool.
+    """
+    if request.arbiter is None:
+        return None
+    pools = [pool for pool in request.arbiter.get_cluster().pools if _leases(pool)]
+    queue = request.queue
+    if not pools:
+        raise SubmissionError([f"--arbiter {request.arbiter.url!r}: leases no GPUs; it has no pool of leased GPUs"])
+    known = ", ".join(pool.queue for pool in pools)
+    if queue is None:
+        if len(pools) > 1:
+            raise SubmissionError([f"--queue: required; the arbiter leases GPUs in {known}"])
+        return pools[0]
+    found = [pool for pool in pools if queue == pool.queue or queue.startswith(f"{pool.queue}.")]
+    if not found:
+        raise SubmissionError([f"--queue {queue!r}: the arbiter leases no GPUs there; it does in {known}"])
+    return max(found, key=lambda pool: len(pool.queue))
+
+
+def _leases(pool: wire.Pool) -> bool:
+    # An earlier arbiter does not say who controls a pool.
+    return pool.controller == "lease" or (pool.controller is None and GPU in pool.resources)
+
+
+def _queue_of(pool: wire.Pool, facts: ClusterFacts, name: str) -> str:
+    """The queue of a pool, or one below it, if it creates queues."""
+    known = facts.queues.get(pool.queue)
+    return f"{pool.queue}.{name.replace('.', '-')}" if known is not None and known.makes_leaves else pool.queue
+
+
+def _python_problems(app: AppFile, files: list[Given]) -> Iterator[str]:
+    python = app.environment.python
+    if python is None or "/" not in python or python.startswith("/"):
+        return
+    inside = python.split("/")[0]
+    if not any(one.archive and one.name == inside for one in files):
+        yield (
+            f"environment.python {python!r}: must be a name or a path on the nodes, or be in one of "
+            f"environment.archives, such as FILE.tar.gz#{inside}"
+        )
+
+
+def _store_problems(app: AppFile, goes_on: bool) -> Iterator[str]:
+    if app.checkpoint is None:
+        yield "checkpoint: required; must be file:///PATH, a folder on a file system that all nodes share"
+        return
+    folder, where = folder_of(app), f"checkpoint {app.checkpoint!r}"
+    try:
+        if not goes_on and folder.exists() and any(folder.iterdir()):
+            yield f"name {app.name!r}: {folder} is not empty; give another name, or `themis-agent resume {folder}`"
+        with tempfile.TemporaryFile(dir=store_of(app)) as file:
+            file.write(b"checked")
+    except OSError as problem:
+        yield f"{where}: cannot be written: {os_reason(problem)}"
+
+
+def _master_problems(request: Request, facts: ClusterFacts) -> Iterator[str]:
+    asked = request.master_memory_mb
+    most = max((one["memory-mb"] for one in facts.nodes.values()), default=0)
+    most = min(most, facts.limits.get("memory-mb", most))
+    if asked > most:
+        yield f"--master-memory-mb {asked}: the largest container has {most}"

@@ -1,0 +1,160 @@
+"""Submits a search in steps, each of which is undone if a later one fails: a search is submitted, or nothing is."""
+
+import logging
+import platform
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from themis_agent.app_file import AppFile
+from themis_agent.local.folder import Folder
+from themis_agent.submitting import applications, packages, recent
+from themis_agent.submitting.localised import localised
+from themis_agent.submitting.request import Checked, Request, SubmissionError, store_of
+from themis_agent.submitting.staging import staged_archive
+from themis_agent.yarn import submission
+from themis_agent.yarn.submission import CODE, JARS, PACKAGES, ArbiterAccess, ContainerSize, LocalResource, Submission
+from yarn_plugin import files
+from yarn_plugin.api import wire
+from yarn_plugin.api.client import ArbiterClient, ArbiterRefusedError
+from yarn_plugin.errors import ReportedError, os_reason
+
+log = logging.getLogger("themis_agent")
+
+STAGING = ".staging"
+"""Below a store, for all searches there; no search can have this name."""
+
+MASTER = "themis_agent.yarn.main"
+CERTIFICATES = "arbiter-ca.pem"
+REGISTER_WITHIN_S = 10.0
+"""How long the arbiter may take to see an application that YARN has accepted."""
+
+
+def submit(checked: Checked) -> Submission:
+    """Submit a search. When this returns, YARN runs its application master or will.
+
+    Raises:
+        SubmissionError: the store cannot be written.
+        ManagerError, NotAcceptedError: YARN refuses.
+        ArbiterError: the arbiter refuses.
+    """
+    request, folder = checked.request, checked.folder
+    with _reported(folder), ExitStack() as undo:
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        Folder(folder).begin(request.app, request.directory)
+        given = tuple(localised(one, folder) for one in checked.files)
+        return _submit(checked, given, undo)
+
+
+def resubmit(checked: Checked, earlier: Submission) -> Submission:
+    """Go on with a search whose application has ended, with the files that it was submitted with.
+
+    Raises:
+        as `submit`.
+    """
+    staged = (CODE, PACKAGES, JARS)
+    with _reported(checked.folder), ExitStack() as undo:
+        return _submit(checked, tuple(one for one in earlier.resources if one.name not in staged), undo)
+
+
+def _submit(checked: Checked, given: tuple[LocalResource, ...], undo: ExitStack) -> Submission:
+    request, folder, arbiter = checked.request, checked.folder, checked.arbiter
+    prepared, staged = _prepared(checked.request, given)
+    app = applications.new_application(request.manager)
+    undo.callback(
+        _tried, f"{app} may run until it finds its submission incomplete", applications.kill, request.manager, app
+    )
+    command = shlex.join(prepared.words(MASTER, str(folder), waits_in=str(folder)))
+    master = applications.Master(
+        command=f"exec {command} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr",
+        environment=prepared.environment,
+        resources=staged,
+        memory_mb=request.master_memory_mb,
+    )
+    applications.submit(request.manager, app, request.app.name, checked.queue, checked.partition, master)
+    registered = _registered(arbiter, request.app, checked.pool, app)
+    undo.callback(_tried, f"{registered.app} is still registered", arbiter.deregister, registered.app)
+    done = prepared.model_copy(
+        update={
+            "yarn_app": app,
+            "partition": checked.partition,
+            "arbiter": ArbiterAccess(url=arbiter.url, app=registered.app, ca=_certificates(arbiter.verify, folder)),
+        }
+    )
+    files.write_private(folder / submission.ARBITER_TOKEN, registered.token)
+    submission.write(folder, done)
+    undo.pop_all()
+    recent.note(app, folder)
+    return done
+
+
+def _prepared(request: Request, given: tuple[LocalResource, ...]) -> tuple[Submission, tuple[LocalResource, ...]]:
+    """What a search needs on nodes, staged; and what of it the master's container needs."""
+    app, folder = request.app, store_of(request.app) / STAGING
+    code = staged_archive(folder, CODE, packages.own_code(), CODE)
+    libraries = staged_archive(folder, PACKAGES, packages.dependencies(packages.drivers(app.storage)), PACKAGES)
+    jars = packages.py4j_jar() if request.class_path else packages.hadoop_jars()
+    staged_jars = staged_archive(folder, JARS, jars, JARS)
+    class_path = (*(request.class_path or "").split(":"), *(f"{JARS}/{name}" for name in jars))
+    python = app.environment.python or packages.interpreter()
+    prepared = Submission(
+        yarn_app="",
+        resource_manager=request.manager.url,
+        arbiter=ArbiterAccess(url="", app=""),
+        python=python,
+        compiled_for=(str(sys.implementation.cache_tag), platform.machine()),
+        container=ContainerSize(memory_mb=app.memory_mb, vcores=app.vcores),
+        environment={
+            "PYTHONPATH": f"{{{{PWD}}}}/{CODE}:{{{{PWD}}}}/{PACKAGES}",
+            submission.SCRIPT_PATH: f"{{{{PWD}}}}/{CODE}",
+        },
+        resources=(code, libraries, *given),
+        class_path=tuple(filter(None, class_path)),
+        image=app.environment.image,
+    )
+    # Its interpreter may be in one of the user's archives.
+    interpreter = tuple(one for one in given if one.name == python.split("/")[0])
+    return prepared, (code, libraries, staged_jars, *interpreter)
+
+
+def _registered(arbiter: ArbiterClient, app: AppFile, pool: str, yarn_app: str) -> wire.Registered:
+    """Register an application that YARN has accepted."""
+    request = wire.Register(name=app.name, request_id=yarn_app, pool=pool, yarn_app=yarn_app)
+    deadline = time.monotonic() + REGISTER_WITHIN_S
+    while True:
+        try:
+            return arbiter.register(request)
+        except ArbiterRefusedError as refused:
+            is_unseen = refused.status == 422 and any(one.field == "yarn_app" for one in refused.problems)
+            if not is_unseen or time.monotonic() > deadline:
+                raise
+        time.sleep(0.2)
+
+
+def _certificates(verify: str | bool, folder: Path) -> str | None:
+    """The certificates to trust as nodes find them."""
+    if isinstance(verify, bool):
+        return None
+    copy = folder / CERTIFICATES
+    files.write(copy, Path(verify).read_bytes())
+    return str(copy)
+
+
+@contextmanager
+def _reported(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise SubmissionError([f"{folder}: {os_reason(problem)}"]) from None
+
+
+def _tried(consequence: str, undo: Callable[..., object], *arguments: object) -> None:
+    try:
+        undo(*arguments)
+    except ReportedError as problem:
+        log.warning("%s: %s", consequence, problem)
