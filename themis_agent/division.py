@@ -22,19 +22,22 @@ CELLS: tuple[Callable[[_Slot], str], ...] = (lambda slot: slot.id, lambda slot: 
 """The cells around a slot, from the smallest on."""
 
 
-def divide(held: Sequence[Machine], jobs: Sequence[Job]) -> tuple[tuple[str, Gpus], ...]:
+def divide(
+    held: Sequence[Machine], jobs: Sequence[Job], running: KnownJobs | None = None
+) -> tuple[tuple[str, Gpus], ...]:
     """Which GPUs each job runs on; jobs left out wait, and GPUs that would speed up no job are left over.
 
     The jobs of a phase end as early as bids assume, by the same rules (see `bids.phase_time`): all at once if possible,
     otherwise the longest first; none spans more than it must. A job stays where it runs if it keeps its number of GPUs.
     GPUs that are left over then go to the jobs that would end last, as far as that makes them faster.
 
-    `held`: machines with the GPUs that are held. `jobs`: with what they run on now.
+    `held`: machines with the GPUs that are held. `jobs`: with what they run on now. `running`: made from the unfinished
+    ones of these, with the times that it has computed before.
     """
     slots = {slot.id: _Slot(slot.id, machine.id, machine.rack) for machine in held for slot in machine.slots}
     free = {slot.id: slot.gpus for machine in held for slot in machine.slots}
     unfinished = [job for job in jobs if job.iterations_left > 0]
-    found = _as_bids_assume(unfinished, slots, free)
+    found = _as_bids_assume(unfinished, slots, free, running)
     if found is None:
         return _greedy(jobs, slots, free)
     for gpus in found.values():
@@ -43,24 +46,26 @@ def divide(held: Sequence[Machine], jobs: Sequence[Job]) -> tuple[tuple[str, Gpu
     return tuple((job.id, found[job.id]) for job in jobs if job.id in found)
 
 
-def _as_bids_assume(jobs: Sequence[Job], slots: Mapping[str, _Slot], free: Mapping[str, int]) -> dict[str, Gpus] | None:
+def _as_bids_assume(
+    jobs: Sequence[Job], slots: Mapping[str, _Slot], free: Mapping[str, int], running: KnownJobs | None
+) -> dict[str, Gpus] | None:
     """The division that ends the phase when bids say; None if some job cannot run with these GPUs at all."""
     if not jobs:
         return {}
     spread = Spread.of(Place(slot.rack, slot.machine, slot.id, free[slot.id]) for slot in slots.values())
-    planned = KnownJobs(jobs).gangs(spread)
+    planned = (running or KnownJobs(jobs)).gangs(spread)
     if planned is None:
         return None
     level, sizes = planned
-    running = [job for job in jobs if job.id in sizes]
+    first = [job for job in jobs if job.id in sizes]
     staying = {
         job.id: job.held
-        for job in running
+        for job in first
         if total(job.held) == sizes[job.id]
         and all(slot in slots for slot, _ in job.held)
         and (level == ANYWHERE or len({CELLS[level](slots[slot]) for slot, _ in job.held}) == 1)
     }
-    return _packed(running, sizes, level, slots, free, staying) or _packed(running, sizes, level, slots, free, {})
+    return _packed(first, sizes, level, slots, free, staying) or _packed(first, sizes, level, slots, free, {})
 
 
 def _packed(
@@ -118,16 +123,19 @@ def _grow(jobs: Sequence[Job], found: dict[str, Gpus], slots: Mapping[str, _Slot
         if job.id not in found and sum(free.values()) >= job.min_gpus:
             found[job.id] = _place(job, job.min_gpus, slots, free)
             _take(free, found[job.id])
+    if not any(free.values()):
+        return
     growing = {job.id: job for job in jobs if job.id in found}
-    while growing and any(free.values()):
-        ends = {name: _work(job) / _speed(job, found[name], slots) for name, job in growing.items()}
-        name = max(growing, key=lambda name: (ends[name], name))
+    ends = {name: _work(job) / _speed(job, found[name], slots) for name, job in growing.items()}
+    while ends and any(free.values()):
+        _, name = max(zip(ends.values(), ends, strict=True))
         job = growing[name]
         size = total(found[name]) + job.step_gpus
         wider = _added(found[name], job.step_gpus, slots, free) if size <= job.max_gpus else None
         if wider is None or _speed(job, wider, slots) <= _speed(job, found[name], slots):
-            del growing[name]
+            del ends[name]
             continue
+        ends[name] = _work(job) / _speed(job, wider, slots)
         for slot, count in found[name]:
             free[slot] += count
         _take(free, wider)

@@ -7,8 +7,10 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from themis_agent.bids import bid_table, estimate
+from themis_agent.bids.finish_time import FinishTime
 from themis_agent.division import divide
 from themis_agent.search import Bracket, Report, Trial, Work, successive_halving
 from yarn_plugin.model.auction import EstimateRequest, GpuOffer
@@ -62,6 +64,19 @@ def _exaggerated(true: Slowdown, error: float, lie: float) -> Slowdown:
     )
 
 
+@dataclass(frozen=True)
+class _Present:
+    """The work that is left when its jobs have made this progress."""
+
+    jobs: Sequence[JobProgress]
+    work: Work
+
+    @cached_property
+    def finish(self) -> FinishTime:
+        """How long it takes."""
+        return FinishTime(self.work)
+
+
 class _Application:
     """See the module. Its jobs run to their ends, or as far as their curves tell."""
 
@@ -72,7 +87,7 @@ class _Application:
         self._budget_s = sum(goal * self._jobs[name].iteration_s for name, goal in self._goals.items())
         self._max_gpus = sum(job.max_gpus for job in app.jobs)
         self._described: dict[str, tuple[JobProgress, float, Job]] = {}
-        self._answered: tuple[Sequence[JobProgress], Work] | None = None
+        self._present: _Present | None = None
 
     def goals(self) -> list[Goal]:
         """The jobs that run now."""
@@ -82,27 +97,30 @@ class _Application:
         """A job has ended."""
         del self._goals[job]
         self._described.pop(job, None)
-        self._answered = None
+        self._present = None
 
     def answer(self, at: float, question: object, jobs: Sequence[JobProgress]) -> object | None:
         """Its finish-time fairness, or its bid."""
         match question:
             case EstimateRequest():
-                return estimate(self._present_work(jobs), question, at - self._arrived_at)
+                now, needs_times = self._at_present(jobs), question.needs_rho and bool(question.held)
+                return estimate(now.work, question, at - self._arrived_at, now.finish if needs_times else None)
             case GpuOffer():
-                return bid_table(self._present_work(jobs), question, at - self._arrived_at)
+                now = self._at_present(jobs)
+                return bid_table(now.work, question, at - self._arrived_at, now.finish)
             case _:
                 return None
 
     def divide(self, at: float, held: tuple[Machine, ...], jobs: Sequence[JobProgress]) -> Sequence[tuple[str, Gpus]]:
         """The GPUs of each job."""
-        return divide(held, [self._job(one) for one in jobs])
+        now = self._at_present(jobs)
+        return divide(held, now.work.brackets[0].jobs, now.finish.running)
 
-    def _present_work(self, jobs: Sequence[JobProgress]) -> Work:
+    def _at_present(self, jobs: Sequence[JobProgress]) -> "_Present":
         """Its work; that of the last question if nothing has changed since."""
-        if self._answered is None or self._answered[0] is not jobs:
-            self._answered = jobs, self._work(jobs)
-        return self._answered[1]
+        if self._present is None or self._present.jobs is not jobs:
+            self._present = _Present(jobs, self._work(jobs))
+        return self._present
 
     def _work(self, jobs: Sequence[JobProgress]) -> Work:
         bracket = Bracket(tuple(self._job(one) for one in jobs))
@@ -149,7 +167,7 @@ class _HalvingApplication(_Application):
 
     def reached(self, at: float, job: str) -> None:
         """A job has ended a phase. It waits for the others, or goes on, or is stopped."""
-        self._answered = None
+        self._present = None
         iteration = self._goals.pop(job)
         self._search, decisions = self._search.take(Report(job, iteration, _loss(self._jobs[job], iteration)))
         self._goals |= {one.trial: self._search.target for one in decisions if one.kind == "promote"}

@@ -46,7 +46,7 @@ def rounded(rho: float) -> float | None:
 class FinishTime:
     """How long an application takes with any set of GPUs that it keeps to its end (T_sh without what has passed).
 
-    Times that have been computed are kept: make one for a bid table, and another when the work has changed.
+    Times that have been computed are kept: make another one when the work has changed.
     """
 
     def __init__(self, work: Work) -> None:
@@ -68,6 +68,11 @@ class FinishTime:
             machines=largest > 1 and any((one.slot, one.machine, one.rack) != (1.0, 1.0, 1.0) for one in slowdowns),
             racks=largest > 1 and any(one.rack != one.machine for one in slowdowns),
         )
+
+    @property
+    def running(self) -> KnownJobs | None:
+        """The unfinished jobs of the present phase; None if there are none, or several brackets."""
+        return self._brackets[0].running if len(self._brackets) == 1 else None
 
     def remaining_s(self, places: Sequence[Place]) -> float:
         """Seconds from now to the end with the GPUs in these places; infinite if a job cannot run; 0 without work."""
@@ -97,7 +102,8 @@ class _BracketTime:
         median = median_job(bracket.jobs)
         self.jobs = tuple(job for job in bracket.jobs if job.iterations_left > 0)
         self.slowdowns = {job.slowdown for job in bracket.jobs}
-        self._phases: list[ByLevel] = [KnownJobs(self.jobs)] if self.jobs else []
+        self.running = KnownJobs(self.jobs) if self.jobs else None
+        self._phases: list[ByLevel] = [self.running] if self.running else []
         if bracket.phases:
             later = [LikeJobs(one.jobs, one.iterations * median.iteration_s, one.max_gpus) for one in bracket.phases]
             self._phases.append(LaterPhases(median, later))
@@ -108,7 +114,8 @@ class _BracketTime:
         self._known: dict[Spread, float] = {}
         self.need = Need(work, max(job.min_gpus for job in bracket.jobs), max(demands))
         caps = [phase.max_gpus for phase in bracket.phases]
-        self.gangs = {median.min_gpus, *caps, *(size for job in self.jobs for size in (job.min_gpus, job.max_gpus))}
+        kinds = self.running.kinds if self.running else []
+        self.gangs = {median.min_gpus, *caps, *(size for job in kinds for size in (job.min_gpus, job.max_gpus))}
         self.largest_gang = max(self.gangs)
 
     def seconds(self, spread: Spread) -> float:

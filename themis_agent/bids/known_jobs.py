@@ -2,9 +2,9 @@
 
 import heapq
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,18 @@ class KnownJobs(ByLevel):
     """A phase whose jobs are known: each with its iterations left, time of an iteration, gang and slowdown."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        super().__init__(jobs)
         self._jobs = sorted(jobs, key=lambda job: (-job.iterations_left * job.iteration_s, job.id))
+        alike: dict[tuple[int, int, int, Slowdown], list[int]] = {}
+        for row, job in enumerate(self._jobs):
+            alike.setdefault((job.min_gpus, job.max_gpus, job.step_gpus, job.slowdown), []).append(row)
+        self._alike = [(self._jobs[rows[0]], rows) for rows in alike.values()]
+        super().__init__(self.kinds)
         self._levels: dict[int, _Level] = {}
+
+    @property
+    def kinds(self) -> list[Job]:
+        """One job of each gang and slowdown."""
+        return [job for job, _ in self._alike]
 
     def gangs(self, spread: Spread) -> tuple[int, dict[str, int]] | None:
         """How the jobs run to end in that time: within which level, and the GPUs of each job that runs at first.
@@ -43,17 +52,23 @@ class KnownJobs(ByLevel):
 
     def _at(self, level: int) -> "_Level":
         if level not in self._levels:
-            self._levels[level] = _Level(self._jobs, level)
+            self._levels[level] = _Level(self._jobs, self._alike, level)
         return self._levels[level]
 
 
 class _Level:
-    """The same phase if every job's GPUs lie together in one cell of a level."""
+    """The same phase if every job's GPUs lie together in one cell of a level.
 
-    def __init__(self, jobs: Sequence[Job], level: int) -> None:
+    Of each job, in a row of `_sizes` and `_table`: the gangs that it can use, ascending, and the seconds that it takes
+    with each; `_last`: the column of its largest. A shorter row ends in gangs of 0 GPUs. `alike`: the rows of equal
+    gangs and slowdowns, with one job of each.
+    """
+
+    def __init__(self, jobs: Sequence[Job], alike: Sequence[tuple[Job, list[int]]], level: int) -> None:
         self._names = [job.id for job in jobs]
-        self.widest_minimum = max(job.min_gpus for job in jobs)
-        self._choices = _choices(jobs, level)
+        self.widest_minimum = max(job.min_gpus for job, _ in alike)
+        self._sizes, self._table, self._last = _choices(jobs, alike, level)
+        self._rows = np.arange(len(jobs))
         self._lanes: dict[tuple[int, int], float] = {}
         self._with_width: dict[int, list[float]] = {}
         self._gangs_by: dict[int, list[tuple[int, int]]] = {}
@@ -70,16 +85,16 @@ class _Level:
         deadline = self._deadline(bins)
         if deadline is not None:
             columns = (self._table > deadline).sum(axis=1)
-            return dict(zip(self._names, self._sizes[np.arange(len(columns)), columns].tolist(), strict=True))
+            return dict(zip(self._names, self._sizes[self._rows, columns].tolist(), strict=True))
         lanes, width = self._lanes_of(bins)
-        first = list(zip(self._names, self._choices, strict=True))[:lanes]
-        return {name: next(size for size, _ in reversed(choices) if size <= width) for name, choices in first}
+        first = self._sizes[self._rows[:lanes], self._columns_within(width)[:lanes]]
+        return dict(zip(self._names[:lanes], first.tolist(), strict=True))
 
     def _deadline(self, bins: Bins) -> float | None:
         """The earliest time by which all jobs can end if all run at once; None: they cannot."""
         gpus = sum([size * cells for size, cells in bins])
         times, needs = self._deadlines
-        low, last = int(np.searchsorted(-needs, -gpus)), len(times) - 1
+        low, last = bisect_left(needs, -gpus), len(times) - 1
         if low > last:
             return None
         # Most often the number of GPUs alone decides; otherwise the time is not much longer.
@@ -97,49 +112,30 @@ class _Level:
                     high = middle
                 else:
                     low = middle
-            return float(times[high])
-        return float(times[low])
+            return times[high]
+        return times[low]
 
     @cached_property
-    def _deadlines(self) -> tuple[Floats, Ints]:
-        """Every time at which the last job may end if all run at once, ascending, and how many GPUs that needs."""
-        earliest = max(choices[-1][1] for choices in self._choices)
-        times = np.unique([seconds for choices in self._choices for _, seconds in choices])
-        times = times[times >= earliest]
+    def _deadlines(self) -> tuple[list[float], list[int]]:
+        """Every time at which the last job may end if all run at once, ascending, and how many GPUs that needs, as
+        numbers below 0, so that they ascend too."""
+        earliest = self._table[self._rows, self._last].max()
+        times = np.unique(self._table[self._table >= earliest])
         # Below the time of a choice, a job needs the next larger one.
-        growth = sorted(
-            (seconds, after - before)
-            for choices in self._choices
-            for (before, seconds), (after, _) in pairwise(choices)
-        )
-        ends = np.array([seconds for seconds, _ in growth])
-        missing = np.concatenate([np.cumsum([gpus for _, gpus in reversed(growth)], dtype=np.int64)[::-1], [0]])
-        smallest = sum(choices[0][0] for choices in self._choices)
-        return times, smallest + missing[np.searchsorted(ends, times, side="right")]
+        growing = self._sizes[:, 1:] > 0
+        ends, more = self._table[:, :-1][growing], np.diff(self._sizes, axis=1)[growing]
+        order = np.argsort(ends)
+        missing = np.concatenate([np.cumsum(more[order][::-1])[::-1], [0]])
+        needs = self._sizes[:, 0].sum() + missing[np.searchsorted(ends[order], times, side="right")]
+        return times.tolist(), (-needs).tolist()
 
     def _gangs(self, number: int) -> list[tuple[int, int]]:
         """The smallest gangs with which all jobs end by a time, by its index: (size, how many), the largest first."""
         if number not in self._gangs_by:
             columns = (self._table > self._deadlines[0][number]).sum(axis=1)
-            counts = np.bincount(self._sizes[np.arange(len(columns)), columns]).tolist()
+            counts = np.bincount(self._sizes[self._rows, columns]).tolist()
             self._gangs_by[number] = [(size, counts[size]) for size in range(len(counts) - 1, 0, -1) if counts[size]]
         return self._gangs_by[number]
-
-    @cached_property
-    def _table(self) -> Floats:
-        """Seconds of each job with each of its choices; padded with 0."""
-        table = np.zeros((len(self._choices), max(map(len, self._choices))))
-        for row, choices in zip(table, self._choices, strict=True):
-            row[: len(choices)] = [seconds for _, seconds in choices]
-        return table
-
-    @cached_property
-    def _sizes(self) -> Ints:
-        """The GPUs of each of these choices."""
-        sizes = np.zeros(self._table.shape, dtype=np.int64)
-        for row, choices in zip(sizes, self._choices, strict=True):
-            row[: len(choices)] = [size for size, _ in choices]
-        return sizes
 
     def _in_turns(self, bins: Bins) -> float:
         """Seconds if jobs wait for each other: lanes as wide as the largest of the smallest gangs, or wider."""
@@ -147,13 +143,16 @@ class _Level:
         if lanes == 0:
             return math.inf
         if width not in self._with_width:
-            self._with_width[width] = sorted(
-                (next(time for size, time in reversed(choices) if size <= width) for choices in self._choices),
-                reverse=True,
-            )
+            seconds = self._table[self._rows, self._columns_within(width)]
+            self._with_width[width] = np.sort(seconds)[::-1].tolist()
         if (lanes, width) not in self._lanes:
             self._lanes[lanes, width] = longest_first(self._with_width[width], lanes)
         return self._lanes[lanes, width]
+
+    def _columns_within(self, width: int) -> Ints:
+        """The column of each job's largest gang up to a width, in which every job's smallest fits."""
+        columns: Ints = ((self._sizes > 0) & (self._sizes <= width)).sum(axis=1) - 1
+        return columns
 
     def _lanes_of(self, bins: Bins) -> tuple[int, int]:
         """How many lanes there are, and their width."""
@@ -165,8 +164,8 @@ class _Level:
     @cached_property
     def _all_sizes(self) -> list[int]:
         """The gangs that some job can use and every job fits in, ascending."""
-        sizes = {size for choices in self._choices for size, _ in choices}
-        return sorted(size for size in sizes if size >= self.widest_minimum)
+        sizes: list[int] = np.unique(self._sizes[self._sizes >= self.widest_minimum]).tolist()
+        return sizes
 
 
 def longest_first(seconds: Sequence[float], lanes: int) -> float:
@@ -174,20 +173,21 @@ def longest_first(seconds: Sequence[float], lanes: int) -> float:
 
     The rule "longest processing time first": Graham, "Bounds on multiprocessing timing anomalies", 1969.
     """
-    ends = [0.0] * min(lanes, len(seconds))
-    for one in seconds:
+    ends = list(seconds[:lanes][::-1])
+    for one in seconds[lanes:]:
         heapq.heapreplace(ends, ends[0] + one)
     return max(ends)
 
 
-def _choices(jobs: Sequence[Job], level: int) -> list[list[tuple[int, float]]]:
-    """The gangs of each job, ascending, and the seconds that it takes with each."""
-    known: dict[tuple[int, int, int, Slowdown], list[tuple[int, float]]] = {}
-    found = []
-    for job in jobs:
-        key = job.min_gpus, job.max_gpus, job.step_gpus, job.slowdown
-        if key not in known:
-            known[key] = gangs(job, job.max_gpus, level)
-        work = job.iterations_left * job.iteration_s
-        found.append([(size, work * part) for size, part in known[key]])
-    return found
+def _choices(jobs: Sequence[Job], alike: Sequence[tuple[Job, list[int]]], level: int) -> tuple[Ints, Floats, Ints]:
+    """The gangs of each job, ascending, the seconds that it takes with each, and the column of its last one."""
+    works = np.array([job.iterations_left * job.iteration_s for job in jobs])
+    known = [(rows, gangs(job, job.max_gpus, level)) for job, rows in alike]
+    columns = max(len(choices) for _, choices in known)
+    sizes, table = np.zeros((len(jobs), columns), dtype=np.int64), np.zeros((len(jobs), columns))
+    last = np.zeros(len(jobs), dtype=np.int64)
+    for rows, choices in known:
+        last[rows] = len(choices) - 1
+        sizes[rows, : len(choices)] = [size for size, _ in choices]
+        table[rows, : len(choices)] = np.multiply.outer(works[rows], [part for _, part in choices])
+    return sizes, table, last

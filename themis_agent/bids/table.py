@@ -10,23 +10,25 @@ from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer, 
 MAX_ROWS = 48
 
 
-def estimate(work: Work, request: EstimateRequest, elapsed_s: float) -> Estimate:
-    """Rho with what is held. `elapsed_s`: seconds since the application arrived."""
+def estimate(work: Work, request: EstimateRequest, elapsed_s: float, finish: FinishTime | None = None) -> Estimate:
+    """Rho with what is held. `elapsed_s`: seconds since the application arrived. `finish`: of the same work, with the
+    times that it has computed before."""
     if not request.needs_rho or (not request.held and work.jobs):
         # Without GPUs it never ends.
         return Estimate(request.round, None, work.jobs)
-    shared = elapsed_s + FinishTime(work).remaining_s(places_of(request.held, request.machines))
+    finish = finish or FinishTime(work)
+    shared = elapsed_s + finish.remaining_s(places_of(request.held, request.machines))
     return Estimate(request.round, fairness(shared, work, request), work.jobs)
 
 
-def bid_table(work: Work, offer: GpuOffer, elapsed_s: float) -> Bid:
-    """The bid table for an offer. `elapsed_s`: seconds since the application arrived.
+def bid_table(work: Work, offer: GpuOffer, elapsed_s: float, finish: FinishTime | None = None) -> Bid:
+    """The bid table for an offer. `elapsed_s`, `finish`: as in `estimate`.
 
     What is held counts in every row. The rho of a row holds in the worst case of the GPUs that fit its pieces. There
     are only rows with a better rho than without the offer and than every row that needs no other GPUs than some of
     its own; at most `MAX_ROWS`.
     """
-    finish = FinishTime(work)
+    finish = finish or FinishTime(work)
     offered = OfferedGpus(offer.machines, places_of(offer.held, offer.machines))
     nothing = fairness(elapsed_s + finish.remaining_s(offered.held), work, offer)
     held = sum(place.gpus for place in offered.held)

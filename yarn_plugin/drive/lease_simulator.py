@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
+from operator import is_
 
 from yarn_plugin.decide.pools.commands import Ask, Command, Grant, LeaseEnded, Offer, Renew, Revoke, Solve
 from yarn_plugin.decide.pools.controller import Registry
@@ -87,6 +88,7 @@ class _Run:
     gpus: set[str] = field(default_factory=set)
     wake: int = 0
     lost_jobs: bool = False
+    seen: dict[str, JobProgress] = field(default_factory=dict)
     shown: tuple[JobProgress, ...] = ()
     stands_still: bool = False
 
@@ -98,19 +100,22 @@ class _Run:
         """The progress of its jobs that may run; the same objects while they make none."""
         if self.stands_still:
             return self.shown
-        before = {one.job: one for one in self.shown}
-        found, has_changed = [], len(self.shown) != len(self.active)
+        shown, moves = [], False
         for name in self.active:
-            job, known = self.jobs[name], before.get(name)
-            job.advance(at)
-            seen = None if known is None else (known.done, known.attained_gpu_s, known.held)
-            if known is None or seen != (job.done, job.attained_gpu_s, job.held):
-                known = JobProgress(name, job.done, job.attained_gpu_s, job.held)
-                has_changed = True
-            found.append(known)
-        if has_changed:
-            self.shown = tuple(found)
-        self.stands_still = not any(job.held for job in found)
+            job, known = self.jobs[name], self.seen.get(name)
+            if job.held:
+                job.advance(at)
+                moves = True
+            if known is None or (known.done, known.attained_gpu_s, known.held) != (
+                job.done,
+                job.attained_gpu_s,
+                job.held,
+            ):
+                known = self.seen[name] = JobProgress(name, job.done, job.attained_gpu_s, job.held)
+            shown.append(known)
+        if len(shown) != len(self.shown) or not all(map(is_, shown, self.shown)):
+            self.shown = tuple(shown)
+        self.stands_still = not moves
         return self.shown
 
 

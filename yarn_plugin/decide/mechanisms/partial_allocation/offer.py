@@ -117,6 +117,28 @@ class Offer:
         """Whether this is the id of a slot rather than of something that contains slots."""
         return place in self.machine_of and place != self.machine_of[place]
 
+    def offered(self, place: str) -> int:
+        """How many GPUs are offered in a slot, machine or rack, or under "" in all."""
+        if place not in self._offered:
+            self._offered[place] = sum([self.slot_gpus[slot] for slot in self.within[place][1]])
+        return self._offered[place]
+
+    @cached_property
+    def _offered(self) -> dict[str, int]:
+        return {}
+
+    def largest(self, piece: Piece) -> int:
+        """The most GPUs that one of the slots or machines offers in which a piece may lie."""
+        key = piece.within, piece.level
+        if key not in self._largest:
+            in_slot, bins = self.bins(piece)
+            self._largest[key] = max([self.slot_gpus[one] if in_slot else self.machines[one].gpus for one in bins])
+        return self._largest[key]
+
+    @cached_property
+    def _largest(self) -> dict[tuple[str, str], int]:
+        return {}
+
     def bins(self, piece: Piece) -> tuple[bool, list[int]]:
         """Whether a piece must lie in one slot rather than in one machine, and the numbers of those it may lie in."""
         machines, slots = self.within[piece.within]

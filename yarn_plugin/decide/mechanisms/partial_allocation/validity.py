@@ -45,12 +45,16 @@ def _check_row(field: str, row: Row, places: Offer) -> None:
     if len(row.pieces) > MAX_PIECES:
         raise BadInputError(f"{field}.pieces", len(row.pieces), f"must be at most {MAX_PIECES} pieces")
     wanted: dict[str, int] = {}
+    before = None
     for number, piece in enumerate(row.pieces):
-        _check_piece(f"{field}.pieces.{number}", piece, places)
+        # The pieces of a class are one object, unless they came over the wire.
+        if piece is not before:
+            _check_piece(f"{field}.pieces.{number}", piece, places)
+            before = piece
         for place in {"", piece.within}:
             wanted[place] = wanted.get(place, 0) + piece.gpus
     for place, gpus in wanted.items():
-        offered = sum(places.slot_gpus[slot] for slot in places.within[place][1])
+        offered = places.offered(place)
         if gpus > offered:
             there = f" in {place!r}" if place else ""
             raise BadInputError(f"{field}.pieces", gpus, f"must be at most the {offered} GPUs offered{there}")
@@ -66,10 +70,9 @@ def _check_piece(field: str, piece: Piece, places: Offer) -> None:
         )
     if not isinstance(piece.level, str) or piece.level not in ("machine", "slot"):
         raise BadInputError(f"{field}.level", _shown(piece.level), "must be machine or slot")
-    in_slot, bins = places.bins(piece)
-    most = max(places.slot_gpus[one] if in_slot else places.machines[one].gpus for one in bins)
+    most = places.largest(piece)
     if piece.gpus > most:
-        kind = "slot" if in_slot else "machine"
+        kind = "slot" if places.bins(piece)[0] else "machine"
         raise BadInputError(
             f"{field}.gpus", piece.gpus, f"must be at most {most}, the most that one {kind} offers there"
         )

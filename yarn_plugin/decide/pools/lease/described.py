@@ -1,4 +1,4 @@
-"""What follows from the jobs that an application has described in an estimate.
+"""What follows from what an application has said: from the jobs in its estimate, and from its bid table.
 
 In the simulator an application that nothing has changed for describes its jobs by the same object, and need not be
 looked at again: most applications of a large pool wait.
@@ -8,9 +8,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from yarn_plugin.decide.mechanisms.cached_table import CachedTable
 from yarn_plugin.decide.mechanisms.partial_allocation import Gang
+from yarn_plugin.decide.pools.lease.inventory import Inventory
 from yarn_plugin.decide.pools.lease.validity import checked_jobs
-from yarn_plugin.model.gpus import Job
+from yarn_plugin.model.auction import Bid
+from yarn_plugin.model.gpus import Gpus, Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,11 @@ class Described:
 
 
 class Descriptions:
-    """The last description of each application."""
+    """The last description of each application, and what its table last said."""
 
     def __init__(self) -> None:
         self._known: dict[str, Described] = {}
+        self._rhos: dict[str, tuple[Bid, Gpus, Inventory, float | None]] = {}
 
     def of(self, app: str, jobs: tuple[Job, ...]) -> Described:
         """What follows from these jobs.
@@ -45,10 +49,20 @@ class Descriptions:
             known = self._known[app] = _described(checked_jobs(jobs))
         return known
 
+    def rho_with(self, app: str, table: CachedTable, holds: Gpus, inventory: Inventory) -> float | None:
+        """What the table of an application says of these GPUs."""
+        known = self._rhos.get(app)
+        if known is not None and known[0] is table.bid and known[1] == holds and known[2] is inventory:
+            return known[3]
+        rho = table.rho_with(holds, inventory.machines_of([slot for slot, _ in holds]))
+        self._rhos[app] = table.bid, holds, inventory, rho
+        return rho
+
     def forget(self, apps: Iterable[str]) -> None:
         """Applications that have left."""
         for app in apps:
             self._known.pop(app, None)
+            self._rhos.pop(app, None)
 
 
 def _described(jobs: tuple[Job, ...]) -> Described:

@@ -22,7 +22,7 @@ def answer_from_table(turn: Turn, app: str, number: int) -> bool:
     if settings.policy != THEMIS or member.table is None or number - member.table_round > settings.table_rounds:
         return False
     holds = turn.index.holds(app)
-    with_it = _rho_with(turn, member.table, holds)
+    with_it = _rho_with(turn, app, member.table, holds)
     if holds and with_it is None:
         return False
     table = member.table.after(turn.at - member.counted_at, with_it)
@@ -76,7 +76,7 @@ def count_work(turn: Turn) -> None:
         attained = member.attained_gpu_s + gpus * (turn.at - _counted_until(turn, app))
         member = replace(member, attained_gpu_s=attained, attained_at=turn.at)
         if member.table is not None and member.counted_at < turn.at:
-            table = member.table.after(turn.at - member.counted_at, _rho_with(turn, member.table, held))
+            table = member.table.after(turn.at - member.counted_at, _rho_with(turn, app, member.table, held))
             member = replace(member, table=table, counted_at=turn.at)
         turn.set_member(app, member)
 
@@ -95,5 +95,5 @@ def _counted_until(turn: Turn, app: str) -> float:
     return min((held.started_at for held in turn.leases_of(app) if held.started_at is not None), default=turn.at)
 
 
-def _rho_with(turn: Turn, table: CachedTable, holds: Gpus) -> float | None:
-    return table.rho_with(holds, turn.inventory.machines_of({slot for slot, _ in holds}))
+def _rho_with(turn: Turn, app: str, table: CachedTable, holds: Gpus) -> float | None:
+    return turn.descriptions.rho_with(app, table, holds, turn.inventory)
