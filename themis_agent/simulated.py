@@ -91,7 +91,7 @@ class _Application:
 
     def goals(self) -> list[Goal]:
         """The jobs that run now."""
-        return [Goal(name, iterations, _profile(self._jobs[name])) for name, iterations in self._goals.items()]
+        return [Goal(name, iterations, _profile(self._in_phase(name))) for name, iterations in self._goals.items()]
 
     def reached(self, at: float, job: str) -> None:
         """A job has ended."""
@@ -116,6 +116,10 @@ class _Application:
         now = self._at_present(jobs)
         return divide(held, now.work.brackets[0].jobs, now.finish.running)
 
+    def _in_phase(self, job: str) -> TrainingJob:
+        """A job with the GPUs that it can use now."""
+        return self._jobs[job]
+
     def _at_present(self, jobs: Sequence[JobProgress]) -> "_Present":
         """Its work; that of the last question if nothing has changed since."""
         if self._present is None or self._present.jobs is not jobs:
@@ -135,7 +139,7 @@ class _Application:
         return known[2]
 
     def _describe(self, one: JobProgress, goal: float) -> Job:
-        true = self._jobs[one.job]
+        true = self._in_phase(one.job)
         left = goal * self._belief.iterations - one.done
         return Job(
             id=true.id,
@@ -161,9 +165,15 @@ class _HalvingApplication(_Application):
             Trial(job.id, job.iteration_s, math.inf, job.min_gpus, job.max_gpus, job.step_gpus, job.slowdown)
             for job in app.jobs
         ]
-        self._search = successive_halving(trials, app.phases)
+        most = max(job.max_gpus for job in app.jobs)
+        caps = [most * app.growth(phase) for phase in range(len(app.phases))]
+        self._search = successive_halving(trials, app.phases, max_gpus=caps)
         self._budget_s, self._max_gpus = self._search.budget_gpu_s, self._search.work().max_gpus
         self._goals = dict.fromkeys(self._jobs, self._search.target)
+
+    def _in_phase(self, job: str) -> TrainingJob:
+        true = self._jobs[job]
+        return replace(true, max_gpus=true.max_gpus * self._app.growth(self._search.phase))
 
     def reached(self, at: float, job: str) -> None:
         """A job has ended a phase. It waits for the others, or goes on, or is stopped."""

@@ -149,6 +149,16 @@ def test_successive_halving_stops_the_worse_half():
     assert {one.job: round(one.ended_at) for one in outcome.jobs} == {"1": 30, "2": 60, "3": 10, "4": 10}
 
 
+def test_jobs_of_a_doubling_search_use_all_gpus_in_every_phase():
+    given = app("a", 0.0, *(job(str(number), 1e9, 1) for number in range(4)), search="successive_halving",
+                phases=(10.0, 20.0, 30.0), doubling=True)  # fmt: skip
+    for policy in ("themis", "tiresias", "gandiva"):
+        outcome = run(policy, given, lease_s=1000.0)
+        # 4 jobs on a GPU each, 2 jobs on 2 each for 20 / 2, and one on all 4 for 30 / 4.
+        assert max(one.ended_at for one in outcome.jobs) == pytest.approx(10 + 10 + 7.5)
+        assert dict(outcome.app_rhos) == pytest.approx({"a": 1.0})
+
+
 def test_errors_and_lies_are_in_what_an_app_says_and_not_in_what_happens():
     machines = FOUR_GPUS.machines
     given = app("a", 0.0, job("1", 100.0, slowdown=Slowdown(1.0, 1.5, 2.0)))

@@ -182,6 +182,7 @@ def job(**fields):
         ({"apps": [{"jobs": [job(id="a"), job(id="a")]}]}, "jobs: ids must be different"),
         ({"apps": [{"jobs": [job()], "search": "successive_halving"}]}, "phases: required"),
         ({"apps": [{"jobs": [job(count=3)], "search": "successive_halving", "phases": [1, 1, 1]}]}, "at most 1 time"),
+        ({"apps": [{"jobs": [job(count=2)], "doubling": True}]}, "doubling: only with"),
         ({"apps": [{"name": "a", "jobs": [job()]}, {"name": "a", "jobs": [job()]}]}, "must be different; 'a'"),
         (
             {"apps": [{"jobs": [job(iterations=0, gpus=1)], "at": 1}]},

@@ -60,6 +60,7 @@ def test_workload_2_halves_and_has_the_work_of_workload_1(large):
     for app in small.apps:
         count = len(app.jobs)
         assert (app.search == "successive_halving") == (count > 1)
+        assert app.doubling == bool(app.phases)
         assert len(app.phases) == (count.bit_length() if count > 1 else 0)
         assert {job.max_gpus for job in app.jobs} <= {2, 4}
         assert not app.phases or all(job.iterations == sum(app.phases) for job in app.jobs)

@@ -474,6 +474,6 @@ class LeaseSimulation:
 
 def _outcomes(run: _Run) -> Iterator[JobOutcome]:
     for job in run.jobs.values():
-        yield JobOutcome(run.arrival.group, job.id, run.arrival.at, run.ended.get(job.id), job.profile.max_gpus,
+        yield JobOutcome(run.arrival.group, job.id, run.arrival.at, run.ended.get(job.id), job.first_max_gpus,
                          job.done * job.profile.iteration_s, job.attained_gpu_s, job.busy_gpu_s,
                          job.moves)  # fmt: skip

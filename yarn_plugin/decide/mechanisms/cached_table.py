@@ -36,10 +36,13 @@ class CachedTable:
             beside[slot] = beside.get(slot, 0) - gpus
         if min(beside.values(), default=0) < 0:
             return None
-        rhos = [row.rho for row in self.bid.rows if contains(beside, row.pieces, machines)]
-        if self.bid.rho is not None:
-            rhos.append(self.bid.rho)
-        return min(rhos, default=None)
+        rows = [row for row in self.bid.rows if self.bid.rho is None or row.rho < self.bid.rho]
+        # The best row that is there says it all; most are not.
+        most = sum(beside.values())
+        for row in sorted(rows, key=lambda row: row.rho):
+            if sum([piece.gpus for piece in row.pieces]) <= most and contains(beside, row.pieces, machines):
+                return row.rho
+        return self.bid.rho
 
     def after(self, seconds: float, rho: float | None) -> "CachedTable":
         """The table after some time with GPUs for which it said `rho` (see `rho_with`): they have done their part."""

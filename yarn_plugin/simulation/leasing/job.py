@@ -33,6 +33,7 @@ class RunningJob:
     `goal`: iterations after which it stops and waits for a decision. `starts_at`: until then it restores its checkpoint
     and makes no progress. `attained_gpu_s`: GPU seconds held until `since`. `busy_gpu_s`: of these, those in which GPUs
     computed; `ideal_gpu_s`: what the same iterations take on GPUs that are not spread. `moves`: how often it was moved.
+    `first_max_gpus`: the most GPUs that it could use at first.
     """
 
     id: str
@@ -48,6 +49,10 @@ class RunningJob:
     busy_gpu_s: float = 0.0
     ideal_gpu_s: float = 0.0
     moves: int = 0
+    first_max_gpus: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first_max_gpus = self.profile.max_gpus
 
     def advance(self, at: float) -> None:
         """Account for the time until `at`."""

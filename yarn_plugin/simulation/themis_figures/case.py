@@ -9,7 +9,7 @@ from typing import Literal
 from yarn_plugin.model.gpus import Machine, Slot, Slowdown
 from yarn_plugin.simulation.training.apps import TrainingApp, TrainingJob, TrainingWorkload
 from yarn_plugin.simulation.training.cluster import TrainingCluster, load
-from yarn_plugin.simulation.training.generate import APPS, PERIOD_S, Generator
+from yarn_plugin.simulation.training.generate import APPS, CUT, PERIOD_S, Generator
 from yarn_plugin.simulation.training.models import NETWORK_INTENSIVE
 from yarn_plugin.simulation.training.statistics import work_s
 
@@ -24,19 +24,21 @@ HOLDER = "A0"
 class Size:
     """How large the simulations are. `jobs`: at most, of an application; with fewer than in the thesis, searches of
     workload 2 begin at a later phase. `scale`: of durations. `load`: GPUs that all work needs until the last arrival,
-    as a multiple of the cluster's."""
+    as a multiple of the cluster's. `cut`: the shortest and the longest application, as multiples of the median: leases
+    are not scaled, and applications of seconds, which only wait for leases to end, would decide the largest rho."""
 
     cluster: str
     apps: int
     jobs: int
     scale: float
     load: float = 1.0
+    cut: tuple[float, float] = CUT
 
 
 SIZES: Mapping[str, Size] = {
     "small": Size("8 GPUs", apps=10, jobs=4, scale=0.1, load=2.0),
-    "medium": Size("themis-32", apps=16, jobs=8, scale=0.2, load=2.0),
-    "large": Size("themis-256", apps=40, jobs=100, scale=1.0),
+    "medium": Size("themis-32", apps=40, jobs=8, scale=0.15, load=2.0, cut=(0.1, 10.0)),
+    "large": Size("themis-256", apps=40, jobs=100, scale=0.05, load=2.0, cut=(0.1, 10.0)),
     "paper": Size("themis-256", apps=APPS, jobs=100, scale=1.0),
 }
 
@@ -117,7 +119,7 @@ def _holder() -> TrainingApp:
 def _generated(workload: int, size: Size, network_share: float | None, seed: int) -> TrainingWorkload:
     """A workload of the thesis at this size; applications arrive so that the load is the size's whatever the seed."""
     scale = size.scale if workload == 1 else size.scale * min(size.jobs / MEDIAN_JOBS, 1.0)
-    generator = Generator(1 if workload == 1 else 2, size.apps, scale=scale, network_share=network_share)
+    generator = Generator(1 if workload == 1 else 2, size.apps, scale=scale, network_share=network_share, cut=size.cut)
     apps = [_trimmed(app, size.jobs) for app in generator.generate(seed).apps]
     period_s = sum(map(work_s, apps)) / (sum(one.gpus for one in _machines(size)) * size.load)
     # Gaps between arrivals are in proportion to the period.

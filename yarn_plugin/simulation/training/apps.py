@@ -41,8 +41,9 @@ class TrainingApp:
 
     `arrival_s`: seconds. `phases`: with `successive_halving`, how many iterations each job of a phase runs. After a
     phase the half (rounded down) with the lowest loss goes on, ties by id, and the others are stopped; the last phase
-    ends them all. With `curve_stopping`, a job is stopped when its loss falls by less than `min_gain` of its first
-    value within a tenth of its iterations.
+    ends them all. `doubling`: with every phase the GPUs that a job can use double, so that a search can use as many in
+    its last phase as in its first (Themis, thesis, section 3.4.3.2). With `curve_stopping`, a job is stopped when its
+    loss falls by less than `min_gain` of its first value within a tenth of its iterations.
     """
 
     name: str
@@ -53,6 +54,11 @@ class TrainingApp:
     min_gain: float = 0.0
     user: str = "user"
     weight: float = 1.0
+    doubling: bool = False
+
+    def growth(self, phase: int) -> int:
+        """By what factor the GPUs that a job can use have grown in a phase."""
+        return 1 << phase if self.doubling else 1
 
 
 @dataclass(frozen=True, slots=True)

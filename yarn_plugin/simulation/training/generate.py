@@ -76,7 +76,7 @@ class Generator:
     applications arrive, on average. `scale`: of all durations. `network_share`: of applications whose jobs are slowed
     down by placement as those of the authors' online_workload_100network.json, the others being as those of
     online_workload_0network.json (figure 3.15); None: by the networks of table 3.4. `gangs`: jobs need all their GPUs;
-    otherwise they can use fewer.
+    otherwise they can use fewer. `cut`: the shortest and the longest application, as multiples of the median.
     """
 
     workload: Literal[1, 2] = 1
@@ -85,6 +85,7 @@ class Generator:
     scale: float = 1.0
     network_share: float | None = None
     gangs: bool = False
+    cut: tuple[float, float] = CUT
 
     def generate(self, seed: int) -> TrainingWorkload:
         """The workload of a seed.
@@ -98,7 +99,7 @@ class Generator:
     def _app(self, number: int, arrival_s: float, seed: int) -> TrainingApp:
         draw, name = Random(f"{seed}/app/{number}"), f"app{number}"
         model, slowdown = self._model(Random(f"{seed}/model/{number}"))
-        task_s = TASK_S * self.scale * _lognormal(draw, SPREAD_OF_APPS)
+        task_s = TASK_S * self.scale * _lognormal(draw, SPREAD_OF_APPS, self.cut)
         single = draw.random() < SINGLE_JOB_SHARE
         many = round(draw.triangular(*JOBS_1, JOBS_1[1])) if self.workload == 1 else draw.choice(JOBS_2)
         tasks = TASKS_1 if self.workload == 1 else TASKS_2
@@ -125,6 +126,7 @@ class Generator:
             ),
             "successive_halving" if phases else "plain",
             phases,
+            doubling=bool(phases),
         )
 
     def _model(self, draw: Random) -> tuple[str, Slowdown]:
@@ -158,10 +160,10 @@ def _arrivals(count: int, gap_s: float, seed: int) -> Iterator[float]:
 def _job(name: str, task_s: float, tasks: Mapping[int, float], iteration_s: float, draw: Random) -> TrainingJob:
     gpus = draw.choices(list(tasks), list(tasks.values()))[0]
     own_s = iteration_s * draw.uniform(*ITERATION_SPREAD)
-    work_s = task_s * _lognormal(draw, SPREAD_OF_JOBS) * gpus
+    work_s = task_s * _lognormal(draw, SPREAD_OF_JOBS, CUT) * gpus
     return TrainingJob(name, float(max(round(work_s / own_s), 1)), own_s, max_gpus=gpus)
 
 
-def _lognormal(draw: Random, spread: float) -> float:
-    """With median 1, cut at `CUT`."""
-    return min(max(exp(draw.gauss(0.0, spread)), CUT[0]), CUT[1])
+def _lognormal(draw: Random, spread: float, cut: tuple[float, float]) -> float:
+    """With median 1; at least and at most `cut`."""
+    return min(max(exp(draw.gauss(0.0, spread)), cut[0]), cut[1])

@@ -112,6 +112,7 @@ class AppSection(Section):
     arrival_s: Duration = 0.0
     search: SearchKind = "plain"
     phases: tuple[Iterations, ...] = ()
+    doubling: bool = False
     min_gain: float = Field(default=0.0, ge=0, le=1)
     user: str = Field(default="user", min_length=1, max_length=100)
     weight: float = Field(default=1.0, gt=0, le=1000)
@@ -121,6 +122,8 @@ class AppSection(Section):
     def _consistent(self) -> Self:
         if (self.search == "successive_halving") != bool(self.phases):
             raise ValueError("phases: required with search = 'successive_halving', and only with it")
+        if self.doubling and not self.phases:
+            raise ValueError("doubling: only with search = 'successive_halving'")
         count = sum(job.count for job in self.jobs)
         if self.phases and count >> (len(self.phases) - 1) < 1:
             raise ValueError(f"phases: {count} jobs can be halved at most {count.bit_length() - 1} times")
@@ -143,6 +146,7 @@ class AppSection(Section):
             self.min_gain,
             self.user,
             self.weight,
+            self.doubling,
         )
 
 
