@@ -63,6 +63,18 @@ def test_gandiva_serves_the_highest_placement_preference():
     assert given_by("gandiva", machines, early, late, growing) == {"early.a": {"m1": 2}, "growing.a": {"n1": 1}}
 
 
+def test_tiresias_serves_the_earlier_one_of_two_with_the_same_service():
+    """A tenth three times, and three tenths: as sums of floats they differ by 2 ** -54."""
+    first = app("first", job("a", gpus=2, attained_gpu_s=0.1 + 0.1 + 0.1), arrived_at=1.0)
+    second = app("second", job("a", gpus=2, attained_gpu_s=0.3), arrived_at=2.0)
+    assert first.attained_gpu_s > second.attained_gpu_s
+    assert given_by("tiresias", [machine("m", 2)], first, second) == {"first.a": {"m1": 2}}
+    later, least = job("b", attained_gpu_s=0.3), job("a", attained_gpu_s=0.1 + 0.1 + 0.1)
+    assert given_by("tiresias", [machine("m", 1)], app("one", later, least)) == {"one.a": {"m1": 1}}
+    more = app("more", job("a", gpus=2, attained_gpu_s=0.300001), arrived_at=0.0)
+    assert given_by("tiresias", [machine("m", 2)], more, second) == {"second.a": {"m1": 2}}
+
+
 def test_gandiva_prefers_few_machines_where_it_matters():
     """Two machines of 2 GPUs: 4 GPUs at half the speed are no faster than 2 on one machine, for the insensitive job
     they are. Its preference is 1 / 1.02, that of the sensitive one 1."""

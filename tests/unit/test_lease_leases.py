@@ -669,6 +669,24 @@ def test_gpus_that_get_room_after_a_round_without_any_open_another_one():
     assert set(world.held()) == {a, b}
 
 
+def test_room_for_a_moment_is_no_round():
+    """It is gone when the round would open: nothing has changed since the round that recorded why GPUs are idle."""
+    world = World.of(node("n1"), task_vcores=8)
+    use(world, n1=(0, 32, 0))
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4),))
+    world.wait(20.0)
+    for _ in range(3):
+        use(world, n1=(0, 0, 0))
+        use(world, n1=(0, 32, 0))
+        world.wait(20.0)
+    (record,) = world.rounds()
+    assert (record.round, record.opened_by, record.gpus) == (1, ("nodes", "arrival"), 0)
+    use(world, n1=(0, 0, 0))
+    world.wait(20.0)
+    assert world.held() == {a: N1}
+    assert [one.round for one in world.rounds()] == [1, 2]
+
+
 def test_offers_name_the_model_of_gpus():
     world = World.of(node("n1"), node("n2"))
     state = world.stage.intake.state

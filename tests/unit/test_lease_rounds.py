@@ -83,6 +83,16 @@ def test_estimates_then_an_offer_to_the_worst_then_its_bid():
     assert record.gap == 0.0
 
 
+def test_a_round_in_which_tables_answer_for_all_waits_for_no_estimates():
+    world = World.of(node("n1"), table_rounds=4)
+    world.arrive("ann", rho=3.0, rows=(row(1.0, 4),), cluster_s=100.0)
+    world.wait(20.0)
+    (until,) = {lease.until for grant in world.sent(Grant) for lease in grant.leases}
+    world.wait(620.0)
+    assert [ask.question.round for ask in world.sent(Ask)] == [1]
+    assert world.sent(Offer)[1].bid_by == pytest.approx(until + 10.0)
+
+
 def test_an_estimate_names_what_is_held_and_the_average_contention():
     world = World.of(node("n1"), lease_s=100.0)
     a = world.arrive("ann", rho=3.0, rows=(row(1.0, 2),))

@@ -42,12 +42,16 @@ def open_if_due(turn: Turn) -> None:
         if not apps:
             return
     number, deadline = state.round_number + 1, turn.at + turn.settings.estimate_s
-    turn.change(round_number=number)
     if not (turn.offerable() or turn.ending()):
         # Nothing was offered, so nothing was left: whatever gets room opens a round.
         turn.change(idle=())
-        _record(turn, LeaseRound(number, turn.settings.policy, triggers, 0, _rhos(turn, apps), idle=room.idle(turn)))
+        if set(triggers) != {room.ROOM}:
+            idle = room.idle(turn)
+            _record(turn, LeaseRound(number, turn.settings.policy, triggers, 0, _rhos(turn, apps), idle=idle))
+            turn.change(round_number=number)
+        # Else there was room for a moment: nothing has changed.
         return
+    turn.change(round_number=number)
     asked = {}
     for app in apps:
         if estimates.answer_from_table(turn, app, number):
@@ -60,6 +64,9 @@ def open_if_due(turn: Turn) -> None:
         turn.give(ask)
         asked[app] = ask.id
     turn.change(round=Round(number, turn.at, triggers, "estimating", asked, deadline))
+    if not asked:
+        # Tables answer for all: there is nothing to wait for.
+        proceed(turn)
 
 
 # Answers.
