@@ -1,7 +1,7 @@
 """An agent in real time: events from any thread are journaled and decided on in one, which carries out the commands."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -75,9 +75,9 @@ class LiveAgent:
         """What the agent knows; None before the search has begun."""
         return self._intake.state
 
-    def wall_time(self, at: float) -> float:
-        """A time of the journal in seconds since the epoch."""
-        return self._intake.wall() + at - self._intake.now()
+    def now(self) -> float:
+        """The time in the journal."""
+        return self._intake.now()
 
     def journal_time(self, wall: float) -> float:
         """Seconds since the epoch in the journal's time."""
@@ -89,13 +89,24 @@ class LiveAgent:
         Raises:
             InvalidEventError: the journal would not give it back as it is. Nothing is journaled.
         """
-        try:
-            self._codec.check(event)
-        except ValueError as problem:
-            raise InvalidEventError(str(problem)) from problem
-        future: Future[None] = Future()
-        self._inbox.put((event, future))
+        (future,) = self.put_all((event,))
         return future
+
+    def put_all(self, found: Sequence[Event]) -> list[Future[None]]:
+        """Hand events over, all of them or none.
+
+        Raises:
+            InvalidEventError: the journal would not give one of them back as it is.
+        """
+        for event in found:
+            try:
+                self._codec.check(event)
+            except ValueError as problem:
+                raise InvalidEventError(str(problem)) from problem
+        futures: list[Future[None]] = [Future() for _ in found]
+        for item in zip(found, futures, strict=True):
+            self._inbox.put(item)
+        return futures
 
     def run(self, is_over: Callable[[State | None], bool], idle: Callable[[], object] = lambda: None) -> None:
         """Decide on events and timers until the state says that it is over. `idle` is called twice a second or more.

@@ -33,13 +33,13 @@ class Launched:
         """Hand new events over to the agent and answer when it has decided on them; for any thread.
 
         Raises:
-            InvalidEventError: an event cannot be journaled; those before it are.
+            InvalidEventError: an event cannot be journaled; nor are the others then.
         """
         with self._locks.setdefault(batch.launcher, threading.Lock()):
             known = self._acknowledged.get(batch.launcher, 0)
             new = [event for event in batch.events if event.sequence > known]
             launcher = self._number(trial, batch)
-            futures = [self._agent.put(translated(trial, batch.epoch, launcher, event)) for event in new]
+            futures = self._agent.put_all([translated(trial, batch.epoch, launcher, event) for event in new])
             if futures:
                 futures[-1].result(timeout=ANSWER_S)
             known = self._acknowledged[batch.launcher] = max((event.sequence for event in new), default=known)
@@ -65,7 +65,7 @@ class Launched:
             return wire.Answer(acknowledged=acknowledged, attempt=self._attempt)
         return wire.Answer(
             acknowledged=acknowledged,
-            stop_by=None if attempt.stop_by is None else self._agent.wall_time(attempt.stop_by),
+            stop_in_s=None if attempt.stop_by is None else max(attempt.stop_by - self._agent.now(), 0.0),
             final=trial.fate in ("pruned", "failed"),
             master=wire.Master(host=attempt.master[0], port=attempt.master[1]) if attempt.master else None,
             attempt=self._attempt,

@@ -2,7 +2,6 @@
 
 import math
 import threading
-import time
 
 import pytest
 
@@ -11,7 +10,7 @@ from themis_agent.agent import events
 from themis_agent.live import InvalidEventError, LiveAgent
 from themis_agent.service import Launched, listening, service, serving
 from themis_agent.trial.agent_link import AgentLink
-from themis_agent.trial.wire import LaunchSpec, Profiled, Started
+from themis_agent.trial.wire import LaunchSpec, Profiled, Reported, Started
 from yarn_plugin.journal.records import MemoryRecords
 
 TOKEN = "token"
@@ -42,7 +41,7 @@ def test_an_event_that_cannot_be_read_back_is_refused(agent, records, step_s):
     assert LiveAgent(records, lambda command: None).state == agent.state
 
 
-def test_events_that_the_agent_refuses_are_dropped_and_said(agent, tmp_path, capsys):
+def test_only_the_events_that_the_agent_refuses_are_dropped_and_said(agent, records, tmp_path, capsys):
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
@@ -61,14 +60,22 @@ def test_events_that_the_agent_refuses_are_dropped_and_said(agent, tmp_path, cap
     )
     with serving(service(Launched(agent, 1), TOKEN), listener):
         link = AgentLink(spec, lambda: None)
-        link.send(Profiled.model_construct(sequence=1, at=1.0, iteration_s=-1.0))
-        said, deadline = "", time.monotonic() + 10
-        while "the agent refuses events 1 to 1, which are dropped" not in said:
-            assert time.monotonic() < deadline, said
-            time.sleep(0.02)
-            said += capsys.readouterr().err
-        link.send(Started(sequence=2, at=1.0, host="here"))
-        link.close(10)
-    assert link.answer.acknowledged == 2
-    assert "HTTP 400" in said
+        for number in range(1, 40):
+            link.send(Reported(sequence=number, at=1.0, step=number, loss=0.5))
+        # One that is no event, one that could not be journaled, and the last one of all.
+        link.send(Profiled.model_construct(sequence=40, at=1.0, iteration_s=-1.0))
+        link.send(Profiled(sequence=41, at=1.0, iteration_s=2.0))
+        link.send(Reported.model_construct(sequence=42, at=1.0, step=10**400, loss=0.5))
+        link.send(Started(sequence=43, at=1.0, host="here"))
+        link.close(30)
+    said = capsys.readouterr().err
+    assert link.answer.acknowledged == 43
+    assert "the agent refuses event 40 (profiled), which is dropped; report this: HTTP 400" in said
     assert "iteration_s" in said
+    assert "event 42 (reported)" in said
+    assert said.count("refuses") == 2
+    taken = [record["event"] for record in records.read() if record["kind"] == "input"]
+    reported = [event["step"] for event in taken if event["type"] == "event/Reported"]
+    assert reported == list(range(1, 40))
+    assert [event["step_s"] for event in taken if event["type"] == "event/Profiled"] == [2.0]
+    assert [event["host"] for event in taken if event["type"] == "event/LauncherStarted"] == ["here"]

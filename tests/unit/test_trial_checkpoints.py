@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from themis_agent.errors import StoreError, SupersededError
-from themis_agent.trial.checkpoints import Checkpoint, Checkpoints
+from themis_agent.trial.checkpoints import Checkpoint, Checkpoints, DamagedError
 from themis_agent.trial.store import FileStore, store_at
 from yarn_plugin.errors import BadInputError
 
@@ -302,3 +302,45 @@ def test_file_url(root, trained, tmp_path):
     store = store_at(Path(root).as_uri())
     store.write("a b", b"1")
     assert (root / "a b").read_bytes() == b"1"
+
+
+@pytest.mark.parametrize("damage", ["cut", "directory", "unreadable"])
+def test_damaged_record_of_an_epoch_stops_no_later_one(root, trained, tmp_path, damage):
+    for number, step in ((1, 10), (2, 20)):
+        one = epoch(root, number)
+        one.begin(tmp_path / "a")
+        one.commit(step, trained(step))
+    begun(root, 3, tmp_path / "b")
+    record = root / "t1/epochs/000003.json"
+    if damage == "directory":
+        record.unlink()
+        record.mkdir()
+    else:
+        record.write_bytes(b"{" if damage == "cut" else b"\xff\x00")
+    later = epoch(root, 4)
+    # Epoch 3 has no checkpoint of its own, and its record no longer says from which one it continued.
+    assert later.begin(tmp_path / "c") == Checkpoint(2, 20)
+    assert list(later.damaged_records) == [3]
+    later.commit(30, trained(30))
+    assert begun(root, 5, tmp_path / "d") == (Checkpoint(4, 30), ["30"])
+
+
+@pytest.mark.parametrize("damaged", ["epochs/000002.json", "000001/000000000010.json"])
+def test_a_launcher_cannot_join_an_epoch_that_is_damaged(root, trained, tmp_path, damaged):
+    one = epoch(root, 1)
+    one.begin(tmp_path / "a")
+    one.commit(10, trained(10))
+    begun(root, 2, tmp_path / "b")
+    (root / "t1" / damaged).write_text("{")
+    with pytest.raises(DamagedError):
+        epoch(root, 2).join(tmp_path / "c")
+
+
+def test_other_files_in_the_store_are_left_alone(root, trained, tmp_path):
+    one = epoch(root, 1)
+    one.begin(tmp_path / "a")
+    (root / "t1/000001").mkdir(exist_ok=True)
+    (root / "t1/000001/.nfs0001").write_text("")
+    one.commit(10, trained(10))
+    assert (root / "t1/000001/.nfs0001").exists()
+    assert begun(root, 2, tmp_path / "b") == (Checkpoint(1, 10), ["10"])

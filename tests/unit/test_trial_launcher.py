@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -164,7 +165,7 @@ def test_command_that_does_not_exist(agent, launched):
 def test_agent_stops_it_after_a_checkpoint_and_the_next_epoch_goes_on(tmp_path, agent, launched, store):
     first = launched(training(tmp_path), **checkpoints(tmp_path, store))
     agent.wait_for("checkpointed")
-    agent.answer = {"stop_by": time.time() + 20}
+    agent.answer = {"stop_in_s": 20}
     assert first.wait(15) == 0
     (ended,) = agent.of("ended")
     assert (ended.cause, ended.code) == ("stopped", 0)
@@ -203,12 +204,44 @@ def test_script_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_path, 
     process = launched(command, grace_s=0.5, **checkpoints(tmp_path, store))
     agent.wait_for("checkpointed")
     _, processes = below(process)
-    agent.answer = {"stop_by": time.time() + 60}
+    agent.answer = {"stop_in_s": 60}
     assert process.wait(15) == 137
     (ended,) = agent.of("ended")
     assert (ended.cause, ended.signal) == ("killed", signal.SIGKILL)
     assert ended.last_step >= ended.committed > 0
     assert gone(processes)
+
+
+CLOCK = """
+import pathlib, time
+wall, file = time.time, pathlib.Path({file!r})
+time.time = lambda: wall() + (float(file.read_text() or 0) if file.exists() else 0.0)
+"""
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+def test_a_clock_that_is_set_while_a_trial_stops_changes_nothing(tmp_path, agent, launched, store, monkeypatch, jump_s):
+    """Set forward, the trial still has its grace period to save a checkpoint; set back, it is still killed after it."""
+    offset, began = tmp_path / "offset", tmp_path / "stopping"
+    (tmp_path / "clock").mkdir()
+    (tmp_path / "clock/sitecustomize.py").write_text(CLOCK.format(file=str(offset)))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "clock"))
+    saves = jump_s > 0
+    wait = f"open({str(began)!r}, 'w').close(), time.sleep(2)" if saves else "False"
+    text = TRAINING.replace("stopping = should_stop()", f"stopping = should_stop() and bool(({wait}))")
+    command = [*script(tmp_path / "script", text), "1000000", "0.02"]
+    process = launched(command, grace_s=60.0 if saves else 1.0, orphan_s=600.0, **checkpoints(tmp_path, store))
+    agent.wait_for("checkpointed")
+    agent.answer = {"stop_in_s": 90}
+    if saves:
+        wait_until(began.exists)
+    else:
+        time.sleep(0.5)
+    offset.write_text(str(jump_s))
+    assert process.wait(30) == (0 if saves else 137)
+    (ended,) = agent.of("ended")
+    assert ended.cause == ("stopped" if saves else "killed")
+    assert not saves or ended.committed == ended.last_step
 
 
 def test_without_an_answer_of_the_agent_it_checkpoints_and_ends(tmp_path, agent, launched, store):
@@ -240,10 +273,10 @@ def test_new_attempt_of_the_agent_is_followed_and_the_old_one_no_longer(tmp_path
     later.answer = {"attempt": 2}
     address.write_text(json.dumps({"url": later.url, "attempt": 2}))
     later.wait_for("reported")
-    agent.answer = {"stop_by": time.time()}
+    agent.answer = {"stop_in_s": 0}
     later.wait_for("reported", 30)
     assert process.poll() is None
-    later.answer = {"attempt": 2, "stop_by": time.time() + 10}
+    later.answer = {"attempt": 2, "stop_in_s": 10}
     assert process.wait(15) == 0
     later.close()
 
@@ -293,7 +326,7 @@ def test_trial_that_is_over_for_good_uploads_no_more(tmp_path, agent, launched, 
     agent.wait_for("checkpointed")
     (tmp_path / "store").rename(tmp_path / "away")
     agent.wait_for("checkpoint_failed")
-    agent.answer = {"stop_by": time.time() + 600, "final": True}
+    agent.answer = {"stop_in_s": 600, "final": True}
     assert process.wait(30) == 0
     (ended,) = agent.of("ended")
     assert ended.cause == "stopped"
@@ -303,9 +336,20 @@ def test_trial_that_is_over_for_good_uploads_no_more(tmp_path, agent, launched, 
 def test_launcher_that_waits_for_rank_0_can_be_stopped(tmp_path, agent, launched):
     process = launched(["no-such-command"], ranks=[1], world_size=2)
     wait_until(lambda: agent.batches > 2)
-    agent.answer = {"stop_by": time.time() + 5}
+    agent.answer = {"stop_in_s": 5}
     assert process.wait(15) == 0
     assert [(one.type, one.cause) for one in agent.events] == [("ended", "stopped")]
+
+
+def test_launcher_that_cannot_join_its_gang_ends_and_says_why(tmp_path, agent, launched, store):
+    records = Path(store.removeprefix("file://")) / "t1/epochs"
+    records.mkdir(parents=True)
+    (records / "000001.json").write_text("{")
+    waiting = launched(["true"], ranks=[1], world_size=2, **checkpoints(tmp_path, store))
+    assert waiting.wait(20) == 1
+    (ended,) = agent.of("ended")
+    assert ended.cause == "refused"
+    assert "record of epoch 1 of trial t1: damaged" in ended.last_lines[0]
 
 
 def test_launcher_that_waits_ends_with_its_container(tmp_path, agent, launched):

@@ -39,7 +39,7 @@ def test_losses_may_be_no_numbers(loss):
 
 def test_a_time_to_stop_is_a_number():
     with pytest.raises(ValidationError):
-        Answer.model_validate_json('{"acknowledged": 0, "stop_by": "Infinity"}')
+        Answer.model_validate_json('{"acknowledged": 0, "stop_in_s": "Infinity"}')
 
 
 @pytest.mark.parametrize("trial", [".", "..", ".hidden", "a/b", "a\n", "", "x" * 201])

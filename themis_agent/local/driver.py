@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -96,7 +95,7 @@ class _Run:
         self._launchers = Launchers(app, directory, folder, url, self._agent.put)
         self._attempt = folder.publish(url)
         self._service = service(Launched(self._agent, self._attempt), token)
-        view = View(app, folder, lambda: self._agent.journal_time(time.time()))
+        view = View(app, folder, self._agent.now)
         add_view(self._service, view)
         self._page = f"{url}/{view.key}/"
         self._mirror = StudyMirror(app.storage, app) if app.storage else None

@@ -42,6 +42,7 @@ class AgentLink:
         if spec.token_file is not None:
             self._session.headers["Authorization"] = f"Bearer {_token(Path(spec.token_file))}"
         self._waiting: list[AnyEvent] = []
+        self._batch = _PER_BATCH
         self._changed = threading.Condition()
         self._urgent = self._closed = False
         self.answer: Answer | None = None
@@ -98,7 +99,7 @@ class AgentLink:
                 launcher=self.launcher,
                 first_rank=self._spec.ranks[0],
                 epoch=self._spec.epoch,
-                events=self._waiting[:_PER_BATCH],
+                events=self._waiting[: self._batch],
             )
         try:
             response = self._session.post(
@@ -108,7 +109,7 @@ class AgentLink:
                 timeout=_TIMEOUT_S,
             )
             if response.status_code in _REFUSED and batch.events:
-                self._drop(batch, response)
+                self._refused(batch, response)
             response.raise_for_status()
             answer = Answer.model_validate_json(response.content)
         except (requests.RequestException, ValidationError):
@@ -122,21 +123,26 @@ class AgentLink:
         with self._changed:
             self._attempt = answer.attempt
             self._waiting = [event for event in self._waiting if event.sequence > answer.acknowledged]
-            self._urgent = self._urgent or len(self._waiting) >= _PER_BATCH
+            self._batch = min(2 * self._batch, _PER_BATCH)
+            self._urgent = self._urgent or len(self._waiting) >= self._batch
             self.answer, self.answered_at = answer, time.monotonic()
             self._changed.notify_all()
         self._wake()
 
-    def _drop(self, batch: Batch, response: requests.Response) -> None:
-        last = batch.events[-1].sequence
+    def _refused(self, batch: Batch, response: requests.Response) -> None:
+        """Drop the event that is refused: of several, they are sent again one by one to find it."""
+        with self._changed:
+            self._batch, self._urgent = 1, True
+            if len(batch.events) > 1:
+                return
+            (event,) = batch.events
+            self._waiting = [one for one in self._waiting if one.sequence > event.sequence]
+            self._changed.notify_all()
         sys.stderr.write(
-            f"the agent refuses events {batch.events[0].sequence} to {last}, which are dropped;"
+            f"the agent refuses event {event.sequence} ({event.type}), which is dropped;"
             f" report this: HTTP {response.status_code}, {response.text[:1000]}\n"
         )
         sys.stderr.flush()
-        with self._changed:
-            self._waiting = [event for event in self._waiting if event.sequence > last]
-            self._changed.notify_all()
 
     def _follow_address(self) -> None:
         """Where a later attempt of the agent has published itself, go there."""

@@ -6,7 +6,8 @@
 
 A manifest is written under another name and renamed, so that a checkpoint is there or not. An epoch continues from the
 newest checkpoint of the epoch before, and says so in its record. Thus the newest checkpoint is found along the records:
-what an earlier epoch's launcher, not aware that it is superseded, commits after that is never read.
+what an earlier epoch's launcher, not aware that it is superseded, commits after that is never read. Only if a record is
+damaged is the epoch before it taken with all its checkpoints: better one of those than none.
 """
 
 import functools
@@ -70,11 +71,12 @@ class UnstorableError(StoreError):
 class Checkpoints:
     """The checkpoints of a trial as one epoch sees them. `keep`: how many to keep. All methods raise `StoreError`.
 
-    `damaged`: what `begin` has passed over, and why.
+    `damaged`: what `begin` has passed over, and why. `damaged_records`: the same of epochs' records, by epoch.
     """
 
     def __init__(self, store: Store, trial: str, epoch: int, keep: int) -> None:
         self.damaged: dict[Checkpoint, str] = {}
+        self.damaged_records: dict[int, str] = {}
         self._store, self._trial, self._epoch, self._keep = store, trial, epoch, keep
 
     def begin(self, directory: Path) -> Checkpoint | None:
@@ -102,7 +104,11 @@ class Checkpoints:
         return None
 
     def join(self, directory: Path) -> tuple[bool, Checkpoint | None]:
-        """As `begin`, for the other launchers of the gang: whether the epoch has begun, and the same checkpoint."""
+        """As `begin`, for the other launchers of the gang: whether the epoch has begun, and the same checkpoint.
+
+        Raises:
+            DamagedError: its record or that checkpoint is damaged: no launcher can join this epoch.
+        """
         record = self._record(self._epoch)
         if record is None or record.resumed is None:
             return record is not None, None
@@ -141,6 +147,8 @@ class Checkpoints:
             names = self._store.names(self._name(f"{epoch:06}")) if epoch <= self._epoch else []
             # Manifests first: what has a manifest is whole.
             for name in sorted(names, key=lambda name: not name.endswith(".json")):
+                if not name[:12].isdigit():
+                    continue
                 leftover = name.endswith(".tmp") and epoch < self._epoch
                 if leftover or Checkpoint(epoch, int(name[:12])) not in kept:
                     self._check_newest()
@@ -155,9 +163,17 @@ class Checkpoints:
             steps = self._steps(epoch)
             sooner = [step for step in steps if until is None or step <= until]
             yield from (Checkpoint(epoch, step) for step in sorted(sooner, reverse=True))
+            epoch, until = self._origin(epoch)
+
+    def _origin(self, epoch: int) -> tuple[int | None, int | None]:
+        """The epoch before one of the chain, and the step from which that one continued; None: there is no limit."""
+        try:
             record = self._record(epoch)
-            origin = record.resumed if record else None
-            epoch, until = (origin.epoch, origin.step) if origin and origin.epoch < epoch else (None, None)
+        except DamagedError as problem:
+            self.damaged_records[epoch] = str(problem)
+            return max((one for one in self._epochs() if one < epoch), default=None), None
+        origin = record.resumed if record else None
+        return (origin.epoch, origin.step) if origin and origin.epoch < epoch else (None, None)
 
     def _restore(self, checkpoint: Checkpoint, directory: Path) -> None:
         folder = f"{checkpoint.epoch:06}/{checkpoint.step:012}"
@@ -192,8 +208,8 @@ class Checkpoints:
         if target.stat().st_size != file.size or _checksum(target) != file.sha256:
             raise DamagedError(f"checkpoint {self._name(folder)}: {file.name} is damaged")
 
-    def _read(self, folder: str, read: Callable[[], _T]) -> _T:
-        """Read a part of a checkpoint. It is damaged if that fails twice while the store itself answers."""
+    def _read(self, folder: str, read: Callable[[], _T], what: str = "checkpoint") -> _T:
+        """Read a part of a checkpoint, or a record. Damaged: that fails twice while the store itself answers."""
         try:
             return read()
         except StoreError:
@@ -202,7 +218,7 @@ class Checkpoints:
             return read()
         except StoreError as problem:
             self._store.names("")
-            raise DamagedError(f"checkpoint {self._name(folder)}: {problem}") from problem
+            raise DamagedError(f"{what} {self._name(folder)}: {problem}") from problem
 
     def _files(self, folder: str, name: str) -> set[str]:
         inner, _, _ = name.rpartition("/")
@@ -229,9 +245,10 @@ class Checkpoints:
         if epoch not in self._epochs():
             return None
         try:
-            return _EpochRecord.model_validate_json(self._store.read(self._name(f"epochs/{epoch:06}.json")))
+            read = functools.partial(self._store.read, self._name(f"epochs/{epoch:06}.json"))
+            return _EpochRecord.model_validate_json(self._read("epochs", read, f"record of epoch {epoch}"))
         except ValidationError as problem:
-            raise StoreError(f"record of epoch {epoch} of trial {self._trial}: damaged") from problem
+            raise DamagedError(f"record of epoch {epoch} of trial {self._trial}: damaged") from problem
 
     def _write_whole(self, name: str, content: BaseModel) -> None:
         partial = f"{name}.{time.time_ns()}.tmp"

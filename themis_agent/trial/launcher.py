@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from themis_agent.errors import StoreError, SupersededError
 from themis_agent.trial import script, stopping, uploads
 from themis_agent.trial.agent_link import AgentLink
-from themis_agent.trial.checkpoints import Checkpoint, Checkpoints
+from themis_agent.trial.checkpoints import Checkpoint, Checkpoints, DamagedError
 from themis_agent.trial.descendants import guarded, kill_descendants
 from themis_agent.trial.gang import Exit, Gang, Member, free_port, script_path, visible_devices
 from themis_agent.trial.logs import BoundedLog, Lines
@@ -87,7 +87,7 @@ class Launcher:
         self._seen_step = self._committed = self._last_step = None  # type: int | None
         self._superseded = False
         self._reader = LogReader(re.compile(spec.loss_pattern) if spec.loss_pattern else None)
-        self._times, self._told_iteration_s, self._profiled_at = IterationTimes(), 0.0, 0.0
+        self._times, self._told_iteration_s, self._profiled_at = IterationTimes(), 0.0, -math.inf
         self._script_reports = False
         self._step_of_log = 0
 
@@ -149,6 +149,9 @@ class Launcher:
         while True:
             try:
                 begun, resumed = self._begin(self._checkpoints, local)
+            except DamagedError:
+                # Of this epoch, which the launcher of rank 0 has begun: waiting does not help, a new epoch does.
+                raise
             except StoreError as away:
                 begun, resumed = False, None
                 if str(away) != told:
@@ -159,6 +162,9 @@ class Launcher:
                 for lost, problem in self._checkpoints.damaged.items():
                     header = self._header()
                     self._tell(CheckpointFailed(**header, step=lost.step, committed=self._committed, problem=problem))
+                for problem in self._checkpoints.damaged_records.values():
+                    header = self._header()
+                    self._tell(CheckpointFailed(**header, step=0, committed=self._committed, problem=problem))
                 return self._seen_step
             self._wait_before_start()
 
@@ -211,9 +217,9 @@ class Launcher:
         """Whether the gang is to be stopped now."""
         spec = self._spec
         if self._superseded:
-            return stopping.Stop("superseded", time.time(), time.time(), upload=False)
+            return stopping.Stop("superseded", time.monotonic(), time.monotonic(), upload=False)
         return stopping.wanted(
-            time.time(), self._link.answer, self._link.silent_s, self._signalled, spec.grace_s, spec.orphan_s
+            time.monotonic(), self._link.answer, self._link.silent_s, self._signalled, spec.grace_s, spec.orphan_s
         )
 
     def note_report(self, line: str) -> None:
@@ -247,8 +253,9 @@ class Launcher:
         self._tell(Reported(sequence=self._next(), at=at, step=step, loss=loss))
         seconds = self._times.iteration_s
         changed = seconds is not None and abs(seconds - self._told_iteration_s) > 0.05 * self._told_iteration_s
-        if seconds is not None and changed and at - self._profiled_at >= _PROFILE_S:
-            self._told_iteration_s, self._profiled_at = seconds, at
+        now = time.monotonic()
+        if seconds is not None and changed and now - self._profiled_at >= _PROFILE_S:
+            self._told_iteration_s, self._profiled_at = seconds, now
             self._tell(Profiled(**self._header(), iteration_s=seconds))
 
     def look_for_checkpoint(self) -> int | None:
@@ -387,10 +394,10 @@ class _Run:
 
     def _finish_uploads(self) -> None:
         """Wait for the last upload: if the gang has ended by itself, as long as for an agent that is away."""
-        end = time.time() + self._launcher.spec.orphan_s
+        end = time.monotonic() + self._launcher.spec.orphan_s
         stop = self._stop
         while stop is None or stop.upload:
-            left = (stop.over_at if stop else end) - time.time()
+            left = (stop.over_at if stop else end) - time.monotonic()
             if left <= 0 or self._launcher.finish_uploads(min(left, _TICK_S)):
                 return
             self._check_alive()
@@ -419,7 +426,7 @@ class _Run:
 
     def _end_together(self) -> None:
         """One has ended: if it failed, the others are killed; otherwise they have the grace period to end too."""
-        now = time.time()
+        now = time.monotonic()
         self._first_end = self._first_end or now
         failed = [one for one in self._gang.exits if one.failed]
         if failed and self._first_failed is None:
@@ -439,7 +446,7 @@ class _Run:
                 # The signal first: one that comes while a script that has seen the file exits would end it.
                 self._gang.terminate()
                 (self._directory / script.STOP).touch()
-        if self._stop is not None and time.time() >= self._stop.kill_at and self._gang.running:
+        if self._stop is not None and time.monotonic() >= self._stop.kill_at and self._gang.running:
             self._killed = self._stop.cause in ("stopped", "agent_away")
             self._gang.kill()
 

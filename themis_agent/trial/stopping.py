@@ -7,7 +7,7 @@ from themis_agent.trial.wire import Answer, EndCause
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """SIGTERM now, SIGKILL at `kill_at`; an upload may last until `over_at`. Seconds on one clock."""
+    """SIGTERM now, SIGKILL at `kill_at`; an upload may last until `over_at`. Seconds on the clock of `wanted`."""
 
     cause: EndCause
     kill_at: float
@@ -18,15 +18,16 @@ class Stop:
 def wanted(
     now: float, answer: Answer | None, silent_s: float, signalled: bool, grace_s: float, orphan_s: float
 ) -> Stop | None:
-    """Whether to stop the gang now. `silent_s`: for how long the agent has not answered; `signalled`: by SIGTERM.
+    """Whether to stop the gang now. `now`: on a clock that nobody sets. `silent_s`: for how long the agent has not
+    answered; `signalled`: by SIGTERM.
 
     With a time of the agent, the upload ends then, and the processes do not have more than `grace_s`. Otherwise the
     upload may last as long again as the grace period.
     """
     if answer is not None and answer.superseded:
         return Stop("superseded", now, now, upload=False)
-    if answer is not None and answer.stop_by is not None:
-        over_at = max(now, answer.stop_by)
+    if answer is not None and answer.stop_in_s is not None:
+        over_at = max(now, now - silent_s + answer.stop_in_s)
         return Stop("stopped", min(now + grace_s, over_at), over_at, upload=not answer.final)
     if signalled:
         return Stop("stopped", now + grace_s, now + 2 * grace_s)

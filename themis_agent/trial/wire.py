@@ -194,14 +194,15 @@ class Batch(Wire):
 class Answer(Wire):
     """`acknowledged`: the highest sequence that the agent has of this launcher: earlier events are not sent again.
 
-    `stop_by`: end all processes until then; repeated in each answer, a later one may move or (None) cancel it as long
+    `stop_in_s`: end all processes within so many seconds from this answer, since clocks of machines differ and may be
+    set; repeated in each answer, a later one may move or (None) cancel it as long
     as SIGTERM was not sent. `final`: the trial will not run again, so its last checkpoint is not uploaded. To a
     launcher of an earlier epoch the agent answers with `superseded`. When one launcher of a gang has ended, the agent
     stops the others. `master`: as soon as it is known. `attempt`: of the agent.
     """
 
     acknowledged: Annotated[int, Field(ge=0)]
-    stop_by: float | None = None
+    stop_in_s: Annotated[float, Field(ge=0)] | None = None
     final: bool = False
     superseded: bool = False
     master: Master | None = None
