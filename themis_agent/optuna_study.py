@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import optuna
 from optuna.trial import TrialState as StudyState
@@ -19,6 +20,7 @@ from themis_agent.agent.state import State, TrialState
 from themis_agent.app_file import AppFile, Parameters
 from themis_agent.sampling import distributions
 from yarn_plugin.errors import describe
+from yarn_plugin.journal.records import read_records
 
 log = logging.getLogger("themis_agent")
 
@@ -60,6 +62,14 @@ class StudyMirror:
             if isinstance(event, Reported) and event.metric is not None:
                 self._values.setdefault(event.trial, {})[int(event.step)] = event.metric
             self._changed.notify_all()
+
+    def catch_up(self, journal: Path, state: State | None) -> None:
+        """Take what happened before, by the journal of an agent: it may not have been written. None: nothing did."""
+        for record in read_records(journal) if state is not None else ():
+            event = record.get("event", {})
+            if state is not None and event.get("type") == "event/Reported":
+                known = {name: event[name] for name in ("trial", "epoch", "step", "metric")}
+                self.take(Reported(**known), state)
 
     def close(self, wait_s: float) -> bool:
         """Wait so long at most until all is written; whether it is."""

@@ -20,9 +20,9 @@ import themis_agent
 from tests import html_checks
 from themis_agent.agent.tags import TAGS
 from themis_agent.cli import cli
+from themis_agent.launching import LAUNCHER
 from themis_agent.live import MACHINE
 from themis_agent.local import driver
-from themis_agent.local.launchers import LAUNCHER
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.journal.records import read_records

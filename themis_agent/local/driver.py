@@ -27,7 +27,7 @@ from themis_agent.service import Launched, listening, service, serving
 from themis_agent.view.routes import View, add_view
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
-from yarn_plugin.journal.records import RecordFile, read_records
+from yarn_plugin.journal.records import RecordFile
 
 log = logging.getLogger("themis_agent")
 
@@ -104,7 +104,8 @@ class _Run:
 
     def result(self) -> Result | None:
         """Run until the search ends."""
-        self._catch_up()
+        if self._mirror is not None:
+            self._mirror.catch_up(self._folder.journal, self._agent.state)
         with self._suspended_by_signals(), self._showing(), serving(self._service, self._listener):
             console.err.print(f"page: {self._page}")
             if self._agent.state is None:
@@ -120,17 +121,6 @@ class _Run:
             log.warning("storage %r: not all of the search could be written there", self._app.storage)
         state = self._agent.state
         return result(state) if state is not None and state.finished else None
-
-    def _catch_up(self) -> None:
-        """Tell the mirror what happened before: it may not have been written."""
-        state = self._agent.state
-        if self._mirror is None or state is None:
-            return
-        for record in read_records(self._folder.journal):
-            event = record.get("event", {})
-            if event.get("type") == "event/Reported":
-                known = {name: event[name] for name in ("trial", "epoch", "step", "metric")}
-                self._mirror.take(events.Reported(**known), state)
 
     def _carry_out(self, command: commands.Command) -> None:
         match command:

@@ -1,7 +1,6 @@
 """Launchers as processes of this machine: started, found again after a restart of the agent, watched, and killed."""
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -14,12 +13,12 @@ import psutil
 from themis_agent.agent.commands import StartTrial
 from themis_agent.agent.events import LauncherEnded, Running
 from themis_agent.app_file import AppFile
+from themis_agent.launching import LAUNCHER, Site, last_lines, launch_spec
 from themis_agent.local.folder import Folder
-from themis_agent.trial.wire import LAST_LINES, CheckpointSpec, LaunchSpec
+from themis_agent.trial.wire import LAST_LINES, LaunchSpec
 from yarn_plugin import files
 from yarn_plugin.errors import os_reason
 
-LAUNCHER = "themis_agent.trial.launcher"
 HEARTBEAT_S = 0.2
 
 
@@ -86,62 +85,23 @@ class Launchers:
 
     def _wait(self, attempt: tuple[str, int], process: psutil.Process) -> None:
         code = process.wait()
+        log = self._folder.epoch(*attempt) / "launcher.log"
         # It has said itself how the command ended; this counts only if it could not.
-        self._ended(LauncherEnded(*attempt, code if code and code > 0 else None, self._last_lines(attempt)))
-
-    def _last_lines(self, attempt: tuple[str, int]) -> tuple[str, ...]:
-        try:
-            return tuple((self._folder.epoch(*attempt) / "launcher.log").read_text().splitlines()[-LAST_LINES:])
-        except (OSError, UnicodeDecodeError):
-            return ()
+        self._ended(LauncherEnded(*attempt, code if code and code > 0 else None, last_lines(log, LAST_LINES)))
 
     def _spec(self, command: StartTrial) -> LaunchSpec:
-        app, folder = self._app, self._folder
         (place,) = command.places
-        parameters = json.loads(command.parameters)
-        return LaunchSpec(
-            trial=command.trial,
-            epoch=command.epoch,
-            command=command_line(app, parameters),
-            ranks=list(range(place.first_rank, place.first_rank + len(place.cells))),
-            world_size=command.world_size,
-            devices=[cell.rpartition("/")[2] for cell in place.cells],
+        site = Site(
             host="127.0.0.1",
-            checkpoint=CheckpointSpec(
-                directory=str(folder.epoch(command.trial, command.epoch) / "checkpoint"),
-                url=app.checkpoint or folder.checkpoints.as_uri(),
-                keep=app.keep_checkpoints,
-            ),
-            grace_s=app.grace_s,
-            orphan_s=app.orphan_s,
+            directory=str(self._folder.epoch(command.trial, command.epoch) / "checkpoint"),
+            python=sys.executable,
+            devices=[cell.rpartition("/")[2] for cell in place.cells],
             heartbeat_s=HEARTBEAT_S,
-            log_directory=str(folder.logs),
-            agent_url=self._url,
-            agent_address=folder.address.as_uri(),
-            token_file=str(folder.token_file),
-            env=environment(app, parameters),
-            loss_pattern=app.loss_pattern,
         )
+        return launch_spec(self._app, self._folder, self._url, command, place, site)
 
 
 def _parent(process: psutil.Process) -> psutil.Process | None:
     with contextlib.suppress(psutil.Error):
         return process.parent()
     return None
-
-
-def command_line(app: AppFile, parameters: dict[str, object]) -> list[str]:
-    """The command of a trial with its parameters. A word with a parameter that the trial does not have is left out."""
-    words = []
-    for word in app.words:
-        with contextlib.suppress(KeyError):
-            words.append(word.format_map(parameters))
-    if words[0] in ("python", "python3"):
-        words[0] = app.environment.python or sys.executable
-    return words
-
-
-def environment(app: AppFile, parameters: dict[str, object]) -> dict[str, str]:
-    """What is added to the environment of a trial's command."""
-    ours = {"THEMIS_PARAMETERS": json.dumps(parameters), "THEMIS_MAX_STEPS": str(app.max_steps)}
-    return {**app.environment.env, **ours}

@@ -1,0 +1,80 @@
+"""What the launchers of a trial are started with, wherever they run."""
+
+import contextlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from themis_agent.agent.commands import Place, StartTrial
+from themis_agent.app_file import AppFile
+from themis_agent.local.folder import Folder
+from themis_agent.trial.wire import CheckpointSpec, LaunchSpec
+
+LAUNCHER = "themis_agent.trial.launcher"
+"""The module that a launcher runs."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a launcher runs. `host`: its name for others. `directory`: for local checkpoints. `python`: that `python`
+    stands for in commands. `gpu_locks`: see `LaunchSpec`.
+    """
+
+    host: str
+    directory: str
+    python: str
+    devices: list[str] | None
+    heartbeat_s: float
+    gpu_locks: tuple[str, ...] = ()
+
+
+def launch_spec(app: AppFile, folder: Folder, url: str, command: StartTrial, place: Place, site: Site) -> LaunchSpec:
+    """The launch file for one place of a trial. `url`: of the agent."""
+    parameters = json.loads(command.parameters)
+    return LaunchSpec(
+        trial=command.trial,
+        epoch=command.epoch,
+        command=command_line(app, parameters, site.python),
+        ranks=list(range(place.first_rank, place.first_rank + len(place.cells))),
+        world_size=command.world_size,
+        devices=site.devices,
+        gpu_locks=list(site.gpu_locks),
+        host=site.host,
+        checkpoint=CheckpointSpec(
+            directory=site.directory, url=app.checkpoint or folder.checkpoints.as_uri(), keep=app.keep_checkpoints
+        ),
+        grace_s=app.grace_s,
+        orphan_s=app.orphan_s,
+        heartbeat_s=site.heartbeat_s,
+        log_directory=str(folder.logs),
+        agent_url=url,
+        agent_address=folder.address.as_uri(),
+        token_file=str(folder.token_file),
+        env=environment(app, parameters),
+        loss_pattern=app.loss_pattern,
+    )
+
+
+def command_line(app: AppFile, parameters: dict[str, object], python: str) -> list[str]:
+    """The command of a trial with its parameters. A word with a parameter that the trial does not have is left out."""
+    words = []
+    for word in app.words:
+        with contextlib.suppress(KeyError):
+            words.append(word.format_map(parameters))
+    if words[0] in ("python", "python3"):
+        words[0] = app.environment.python or python
+    return words
+
+
+def environment(app: AppFile, parameters: dict[str, object]) -> dict[str, str]:
+    """What is added to the environment of a trial's command."""
+    ours = {"THEMIS_PARAMETERS": json.dumps(parameters), "THEMIS_MAX_STEPS": str(app.max_steps)}
+    return {**app.environment.env, **ours}
+
+
+def last_lines(path: Path, count: int) -> tuple[str, ...]:
+    """The last lines of a file; none if it cannot be read."""
+    try:
+        return tuple(path.read_text(errors="replace").splitlines()[-count:])
+    except OSError:
+        return ()
