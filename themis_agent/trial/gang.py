@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -37,7 +37,7 @@ class Member:
     streams.
     """
 
-    def __init__(self, rank: int, command: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, rank: int, command: list[str], environment: Mapping[str, str], inherited: Sequence[int]) -> None:
         self.rank = rank
         self._process = subprocess.Popen(
             dying_with_us(command),
@@ -46,6 +46,7 @@ class Member:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=inherited,
             bufsize=0,
         )
         assert self._process.stdout is not None
@@ -75,13 +76,18 @@ class Member:
 
 
 class Gang:
-    """Its members run from the start of this object on."""
+    """Its members run from the start of this object on. `inherited`: descriptors."""
 
     def __init__(
-        self, spec: LaunchSpec, master: Master, devices: list[str] | None, environment: Mapping[str, str]
+        self,
+        spec: LaunchSpec,
+        master: Master,
+        devices: list[str] | None,
+        environment: Mapping[str, str],
+        inherited: Sequence[int] = (),
     ) -> None:
         self.members = [
-            Member(rank, spec.command, {**environment, **_contract(spec, local, master, devices)})
+            Member(rank, spec.command, {**environment, **_contract(spec, local, master, devices)}, inherited)
             for local, rank in enumerate(spec.ranks)
         ]
 

@@ -30,6 +30,7 @@ from themis_agent.trial.agent_link import AgentLink
 from themis_agent.trial.checkpoints import Checkpoint, Checkpoints, DamagedError
 from themis_agent.trial.descendants import guarded, kill_descendants
 from themis_agent.trial.gang import Exit, Gang, Member, free_port, script_path, visible_devices
+from themis_agent.trial.gpu_locks import GpuLocks
 from themis_agent.trial.logs import BoundedLog, Lines
 from themis_agent.trial.progress import IterationTimes, LogReader, is_step
 from themis_agent.trial.store import store_at
@@ -90,6 +91,7 @@ class Launcher:
         self._times, self._told_iteration_s, self._profiled_at = IterationTimes(), 0.0, -math.inf
         self._script_reports = False
         self._step_of_log = 0
+        self._gpus = GpuLocks(spec.gpu_locks)
 
     def run(self) -> int:
         """Run until the trial has ended; return the exit code."""
@@ -116,6 +118,7 @@ class Launcher:
         os.mkfifo(directory / script.REPORTS, 0o600)
         # Open for writing too: it never comes to an end, and scripts never wait for a reader.
         reports = os.open(directory / script.REPORTS, os.O_RDWR | os.O_NONBLOCK)
+        self._hold_gpus()
         resumed = self._restore()
         devices = visible_devices(spec)
         master, port = self._master()
@@ -126,7 +129,7 @@ class Launcher:
             **script_path(os.environ, spec.env),
             "THEMIS_TRIAL_DIR": str(directory),
         }
-        gang = Gang(spec, master, devices, environment)
+        gang = Gang(spec, master, devices, environment, self._gpus.descriptors)
         if self._checkpoints is not None and 0 in spec.ranks:
             self._uploads = uploads.Uploads(self._checkpoints, self._note_outcome)
         event = Started(**self._header(), host=spec.host, port=port, devices=devices or [], resumed=resumed)
@@ -134,6 +137,13 @@ class Launcher:
         return _Run(self, gang, reports, directory).until_ended()
 
     # Before the start
+
+    def _hold_gpus(self) -> None:
+        if not self._gpus.take():
+            sys.stderr.write(f"waiting for GPUs that another launcher holds: {', '.join(self._gpus.missing)}\n")
+            sys.stderr.flush()
+        while not self._gpus.take():
+            self._wait_before_start()
 
     def _restore(self) -> int | None:
         """Fill the checkpoint directory; the step of the checkpoint in it."""
@@ -508,7 +518,8 @@ def read_spec(path: Path) -> LaunchSpec:
         ) from problem
     except re.error as problem:
         raise BadInputError("loss_pattern", spec.loss_pattern, f"not a regular expression: {problem}") from problem
-    return spec
+    directory = str(Path(spec.checkpoint.directory).absolute())
+    return spec.model_copy(update={"checkpoint": spec.checkpoint.model_copy(update={"directory": directory})})
 
 
 def _launch(spec: LaunchSpec, alive: int) -> int:

@@ -40,8 +40,8 @@ class Master(Wire):
 
 
 class CheckpointSpec(Wire):
-    """`directory`: local, THEMIS_CHECKPOINT_DIR. `url`: where the launcher of rank 0 stores complete checkpoints; None:
-    nowhere. `keep`: how many stay there."""
+    """`directory`: local, THEMIS_CHECKPOINT_DIR; a relative one is in the launcher's working directory. `url`: where
+    the launcher of rank 0 stores complete checkpoints; None: nowhere. `keep`: how many stay there."""
 
     directory: str
     url: str | None = None
@@ -53,6 +53,7 @@ class LaunchSpec(Wire):
 
     `ranks`: of its processes, in the order of their local ranks. `devices`: GPU ordinals of this container, divided
     evenly among the processes, in order; None: YARN isolates the GPUs, and the launcher uses and reports those it sees.
+    `gpu_locks`: names of these GPUs; on one host, a launcher waits until no other one holds any of them.
     `master`: None if the launcher of rank 0 is to pick a free port on its host and publish it in `Started`; the others
     wait until an answer has it. `host`: the name of this host for others. `grace_s`: between SIGTERM and SIGKILL.
     `orphan_s`: without an answer of the agent for so long, the trial is checkpointed and ends. `token_file`: readable
@@ -67,6 +68,7 @@ class LaunchSpec(Wire):
     ranks: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     world_size: Annotated[int, Field(ge=1)]
     devices: list[str] | None = None
+    gpu_locks: list[str] = []
     host: str = "localhost"
     master: Master | None = None
     checkpoint: CheckpointSpec

@@ -1,0 +1,52 @@
+"""A GPU of a host is used by the processes of one launcher at a time, orphans included.
+
+A lock is a Unix socket with an abstract name, which the kernel frees when the last process that has it open is gone.
+Training processes inherit it. So a launcher whose node was lost, and started anew, keeps its GPUs from others until it
+has noticed. Containers with a network of their own do not see each other's locks.
+"""
+
+import contextlib
+import errno
+import socket
+from collections.abc import Sequence
+
+
+class GpuLocks:
+    """Locks of GPUs, by their names."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._missing, self._sockets = list(names), list[socket.socket]()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Those that someone else holds."""
+        return tuple(self._missing)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """To be inherited by all processes that use the GPUs."""
+        return tuple(one.fileno() for one in self._sockets)
+
+    def take(self) -> bool:
+        """Take those that are free; whether all are held now."""
+        self._missing = [name for name in self._missing if not self._take(name)]
+        return not self._missing
+
+    def close(self) -> None:
+        """Free those that no other process has inherited."""
+        for one in self._sockets:
+            one.close()
+        self._sockets.clear()
+
+    def _take(self, name: str) -> bool:
+        with contextlib.ExitStack() as closing:
+            one = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            try:
+                one.bind(f"\0themis-agent/gpu/{name}".encode()[:107])
+            except OSError as problem:
+                if problem.errno == errno.EADDRINUSE:
+                    return False
+                raise
+            closing.pop_all()
+            self._sockets.append(one)
+            return True
