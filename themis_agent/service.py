@@ -22,10 +22,13 @@ ANSWER_S = 30.0
 
 
 class Launched:
-    """The conversation with all launchers of an agent. `attempt`: of the agent."""
+    """The conversation with all launchers of an agent.
 
-    def __init__(self, agent: LiveAgent, attempt: int) -> None:
-        self._agent, self._attempt = agent, attempt
+    `attempt`: of the agent. `tells_ends`: a launcher is gone when it says so; else someone else says when it is.
+    """
+
+    def __init__(self, agent: LiveAgent, attempt: int, tells_ends: bool = True) -> None:
+        self._agent, self._attempt, self._tells_ends = agent, attempt, tells_ends
         self._acknowledged: dict[str, int] = {}
         self._locks: dict[str, threading.Lock] = {}
 
@@ -39,12 +42,17 @@ class Launched:
             known = self._acknowledged.get(batch.launcher, 0)
             new = [event for event in batch.events if event.sequence > known]
             launcher = self._number(trial, batch)
-            futures = self._agent.put_all([translated(trial, batch.epoch, launcher, event) for event in new])
+            told = [event for event in new if self._tells_ends or not isinstance(event, wire.Ended)]
+            futures = self._agent.put_all([translated(trial, batch.epoch, launcher, event) for event in told])
             if futures:
                 futures[-1].result(timeout=ANSWER_S)
             known = self._acknowledged[batch.launcher] = max((event.sequence for event in new), default=known)
         has_ended = any(isinstance(event, wire.Ended) for event in batch.events)
         return self._answer(trial, batch.epoch, known, has_ended)
+
+    def stop(self) -> None:
+        """Stop the search, as a user wishes; returns when the agent has decided on it."""
+        self._agent.put(events.StopRequested()).result(timeout=ANSWER_S)
 
     def _number(self, name: str, batch: wire.Batch) -> int:
         """The number of a launcher within its gang."""
@@ -104,10 +112,19 @@ def service(launched: Launched, token: str) -> FastAPI:
     """The service; every request needs the token."""
     app = FastAPI(openapi_url=None)
 
-    @app.post("/v1/trials/{trial}/events")
-    async def post_events(trial: str, request: Request) -> Response:
+    def check(request: Request) -> None:
         if not hmac.compare_digest(request.headers.get("Authorization", "").encode(), f"Bearer {token}".encode()):
             raise HTTPException(401, "needs the token of this search")
+
+    @app.post("/v1/stop")
+    async def stop(request: Request) -> Response:
+        check(request)
+        await run_in_threadpool(launched.stop)
+        return Response(status_code=204)
+
+    @app.post("/v1/trials/{trial}/events")
+    async def post_events(trial: str, request: Request) -> Response:
+        check(request)
         try:
             batch = wire.Batch.model_validate_json(await request.body())
         except ValidationError as problem:

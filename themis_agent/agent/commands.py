@@ -15,11 +15,14 @@ class SampleTrial:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The GPUs of one launcher, all on one machine; `first_rank`: the rank of the first process there."""
+    """The GPUs of one launcher, all on one machine; `first_rank`: the rank of the first process there. `host`: of the
+    machine in YARN; `ordinals`: of the GPUs there."""
 
     machine: str
     cells: tuple[str, ...]
     first_rank: int
+    host: str = ""
+    ordinals: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

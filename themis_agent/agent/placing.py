@@ -110,8 +110,9 @@ def _places(gpus: Sequence[Gpu]) -> tuple[Place, ...]:
     """One place a machine; ranks go on from one to the next."""
     places: list[Place] = []
     rank = 0
-    for machine, inside in groupby(sorted(gpus, key=_order), key=lambda gpu: gpu.machine):
-        cells = tuple(gpu.cell for gpu in inside)
-        places.append(Place(machine, cells, rank))
+    for machine, grouped in groupby(sorted(gpus, key=_order), key=lambda gpu: gpu.machine):
+        inside = list(grouped)
+        cells, ordinals = tuple(gpu.cell for gpu in inside), tuple(gpu.ordinal for gpu in inside)
+        places.append(Place(machine, cells, rank, inside[0].host, ordinals))
         rank += len(cells)
     return tuple(places)

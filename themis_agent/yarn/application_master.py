@@ -15,11 +15,13 @@ processes run on until the node has ended them. So a container that YARN lists n
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.java_gateway import JavaGateway
+
+from themis_agent.yarn.submission import LocalResource
 
 GPU = "yarn.io/gpu"
 _PRIORITY = 1
@@ -73,11 +75,14 @@ class ApplicationMaster:
         for client in (self._scheduler, self._nodes):
             client.init(configuration)
             client.start()
+        # Launchers outlive a failed application master.
+        self._nodes.cleanupRunningContainersOnStop(False)
         self._requests: dict[int, Any] = {}
 
-    def register(self) -> None:
-        """Register with the ResourceManager."""
-        self._scheduler.registerApplicationMaster("", -1, "")
+    def register(self, host: str = "", port: int = -1, tracking_url: str = "") -> tuple[Container, ...]:
+        """Register with the ResourceManager; returns the containers of earlier attempts that still run."""
+        answer = self._scheduler.registerApplicationMaster(host, port, tracking_url)
+        return tuple(map(_container, answer.getContainersFromPreviousAttempts()))
 
     def request(self, number: int, size: Size, host: str | None = None) -> None:
         """Ask for a container; `number`: chosen by the caller, not in use. `host`: this node and no other one."""
@@ -104,10 +109,7 @@ class ApplicationMaster:
         """Exchange news with the ResourceManager; call it regularly, several times a second. `progress`: 0 to 1."""
         answer = self._scheduler.allocate(progress)
         allocated = []
-        for one in answer.getAllocatedContainers():
-            container = Container(
-                one.getId().toString(), one.getNodeId().getHost(), int(one.getAllocationRequestId()), one
-            )
+        for container in map(_container, answer.getAllocatedContainers()):
             # A satisfied request that is not removed is satisfied again.
             self.cancel(container.request)
             allocated.append(container)
@@ -117,11 +119,20 @@ class ApplicationMaster:
         )
         return Heartbeat(tuple(allocated), completed)
 
-    def start(self, container: Container, command: str, environment: Mapping[str, str]) -> None:
-        """Run a shell command in a container. Its output goes to the container's log directory."""
+    def start(
+        self,
+        container: Container,
+        command: str,
+        environment: Mapping[str, str],
+        resources: Sequence[LocalResource] = (),
+    ) -> None:
+        """Run a shell command in a container. Its output goes to the container's log directory.
+
+        `resources`: localised into its working directory. It gets no tokens of this application.
+        """
         logs = "1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"
         context = self._yarn.api.records.ContainerLaunchContext.newInstance(
-            {}, dict(environment), [f"{command} {logs}"], {}, None, {}
+            {one.name: self._resource(one) for one in resources}, dict(environment), [f"{command} {logs}"], {}, None, {}
         )
         self._nodes.startContainer(container._java, context)
 
@@ -133,13 +144,28 @@ class ApplicationMaster:
         """Give back a container that was never started."""
         self._scheduler.releaseAssignedContainer(container._java.getId())
 
-    def finish(self, succeeded: bool = True, message: str = "") -> None:
+    def finish(self, succeeded: bool = True, message: str = "", tracking_url: str = "") -> None:
         """Unregister from the ResourceManager, which ends the application, and stop the clients."""
         statuses = self._yarn.api.records.FinalApplicationStatus
         status = statuses.SUCCEEDED if succeeded else statuses.FAILED
-        self._scheduler.unregisterApplicationMaster(status, message, "")
+        self._scheduler.unregisterApplicationMaster(status, message, tracking_url)
         self._nodes.stop()
         self._scheduler.stop()
+
+    def _resource(self, resource: LocalResource) -> Any:
+        records = self._yarn.api.records
+        visibility = records.LocalResourceVisibility
+        return records.LocalResource.newInstance(
+            records.URL.fromURI(self._jvm.java.net.URI.create(resource.url)),
+            records.LocalResourceType.valueOf(resource.type),
+            visibility.PUBLIC if resource.public else visibility.APPLICATION,
+            resource.size,
+            resource.modified_ms,
+        )
+
+
+def _container(one: Any) -> Container:
+    return Container(one.getId().toString(), one.getNodeId().getHost(), int(one.getAllocationRequestId()), one)
 
 
 def command_line(*words: object) -> str:

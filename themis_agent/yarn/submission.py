@@ -65,6 +65,9 @@ class Submission(Part):
     among them. `java`, `class_path`: of the JVM with Hadoop's clients and py4j, for the master; paths may be relative
     to its working directory. `partition`: the node label of the GPUs; "" without. `image`: for YARN's Docker runtime;
     None: processes.
+    `isolates_gpus`: NodeManagers show a container its own GPUs alone: trials use those that they see. If not, they use
+    those that are leased. `attempts_before`: the number of the agent's last attempt in earlier applications, for a
+    search that is resumed.
     """
 
     yarn_app: str
@@ -79,6 +82,8 @@ class Submission(Part):
     class_path: tuple[str, ...] = ()
     partition: str = ""
     image: str | None = None
+    isolates_gpus: bool = False
+    attempts_before: Annotated[int, Field(ge=0)] = 0
 
     def words(self, module: str, *arguments: str, waits_in: str | None = None) -> list[str]:
         """The command of a module of ours in a container. `waits_in`: a folder; see `start`."""

@@ -64,6 +64,7 @@ def client_site(spec: ClusterSpec) -> Properties:
         "yarn.scheduler.maximum-allocation-mb": spec.memory_mb,
         "yarn.scheduler.maximum-allocation-vcores": spec.vcores,
         "yarn.resourcemanager.am.max-attempts": 2,
+        "yarn.resourcemanager.am.global.max-attempts": 20,
         # Hadoop's default of 30 s would dominate every test that restarts the ResourceManager.
         "yarn.resourcemanager.connect.retry-interval.ms": spec.reconnect_ms,
         "yarn.client.nodemanager-connect.max-wait-ms": 15_000,

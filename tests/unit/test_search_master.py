@@ -1,0 +1,150 @@
+"""The application master of a search, with containers as processes of this machine and without an arbiter."""
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.fake_yarn import FakeYarn
+from themis_agent.agent import events
+from themis_agent.app_file import read
+from themis_agent.local.folder import Folder
+from themis_agent.trial.wire import AgentAddress
+from themis_agent.yarn import main
+from themis_agent.yarn.submission import ARBITER_TOKEN, ArbiterAccess, ContainerSize, Submission
+from themis_agent.yarn.takeover import SupersededAttemptError
+
+TRAIN = Path(__file__).parents[1] / "data" / "train_quadratic.py"
+
+
+class Leases:
+    """In place of the arbiter: two GPUs of a node, at once."""
+
+    def __init__(self, access, token, translation, put, check):
+        self._put = put
+        self.said = []
+
+    def start(self):
+        gpus = tuple(events.Gpu(f"node/{number}", "node", "node", "", "node", number) for number in range(2))
+        self._put(events.Granted("lease-1", gpus))
+
+    def say(self, command):
+        self.said.append(command)
+
+    def leave(self, wait_s):
+        return True
+
+
+@pytest.fixture
+def yarn(tmp_path, monkeypatch):
+    monkeypatch.setattr(main, "ArbiterLink", Leases)
+    made = FakeYarn(tmp_path)
+    yield made
+    made.close()
+
+
+class Attempt:
+    """An attempt of the master of a search, in a thread."""
+
+    def __init__(self, yarn, number=1, **fields):
+        root = yarn.folder / "search"
+        self.executed, self.folder, self.problem = yarn.folder / "executed", Folder(root), None
+        command = f"python {TRAIN} --rate={{rate}} --executed={self.executed} --step-s={fields.pop('step_s', 0.0)}"
+        rates = {"rate": {"type": "float", "low": 0.1, "high": 0.9}}
+        known = {"name": "quadratic", "algorithm": "plain", "trials": 2, "max_steps": 5, "grace_s": 5, "space": rates}
+        app = read({**known, "command": command, **fields}, "app")
+        self.folder.begin(app, root)
+        (root / ARBITER_TOKEN).write_text("token")
+        submission = Submission(
+            yarn_app="application_1_0001",
+            resource_manager="",
+            arbiter=ArbiterAccess(url="", app=""),
+            python=sys.executable,
+            container=ContainerSize(memory_mb=128),
+        )
+        self.search = main.Search(self.folder, app, submission, number, "127.0.0.1")
+        self._thread = threading.Thread(target=self._run, args=(yarn.master(number),), daemon=True)
+        self._thread.start()
+
+    def _run(self, master):
+        try:
+            self.search.run(master)
+        except Exception as problem:  # noqa: BLE001 - for the test to look at
+            self.problem = problem
+
+    def join(self, limit_s=60):
+        self._thread.join(limit_s)
+        assert not self._thread.is_alive()
+        return self
+
+    def steps(self):
+        found = {}
+        for line in self.executed.read_text().splitlines() if self.executed.exists() else ():
+            rate, step, _ = json.loads(line)
+            found.setdefault(rate, []).append(step)
+        return list(found.values())
+
+    def until(self, condition, limit_s=30):
+        deadline = time.monotonic() + limit_s
+        while not condition():
+            assert time.monotonic() < deadline
+            assert self.problem is None, self.problem
+            time.sleep(0.05)
+
+
+def test_a_search_runs_in_containers_and_ends_the_application(yarn):
+    attempt = Attempt(yarn).join()
+    assert attempt.problem is None
+    ((succeeded, message),) = yarn.ended
+    assert succeeded
+    assert message.startswith("all trials have ended; best: trial-0000")
+    assert attempt.steps() == [[1, 2, 3, 4, 5]] * 2
+    specs = sorted(attempt.folder.root.glob("trials/*/epoch-1/launcher-0.json"))
+    assert [json.loads(one.read_text())["devices"] for one in specs] == [["0"], ["1"]]
+
+
+def test_a_later_attempt_adopts_the_launchers_and_the_earlier_one_ends(yarn):
+    first = Attempt(yarn, step_s=0.3, max_steps=20)
+    first.until(lambda: len(first.steps()) == 2 and min(map(len, first.steps())) > 2)
+    second = Attempt(yarn, 2, step_s=0.3, max_steps=20).join()
+    assert second.problem is None
+    assert isinstance(first.join().problem, SupersededAttemptError | OSError)
+    assert len(yarn.started) == 2
+    assert second.steps() == [list(range(1, 21))] * 2
+    assert [one[0] for one in yarn.ended] == [True]
+    assert AgentAddress.model_validate_json(second.folder.address.read_text()).attempt == 2
+
+
+def test_a_user_stops_a_search(yarn):
+    attempt = Attempt(yarn, step_s=0.2, max_steps=1000)
+    attempt.until(lambda: len(attempt.steps()) == 2 and min(map(len, attempt.steps())) > 4)
+    url = AgentAddress.model_validate_json(attempt.folder.address.read_text()).url
+    assert requests.post(f"{url}/v1/stop", timeout=10).status_code == 401
+    token = {"Authorization": f"Bearer {attempt.folder.token()}"}
+    assert requests.post(f"{url}/v1/stop", headers=token, timeout=10).status_code == 204
+    attempt.join()
+    assert yarn.ended[0][1].startswith("stopped by the user; best:")
+
+
+def test_a_launcher_that_is_killed_is_started_again_from_its_checkpoint(yarn):
+    attempt = Attempt(yarn, step_s=0.2, max_steps=15)
+    attempt.until(lambda: len(attempt.steps()) == 2 and min(map(len, attempt.steps())) > 3)
+    next(iter(yarn.processes.values())).kill()
+    attempt.join()
+    assert attempt.problem is None
+    assert yarn.ended[0][0]
+    for steps in attempt.steps():
+        assert sorted(set(steps)) == list(range(1, 16))
+        assert len(steps) <= 15 + 1
+
+
+def test_a_search_whose_commands_fail_says_why(yarn):
+    attempt = Attempt(yarn, command="python -c import+no_such_module {rate}", retries=0).join()
+    assert attempt.problem is None
+    ((succeeded, message),) = yarn.ended
+    assert not succeeded
+    assert message == "every trial failed: exit code 1"

@@ -1,0 +1,60 @@
+"""A later attempt of an application master takes over from one that still lives."""
+
+import pytest
+
+from themis_agent.local.folder import Folder
+from themis_agent.trial.wire import AgentAddress
+from themis_agent.yarn.takeover import Fence, SupersededAttemptError, take_over
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
+
+
+def attempt(folder, number):
+    return take_over(folder, Fence(folder, number), f"http://host:{number}")
+
+
+def content(records):
+    return [one["n"] for one in records.read()]
+
+
+def test_a_later_attempt_has_the_journal_and_an_earlier_one_writes_no_more(folder):
+    first = attempt(folder, 1)
+    first.append({"n": 1})
+    second = attempt(folder, 2)
+    assert content(second) == [1]
+    with pytest.raises(SupersededAttemptError, match="attempt 1 is superseded by attempt 2"):
+        first.append({"n": 2})
+    with pytest.raises(SupersededAttemptError):
+        first.rewrite({"n": 3})
+    second.append({"n": 4})
+    assert content(second) == [1, 4]
+    assert AgentAddress.model_validate_json(folder.address.read_text()) == AgentAddress(url="http://host:2", attempt=2)
+
+
+def test_an_earlier_attempt_takes_nothing_over(folder):
+    second = attempt(folder, 2)
+    second.append({"n": 1})
+    with pytest.raises(SupersededAttemptError):
+        attempt(folder, 1)
+    second.append({"n": 2})
+    assert content(second) == [1, 2]
+
+
+def test_a_record_of_an_attempt_that_is_just_superseded_is_known_to_the_next_or_not_acted_on(folder):
+    """Wherever the second attempt interrupts an append of the first one."""
+    first = attempt(folder, 1)
+    fence = Fence(folder, 2)
+    files = []
+
+    def check():
+        # Between the write and the look, a later attempt takes over.
+        files.append(take_over(folder, fence, "http://host:2"))
+        Fence(folder, 1).check()
+
+    first._check = check
+    with pytest.raises(SupersededAttemptError):
+        first.append({"n": 1})
+    assert content(files[0]) == [1]

@@ -1,0 +1,147 @@
+"""The connection of an agent to the arbiter: messages come in, answers go out, each in a thread of its own."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+
+from themis_agent.agent import messages
+from themis_agent.agent.commands import Command
+from themis_agent.agent.events import Event
+from themis_agent.arbiter_messages import Translation, answer
+from themis_agent.yarn.outbox import Outbox
+from themis_agent.yarn.submission import ArbiterAccess
+from yarn_plugin.api.client import ArbiterClient, ArbiterError, ArbiterRefusedError, ArbiterUnavailableError
+from yarn_plugin.errors import ReportedError
+
+log = logging.getLogger("themis_agent")
+
+AGAIN_S = (0.3, 1.0, 2.0, 5.0)
+"""Between attempts to send."""
+
+FOLLOW_AGAIN_S = 10.0
+"""After which an arbiter that refuses to say anything is asked again."""
+
+
+class ArbiterLink:
+    """While the arbiter is away, what is said waits, and leases stay as they are. Nothing here blocks the agent.
+
+    Args:
+        access: to the arbiter, with `token` of the application.
+        translation: of its messages.
+        put: takes events, in the listening thread.
+        check: raises when nothing may be sent any more, because a later attempt does.
+    """
+
+    def __init__(
+        self,
+        access: ArbiterAccess,
+        token: str,
+        translation: Translation,
+        put: Callable[[Event], object],
+        check: Callable[[], None],
+    ) -> None:
+        self._access, self._token = access, token
+        self._translation, self._put, self._check = translation, put, check
+        self._outbox, self._changed = Outbox(), threading.Condition()
+        self._closed = False
+        self._speaking = threading.Thread(target=self._speak, name="to arbiter", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen and to speak."""
+        threading.Thread(target=self._listen, name="from arbiter", daemon=True).start()
+        self._speaking.start()
+
+    def say(self, command: Command) -> None:
+        """Send a command that is for the arbiter, as soon as it listens."""
+        with self._changed:
+            if self._outbox.put(command):
+                self._changed.notify()
+
+    def leave(self, wait_s: float) -> bool:
+        """Deregister, which gives all leases back; whether that worked within so long."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        client, until, attempt = self._client(), time.monotonic() + wait_s, 0
+        while True:
+            try:
+                client.deregister(self._access.app)
+                return True
+            except ArbiterUnavailableError as away:
+                if time.monotonic() >= until:
+                    log.warning("not deregistered, YARN will tell it: %s", away)
+                    return False
+            except ArbiterRefusedError as refused:
+                log.warning("not deregistered: %s", refused)
+                return False
+            time.sleep(AGAIN_S[min(attempt, len(AGAIN_S) - 1)])
+            attempt += 1
+
+    def _client(self) -> ArbiterClient:
+        return ArbiterClient(self._access.url, self._token, self._access.ca or True)
+
+    def _listen(self) -> None:
+        while not self._closed:
+            try:
+                for _ in self._client().follow(
+                    self._access.app,
+                    on_lost=lambda reason: log.warning("leases stay as they are: %s", reason),
+                    on_end=lambda reason: log.warning("the arbiter no longer knows this application: %s", reason),
+                    on_message=self._take,
+                    should_stop=lambda: self._closed,
+                ):
+                    pass
+            except ArbiterError as problem:
+                log.warning("the arbiter is not heard: %s", problem)
+            time.sleep(FOLLOW_AGAIN_S)
+
+    def _take(self, name: str, fields: dict[str, Any]) -> None:
+        try:
+            message = messages.read(name, fields)
+        except ValidationError as problem:
+            log.warning("a message %s of the arbiter cannot be read: %s", name, " ".join(str(problem).split()))
+            return
+        if message is None or self._closed:
+            return
+        with self._changed:
+            if isinstance(message, messages.Ask):
+                self._outbox.expect(message.id, message.answer_by)
+            elif isinstance(message, messages.Offer):
+                self._outbox.expect(message.id, message.bid_by)
+        for event in self._translation.translated(message):
+            self._put(event)
+
+    def _speak(self) -> None:
+        client, failures = self._client(), 0
+        while True:
+            with self._changed:
+                command = self._outbox.next(time.time())
+                if self._closed:
+                    return
+                if command is None:
+                    self._changed.wait()
+                    continue
+            said = answer(command)
+            assert said is not None
+            kind, fields = said
+            try:
+                self._check()
+                client.send(self._access.app, kind, **fields)
+                failures = 0
+            except ArbiterUnavailableError as away:
+                if not failures:
+                    log.warning("%s waits: %s", kind, away)
+                time.sleep(AGAIN_S[min(failures, len(AGAIN_S) - 1)])
+                failures += 1
+                continue
+            except ArbiterRefusedError as refused:
+                log.warning("%s: %s", kind, refused)
+            except ReportedError as superseded:
+                log.warning("%s is not sent: %s", kind, superseded)
+                return
+            with self._changed:
+                self._outbox.done(command)

@@ -1,0 +1,198 @@
+"""The thread that speaks with YARN: carries out what the agent commands, and says what became of it, as events."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from themis_agent.agent.commands import KillTrial, StartTrial, StopTrial
+from themis_agent.agent.events import Event, LauncherEnded
+from themis_agent.agent.state import State
+from themis_agent.launching import LAUNCHER
+from themis_agent.yarn.application_master import ApplicationMaster, Container, Size, command_line
+from themis_agent.yarn.containers import (
+    Cancel,
+    Containers,
+    Gone,
+    Instruction,
+    Launcher,
+    Release,
+    Request,
+    Start,
+    Stop,
+)
+from themis_agent.yarn.launches import Launches
+from themis_agent.yarn.submission import Submission
+from yarn_plugin.errors import ReportedError, os_reason
+
+log = logging.getLogger("themis_agent")
+
+BEAT_S, IDLE_BEAT_S = 0.25, 1.0
+"""Between heartbeats to the ResourceManager: while there are launchers, and otherwise."""
+
+Command = StartTrial | StopTrial | KillTrial
+
+
+class Driver:
+    """See the module. After `start`, only its thread uses `master`.
+
+    Args:
+        master: registered with the ResourceManager.
+        previous: containers of earlier attempts.
+        submission: of the search.
+        launches: of the search.
+        put: takes events.
+        state: what the agent knows now.
+        check: raises when a later attempt runs.
+    """
+
+    def __init__(
+        self,
+        master: ApplicationMaster,
+        previous: Iterable[Container],
+        submission: Submission,
+        launches: Launches,
+        put: Callable[[Event], object],
+        state: Callable[[], State | None],
+        check: Callable[[], None],
+    ) -> None:
+        self._master, self._submission, self._launches = master, submission, launches
+        self._put, self._state, self._check = put, state, check
+        self._containers = Containers()
+        self._known = {one.id: one for one in previous}
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._over = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="yarn", daemon=True)
+        self.progress = 0.0
+
+    def adopt(self, launchers: dict[Launcher, str | None]) -> None:
+        """Take over launchers, before `start`; those that are gone end with an event."""
+        self._follow(self._containers.adopt(launchers, list(self._known)))
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def carry_out(self, command: Command) -> None:
+        """Carry out a command soon; for any thread."""
+        self._commands.put(command)
+
+    def check(self) -> None:
+        """Raise what has ended the thread, if something has."""
+        if self._failure is not None:
+            raise self._failure
+
+    def finish(self, succeeded: bool, message: str) -> None:
+        """End the application."""
+        self._over.set()
+        self._thread.join()
+        self.check()
+        self._master.finish(succeeded, message)
+
+    def _run(self) -> None:
+        try:
+            next_beat = 0.0
+            while not self._over.is_set():
+                self._take_commands(next_beat - time.monotonic())
+                now = time.monotonic()
+                self._follow(self._containers.due(now))
+                if now >= next_beat:
+                    next_beat = now + (IDLE_BEAT_S if self._containers.is_idle else BEAT_S)
+                    self._beat()
+        except (Py4JError, ReportedError, OSError) as problem:
+            self._failure = problem
+
+    def _take_commands(self, wait_s: float) -> None:
+        try:
+            command = self._commands.get(timeout=max(wait_s, 0.0))
+        except queue.Empty:
+            return
+        self._check()
+        match command:
+            case StartTrial():
+                self._begin(command)
+            case StopTrial():
+                self._follow(self._containers.give_up(command.trial, command.epoch))
+            case KillTrial():
+                self._follow(self._containers.kill(command.trial, command.epoch, time.monotonic()))
+
+    def _begin(self, command: StartTrial) -> None:
+        try:
+            prepared = self._launches.prepare(command)
+        except OSError as problem:
+            for number in range(len(command.places)):
+                lines = (f"the launch file could not be written: {os_reason(problem)}",)
+                self._put(LauncherEnded(command.trial, command.epoch, 1, lines, number))
+            return
+        for launcher, host, gpus in prepared:
+            self._follow(self._containers.want(launcher, host, gpus, time.monotonic()))
+
+    def _beat(self) -> None:
+        beat = self._master.heartbeat(self.progress)
+        for container in beat.allocated:
+            self._known[container.id] = container
+            self._follow(self._containers.allocated(container.id, container.request))
+        for ended in beat.completed:
+            self._known.pop(ended.id, None)
+            self._follow(self._containers.completed(ended.id, ended.exit_status, ended.diagnostics))
+
+    def _follow(self, instructions: Iterable[Instruction]) -> None:
+        for one in instructions:
+            match one:
+                case Request(number, host, gpus):
+                    each = self._submission.container
+                    self._master.request(number, Size(each.memory_mb * gpus, each.vcores * gpus, gpus), host)
+                case Cancel(number):
+                    self._master.cancel(number)
+                case Start(container, launcher):
+                    self._start(self._known[container], launcher)
+                case Stop(container):
+                    self._stop(self._known.get(container))
+                case Release(container):
+                    self._master.release(self._known.pop(container))
+                case Gone():
+                    self._end(one)
+
+    def _start(self, container: Container, launcher: Launcher) -> None:
+        submission = self._submission
+        words = submission.words(LAUNCHER, str(self._launches.spec(launcher)))
+        try:
+            self._check()
+            self._launches.note(launcher, container.id)
+            self._master.start(container, command_line(*words), self._environment(), submission.resources)
+            log.info("%s epoch %d: %s on %s", launcher.trial, launcher.epoch, container.id, container.host)
+        except (Py4JJavaError, OSError) as problem:
+            reason = said_by_java(problem) if isinstance(problem, Py4JJavaError) else os_reason(problem)
+            log.warning("%s on %s was not started: %s", container.id, container.host, reason)
+            self._follow(self._containers.start_failed(container.id, reason, time.monotonic()))
+
+    def _stop(self, container: Container | None) -> None:
+        if container is None:
+            return
+        try:
+            self._check()
+            self._master.stop(container)
+        except Py4JJavaError as problem:
+            log.warning("%s on %s was not stopped: %s", container.id, container.host, said_by_java(problem))
+
+    def _end(self, gone: Gone) -> None:
+        launcher = gone.launcher
+        how = f"exit status {gone.exit_status}" if gone.exit_status is not None else gone.diagnostics or "not found"
+        log.info("%s epoch %d: launcher %d is gone: %s", launcher.trial, launcher.epoch, launcher.number, how)
+        for event in self._launches.last_words(gone, self._state()):
+            self._put(event)
+
+    def _environment(self) -> dict[str, str]:
+        image = self._submission.image
+        docker = {"YARN_CONTAINER_RUNTIME_TYPE": "docker", "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": image or ""}
+        return {**self._submission.environment, **(docker if image else {})}
+
+
+def said_by_java(problem: Py4JJavaError) -> str:
+    """The message of an exception in Java, on one line."""
+    text = str(problem.java_exception.getMessage() or problem.java_exception)
+    return " ".join(text.split())[:500]

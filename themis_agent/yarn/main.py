@@ -1,0 +1,196 @@
+"""The application master of a search: `python -m themis_agent.yarn.main FOLDER`, started by YARN.
+
+Killed in whatever way, its next attempt goes on from the journal in the folder: launchers that still run are adopted,
+and trials without one start from their checkpoints.
+"""
+
+import json
+import logging
+import os
+import sys
+from concurrent.futures import Future
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from themis_agent.agent import commands, events
+from themis_agent.agent.state import State
+from themis_agent.app_file import AppFile
+from themis_agent.arbiter_messages import Translation
+from themis_agent.live import LiveAgent
+from themis_agent.local.driver import MIRROR_S, Result, result
+from themis_agent.local.folder import Folder
+from themis_agent.local.progress import Changes
+from themis_agent.optuna_study import StudyMirror
+from themis_agent.sampling import sample
+from themis_agent.service import Launched, listening, service, serving
+from themis_agent.yarn import submission as submissions
+from themis_agent.yarn.application_master import ApplicationMaster
+from themis_agent.yarn.arbiter_link import ArbiterLink
+from themis_agent.yarn.driver import Driver
+from themis_agent.yarn.gateway import launch
+from themis_agent.yarn.launches import Launches
+from themis_agent.yarn.submission import Submission
+from themis_agent.yarn.takeover import Fence, SupersededAttemptError, take_over
+from yarn_plugin.errors import BadInputError, ReportedError, os_reason
+from yarn_plugin.journal.records import JournalError, JournalUnavailableError
+
+log = logging.getLogger("themis_agent")
+
+LEAVE_S = 30.0
+"""How long the end of a search waits for an arbiter that is away."""
+
+
+class Search:
+    """An attempt to run the search of a folder. `attempt`: YARN's number of it."""
+
+    def __init__(self, folder: Folder, app: AppFile, submission: Submission, attempt: int, host: str) -> None:
+        self._folder, self._app, self._submission = folder, app, submission
+        self._fence = Fence(folder, submission.attempts_before + attempt)
+        self._host, self._listener = host, listening(host)
+        self._port = self._listener.getsockname()[1]
+        self._url = f"http://{host}:{self._port}"
+        self._driver: Driver
+        self._link: ArbiterLink
+
+    def run(self, master: ApplicationMaster) -> None:
+        """Run the search until it ends, and the application with it.
+
+        Raises:
+            SupersededAttemptError: a later attempt runs it.
+            JournalError: the journal cannot be used.
+        """
+        records = take_over(self._folder, self._fence, self._url)
+        self._agent = LiveAgent(records, self._carry_out, self._observe)
+        self._mirror = StudyMirror(self._app.storage, self._app) if self._app.storage else None
+        if self._mirror is not None:
+            self._mirror.catch_up(self._folder.journal, self._agent.state)
+        self._changes = Changes(self._agent.state)
+        previous = master.register(self._host, self._port, self._url)
+        launches = Launches(self._app, self._folder, self._submission, self._url)
+        put, check = self._agent.put, self._fence.check
+        self._driver = Driver(master, previous, self._submission, launches, put, lambda: self._agent.state, check)
+        token = (self._folder.root / submissions.ARBITER_TOKEN).read_text().strip()
+        translation = Translation(self._agent.journal_time)
+        self._link = ArbiterLink(self._submission.arbiter, token, translation, put, check)
+        begun = self._begin(launches)
+        launched = Launched(self._agent, self._fence.attempt, tells_ends=False)
+        with serving(service(launched, self._folder.token()), self._listener):
+            self._driver.start()
+            self._link.start()
+            self._agent.run(lambda state: begun.done() and state is not None and state.finished, self._idle)
+            self._end()
+
+    def _begin(self, launches: Launches) -> Future[None]:
+        state = self._agent.state
+        if state is None:
+            log.info("%s begins", self._app.name)
+            return self._agent.put(events.Begun(self._app.settings()))
+        launchers = launches.unfinished(state)
+        log.info("%s goes on as attempt %d: %d launchers", self._app.name, self._fence.attempt, len(launchers))
+        # Those that are gone end after this event, with what they had to say.
+        running = tuple(events.Running(one.trial, one.epoch, one.number) for one in launchers)
+        begun = self._agent.put(events.Restarted(running))
+        self._driver.adopt(launchers)
+        return begun
+
+    def _carry_out(self, command: commands.Command) -> None:
+        match command:
+            case commands.SampleTrial():
+                state = self._agent.state
+                if state is not None:
+                    parameters = sample(self._app, command.number, state)
+                    self._agent.put(events.Sampled(command.trial, json.dumps(parameters)))
+            case commands.StartTrial() | commands.StopTrial() | commands.KillTrial():
+                self._driver.carry_out(command)
+            case _:
+                self._link.say(command)
+
+    def _observe(self, event: events.Event, state: State) -> None:
+        if self._mirror is not None:
+            self._mirror.take(event, state)
+        for line in self._changes.lines(state):
+            log.info(line)
+
+    def _idle(self) -> None:
+        self._fence.check()
+        self._driver.check()
+        state = self._agent.state
+        if state is not None:
+            self._driver.progress = progress(state)
+
+    def _end(self) -> None:
+        state = self._agent.state
+        assert state is not None
+        found = result(state)
+        if self._mirror is not None and not self._mirror.close(MIRROR_S):
+            log.warning("storage %r: not all of the search could be written there", self._app.storage)
+        self._link.leave(LEAVE_S)
+        self._fence.check()
+        self._driver.finish(found.succeeded, sentence(self._app, found))
+
+
+def progress(state: State) -> float:
+    """How much of a search is done, from 0 to 1, by the trials that have ended."""
+    ended = sum(one.fate not in ("training", "paused") for one in state.trials.values())
+    return ended / max(len(state.trials), 1)
+
+
+def sentence(app: AppFile, found: Result) -> str:
+    """What YARN shows of a search that has ended."""
+    if found.best is None or found.metric is None:
+        return found.reason
+    values = ", ".join(f"{name}={value}" for name, value in found.parameters.items())
+    return f"{found.reason}; best: {found.best}, {app.metric} {found.metric:.6g} at step {found.step:g} with {values}"
+
+
+def attempt_of(container: str) -> int:
+    """The attempt of an application master, by its container: container_[eEPOCH_]CLUSTER_APP_ATTEMPT_NUMBER."""
+    return int(container.split("_")[-2])
+
+
+def _read(root: Path) -> tuple[AppFile, Submission]:
+    try:
+        return Folder(root).load()[0], submissions.read(root)
+    except OSError as problem:
+        raise BadInputError("FOLDER", str(root), os_reason(problem)) from problem
+    except ValidationError as problem:
+        raise BadInputError("FOLDER", str(root), " ".join(str(problem).split())) from problem
+
+
+def main() -> int:
+    """Run the search whose folder the command line names; 1: another attempt may go on."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        root = Path(sys.argv[1])
+        app, submission = _read(root)
+        conf = os.environ.get("HADOOP_CONF_DIR")
+        gateway = launch(Path(conf) if conf else None, class_path=submission.class_path, java=submission.java or None)
+        master = ApplicationMaster(gateway)
+        attempt = attempt_of(os.environ["CONTAINER_ID"])
+        search = Search(Folder(root), app, submission, attempt, os.environ["NM_HOST"])
+    except ReportedError as problem:
+        log.error("%s", problem)
+        return problem.exit_code
+    try:
+        search.run(master)
+    except (SupersededAttemptError, JournalUnavailableError) as problem:
+        log.error("%s", problem)
+        return 1
+    except JournalError as problem:
+        # No other attempt would do better.
+        log.error("%s", problem)
+        master.register()
+        master.finish(False, str(problem))
+    return 0
+
+
+if __name__ == "__main__":
+    # Threads that wait for Java or the network must not keep a process from its end.
+    code = 1
+    try:
+        code = main()
+    except Exception:
+        log.exception("the application master has failed; YARN may start another attempt")
+    logging.shutdown()
+    os._exit(code)

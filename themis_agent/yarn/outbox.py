@@ -1,0 +1,49 @@
+"""What an agent still has to tell the arbiter: in order, and only as long as it is of use."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate
+
+ToArbiter = SendEstimate | SendBid | ReleaseGpus
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    command: ToArbiter
+    until: float | None
+
+
+class Outbox:
+    """Times are seconds since the epoch."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[str, float] = {}
+        self._waiting: deque[_Waiting] = deque()
+
+    def expect(self, question: str, until: float) -> None:
+        """A question of the arbiter is to be answered until then; asked again, it has a new deadline."""
+        self._deadlines[question] = until
+
+    def put(self, command: Command) -> bool:
+        """Take a command that is for the arbiter; whether it is. An answer replaces one to the same question."""
+        if not isinstance(command, ToArbiter):
+            return False
+        if isinstance(command, ReleaseGpus):
+            self._waiting.append(_Waiting(command, None))
+            return True
+        kept = (one for one in self._waiting if isinstance(one.command, ReleaseGpus) or one.command.id != command.id)
+        self._waiting = deque(kept)
+        self._waiting.append(_Waiting(command, self._deadlines.get(command.id)))
+        return True
+
+    def next(self, now: float) -> ToArbiter | None:
+        """What to send next; answers that are too late are dropped. It stays until `done`."""
+        self._deadlines = {question: until for question, until in self._deadlines.items() if until > now}
+        while self._waiting and (until := self._waiting[0].until) is not None and until <= now:
+            self._waiting.popleft()
+        return self._waiting[0].command if self._waiting else None
+
+    def done(self, command: ToArbiter) -> None:
+        """The arbiter has it, or refuses it."""
+        self._waiting = deque(one for one in self._waiting if one.command is not command)

@@ -1,0 +1,96 @@
+"""One attempt of an application master takes over from those before it, which may still live and not know it.
+
+1. It publishes its address with its number: from now on, earlier ones that look find that they are superseded.
+2. It replaces the journal by a copy: what an earlier one still writes goes into a file that nobody reads.
+
+An attempt looks again after each record that it has written, and before it acts on it. So whatever it acts on was
+written before step 1, is in the copy, and is known to its successor.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from themis_agent.local.folder import Folder
+from themis_agent.trial.wire import AgentAddress
+from yarn_plugin import files
+from yarn_plugin.errors import ReportedError
+from yarn_plugin.journal.records import Record, RecordFile
+
+
+class SupersededAttemptError(ReportedError):
+    """A later attempt of the application master runs."""
+
+
+class Fence:
+    """Whether an attempt is the latest one. For any thread."""
+
+    def __init__(self, folder: Folder, attempt: int) -> None:
+        self._address, self.attempt = folder.address, attempt
+
+    def check(self) -> None:
+        """Check it.
+
+        Raises:
+            SupersededAttemptError: it is not.
+        """
+        latest = _latest(self._address)
+        if latest > self.attempt:
+            raise SupersededAttemptError(f"attempt {self.attempt} is superseded by attempt {latest}")
+
+
+class FencedRecords(RecordFile):
+    """The journal of an attempt. No record that is appended, or replaces others, is acted on by a superseded one."""
+
+    def __init__(self, path: Path, check: Callable[[], None]) -> None:
+        self._check = check
+        super().__init__(path)
+
+    def append(self, *records: Record | bytes, durable: bool = True) -> None:
+        """Append records.
+
+        Raises:
+            JournalUnavailableError: they could not be written; the file is unchanged.
+            SupersededAttemptError: a later attempt runs, which may not know these records.
+        """
+        super().append(*records, durable=durable)
+        self._check()
+
+    def rewrite(self, *records: Record | bytes) -> None:
+        """Atomically replace the file.
+
+        Raises:
+            JournalUnavailableError: they could not be written; the file is unchanged.
+            SupersededAttemptError: a later attempt runs, whose file it is.
+        """
+        self._check()
+        super().rewrite(*records)
+
+
+def take_over(folder: Folder, fence: Fence, url: str) -> FencedRecords:
+    """Become the attempt that runs the search of a folder, at this address; returns its journal.
+
+    Raises:
+        SupersededAttemptError: a later attempt has done so.
+        JournalError: the journal cannot be used.
+        OSError: the folder cannot be written.
+    """
+    fence.check()
+    address = AgentAddress(url=url, attempt=fence.attempt)
+    files.write(folder.address, address.model_dump_json(), durable=True)
+    if folder.journal.exists():
+        with folder.journal.open("rb") as old, files.draft(folder.journal, files.PRIVATE_MODE, durable=True) as copy:
+            shutil.copyfileobj(old, copy)
+    # An earlier attempt that still lives holds the lock of the old file.
+    folder.journal.with_name(f"{folder.journal.name}.lock").unlink(missing_ok=True)
+    return FencedRecords(folder.journal, fence.check)
+
+
+def _latest(address: Path) -> int:
+    """The number of the latest attempt; 0: none is known."""
+    try:
+        return AgentAddress.model_validate_json(address.read_text()).attempt
+    except (OSError, ValidationError):
+        return 0
