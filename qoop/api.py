@@ -26,6 +26,7 @@ from qoop.engine.session import (
     java_message,
     query_session,
     require_classic_session,
+    syntax_of,
 )
 from qoop.engine.snapshot import NoSnapshotError, pin_tables
 from qoop.engine.spark_engine import SparkEngine
@@ -99,7 +100,7 @@ def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataF
         QoopError: the query cannot be run.
         pyspark.errors.PySparkException: Spark rejects the query.
     """
-    parsed = parse_leniently(text)
+    parsed = _parsed(spark, text)
     if parsed.stores_rows:
         execute(spark, parsed, options)
         return spark.range(0).select()
@@ -122,7 +123,7 @@ def collect(
     spark: SparkSession, text: str | ParsedText, options: Options | None = None, max_rows: int | None = None
 ) -> Answer:
     """Run a query and fetch its rows, or the first `max_rows`; a statement that stores rows returns none."""
-    parsed = _parsed(text)
+    parsed = _parsed(spark, text)
     if parsed.stores_rows:
         return Answer([], [], execute(spark, parsed, options))
     query = _Query(spark, parsed, options or Options())
@@ -142,7 +143,7 @@ def write(
     spark: SparkSession, text: str | ParsedText, options: Options | None, store: Callable[[DataFrame], None]
 ) -> Outcome:
     """Run a query and pass its complete, persisted result to `store`, which a switch can thus not interrupt."""
-    return _write(_Query(spark, _parsed(text), options or Options()), store)
+    return _write(_Query(spark, _parsed(spark, text), options or Options()), store)
 
 
 def _write(query: "_Query", store: Callable[[DataFrame], None]) -> Outcome:
@@ -169,8 +170,7 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
 
     A statement without a query to plan is executed by Spark alone.
     """
-    require_classic_session(spark)
-    parsed = _parsed(text)
+    parsed = _parsed(spark, text)
     statement = parsed.statement
     if statement is None or not statement.stores_rows or _target_exists(spark, statement):
         return _execute_as_written(spark, parsed.text)
@@ -187,8 +187,10 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
     return _write(query, written.execute)
 
 
-def _parsed(text: str | ParsedText) -> ParsedText:
-    return parse_leniently(text) if isinstance(text, str) else text
+def _parsed(spark: SparkSession, text: str | ParsedText) -> ParsedText:
+    """The text as the session reads it."""
+    require_classic_session(spark)
+    return parse_leniently(text, syntax_of(spark)) if isinstance(text, str) else text
 
 
 def _target_exists(spark: SparkSession, statement: Statement) -> bool:
@@ -237,7 +239,6 @@ class _Query:
     """
 
     def __init__(self, spark: SparkSession, parsed: ParsedText, options: Options, query: Any = None) -> None:
-        require_classic_session(spark)
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"

@@ -85,7 +85,8 @@ def _plan(text: str, tables: str | None) -> PlannedQuery:
 
     with local_catalogue() as known:
         try:
-            return plan(parse_statement(text), known, known.statistics, CutPolicy(), CostModel(), _now)
+            statement = parse_statement(text, known.syntax)
+            return plan(statement, known, known.statistics, CutPolicy(), CostModel(), _now)
         except UnknownTableError as problem:
             raise UnknownNameError(f"{problem} in Spark's catalog; give its directory with --tables") from None
 

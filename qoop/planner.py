@@ -76,7 +76,7 @@ def plan(
     if now is not None and reads_moment(query):
         moment = now()
         query = at_moment(query, moment)
-    text = describe_query(query, catalogue)
+    text = describe_query(query, catalogue, statement.syntax)
     if not text.query.planned and not any(block.shared for block in text.query.blocks.values()):
         raise CannotSplitError(_reasons(text.query))
     estimator = Estimator(text.query, {table: statistics(table) for table in text.tables}, model)

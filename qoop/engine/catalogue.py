@@ -1,7 +1,9 @@
 """Tables of the user's Spark session: their columns and statistics."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -11,6 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.scala import as_float, items
+from qoop.engine.session import syntax_of
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
 from qoop.parsing.spark_sql import Types
 from qoop.tables.statistics import cached_statistics
@@ -25,10 +28,11 @@ COSTLY = {"Aggregate", "Join", "Sort", "Window", "Distinct", "Intersect", "Excep
 
 
 class SparkCatalogue:
-    """Looks tables up in a session; results are cached for the life of this object."""
+    """Looks tables up in a session; results are cached for the life of this object. `syntax`: how it reads SQL."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self.syntax = syntax_of(spark)
         self._frames: dict[str, DataFrame | None] = {}
         self._statistics: dict[str, TableStatistics] = {}
 
@@ -38,7 +42,7 @@ class SparkCatalogue:
         if frame is None:
             return None
         return {
-            field.name.lower(): field.metadata.get(DECLARED, field.dataType.simpleString())
+            self.syntax.folded(field.name): field.metadata.get(DECLARED, field.dataType.simpleString())
             for field in frame.schema.fields
         }
 
@@ -50,6 +54,8 @@ class SparkCatalogue:
             assert frame is not None
             files = _plain_parquet(frame)
             known = cached_statistics(files) if files else _by_spark(frame)
+            if self.syntax.case_sensitive:
+                known = _with_exact_names(known, frame.columns)
             self._statistics[table] = known
         return known
 
@@ -86,6 +92,17 @@ def _plain_parquet(frame: DataFrame) -> list[Path]:
         return []
     files = [Path(unquote(url.path)) for url in urls]
     return files if all(file.suffix == ".parquet" and file.exists() for file in files) else []
+
+
+def _with_exact_names(known: TableStatistics, names: Sequence[str]) -> TableStatistics:
+    """Statistics by the columns' names as they are; without those of columns that only case tells apart."""
+    times = Counter(name.lower() for name in names)
+    exact = [name for name in names if times[name.lower()] == 1]
+    return replace(
+        known,
+        columns={name: known.columns[name.lower()] for name in exact if name.lower() in known.columns},
+        sample={name: known.sample[name.lower()] for name in exact if name.lower() in known.sample},
+    )
 
 
 def _by_spark(frame: DataFrame) -> TableStatistics:

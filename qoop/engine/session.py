@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.engine.scala import items
 from qoop.errors import QoopError
 from qoop.parsing.moment import Moment
+from qoop.parsing.spark_sql import Syntax
 
 REORDER = "org.apache.spark.sql.catalyst.optimizer.ReorderJoin"
 EXCLUDED = "spark.sql.optimizer.excludedRules"
@@ -26,6 +27,8 @@ STAGE_CONF: Mapping[str, str] = {
     # Stored outputs are partitioned by their size, not by spark.sql.shuffle.partitions.
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
     "spark.sql.adaptive.enabled": "true",
+    # Literals in generated SQL have escapes.
+    "spark.sql.parser.escapedStringLiterals": "false",
 }
 
 
@@ -70,6 +73,19 @@ def require_classic_session(spark: Any) -> None:
             "spark: is a Spark Connect session; qoop needs Spark's driver in this process, such as from "
             "SparkSession.builder.master(...)"
         )
+
+
+def syntax_of(spark: SparkSession) -> Syntax:
+    """How a session reads SQL, by its settings."""
+
+    def is_on(name: str) -> bool:
+        return (spark.conf.get(name) or "").strip().lower() == "true"
+
+    return Syntax(
+        case_sensitive=is_on("spark.sql.caseSensitive"),
+        quoted_names=is_on("spark.sql.ansi.enabled") and is_on("spark.sql.ansi.doubleQuotedIdentifiers"),
+        raw_strings=is_on("spark.sql.parser.escapedStringLiterals"),
+    )
 
 
 def current_moment(spark: SparkSession) -> Moment:

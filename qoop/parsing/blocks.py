@@ -14,7 +14,7 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import traverse_scope
 
 from qoop.errors import CannotSplitError, UnknownNameError, UnknownTableError, did_you_mean
-from qoop.parsing.spark_sql import DIALECT, Catalogue, Types, check_can_be_written
+from qoop.parsing.spark_sql import DIALECT, USUAL, Catalogue, Syntax, Types, check_can_be_written
 from qoop.plans.plan import ROOT
 
 PREFIX = "qoop_"
@@ -63,20 +63,20 @@ def source_name(table: exp.Table) -> str:
     return str(parts.sql(DIALECT))
 
 
-def split_query(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
+def split_query(query: exp.Query, catalogue: Catalogue, syntax: Syntax = USUAL) -> SplitQuery:
     """Split a query into blocks.
 
     Raises:
         UnknownNameError: a table or column does not exist.
         CannotSplitError: only the query as written is certain to give the right answer.
     """
-    _check_can_be_split(query)
+    _check_can_be_split(query, syntax)
     query = query.copy()
     _keep_field_names(query)
     names = _BlockNames()
-    ctes = _name_ctes(query, names)
-    tables, types = _name_tables(query, ctes, catalogue)
-    query = _qualify_names(query, types)
+    ctes = _name_ctes(query, names, syntax)
+    tables, types = _name_tables(query, ctes, catalogue, syntax)
+    query = _qualify_names(query, types, syntax)
     blocks: dict[str, exp.Query] = {}
     _extract_ctes(query, blocks)
     _extract_derived(query, blocks, names)
@@ -91,7 +91,7 @@ def split_query(query: exp.Query, catalogue: Catalogue) -> SplitQuery:
 
 
 def _keep_field_names(query: exp.Query) -> None:
-    """Have the fields of structs keep their names: those of columns are written in lower case, as Spark reads both.
+    """Have the fields of structs keep their names: those of columns are written in lower case where Spark reads both.
 
     A field without a name has its column's, as it is written there.
     """
@@ -122,7 +122,7 @@ class _BlockNames:
         return name
 
 
-def _check_can_be_split(query: exp.Query) -> None:
+def _check_can_be_split(query: exp.Query, syntax: Syntax) -> None:
     check_can_be_written(query)
     for node in query.walk():
         if isinstance(node, NONDETERMINISTIC) or (
@@ -138,21 +138,21 @@ def _check_can_be_split(query: exp.Query) -> None:
         if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
             raise CannotSplitError(f"the query reads a table function, {node.this.sql(DIALECT)[:40]}")
         if isinstance(node, exp.Select):
-            _check_aliases_are_unique(node)
+            _check_aliases_are_unique(node, syntax)
 
 
-def _check_aliases_are_unique(select: exp.Select) -> None:
+def _check_aliases_are_unique(select: exp.Select, syntax: Syntax) -> None:
     """The alias of a semi or anti join may be used again after it, which block names cannot express."""
     clause, joins = select.args.get("from_"), select.args.get("joins") or []
-    aliases = Counter(node.this.alias_or_name.lower() for node in (clause, *joins) if node is not None)
+    aliases = Counter(syntax.folded(node.this.alias_or_name) for node in (clause, *joins) if node is not None)
     repeated = next((alias for alias, times in aliases.items() if alias and times > 1), None)
     if repeated is not None:
         raise CannotSplitError(f"two tables of one SELECT have the alias {repeated!r}")
 
 
-def _name_ctes(query: exp.Query, names: _BlockNames) -> frozenset[str]:
+def _name_ctes(query: exp.Query, names: _BlockNames, syntax: Syntax) -> frozenset[str]:
     """Give every CTE a unique name and redirect its readers to it, so that no name is ambiguous."""
-    read = [(table, cte) for table in query.find_all(exp.Table) if (cte := _cte_of(table)) is not None]
+    read = [(table, cte) for table in query.find_all(exp.Table) if (cte := _cte_of(table, syntax)) is not None]
     given = {id(cte): names.unused(cte.alias) for cte in query.find_all(exp.CTE)}
     for table, cte in read:
         _redirect(table, given[id(cte)])
@@ -161,11 +161,12 @@ def _name_ctes(query: exp.Query, names: _BlockNames) -> frozenset[str]:
     return frozenset(given.values())
 
 
-def _cte_of(table: exp.Table) -> exp.CTE | None:
+def _cte_of(table: exp.Table, syntax: Syntax) -> exp.CTE | None:
     """The CTE that a table node names: the innermost enclosing one that is defined before it."""
     if table.db:
         return None
     child: exp.Expr = table
+    named = syntax.folded(table.name)
     while (parent_node := child.parent) is not None:
         clause = parent_node.args.get("with_")
         defined: list[exp.CTE] = []
@@ -173,7 +174,7 @@ def _cte_of(table: exp.Table) -> exp.CTE | None:
             defined = parent_node.expressions[: child.index]
         elif clause is not None and clause is not child:
             defined = clause.expressions
-        found = next((cte for cte in reversed(defined) if cte.alias.lower() == table.name.lower()), None)
+        found = next((cte for cte in reversed(defined) if syntax.folded(cte.alias) == named), None)
         if found is not None:
             return found
         child = parent_node
@@ -181,7 +182,7 @@ def _cte_of(table: exp.Table) -> exp.CTE | None:
 
 
 def _name_tables(
-    query: exp.Query, ctes: frozenset[str], catalogue: Catalogue
+    query: exp.Query, ctes: frozenset[str], catalogue: Catalogue, syntax: Syntax
 ) -> tuple[dict[str, str], dict[str, Types]]:
     """Give every base table an unqualified name, and look up its columns."""
     tables: dict[str, str] = {}
@@ -193,21 +194,17 @@ def _name_tables(
         if node.name.lower().startswith(PREFIX):
             raise CannotSplitError(f"table {node.name}: names that start with {PREFIX} are reserved by the planner")
         written = source_name(node)
-        name = node.name.lower() if not node.db else f"{node.db}__{node.name}".lower()
+        name = syntax.folded(node.name if not node.db else f"{node.db}__{node.name}")
+        written_parts = (syntax.folded(node.catalog), syntax.folded(node.db), syntax.folded(node.name))
         if name not in types:
             columns = catalogue.columns(written)
             if columns is None:
                 raise UnknownTableError(written, _where(node.this))
-            tables[name], types[name], parts[name] = written, columns, _parts_of(node)
-        elif parts[name] != _parts_of(node):
+            tables[name], types[name], parts[name] = written, columns, written_parts
+        elif parts[name] != written_parts:
             raise CannotSplitError(f"after splitting, tables {tables[name]} and {written} would have the same name")
         _redirect(node, name)
     return tables, types
-
-
-def _parts_of(table: exp.Table) -> tuple[str, ...]:
-    """A table's name in parts, whatever its quotes and case."""
-    return (table.catalog.lower(), table.db.lower(), table.name.lower())
 
 
 def _where(node: exp.Expr) -> str:
@@ -218,9 +215,9 @@ def _where(node: exp.Expr) -> str:
     return f"query, line {line}, position {end - (node.meta['end'] - node.meta['start'])}"
 
 
-def _qualify_names(query: exp.Query, types: dict[str, Types]) -> exp.Query:
+def _qualify_names(query: exp.Query, types: dict[str, Types], syntax: Syntax) -> exp.Query:
     try:
-        result = qualify(query, schema=dict(types), dialect=DIALECT)
+        result = qualify(query, schema=dict(types), dialect=syntax.dialect)
     except (OptimizeError, SchemaError) as error:
         message = " ".join(str(error).split())
         if "could not be resolved" in message or "Unknown column" in message:
@@ -246,7 +243,7 @@ def _unknown_column(message: str, types: dict[str, Types]) -> str:
     name = unresolved["quoted"] or unresolved["plain"] or ""
     where = _where_unresolved(unresolved, name)
     known = {column for columns in types.values() for column in columns}
-    if name.lower() in known:
+    if name.lower() in {column.lower() for column in known}:
         return f"{where}: column {name!r} is ambiguous, or of a table that is not in scope"
     return f"{where}: column {name!r} not found{did_you_mean(name, known)}"
 

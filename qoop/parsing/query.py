@@ -10,7 +10,7 @@ from qoop.parsing.blocks import SplitQuery, source_name, split_query
 from qoop.parsing.expressions import as_column, columns_of
 from qoop.parsing.joins import CORE, Core, extract_core
 from qoop.parsing.pushdown import push_down_filters
-from qoop.parsing.spark_sql import DIALECT, Catalogue, Types
+from qoop.parsing.spark_sql import DIALECT, USUAL, Catalogue, Syntax, Types
 from qoop.plans.plan import Block, Output, Query
 from qoop.plans.predicate import Column
 
@@ -28,14 +28,14 @@ class QueryText:
     tables: frozenset[str]
 
 
-def describe_query(query: exp.Query, catalogue: Catalogue) -> QueryText:
+def describe_query(query: exp.Query, catalogue: Catalogue, syntax: Syntax = USUAL) -> QueryText:
     """Split a query and describe its blocks.
 
     Raises:
         UnknownNameError: a table or column does not exist.
         CannotSplitError: the query must run as a single stage.
     """
-    parts = push_down_filters(split_query(query, catalogue))
+    parts = push_down_filters(split_query(query, catalogue, syntax))
     cores: dict[str, Core] = {}
     blocks: dict[str, Block] = {}
     types = dict(parts.types)

@@ -1,11 +1,14 @@
 """Spark SQL as the planner knows it: the dialect, its types, and the catalogue of tables."""
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, UnsupportedError
 from sqlglot.generators.spark import SparkGenerator
+from sqlglot.tokenizer_core import Token, TokenType
 
 from qoop.errors import CannotSplitError
 
@@ -33,6 +36,60 @@ LITERAL_TYPES = {exp.DType.DATE, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ, 
 
 DIALECT = SparkSQL
 
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """The session's settings that decide how a text is read.
+
+    Generated SQL has names in backquotes and literals with escapes, which mean the same under all but `raw_strings`.
+
+    `case_sensitive`: names that differ in case are different names (spark.sql.caseSensitive). `quoted_names`: "x" is a
+    name, not a text (spark.sql.ansi.doubleQuotedIdentifiers). `raw_strings`: a backslash in a literal is just that
+    (spark.sql.parser.escapedStringLiterals).
+    """
+
+    case_sensitive: bool = False
+    quoted_names: bool = False
+    raw_strings: bool = False
+
+    @property
+    def dialect(self) -> SparkSQL:
+        """The dialect in which names are compared."""
+        return SparkSQL(normalization_strategy="case_sensitive" if self.case_sensitive else "case_insensitive")
+
+    def folded(self, name: str) -> str:
+        """A name in the form that all of its spellings share."""
+        return name if self.case_sensitive else name.lower()
+
+    def parse(self, text: str) -> list[exp.Expr]:
+        """The statements in a text.
+
+        Raises:
+            sqlglot.errors.SqlglotError: the text is not SQL.
+        """
+        dialect = self.dialect
+        tokens = list(self._reread(dialect.tokenize(text), text))
+        return [tree for tree in dialect.parser().parse(tokens, text) if tree is not None]
+
+    def _reread(self, tokens: Iterable[Token], text: str) -> Iterator[Token]:
+        """Quoted tokens as this syntax reads them; Spark finds where they end in the same way under all settings."""
+        for token in tokens:
+            written = text[token.start : token.end + 1]
+            if token.token_type == TokenType.STRING and written.startswith('"') and self.quoted_names:
+                yield _token_like(token, TokenType.IDENTIFIER, written[1:-1].replace('""', '"'))
+            elif token.token_type == TokenType.STRING and self.raw_strings:
+                yield _token_like(token, TokenType.STRING, written[1:-1])
+            else:
+                yield token
+
+
+def _token_like(token: Token, kind: TokenType, text: str) -> Token:
+    return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)
+
+
+USUAL = Syntax()
+"""How Spark reads a text by default."""
+
 REWRITTEN_DIFFERENTLY = (exp.PercentileCont, exp.PercentileDisc)
 """sqlglot writes these as approximate percentiles, and in the wrong order."""
 
@@ -55,7 +112,8 @@ def check_can_be_written(tree: exp.Expr) -> None:
 
 
 Types = dict[str, str]
-"""Column name (lower case) to the engine's type name, such as `bigint` or `decimal(7,2)`."""
+"""Column name (lower case unless the session is case-sensitive) to the engine's type name, such as `bigint` or
+`decimal(7,2)`."""
 
 
 class Catalogue(Protocol):

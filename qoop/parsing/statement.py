@@ -3,12 +3,11 @@
 import re
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from qoop.errors import CannotSplitError, QuerySyntaxError
-from qoop.parsing.spark_sql import DIALECT, check_can_be_written
+from qoop.parsing.spark_sql import DIALECT, USUAL, Syntax, check_can_be_written
 from yarn_plugin.errors import describe
 
 
@@ -18,6 +17,7 @@ class Statement:
 
     `query`: the query to plan: the statement itself, or that inside a CREATE TABLE AS or an INSERT; None if there is
     none. `writes`: the statement does not return rows. `creates`: the table that it creates, which must not exist yet.
+    `syntax`: how its text was read, and how names in it are compared.
     """
 
     text: str
@@ -25,6 +25,7 @@ class Statement:
     query: exp.Query | None
     writes: bool
     creates: str | None = None
+    syntax: Syntax = USUAL
 
     @property
     def stores_rows(self) -> bool:
@@ -41,7 +42,7 @@ class Statement:
         if self.query is None:
             raise CannotSplitError("the statement contains no query")
         query = self.query.copy()
-        return Statement(str(query.sql(DIALECT)), query, query, writes=False)
+        return Statement(str(query.sql(DIALECT)), query, query, writes=False, syntax=self.syntax)
 
     def reading_from(self, view: str) -> str:
         """The text of the statement with its query replaced by all rows of a view."""
@@ -67,17 +68,17 @@ class ParsedText:
         return self.statement is not None and self.statement.stores_rows
 
 
-def parse_leniently(text: str) -> ParsedText:
+def parse_leniently(text: str, syntax: Syntax = USUAL) -> ParsedText:
     """Parse a text that Spark may understand where the planner does not."""
     try:
-        return ParsedText(text, parse_statement(text))
+        return ParsedText(text, parse_statement(text, syntax))
     except (CannotSplitError, QuerySyntaxError) as problem:
         return ParsedText(text, None, str(problem))
     except Exception as problem:  # noqa: BLE001 - whatever fails in the parser, Spark may run the text
         return ParsedText(text, None, f"the planner failed: {describe(problem)}")
 
 
-def parse_statement(text: str) -> Statement:
+def parse_statement(text: str, syntax: Syntax = USUAL) -> Statement:
     """Parse a text that holds exactly one statement.
 
     Raises:
@@ -85,7 +86,7 @@ def parse_statement(text: str) -> Statement:
         CannotSplitError: the planner does not support it; Spark may.
     """
     try:
-        trees = [tree for tree in sqlglot.parse(text, dialect=DIALECT) if tree is not None]
+        trees = syntax.parse(text)
     except ParseError as error:
         raise QuerySyntaxError(_with_position(error)) from None
     except TokenError as error:
@@ -96,13 +97,13 @@ def parse_statement(text: str) -> Statement:
         raise QuerySyntaxError(f"query: {len(trees)} statements; must be exactly one")
     tree = trees[0]
     if isinstance(tree, exp.Query):
-        return Statement(text, tree, tree, writes=False)
+        return Statement(text, tree, tree, writes=False, syntax=syntax)
     inner = tree.args.get("expression") if _stores_a_query(tree) and _can_be_written(tree) else None
     if isinstance(inner, exp.Query):
-        return Statement(text, tree, inner, writes=True, creates=_created_table(tree))
+        return Statement(text, tree, inner, writes=True, creates=_created_table(tree), syntax=syntax)
     if isinstance(tree, exp.Command):
         raise CannotSplitError("the planner does not support this kind of statement")
-    return Statement(text, tree, None, writes=True)
+    return Statement(text, tree, None, writes=True, syntax=syntax)
 
 
 def _stores_a_query(tree: exp.Expr) -> bool:

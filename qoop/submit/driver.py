@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qoop.api import Options, collect, execute, write
 from qoop.engine.folders import QueryFolder
-from qoop.engine.session import java_message
+from qoop.engine.session import java_message, syntax_of
 from qoop.errors import QoopError, did_you_mean
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
 from qoop.feedback.profile import ProfileFeed, fixed_share, read_profile
@@ -88,7 +88,7 @@ def _stop(spark: SparkSession) -> None:
 
 def run(spark: SparkSession, job: Job) -> None:
     """Run a job in a Spark session."""
-    parsed = parse_leniently(job.text)
+    parsed = parse_leniently(job.text, syntax_of(spark))
     if job.tables is not None:
         for name, path in _tables(Path(job.tables), parsed).items():
             spark.read.parquet(path).createOrReplaceTempView(name)

@@ -13,7 +13,7 @@ from random import Random
 from pyspark.errors import PySparkException
 
 from qoop.engine.catalogue import SparkCatalogue
-from qoop.engine.session import QueryAsWritten, current_moment, query_session
+from qoop.engine.session import QueryAsWritten, current_moment, query_session, syntax_of
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
@@ -31,7 +31,7 @@ def planned(lab: Lab, case: Case) -> PlannedQuery:
     Raises:
         QoopError: it is not planned.
     """
-    parsed = parse_leniently(case.text)
+    parsed = parse_leniently(case.text, syntax_of(lab.spark))
     if parsed.statement is None:
         raise QoopError(parsed.reason or "")
     catalogue = SparkCatalogue(lab.spark)

@@ -4,6 +4,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.functions import udf
 
 import qoop
@@ -75,14 +77,16 @@ def test_names_of_fields_keep_their_case_in_aggregates(spark):
 
 def test_double_quotes_may_mean_identifiers(spark):
     with settings(spark, ansi__enabled="true", ansi__doubleQuotedIdentifiers="true"):
-        same_answer(spark, f'SELECT a."s" AS x, "w" AS y {JOINED} WHERE "v" > 15')
+        outcome = same_answer(spark, f'SELECT a."s" AS x, "w" AS "y""z" {JOINED} WHERE "v" > 15')
+        assert outcome.counts.stages > 1
 
 
 def test_double_quotes_may_mean_identifiers_in_statements_that_store_rows(spark):
     with settings(spark, ansi__enabled="true", ansi__doubleQuotedIdentifiers="true"):
         try:
-            qoop.execute(spark, f'CREATE TABLE quoted USING parquet AS SELECT a.id, "s" AS x {JOINED}', STAGED)
-            qoop.execute(spark, f'INSERT INTO quoted SELECT a.id + 10, "s" {JOINED}', STAGED)
+            made = qoop.execute(spark, f'CREATE TABLE quoted USING parquet AS SELECT a.id, "s" AS x {JOINED}', STAGED)
+            added = qoop.execute(spark, f'INSERT INTO quoted SELECT a.id + 10, "s" {JOINED}', STAGED)
+            assert made.counts.stages > 1 and added.counts.stages > 1
             assert {row.x for row in spark.table("quoted").collect()} == {"a1", r"\d", "x"}
         finally:
             spark.sql("DROP TABLE IF EXISTS quoted")
@@ -90,18 +94,49 @@ def test_double_quotes_may_mean_identifiers_in_statements_that_store_rows(spark)
 
 def test_backslashes_in_strings_may_be_plain_characters(spark):
     with settings(spark, parser__escapedStringLiterals="true"):
-        same_answer(spark, rf"SELECT a.id, a.s {JOINED} WHERE a.s RLIKE '\d'")
+        text = rf"""SELECT a.id, a.s, '\n' || a.s AS n, "\t" AS t {JOINED} WHERE a.s RLIKE '\d'"""
+        outcome = same_answer(spark, text)
+        assert outcome.counts.stages > 1
 
 
-def test_names_may_be_case_sensitive(spark):
-    with settings(spark, caseSensitive="true"):
-        spark.sql("CREATE OR REPLACE TEMPORARY VIEW cased AS SELECT id, v AS a, -v AS A FROM t")
+def test_backslashes_in_strings_that_are_stored_may_be_plain_characters(spark):
+    with settings(spark, parser__escapedStringLiterals="true"):
         try:
-            same_answer(
-                spark, "SELECT x.id, x.A, b.w FROM cased AS x JOIN u AS b ON x.id = b.id JOIN w AS c ON c.id = b.id"
-            )
+            text = rf"CREATE TABLE plain USING parquet AS SELECT a.id, '\n' AS x {JOINED}"
+            assert qoop.execute(spark, text, STAGED).counts.stages > 1
+            assert {row.x for row in spark.table("plain").collect()} == {r"\n"}
+        finally:
+            spark.sql("DROP TABLE IF EXISTS plain")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT x.id, x.A, b.w FROM cased AS x JOIN u AS b ON x.id = b.id JOIN w AS c ON c.id = b.id",
+        "SELECT X.a, x.A FROM cased AS x JOIN cased AS X ON x.A = X.A JOIN w AS c ON c.id = x.id WHERE X.a > 10",
+        "SELECT x.S.Inner, x.S.inner FROM cased AS x JOIN u AS b ON x.id = b.id JOIN w AS c ON c.id = b.id",
+        "WITH q AS (SELECT A AS n, a AS N, id FROM cased) SELECT q.n, q.N, b.w"
+        " FROM q JOIN u AS b ON b.id = q.id JOIN w AS c ON c.id = b.id WHERE q.N > 10",
+        "SELECT x.a, sum(x.A) AS A, max(b.w) AS a FROM cased AS x JOIN u AS b ON x.id = b.id JOIN w AS c ON c.id = b.id"
+        " GROUP BY x.a HAVING sum(x.A) < 0 ORDER BY A",
+        "SELECT * FROM cased JOIN u USING (id) JOIN w USING (id)",
+    ],
+)
+def test_names_may_be_case_sensitive(spark, text):
+    with settings(spark, caseSensitive="true"):
+        spark.sql(
+            "CREATE OR REPLACE TEMPORARY VIEW cased AS"
+            " SELECT id, v AS a, -v AS A, named_struct('inner', v, 'Inner', -v) AS S FROM t"
+        )
+        try:
+            assert same_answer(spark, text).counts.stages > 1
         finally:
             spark.catalog.dropTempView("cased")
+
+
+def test_a_name_in_another_case_is_unknown_where_names_are_case_sensitive(spark):
+    with settings(spark, caseSensitive="true"), pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
+        qoop.sql(spark, f"SELECT a.S {JOINED}", STAGED)
 
 
 def test_columns_of_a_join_with_using_keep_their_order(spark):
@@ -137,7 +172,16 @@ def test_a_plain_query_is_still_split(spark):
 
 
 @pytest.mark.parametrize(
-    "now", ["current_date", "current_date() - 1", "now()", "current_timestamp", "date_trunc('day', now())"]
+    "now",
+    [
+        "current_date",
+        "current_date() - 1",
+        "curdate()",
+        "now()",
+        "current_timestamp",
+        "date_trunc('day', now())",
+        "timestamp_seconds(unix_timestamp())",
+    ],
 )
 def test_the_current_time_is_the_same_in_all_stages(spark, now):
     text = f"SELECT a.id, {now} >= DATE '2020-01-01' AS late, c.name {JOINED} WHERE {now} > DATE '2019-01-01'"
@@ -165,6 +209,19 @@ def test_the_current_time_hidden_in_a_view_is_read_once(spark):
         "(SELECT id, sum(v) OVER (ORDER BY v % 10 ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS v FROM t)",
         "(SELECT id, lag(v) OVER (ORDER BY v % 10) AS v FROM t)",
         "(SELECT id, first(v) AS v FROM t GROUP BY id)",
+        "(SELECT id, last(v) AS v FROM t GROUP BY id)",
+        "(SELECT id, any_value(v) AS v FROM t GROUP BY id)",
+        "(SELECT id, collect_list(v) AS v FROM t GROUP BY id)",
+        "(SELECT id, collect_set(v) AS v FROM t GROUP BY id)",
+        "(SELECT id, array_agg(v) AS v FROM t GROUP BY id)",
+        "(SELECT id, string_agg(s, '-') AS v FROM t GROUP BY id)",
+        "(SELECT id, mode(v) AS v FROM t GROUP BY id)",
+        "(SELECT id, min_by(v, v % 10) AS v FROM t GROUP BY id)",
+        "(SELECT id, max_by(v, v % 10) AS v FROM t GROUP BY id)",
+        "(SELECT id, percentile_approx(v, 0.5) AS v FROM t GROUP BY id)",
+        "(SELECT id, nth_value(v, 1) OVER (ORDER BY v % 10) AS v FROM t)",
+        "(SELECT id, ntile(2) OVER (ORDER BY v % 10) AS v FROM t)",
+        "(SELECT id, collect_list(v) OVER (ORDER BY v % 10) AS v FROM t)",
         "(SELECT id, first(v) OVER (PARTITION BY id % 2) AS v FROM t)",
         "(SELECT id, v FROM t TABLESAMPLE (50 PERCENT))",
     ],
@@ -190,7 +247,46 @@ def test_a_window_that_leaves_nothing_open_is_split(spark, part):
     assert same_answer(spark, text).counts.stages > 1
 
 
-def test_spark_connect_is_refused_with_a_sentence():
+def test_the_current_user_is_the_same_in_all_stages(spark):
+    text = f"SELECT a.id, current_user() AS one, session_user() AS two, c.name {JOINED} WHERE user() <> 'nobody'"
+    assert same_answer(spark, text).counts.stages > 1
+
+
+def test_a_python_data_source_is_read_by_one_stage(spark):
+    # In the test, so that Spark's Python processes need not import this module.
+    class Ticks(DataSource):
+        """Rows with the time at which they are read."""
+
+        @classmethod
+        def name(cls):
+            return "ticks"
+
+        def schema(self):
+            return "id int, at double"
+
+        def reader(self, schema):
+            class Reader(DataSourceReader):
+                def read(self, partition):
+                    import time
+
+                    yield from ((number, time.time()) for number in (1, 2, 3))
+
+            return Reader()
+
+    spark.dataSource.register(Ticks)
+    spark.read.format("ticks").load().createOrReplaceTempView("ticks")
+    try:
+        text = "SELECT x.at, u.w FROM ticks AS x JOIN u ON x.id = u.id JOIN w ON w.id = u.id"
+        outcome = qoop.collect(spark, text, STAGED).outcome
+        assert outcome.counts.stages == 1 and "no list of files" in (outcome.one_stage_reason or "")
+    finally:
+        spark.catalog.dropTempView("ticks")
+
+
+@pytest.mark.parametrize(
+    "call", [qoop.sql, qoop.collect, qoop.execute, lambda spark, text: qoop.write(spark, text, None, print)]
+)
+def test_spark_connect_is_refused_with_a_sentence(call):
     connected = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
-    with pytest.raises(QoopError, match="Spark Connect"):
-        qoop.sql(connected, "SELECT 1")
+    with pytest.raises(QoopError, match="spark: is a Spark Connect session; qoop needs Spark's driver in this process"):
+        call(connected, "SELECT 1")
