@@ -121,6 +121,43 @@ def test_revoked_gpus_are_vacated_and_given_back_and_the_trial_waits_for_others(
     assert (start.trial, start.places[0].machine) == (FIRST, "m2")
 
 
+def test_gpus_that_no_trial_can_use_any_more_are_given_back_at_once():
+    search = Search(Settings("successive_halving", trials=3, max_steps=9, eta=3, max_gpus=2), held=0)
+    search.take(events.Granted("lease-1", (*gpus("m1", 3), *gpus("m2", 4)), 100.0))
+    # Three trials use two GPUs each at most; the one too many is on the machine with the fewest in use.
+    (first,) = search.of(ReleaseGpus)
+    assert len(first.cells) == 1
+    for number, loss in enumerate((0.3, 0.1, 0.2)):
+        search.report(f"trial-0000{number}", 3, loss)
+    assert len(search.of(ReleaseGpus)) == 1
+    commands = [*search.end(FIRST), *search.end("trial-00002"), *search.end(SECOND)]
+    (start,) = [one for one in commands if isinstance(one, StartTrial)]
+    given = [cell for one in search.of(ReleaseGpus) for cell in one.cells]
+    # The trial that goes on uses two, and nothing of what is in use is given back.
+    assert len(given) == len(set(given)) == 5
+    assert not set(given) & set(start.places[0].cells)
+    assert search.state.gpus.keys() == set(start.places[0].cells)
+    search.report(SECOND, 9, 0.01)
+    search.end(SECOND)
+    assert len([cell for one in search.of(ReleaseGpus) for cell in one.cells]) == 7
+    assert search.state.finished
+
+
+def test_a_rung_that_is_about_to_end_keeps_the_gpus_of_the_next_one():
+    search = Search(Settings("successive_halving", trials=9, max_steps=9, eta=3), held=0)
+    search.take(events.Granted("lease-1", gpus("m1", 9), 100.0))
+    for number in range(8):
+        search.report(f"trial-0000{number}", 1, number)
+        search.end(f"trial-0000{number}")
+    # One trial is left in this rung, and three train in the next.
+    assert len(search.state.gpus) == 3
+
+
+def test_gpus_without_an_end_of_their_lease_are_kept():
+    search = Search(replace(PLAIN, trials=1), held=3)
+    assert search.of(ReleaseGpus) == []
+
+
 def test_a_launcher_that_does_not_stop_in_time_is_killed():
     search = Search()
     search.take(events.Revoked("lease-1", by=6.0))

@@ -123,6 +123,19 @@ def test_moves_crashes_and_what_is_lost_are_said(tmp_path):
     told.records.close()
 
 
+def test_gpus_that_are_given_back_are_said(tmp_path):
+    told = Told(tmp_path / "one", algorithm="plain", trials=1)
+    told.take(events.Granted("lease-1", gpus("m1", 2), told.clock.time + 100))
+    told.take(events.Revoked("lease-1", told.clock.time + 30, ("m1/1",)))
+    told.end(TRIALS[0], None)
+    assert told.said()[1:] == [
+        "gave back 1 GPU (m1/0): no trial can use them any more",
+        "must vacate 1 GPU (m1/1) within 29 s",
+        "gave back 1 GPU (m1/1): they are vacated",
+    ]
+    told.records.close()
+
+
 def test_a_journal_is_followed_while_it_grows_and_when_it_is_compacted(told):
     recorded = Recorded(told.folder.journal, "loss")
     assert recorded.advance()

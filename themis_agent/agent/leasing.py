@@ -1,5 +1,6 @@
 """The GPUs that an agent holds, and its answers to the arbiter."""
 
+from collections import Counter
 from dataclasses import replace
 
 from themis_agent.agent import searching
@@ -60,6 +61,39 @@ def released(state: State) -> tuple[State, list[Command]]:
             commands.append(ReleaseGpus(name, vacated))
             leases = _without(leases, name, vacated)
     return (replace(state, leases=leases) if commands else state), commands
+
+
+def spared(state: State) -> tuple[State, list[Command]]:
+    """GPUs that the trials of this phase and of later ones cannot use are given back before their lease ends, if idle.
+
+    Leases without an end are kept: they are of a machine that nobody else leases.
+    """
+    held, busy = state.gpus, state.busy
+    spare = len(held) - _usable(state)
+    if spare <= 0:
+        return state, []
+    leased = {gpu.cell: name for name, lease in state.leases.items() if lease.until is not None for gpu in lease.gpus}
+    idle = [gpu for cell, gpu in held.items() if cell not in busy and cell in leased]
+    on_machine = Counter(held[cell].machine for cell in busy if cell in held)
+    # Those of machines with the fewest of ours in use: so that others get machines as a whole.
+    chosen = sorted(idle, key=lambda gpu: (on_machine[gpu.machine], gpu.machine, gpu.cell))[:spare]
+    leases, commands = dict(state.leases), list[Command]()
+    for name in dict.fromkeys(leased[gpu.cell] for gpu in chosen):
+        cells = tuple(gpu.cell for gpu in chosen if leased[gpu.cell] == name)
+        commands.append(ReleaseGpus(name, cells))
+        leases = _without(leases, name, cells)
+    return (replace(state, leases=leases) if commands else state), commands
+
+
+def _usable(state: State) -> int:
+    """The most GPUs that the trials of this phase, or of a later one, can use; of all brackets."""
+    if state.outcome is not None:
+        return 0
+    found = 0
+    for bracket in state.running_search().work().brackets:
+        now = sum(job.max_gpus for job in bracket.jobs if job.iterations_left > 0)
+        found += max([now, *(phase.jobs * phase.max_gpus for phase in bracket.phases)])
+    return found
 
 
 def _without(leases: dict[str, Lease], name: str, cells: tuple[str, ...]) -> dict[str, Lease]:

@@ -2,7 +2,8 @@
 
 1. The event changes what is known: leases, trials, the search.
 2. What follows from all that is known is commanded, whichever event it was: trials that are not to run are stopped,
-   revoked GPUs are vacated and given back, trials move and start, and the search finishes.
+   revoked GPUs are vacated and given back, trials move and start, GPUs that none can use are given back, and the
+   search finishes.
 
 So a command that was lost follows again from the state, and a restart needs no rules of its own.
 """
@@ -93,6 +94,9 @@ def _follow_up(state: State, at: float) -> tuple[State, list[Command]]:
     if state.outcome is None and not state.suspended:
         state, started = placing.placed(state, at)
         commands += started
+    if not state.suspended:
+        state, spared = leasing.spared(state)
+        commands += spared
     state, killed = _killed(state, at)
     commands += killed
     outcome, best = state.outcome, state.best

@@ -69,8 +69,27 @@ def _of_search(before: State, after: State, event: Event, at: float) -> Iterator
             yield Change("", f"went on with a new agent; {count(len(event.running), 'launcher')} still ran", "warn")
         case Suspended():
             yield Change("", "is being suspended: trials save checkpoints and end", "warn")
+    yield from _given_back(before, after, event)
     if after.outcome is not None and before.outcome is None:
         yield Change("", f"is over: {after.outcome.reason}", "good" if after.outcome.succeeded else "bad")
+
+
+def _given_back(before: State, after: State, event: Event) -> Iterator[Change]:
+    """GPUs that the search gave back itself."""
+    if isinstance(event, LeaseEnded):
+        return
+    held = {gpu.cell for lease in before.leases.values() for gpu in lease.gpus}
+    held |= (
+        {gpu.cell for gpu in event.gpus} if isinstance(event, Granted) and event.lease not in before.granted else set()
+    )
+    gone = held - {gpu.cell for lease in after.leases.values() for gpu in lease.gpus}
+    revoked = {cell for lease in before.leases.values() for cell in lease.revoked}
+    revoked |= set(event.cells) if isinstance(event, Revoked) else set()
+    if isinstance(event, Revoked) and not event.cells:
+        revoked |= gone
+    for cells, why in ((gone & revoked, "they are vacated"), (gone - revoked, "no trial can use them any more")):
+        if cells:
+            yield Change("", f"gave back {gpus(tuple(sorted(cells)))}: {why}")
 
 
 def _of_attempt(old: TrialState, new: TrialState, after: State, event: Event, at: float) -> Iterator[Change]:
