@@ -12,12 +12,12 @@ ROOT = Path(__file__).parents[1]
 
 
 class FakeYarn:
-    """`processes`: the containers that run, by id. `attempt`: that is registered.
+    """`processes`: the containers that run, by id. `attempt`, `tracking_url`: as registered.
     `ended`: how applications ended. `refuses`: nodes start nothing."""
 
     def __init__(self, folder):
         self.folder, self.processes, self.ended, self.refuses, self.started = folder, {}, [], False, []
-        self.attempt = 0
+        self.attempt, self.tracking_url = 0, ""
         self._numbers = itertools.count(2)
 
     def master(self, attempt=1):
@@ -44,7 +44,7 @@ class FakeMaster:
         self.yarn, self._attempt, self._requests, self._ended = yarn, attempt, {}, []
 
     def register(self, host="", port=-1, tracking_url=""):
-        self.yarn.attempt = self._attempt
+        self.yarn.attempt, self.yarn.tracking_url = self._attempt, tracking_url
         return tuple(Container(name, "node", -1, None) for name in self.yarn.processes)
 
     def request(self, number, size, host=None):

@@ -36,6 +36,7 @@ def test_answers_that_are_too_late_are_dropped_and_gpus_are_given_back_however_l
     for one in (ESTIMATE, BID, RELEASE):
         outbox.put(one)
     assert sent(outbox, 15.0) == [BID, RELEASE]
+    assert outbox.late == [ESTIMATE]
 
 
 def test_a_question_that_is_asked_again_has_one_answer():

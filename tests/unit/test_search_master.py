@@ -24,7 +24,7 @@ TRAIN = Path(__file__).parents[1] / "data" / "train_quadratic.py"
 class Leases:
     """In place of the arbiter: two GPUs of a node, at once."""
 
-    def __init__(self, access, token, translation, put, check):
+    def __init__(self, access, token, translation, put, check, answers):
         self._put = put
         self.said = []
 
@@ -124,6 +124,9 @@ def test_a_user_stops_a_search(yarn):
     attempt.until(lambda: len(attempt.steps()) == 2 and min(map(len, attempt.steps())) > 4)
     url = AgentAddress.model_validate_json(attempt.folder.address.read_text()).url
     assert requests.post(f"{url}/v1/stop", timeout=10).status_code == 401
+    page = requests.get(yarn.tracking_url, timeout=10)
+    assert "The search goes on: 2 running." in page.text
+    assert requests.get(f"{url}/", timeout=10).status_code in (401, 404)
     token = {"Authorization": f"Bearer {attempt.folder.token()}"}
     assert requests.post(f"{url}/v1/stop", headers=token, timeout=10).status_code == 204
     attempt.join()

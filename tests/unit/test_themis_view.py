@@ -197,8 +197,9 @@ def test_metrics_are_those_of_the_journal(told):
     told.take(events.Asked("ask-1", EstimateRequest(1, 2.0, (("m1", 3),), M1, 8)))
     told.take(events.CheckpointFailed(TRIALS[1], 1, "full"))
     answers = AnswerTimes()
-    answers.add("estimate", 10.0, 10.5, 11.0)
-    answers.add("bid", 10.0, 12.0, 11.0)
+    answers.sent("estimate", 0.5)
+    answers.sent("bid", 2.0)
+    answers.too_late("bid")
     values = {
         (one.name, *sorted(one.labels.items())): one.value
         for family in text_string_to_metric_families(told.view(answers).metrics())

@@ -1,7 +1,7 @@
 """How fast an agent answers the arbiter."""
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["estimate", "bid"]
@@ -9,7 +9,7 @@ Kind = Literal["estimate", "bid"]
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Answers of one kind: how many, in how many seconds together, and how many of them after their deadline."""
+    """Answers of one kind: how many were sent, in how many seconds together; how many came too late to be sent."""
 
     count: int = 0
     seconds: float = 0.0
@@ -23,12 +23,17 @@ class AnswerTimes:
         self._lock = threading.Lock()
         self._answered: dict[str, Answered] = {}
 
-    def add(self, kind: Kind, asked_at: float, answered_at: float, answer_by: float) -> None:
-        """Count an answer. Times are seconds on one clock."""
+    def sent(self, kind: Kind, seconds: float) -> None:
+        """Count an answer that was sent so many seconds after its question."""
         with self._lock:
             old = self._answered.get(kind, Answered())
-            late = old.late + (answered_at > answer_by)
-            self._answered[kind] = Answered(old.count + 1, old.seconds + answered_at - asked_at, late)
+            self._answered[kind] = replace(old, count=old.count + 1, seconds=old.seconds + seconds)
+
+    def too_late(self, kind: Kind) -> None:
+        """Count an answer whose deadline was over before it could be sent."""
+        with self._lock:
+            old = self._answered.get(kind, Answered())
+            self._answered[kind] = replace(old, late=old.late + 1)
 
     def counts(self) -> dict[str, Answered]:
         """The answers by kind."""

@@ -90,7 +90,7 @@ class _Metrics(Collector):
             answers.add_metric([kind], counts[f"{kind}s"])
         yield answers
         late = CounterMetricFamily(
-            "themis_agent_answers_late", "Answers after their deadline since the agent started", labels=["kind"]
+            "themis_agent_answers_late", "Answers too late to be sent since the agent started", labels=["kind"]
         )
         times = SummaryMetricFamily(
             "themis_agent_answer_seconds", "From a question to its answer since the agent started", labels=["kind"]

@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from themis_agent.agent import messages
-from themis_agent.agent.commands import Command
+from themis_agent.agent.commands import Command, SendBid, SendEstimate
 from themis_agent.agent.events import Event
 from themis_agent.arbiter_messages import Translation, answer
+from themis_agent.view.answers import AnswerTimes, Kind
 from themis_agent.yarn.outbox import Outbox
 from themis_agent.yarn.submission import ArbiterAccess
 from yarn_plugin.api.client import ArbiterClient, ArbiterError, ArbiterRefusedError, ArbiterUnavailableError
@@ -34,6 +35,7 @@ class ArbiterLink:
         translation: of its messages.
         put: takes events, in the listening thread.
         check: raises when nothing may be sent any more, because a later attempt does.
+        answers: counts what is answered.
     """
 
     def __init__(
@@ -43,10 +45,13 @@ class ArbiterLink:
         translation: Translation,
         put: Callable[[Event], object],
         check: Callable[[], None],
+        answers: AnswerTimes,
     ) -> None:
         self._access, self._token = access, token
         self._translation, self._put, self._check = translation, put, check
         self._outbox, self._changed = Outbox(), threading.Condition()
+        self._answers = answers
+        self._asked: dict[str, float] = {}
         self._closed = False
         self._speaking = threading.Thread(target=self._speak, name="to arbiter", daemon=True)
 
@@ -108,6 +113,8 @@ class ArbiterLink:
         if message is None or self._closed:
             return
         with self._changed:
+            if isinstance(message, messages.Ask | messages.Offer):
+                self._asked[message.id] = time.monotonic()
             if isinstance(message, messages.Ask):
                 self._outbox.expect(message.id, message.answer_by)
             elif isinstance(message, messages.Offer):
@@ -120,6 +127,7 @@ class ArbiterLink:
         while True:
             with self._changed:
                 command = self._outbox.next(time.time())
+                self._count_late()
                 if self._closed:
                     return
                 if command is None:
@@ -132,6 +140,7 @@ class ArbiterLink:
                 self._check()
                 client.send(self._access.app, kind, **fields)
                 failures = 0
+                self._count(command)
             except ArbiterUnavailableError as away:
                 if not failures:
                     log.warning("%s waits: %s", kind, away)
@@ -145,3 +154,20 @@ class ArbiterLink:
                 return
             with self._changed:
                 self._outbox.done(command)
+
+    def _count(self, command: Command) -> None:
+        """Count an answer that was sent."""
+        if isinstance(command, SendEstimate | SendBid):
+            asked_at = self._asked.pop(command.id, None)
+            if asked_at is not None:
+                self._answers.sent(_KINDS[type(command)], time.monotonic() - asked_at)
+
+    def _count_late(self) -> None:
+        while self._outbox.late:
+            command = self._outbox.late.pop()
+            if isinstance(command, SendEstimate | SendBid):
+                self._asked.pop(command.id, None)
+                self._answers.too_late(_KINDS[type(command)])
+
+
+_KINDS: dict[type, Kind] = {SendEstimate: "estimate", SendBid: "bid"}

@@ -24,6 +24,8 @@ from themis_agent.local.progress import Changes
 from themis_agent.optuna_study import StudyMirror
 from themis_agent.sampling import sample
 from themis_agent.service import Launched, listening, service, serving
+from themis_agent.view.answers import AnswerTimes
+from themis_agent.view.routes import View, add_view
 from themis_agent.yarn import submission as submissions
 from themis_agent.yarn.application_master import ApplicationMaster
 from themis_agent.yarn.arbiter_link import ArbiterLink
@@ -66,16 +68,20 @@ class Search:
         if self._mirror is not None:
             self._mirror.catch_up(self._folder.journal, self._agent.state)
         self._changes = Changes(self._agent.state)
-        previous = master.register(self._host, self._port, self._url)
+        answers = AnswerTimes()
+        view = View(self._app, self._folder, self._agent.now, answers)
+        previous = master.register(self._host, self._port, f"{self._url}/{view.key}/")
         launches = Launches(self._app, self._folder, self._submission, self._url)
         put, check = self._agent.put, self._fence.check
         self._driver = Driver(master, previous, self._submission, launches, put, lambda: self._agent.state, check)
         token = (self._folder.root / submissions.ARBITER_TOKEN).read_text().strip()
         translation = Translation(self._agent.journal_time)
-        self._link = ArbiterLink(self._submission.arbiter, token, translation, put, check)
+        self._link = ArbiterLink(self._submission.arbiter, token, translation, put, check, answers)
         begun = self._begin(launches)
         launched = Launched(self._agent, self._fence.attempt, tells_ends=False)
-        with serving(service(launched, self._folder.token()), self._listener):
+        served = service(launched, self._folder.token())
+        add_view(served, view)
+        with serving(served, self._listener):
             self._driver.start()
             self._link.start()
             self._agent.run(lambda state: begun.done() and state is not None and state.finished, self._idle)

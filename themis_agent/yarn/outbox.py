@@ -15,11 +15,12 @@ class _Waiting:
 
 
 class Outbox:
-    """Times are seconds since the epoch."""
+    """Times are seconds since the epoch. `late`: answers that `next` has dropped, for the caller to take out."""
 
     def __init__(self) -> None:
         self._deadlines: dict[str, float] = {}
         self._waiting: deque[_Waiting] = deque()
+        self.late: list[ToArbiter] = []
 
     def expect(self, question: str, until: float) -> None:
         """A question of the arbiter is to be answered until then; asked again, it has a new deadline."""
@@ -41,7 +42,7 @@ class Outbox:
         """What to send next; answers that are too late are dropped. It stays until `done`."""
         self._deadlines = {question: until for question, until in self._deadlines.items() if until > now}
         while self._waiting and (until := self._waiting[0].until) is not None and until <= now:
-            self._waiting.popleft()
+            self.late.append(self._waiting.popleft().command)
         return self._waiting[0].command if self._waiting else None
 
     def done(self, command: ToArbiter) -> None:
