@@ -93,8 +93,9 @@ class _Run:
         url = f"http://127.0.0.1:{port}"
         token = folder.token()
         self._launchers = Launchers(app, directory, folder, url, self._agent.put)
-        self._attempt = folder.publish(url)
-        self._service = service(Launched(self._agent, self._attempt), token)
+        attempt = folder.last_attempt() + 1
+        folder.publish(url, attempt)
+        self._service = service(Launched(self._agent, attempt), token)
         view = View(app, folder, self._agent.now)
         add_view(self._service, view)
         self._page = f"{url}/{view.key}/"

@@ -133,9 +133,10 @@ class Folder:
             files.write_private(self.token_file, secrets.token_urlsafe(32))
         return self.token_file.read_text()
 
-    def publish(self, url: str) -> int:
-        """Say where the agent is now; returns the number of its attempt."""
-        before = AgentAddress.model_validate_json(self.address.read_text()).attempt if self.address.exists() else 0
-        address = AgentAddress(url=url, attempt=before + 1)
-        files.write(self.address, address.model_dump_json(), durable=True)
-        return address.attempt
+    def last_attempt(self) -> int:
+        """The number of the last agent's attempt; 0: there was none."""
+        return AgentAddress.model_validate_json(self.address.read_text()).attempt if self.address.exists() else 0
+
+    def publish(self, url: str, attempt: int) -> None:
+        """Say where the agent is now."""
+        files.write(self.address, AgentAddress(url=url, attempt=attempt).model_dump_json(), durable=True)

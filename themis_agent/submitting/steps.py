@@ -14,7 +14,7 @@ from themis_agent.app_file import AppFile
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications, packages, recent
 from themis_agent.submitting.localised import localised
-from themis_agent.submitting.request import Checked, Request, SubmissionError, store_of
+from themis_agent.submitting.request import Checked, Request, SubmissionError, folder_of, store_of
 from themis_agent.submitting.staging import staged_archive
 from themis_agent.yarn import submission
 from themis_agent.yarn.submission import CODE, JARS, PACKAGES, ArbiterAccess, ContainerSize, LocalResource, Submission
@@ -116,6 +116,7 @@ def _prepared(request: Request, given: tuple[LocalResource, ...]) -> tuple[Submi
         resources=(code, libraries, *given),
         class_path=tuple(filter(None, class_path)),
         image=app.environment.image,
+        attempts_before=Folder(folder_of(app)).last_attempt(),
     )
     # Its interpreter may be in one of the user's archives.
     interpreter = tuple(one for one in given if one.name == python.split("/")[0])

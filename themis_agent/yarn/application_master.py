@@ -158,7 +158,7 @@ class ApplicationMaster:
         return records.LocalResource.newInstance(
             records.URL.fromURI(self._jvm.java.net.URI.create(resource.url)),
             records.LocalResourceType.valueOf(resource.type),
-            visibility.PUBLIC if resource.public else visibility.APPLICATION,
+            visibility.PUBLIC if resource.public else visibility.PRIVATE,
             resource.size,
             resource.modified_ms,
         )

@@ -11,10 +11,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from themis_agent.local.folder import Folder
-from themis_agent.trial.wire import AgentAddress
 from yarn_plugin import files
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.journal.records import Record, RecordFile
@@ -28,7 +25,7 @@ class Fence:
     """Whether an attempt is the latest one. For any thread."""
 
     def __init__(self, folder: Folder, attempt: int) -> None:
-        self._address, self.attempt = folder.address, attempt
+        self._folder, self.attempt = folder, attempt
 
     def check(self) -> None:
         """Check it.
@@ -36,7 +33,11 @@ class Fence:
         Raises:
             SupersededAttemptError: it is not.
         """
-        latest = _latest(self._address)
+        try:
+            latest = self._folder.last_attempt()
+        except (OSError, ValueError):
+            # The file system is away: nothing says that there is a later one.
+            return
         if latest > self.attempt:
             raise SupersededAttemptError(f"attempt {self.attempt} is superseded by attempt {latest}")
 
@@ -78,19 +79,10 @@ def take_over(folder: Folder, fence: Fence, url: str) -> FencedRecords:
         OSError: the folder cannot be written.
     """
     fence.check()
-    address = AgentAddress(url=url, attempt=fence.attempt)
-    files.write(folder.address, address.model_dump_json(), durable=True)
+    folder.publish(url, fence.attempt)
     if folder.journal.exists():
         with folder.journal.open("rb") as old, files.draft(folder.journal, files.PRIVATE_MODE, durable=True) as copy:
             shutil.copyfileobj(old, copy)
     # An earlier attempt that still lives holds the lock of the old file.
     folder.journal.with_name(f"{folder.journal.name}.lock").unlink(missing_ok=True)
     return FencedRecords(folder.journal, fence.check)
-
-
-def _latest(address: Path) -> int:
-    """The number of the latest attempt; 0: none is known."""
-    try:
-        return AgentAddress.model_validate_json(address.read_text()).attempt
-    except (OSError, ValidationError):
-        return 0
