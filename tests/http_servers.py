@@ -14,13 +14,15 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class Asked:
-    """A request that a server has got: `path` without the query, `query` by name, `body` as JSON or None."""
+    """A request that a server has got: `path` without the query, `query` by name, `body` as JSON or None, `token` the
+    header that authorizes it."""
 
-    def __init__(self, method, target, body):
+    def __init__(self, method, target, body, token=None):
         parts = urlsplit(target)
         self.method, self.path = method, parts.path
         self.query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         self.body = json.loads(body) if body else None
+        self.token = token
 
 
 class WebServer:
@@ -33,7 +35,7 @@ class WebServer:
         class Handler(BaseHTTPRequestHandler):
             def _handle(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                asked = Asked(self.command, self.path, body)
+                asked = Asked(self.command, self.path, body, self.headers.get("Authorization"))
                 serving.asked.append(asked)
                 status, headers, text = serving.answer(asked)
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # who asked may have lost patience

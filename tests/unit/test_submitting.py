@@ -13,10 +13,12 @@ import pytest
 import themis_agent
 from tests.http_servers import WebServer, reply
 from themis_agent.app_file import read
+from themis_agent.cli import cli
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications, entry, packages, recent, staging, steps
 from themis_agent.submitting.request import SubmissionError
 from themis_agent.yarn import submission
+from yarn_plugin import console
 from yarn_plugin.errors import ReportedError
 
 APP = {
@@ -162,7 +164,8 @@ def test_a_search_is_submitted(world):
     assert (search.application, search.folder) == (YARN_APP, world.store / "digits")
     assert (written.yarn_app, written.arbiter.app, written.resource_manager) == (YARN_APP, "app_1", world.rm.url)
     assert (search.folder / "arbiter-token").read_text() == "t"
-    assert Folder(search.folder).load()[0].name == "digits"
+    kept = Folder(search.folder).load()[0]
+    assert (kept.name, kept.checkpoint) == ("digits", None), "checkpoints are in the folder of the search"
     assert (body["queue"], body["application-type"], body["max-app-attempts"]) == ("root.gpu", "THEMIS", 4)
     assert body["keep-containers-across-application-attempts"] is True
     assert body["attempt-failures-validity-interval"] == 600_000
@@ -398,6 +401,56 @@ def test_the_handle(world):
     assert search.wait().reason == f"YARN ended {YARN_APP} as KILLED"
     with pytest.raises(ReportedError, match="holds no search that has begun"):
         search.stop()
+
+
+def command(*words):
+    return console.run(cli, "themis-agent", [str(word) for word in words])
+
+
+def test_list_shows_the_searches_of_the_cluster(world, capsys):
+    world.submit()
+    assert command("list", "--rm", world.rm.url) == 0
+    (heading, line) = capsys.readouterr().out.splitlines()
+    assert heading.split()[:5] == ["id", "name", "state", "user", "trials"]
+    assert line.split() == [YARN_APP, "digits", "ACCEPTED", getpass.getuser(), "–", "3", "–"]
+    world.apps[YARN_APP] = "KILLED"
+    command("list", "--rm", world.rm.url)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    command("list", "--rm", world.rm.url, "--all", "--json", world.home / "list.json")
+    (listed,) = json.loads((world.home / "list.json").read_text())
+    assert (listed["id"], listed["folder"], listed["trials"]) == (YARN_APP, str(world.store / "digits"), {})
+
+
+def test_stop_asks_the_agent_with_the_token_of_the_folder(world, capsys):
+    search, asked = world.submit(), []
+    token = Folder(search.folder).token()
+    agent = WebServer(lambda one: asked.append((one.method, one.path, one.token)) or reply({}, 204))
+    Folder(search.folder).publish(agent.url)
+    for words in ((YARN_APP,), (search.folder,)):
+        assert command("stop", *words) == 0
+    agent.close()
+    assert asked == [("POST", "/v1/stop", f"Bearer {token}")] * 2
+    capsys.readouterr()
+    assert command("stop", search.folder) == 1
+    assert "does not answer; has the search ended? If not, use --kill" in capsys.readouterr().err
+    assert command("stop", "--kill", YARN_APP) == 0
+    assert world.apps[YARN_APP] == "KILLED"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("application_1_1",), "was not submitted from here; give its folder, or --kill and --rm URL"),
+        (("application_1_1", "--kill"), "--rm None: required with --kill"),
+        (("EMPTY",), "holds no search that has begun"),
+        (("EMPTY", "--kill"), "holds no search that was submitted"),
+    ],
+)
+def test_what_cannot_be_stopped_is_one_line(world, capsys, words, problem):
+    words = [str(world.home) if word == "EMPTY" else word for word in words]
+    assert command("stop", *words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert problem in line
 
 
 def test_staged_archives_are_made_once_and_named_by_what_is_in_them(tmp_path):

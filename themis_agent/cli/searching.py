@@ -142,9 +142,8 @@ def resume(
 def _resubmit(folder: Path, rm: str | None, arbiter: str | None, token_file: Path | None, verify: str | bool) -> int:
     from themis_agent.submitting import entry
     from themis_agent.submitting.request import SubmissionError
-    from themis_agent.yarn import submission
 
-    earlier = submission.read(folder)
+    earlier = entry.submission_in(folder)
     access = entry.Access(rm or earlier.resource_manager, arbiter or earlier.arbiter.url, token_file, verify)
     try:
         search = entry.resume(folder, access, console.err.print)

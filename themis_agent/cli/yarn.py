@@ -103,13 +103,13 @@ def stop(search: str, kill: bool, rm: str | None, verify: str | bool) -> None:
     """
     from themis_agent.submitting import applications, entry, recent
     from themis_agent.submitting.search import stop as stopped
-    from themis_agent.yarn import submission
 
     folder = Path(search).resolve() if Path(search).is_dir() else recent.folder_of(search)
     if kill:
-        app = search if folder is None or search.startswith("application_") else submission.read(folder).yarn_app
-        if rm is None:
-            rm = submission.read(folder).resource_manager if folder is not None else None
+        app = search
+        if folder is not None:
+            submitted = entry.submission_in(folder)
+            app, rm = submitted.yarn_app, rm or submitted.resource_manager
         if rm is None:
             raise BadInputError("--rm", rm, "required with --kill")
         applications.kill(entry.manager(rm, verify), app)

@@ -5,13 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from themis_agent.app_file import AppFile
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications, steps
-from themis_agent.submitting.request import MASTER_MEMORY_MB, Checked, Request, SubmissionError, check, folder_of
+from themis_agent.submitting.request import MASTER_MEMORY_MB, Checked, Request, SubmissionError, check
 from themis_agent.submitting.search import Search
 from themis_agent.yarn import submission
+from themis_agent.yarn.submission import Submission
 from yarn_plugin.api.client import ArbiterClient, find_token
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.observe.resource_manager import ResourceManager, addresses
 
 
@@ -58,6 +62,20 @@ def submit(app: AppFile, directory: Path, access: Access, note: Callable[[str], 
     return Search(request.manager, done.yarn_app, found.folder)
 
 
+def submission_in(folder: Path) -> Submission:
+    """How the search of a folder was submitted.
+
+    Raises:
+        BadInputError: it was not.
+    """
+    try:
+        return submission.read(folder)
+    except FileNotFoundError:
+        raise BadInputError("DIR", str(folder), "holds no search that was submitted to YARN") from None
+    except ValidationError:
+        raise BadInputError("DIR", str(folder), f"its {submission.FILE} is damaged") from None
+
+
 def resume(folder: Path, access: Access, note: Callable[[str], object]) -> Search:
     """Go on with a submitted search whose application has ended, in a new application.
 
@@ -66,16 +84,15 @@ def resume(folder: Path, access: Access, note: Callable[[str], object]) -> Searc
         BadInputError: the folder holds no submitted search.
         ManagerError, NotAcceptedError, ArbiterError: YARN or the arbiter refuses, or is away.
     """
+    earlier = submission_in(folder)
     app, directory = Folder(folder).load()
-    earlier = submission.read(folder)
+    app = app.model_copy(update={"checkpoint": folder.parent.as_uri(), "name": folder.name})
     known = applications.get(manager(access.rm, access.verify), earlier.yarn_app)
     if known is not None and not known.has_ended:
         raise SubmissionError([f"{folder}: {earlier.yarn_app} still runs this search"])
     own = ":".join(entry for entry in earlier.class_path if not entry.startswith(f"{submission.JARS}/"))
     queue = known.queue if known is not None else None
     request = _request(app, directory, replace(access, queue=queue or None, class_path=own or None))
-    if folder_of(app).resolve() != folder.resolve():
-        raise SubmissionError([f"{folder}: was moved; the search belongs in {folder_of(app)}"])
     found = check(request, goes_on=True)
     assert found is not None
     for line in found.notes:

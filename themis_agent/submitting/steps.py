@@ -46,7 +46,8 @@ def submit(checked: Checked) -> Submission:
     with _reported(folder), ExitStack() as undo:
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        Folder(folder).begin(request.app, request.directory)
+        # In the folder, checkpoints are in their place there: in the store, those of several searches would mix.
+        Folder(folder).begin(request.app.model_copy(update={"checkpoint": None}), request.directory)
         given = tuple(localised(one, folder) for one in checked.files)
         return _submit(checked, given, undo)
 
