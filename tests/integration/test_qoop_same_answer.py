@@ -1,5 +1,6 @@
 """Settings and constructs under which a plan could silently mean something else than the query as written."""
 
+import sys
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -252,7 +253,10 @@ def test_the_current_user_is_the_same_in_all_stages(spark):
     assert same_answer(spark, text).counts.stages > 1
 
 
-def test_a_python_data_source_is_read_by_one_stage(spark):
+def test_a_python_data_source_is_read_by_one_stage(spark, monkeypatch):
+    # Spark's Python processes need pyarrow for it.
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", sys.executable)
+
     # In the test, so that Spark's Python processes need not import this module.
     class Ticks(DataSource):
         """Rows with the time at which they are read."""
