@@ -28,8 +28,11 @@ class StoredOutput:
 class Checkpoints(Protocol):
     """Stores stage outputs. Called from several threads, one per stage."""
 
-    def save(self, view: str, frame: DataFrame, attempt: int) -> StoredOutput:
-        """Compute a frame, store it, and make it readable as `view`."""
+    def save(self, view: str, frame: DataFrame, attempt: int, whole: bool = False) -> StoredOutput:
+        """Compute a frame, store it, and make it readable as `view`.
+
+        `whole`: lost parts must never be computed again by themselves.
+        """
         ...
 
     def lost_views(self) -> dict[str, str]:
@@ -45,17 +48,29 @@ class Checkpoints(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Persisted:
+    """A persisted frame, with the id and the number of partitions of its RDD."""
+
+    frame: DataFrame
+    identity: int
+    partitions: int
+    whole: bool
+
+
 @dataclass
 class ExecutorCheckpoints:
     """Persists outputs in the executors' memory, or on their disks when memory is short.
 
-    If an executor dies, Spark recomputes its partitions from the stage's inputs when they are read: the answer may be
-    late, never wrong. Decommissioned executors migrate their partitions first.
+    If an executor dies, Spark recomputes its partitions from the stage's inputs when they are read, so that the answer
+    may be late. Of an output that is stored `whole`, whose recomputed partitions might not fit those that others have
+    read, Spark forgets the inputs: reading a lost partition fails, and the stage is run again. Decommissioned executors
+    migrate their partitions first.
     """
 
     session: SparkSession
     warn: Callable[[str], None] = lambda line: None
-    _frames: dict[str, tuple[DataFrame, int, int]] = field(default_factory=dict)
+    _frames: dict[str, "_Persisted"] = field(default_factory=dict)
     _owned: list[Any] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
     _released: bool = False
@@ -63,17 +78,24 @@ class ExecutorCheckpoints:
     MIN_LOST_FRACTION = 0.25
     """The fraction of partitions from which on a loss is reported to the planner."""
 
-    def save(self, view: str, frame: DataFrame, attempt: int) -> StoredOutput:
-        """Compute a frame and persist it; of a view that was persisted before only lost partitions are computed."""
+    def save(self, view: str, frame: DataFrame, attempt: int, whole: bool = False) -> StoredOutput:
+        """Compute a frame and persist it; of a view that was persisted before only lost partitions are computed.
+
+        A view that is stored `whole` is computed anew: those who still read it fail.
+        """
         with self._lock:
             known = self._frames.get(view)
-        if known is not None:
+        if known is not None and whole:
+            unpersist(known.frame._jdf)
+        elif known is not None:
             # Build the frame again: it caches which of its partitions were persisted when it was first computed.
-            frame = in_session_of(self.session, known[0])
+            frame = in_session_of(self.session, known.frame)
         owned = persist(frame)
         try:
             relation = frame._jdf.queryExecution().withCachedData()
             batches = relation.cacheBuilder().cachedColumnBuffers()
+            if whole and owned:
+                batches.localCheckpoint()
             # One job that builds every partition; counting rows would need a second one with a shuffle.
             batches.count()
         except BaseException:
@@ -81,7 +103,7 @@ class ExecutorCheckpoints:
             if owned:
                 unpersist(frame._jdf)
             raise
-        self._note(view, frame, batches, owned)
+        self._note(view, _Persisted(frame, batches.id(), batches.getNumPartitions(), whole and owned), owned)
         frame.createOrReplaceTempView(view)
         size = relation.stats()
         if size.rowCount().isDefined():
@@ -89,25 +111,25 @@ class ExecutorCheckpoints:
         # Spark has no count if partitions were computed twice because executors were lost meanwhile.
         return StoredOutput(view, float(frame.count()), _stored_bytes(self.session.sparkContext, batches.id()))
 
-    def _note(self, view: str, frame: DataFrame, batches: Any, owned: bool) -> None:
+    def _note(self, view: str, persisted: "_Persisted", owned: bool) -> None:
         with self._lock:
-            self._frames[view] = (frame, batches.id(), batches.getNumPartitions())
+            self._frames[view] = persisted
             if owned:
-                self._owned.append(frame._jdf)
+                self._owned.append(persisted.frame._jdf)
         if self._released:
             # The query ended before this stage could be stopped.
             self.release()
 
     def lost_views(self) -> dict[str, str]:
-        """The views that lost a quarter or more of their partitions with executors."""
+        """The views that lost a quarter or more of their partitions with executors; any, if stored whole."""
         with self._lock:
             frames = dict(self._frames)
         stored = _stored_partitions(self.session.sparkContext)
         found: dict[str, str] = {}
-        for view, (_, identity, total) in frames.items():
-            gone = total - stored.get(identity, 0)
-            if gone > 0 and gone >= self.MIN_LOST_FRACTION * total:
-                found[view] = f"{gone} of {total} partitions were lost with their executors"
+        for view, kept in frames.items():
+            gone = kept.partitions - stored.get(kept.identity, 0)
+            if gone > 0 and (kept.whole or gone >= self.MIN_LOST_FRACTION * kept.partitions):
+                found[view] = f"{gone} of {kept.partitions} partitions were lost with their executors"
         return found
 
     def release(self) -> None:
@@ -139,14 +161,16 @@ class FileCheckpoints:
     _lock: Lock = field(default_factory=Lock)
     _written: int = 0
 
-    def save(self, view: str, frame: DataFrame, attempt: int) -> StoredOutput:
+    def save(self, view: str, frame: DataFrame, attempt: int, whole: bool = False) -> StoredOutput:
         """Compute a frame and write it to files."""
         self.folder.create()
         with self._lock:
             self._written += 1
             path = f"{self.folder.path}/{view}/attempt-{self._written}"
         frame.write.mode("overwrite").parquet(path)
-        read = self.session.read.schema(frame.schema).parquet(path)
+        # Whatever the session's settings say of its own files, a lost part must never read as no rows.
+        reader = self.session.read.option("ignoreMissingFiles", False).option("ignoreCorruptFiles", False)
+        read = reader.schema(frame.schema).parquet(path)
         with self._lock:
             self._paths[view] = path
         read.createOrReplaceTempView(view)

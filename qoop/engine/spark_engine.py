@@ -14,9 +14,9 @@ from qoop.engine.checkpoints import Checkpoints
 from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.jobs import core_seconds, tagged
 from qoop.engine.session import QueryAsWritten, columns_of
-from qoop.engine.verification import DifferentPlanError, Verification
+from qoop.engine.verification import DifferentPlanError, Verification, has_exact_values
 from qoop.errors import QoopError
-from qoop.parsing.render import composed
+from qoop.parsing.render import composed, views_read
 from qoop.plans.plan import StageId
 from qoop.replan.events import (
     CannotPlan,
@@ -79,6 +79,8 @@ class SparkEngine:
         self._threads: dict[str, threading.Thread] = {}
         self._cancelled: set[str] = set()
         self._views: dict[str, StageId] = {}
+        self._inexact: set[str] = set()
+        self._versions: dict[str, int] = {}
         self._number = 0
         self._closed = threading.Event()
         self._count: int | None = None
@@ -164,6 +166,7 @@ class SparkEngine:
 
     def _run(self, stage: StageId, query: str, view: str | None, attempt: int, tag: str) -> None:
         started = time.monotonic()
+        versions = self._versions_read(query)
         try:
             with tagged(self._context, tag, f"{self._name} {view or 'result'}"):
                 rows, size = self._compute(query, view, attempt, tag)
@@ -171,10 +174,20 @@ class SparkEngine:
             event: Event = StageFinished(stage, rows, size, seconds, core_seconds(self._context, tag))
         except BaseException as problem:  # noqa: BLE001 - an unreported end would leave the query waiting for ever
             event = self._failure(stage, tag, problem, of_plan=query != self._written.text)
+        if isinstance(event, StageFailed) and LOST_PART in event.error:
+            self._try_to_report_lost_outputs()
         if isinstance(event, StageFinished) and view is not None:
-            with self._lock:
-                self._views[view] = stage
+            if self._versions_read(query) != versions:
+                event = StageFailed(stage, "an output was lost while the stage read it", True, True)
+            else:
+                with self._lock:
+                    self._views[view] = stage
         self._ended(stage, tag, event)
+
+    def _versions_read(self, query: str) -> dict[str, int]:
+        """How often outputs that a stage reads were given up, as no two computations of them may be mixed."""
+        with self._lock:
+            return {view: self._versions[view] for view in views_read(query, self._versions)}
 
     def _ended(self, stage: StageId, tag: str, event: Event) -> None:
         with self._lock:
@@ -188,7 +201,11 @@ class SparkEngine:
             return self._finish(self._consume(self._written.frame()), tag)
         frame = self._session.sql(query)
         if view is not None:
-            stored = self._checkpoints.save(view, frame, attempt)
+            exact = has_exact_values(frame)
+            if not exact:
+                with self._lock:
+                    self._inexact.add(view)
+            stored = self._checkpoints.save(view, frame, attempt, whole=not exact)
             return stored.rows, stored.bytes
         checked = self._checked(query)
         made = self._consume(self._with_written_names(frame))
@@ -280,9 +297,32 @@ class SparkEngine:
     def _report_lost_outputs(self) -> None:
         for view, reason in self._checkpoints.lost_views().items():
             with self._lock:
-                stage = self._views.pop(view, None)
-            if stage is not None:
-                self._emit(CheckpointLost(stage, reason))
+                with_others = view in self._inexact
+            self._report_lost(view, reason, with_others)
+
+    def _report_lost(self, view: str, reason: str, with_others: bool) -> None:
+        """Report an output as lost; if computed again it may have other values, with all that was made from it."""
+        with self._lock:
+            stage = self._views.pop(view, None)
+            if stage is None:
+                return
+            made = sorted(self._made_from(view)) if with_others else []
+            if with_others:
+                self._versions[view] = self._versions.get(view, 0) + 1
+        self._emit(CheckpointLost(stage, reason))
+        for other in made:
+            self._report_lost(other, f"computed from {view}, of which parts were lost", with_others)
+
+    def _made_from(self, view: str) -> set[str]:
+        """The stored outputs whose stages read a view."""
+        return {other for other in self._views if views_read(self._definitions.get(other, ""), {view})}
+
+    def _try_to_report_lost_outputs(self) -> None:
+        """Report lost outputs before the failure that they caused, so that they are not read again."""
+        try:
+            self._report_lost_outputs()
+        except Exception:  # noqa: BLE001 - the next check reports them
+            return
 
 
 class ResultTypeError(QoopError):
@@ -306,7 +346,11 @@ def _line(text: str) -> str:
 MAX_CAUSES = 20
 """How many nested Java exceptions are examined."""
 
+LOST_PART = "Checkpoint block"
+"""How Spark's message starts when a part of an output that is stored whole was lost."""
+
 TRANSIENT = (
+    LOST_PART,
     "ExecutorLostFailure",
     "FetchFailed",
     "FAILED_READ_FILE.FILE_NOT_EXIST",

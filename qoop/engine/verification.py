@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.scala import items
 from qoop.equivalence.canonical import canonical_text
+from qoop.equivalence.exact import is_exact
 from qoop.equivalence.expression import Expr
 from qoop.equivalence.repeatable import unrepeatable_part
 from qoop.equivalence.spark_tree import UnverifiableError, read_tree
@@ -103,6 +104,22 @@ class Verification:
         if reason is not None:
             raise UnverifiableError(reason)
         return canonical_text(relation)
+
+
+MAY_BE_INEXACT = ("AGGREGATE", "AGGREGATE_EXPRESSION", "DISTINCT_LIKE", "INTERSECT", "EXCEPT")
+"""Spark's names for what a plan without inexact values may lack: most stages only join."""
+
+
+def has_exact_values(frame: DataFrame) -> bool:
+    """Whether a frame has the same values, to the last bit, each time that it is computed; False if in doubt."""
+    try:
+        plan = frame._jdf.queryExecution().analyzed()
+        patterns: Any = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+        if not any(plan.containsPattern(getattr(patterns, name)()) for name in MAY_BE_INEXACT):
+            return True
+        return is_exact(read_tree(json.loads(plan.toJSON())))
+    except Exception:  # noqa: BLE001 - a plan that cannot be read is in doubt
+        return False
 
 
 def _constants(moment: Moment) -> dict[str, Expr]:

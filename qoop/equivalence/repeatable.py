@@ -8,6 +8,7 @@ others have read it.
 from collections.abc import Iterator
 from typing import Any
 
+from qoop.equivalence.aggregates import WITHOUT_ORDER
 from qoop.equivalence.expression import Expr, subqueries
 from qoop.equivalence.relation import Block, Relation, Source
 
@@ -16,12 +17,6 @@ LIMITS = {"GlobalLimit", "LocalLimit", "Offset", "Tail", "Deduplicate"}
 
 ON_TOP = {"Sort", "Window", *LIMITS} - {"Deduplicate"}
 """Operators that the last stage evaluates when nothing but such operators is above them."""
-
-BY_ORDER = {
-    "First", "Last", "CollectList", "CollectSet", "ListAgg", "MaxBy", "MinBy", "Mode", "ApproximatePercentile",
-    "HistogramNumeric", "NthValue", "PythonUDAF", "ScalaUDAF", "ScalaAggregator", "HiveUDAFFunction",
-}  # fmt: skip
-"""Aggregate functions whose result depends on the order of rows."""
 
 BY_RANK = {"Rank", "DenseRank", "PercentRank", "CumeDist"}
 """Window functions with one result for all rows that are equal by the window's order."""
@@ -70,7 +65,7 @@ def _is_one_source(block: Block) -> bool:
 def _reason(source: Source) -> str | None:
     if source.kind in LIMITS:
         return "a LIMIT or OFFSET inside the query may choose other rows each time"
-    if source.kind == "aggregate" and any(BY_ORDER.intersection(_names(function)) for function in source.functions):
+    if source.kind == "aggregate" and any(_aggregates_in_order(function) for function in source.functions):
         return "an aggregate inside the query depends on the order of rows"
     depends = source.kind == "Window" and any(_depends_on_order(window) for window in source.functions)
     if depends and not _orders_all_rows(source):
@@ -81,13 +76,19 @@ def _reason(source: Source) -> str | None:
 def _depends_on_order(window: Expr) -> bool:
     """Whether a window function has different results for rows that are equal by the window's order."""
     names = set(_names(window))
-    if names & BY_ORDER:
+    if _aggregates_in_order(window):
         return True
     if names & BY_RANK:
         return False
     by_rows = any(part == ("frameType", (("object", ROW_FRAME),)) for part in _parts(window))
     is_bounded = not names >= {"UnboundedPreceding", "UnboundedFollowing"}
     return "AggregateExpression" not in names or (by_rows and is_bounded)
+
+
+def _aggregates_in_order(expr: Expr) -> bool:
+    """Whether an aggregate function in an expression depends on the order of rows, or may do so."""
+    aggregates = (part[3][0] for part in _parts(expr) if part[:2] == ("call", "AggregateExpression"))
+    return any(function[:1] != ("call",) or function[1] not in WITHOUT_ORDER for function in aggregates)
 
 
 ROW_FRAME = "org.apache.spark.sql.catalyst.expressions.RowFrame$"

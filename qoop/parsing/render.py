@@ -60,6 +60,11 @@ def composed(query: str, definitions: Mapping[str, str]) -> str:
     return f"WITH {views} SELECT * FROM ({query})"
 
 
+def views_read(query: str, views: Collection[str]) -> set[str]:
+    """Those of these views whose names occur in a stage's query."""
+    return set(views).intersection(WORD.findall(query)) if views else set()
+
+
 def _block_query(text: QueryText, plan: Plan, stage: StageId, inputs: Collection[StageId]) -> str:
     tree = plan.stage_tree(stage)
     if tree is None:

@@ -272,6 +272,45 @@ def test_a_stage_that_gets_no_thread_is_reported(watched, monkeypatch):
     assert [type(event) for event in watched.events if not isinstance(event, ExecutorsChanged)] == [StageFailed]
 
 
+# Lost outputs.
+
+TWO, THREE, FOUR = (StageId("qoop_result", number) for number in (5, 6, 7))
+
+
+@pytest.fixture
+def stored(watched):
+    """Outputs of which `two` is made from `one`, `three` from `two`, and `four` from none."""
+    engine = watched.engine
+    engine._definitions |= {
+        "one": "SELECT sum(x) AS s FROM t",
+        "two": "SELECT s FROM one",
+        "three": "SELECT s FROM `two` AS u",
+        "four": "SELECT oner FROM t",
+    }
+    engine._views |= {"one": ONE, "two": TWO, "three": THREE, "four": FOUR}
+    return watched
+
+
+def lost(watched):
+    return {event.stage for event in watched.events if isinstance(event, CheckpointLost)}
+
+
+def test_an_output_with_the_same_values_each_time_is_lost_alone(stored):
+    stored.kept.gone = {"one": "it is gone"}
+    stored.wait(CheckpointLost(ONE, "it is gone"))
+    assert lost(stored) == {ONE}
+    assert stored.engine._versions_read("SELECT s FROM one") == {}
+
+
+def test_an_output_with_other_values_each_time_is_lost_with_all_that_was_made_from_it(stored):
+    stored.engine._inexact.add("one")
+    before = stored.engine._versions_read("SELECT s FROM three")
+    stored.kept.gone = {"one": "it is gone"}
+    stored.wait(CheckpointLost(THREE, "computed from two, of which parts were lost"))
+    assert lost(stored) == {ONE, TWO, THREE}
+    assert stored.engine._versions_read("SELECT s FROM three") != before, "a stage that reads it meanwhile is run again"
+
+
 # Stored outputs.
 
 
