@@ -327,6 +327,12 @@ def test_limits_of_containers_count(world):
     ]
 
 
+def test_trials_use_the_gpus_that_they_see_where_yarn_isolates_them(world):
+    assert not entry.checked(world.app(), world.home, world.access()).isolates_gpus
+    world.limits = {"yarn.nodemanager.resource-plugins": "yarn.io/fpga, yarn.io/gpu"}
+    assert submission.read(world.submit().folder).isolates_gpus
+
+
 def test_a_store_that_refuses_is_one_line(world, monkeypatch):
     def refuses(**arguments):
         raise PermissionError(13, "Permission denied")

@@ -15,18 +15,22 @@ _MAX_ALLOCATION = {
     VCORES: "yarn.scheduler.maximum-allocation-vcores",
 }
 
+_PLUGINS = "yarn.nodemanager.resource-plugins"
+"""Of NodeManagers, and by custom in the one yarn-site.xml of all daemons."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """`nodes`: the capacity of each that accepts containers. `partitions`: the node labels of those with one. `queues`:
     of the CapacityScheduler, by path; empty with another scheduler. `limits`: of one container, by resource, as far as
-    known."""
+    known. `isolates_gpus`: a container sees its own GPUs alone, as far as the ResourceManager's configuration says."""
 
     url: str
     nodes: Mapping[str, Resources]
     partitions: Mapping[str, str]
     queues: Mapping[str, QueueReport]
     limits: Mapping[str, int]
+    isolates_gpus: bool = False
 
     def gpu_nodes(self, partition: str) -> dict[str, Resources]:
         """The nodes with GPUs in a partition; "": those without label."""
@@ -54,6 +58,7 @@ def observe(manager: ResourceManager) -> ClusterFacts:
         partitions=nodes.partitions,
         queues=queue_tree(manager.get("/scheduler")),
         limits={name: int(text) for name, text in limits.items() if text.isdigit()},
+        isolates_gpus=GPU in conf.get(_PLUGINS, "").replace(",", " ").split(),
     )
 
 

@@ -55,6 +55,7 @@ class Checked:
     queue: str
     partition: str
     files: list[Given]
+    isolates_gpus: bool = False
     notes: list[str] = field(default_factory=list)
 
 
@@ -94,7 +95,8 @@ def check(request: Request, goes_on: bool = False) -> Checked | None:
     if facts is None or request.arbiter is None or pool is None:
         return None
     notes = list(cluster.notes(app, facts, partition))
-    return Checked(request, folder_of(app), request.arbiter, pool.name, queue, partition, files, notes)
+    folder = folder_of(app)
+    return Checked(request, folder, request.arbiter, pool.name, queue, partition, files, facts.isolates_gpus, notes)
 
 
 def folder_of(app: AppFile) -> Path:

@@ -84,6 +84,7 @@ def _submit(checked: Checked, given: tuple[LocalResource, ...], undo: ExitStack)
         update={
             "yarn_app": app,
             "partition": checked.partition,
+            "isolates_gpus": checked.isolates_gpus,
             "arbiter": ArbiterAccess(url=arbiter.url, app=registered.app, ca=_certificates(arbiter.verify, folder)),
         }
     )
