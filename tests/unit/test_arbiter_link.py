@@ -1,0 +1,130 @@
+"""The connection of an agent to an arbiter that is there, away, and back."""
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from themis_agent.agent import events
+from themis_agent.agent.commands import ReleaseGpus, SendEstimate
+from themis_agent.arbiter_messages import Translation
+from themis_agent.view.answers import AnswerTimes
+from themis_agent.yarn.arbiter_link import ArbiterLink
+from themis_agent.yarn.submission import ArbiterAccess
+from themis_agent.yarn.takeover import SupersededAttemptError
+from yarn_plugin.model.auction import Estimate
+
+QUESTION = {"round": 1, "contention": 2.0}
+
+
+class Arbiter:
+    """`said`: what it was told. `away`: it answers 503. Its stream asks `questions`, with their deadlines."""
+
+    def __init__(self, questions):
+        self.said, self.away, self.is_registered = [], False, True
+        arbiter = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                for number, (name, by) in enumerate(questions.items(), 1):
+                    asked = json.dumps({"id": name, "answer_by": by, "question": QUESTION})
+                    self.wfile.write(f"id: {number}\nevent: ask\ndata: {asked}\n\n".encode())
+                while not arbiter.closed.wait(0.05):
+                    pass
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if not arbiter.away:
+                    arbiter.said.append(body)
+                self._answer(503 if arbiter.away else 204)
+
+            def do_DELETE(self):
+                arbiter.is_registered = arbiter.away
+                self._answer(503 if arbiter.away else 204)
+
+            def _answer(self, status):
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.closed = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.closed.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def connected():
+    made = []
+
+    def connect(questions=None, check=lambda: None):
+        arbiter, heard = Arbiter(questions or {}), []
+        access = ArbiterAccess(url=arbiter.url, app="app-1")
+        link = ArbiterLink(access, "token", Translation(lambda wall: wall), heard.append, check, AnswerTimes())
+        link.start()
+        made.append((arbiter, link))
+        return arbiter, link, heard
+
+    yield connect
+    for arbiter, link in made:
+        arbiter.away = False
+        link.leave(5)
+        arbiter.close()
+
+
+def until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def answer(question, rho):
+    return SendEstimate(question, Estimate(1, rho))
+
+
+def test_answers_wait_for_an_arbiter_that_is_away_and_late_ones_are_dropped(connected):
+    arbiter, link, heard = connected({"late": time.time() + 1.5, "open": time.time() + 60})
+    until(lambda: len(heard) == 2)
+    assert [one.id for one in heard if isinstance(one, events.Asked)] == ["late", "open"]
+    arbiter.away = True
+    for one in (answer("late", 2.0), ReleaseGpus("lease-1", ("node/0",)), answer("open", 3.0)):
+        link.say(one)
+    time.sleep(1.6)
+    assert not arbiter.said
+    arbiter.away = False
+    until(lambda: len(arbiter.said) == 2)
+    assert [one["type"] for one in arbiter.said] == ["lease.release", "lease.estimate"]
+    assert arbiter.said[1]["rho"] == 3.0
+
+
+def test_a_superseded_attempt_says_nothing(connected):
+    def check():
+        raise SupersededAttemptError("attempt 1 is superseded by attempt 2")
+
+    arbiter, link, _ = connected(check=check)
+    link.say(ReleaseGpus("lease-1", ("node/0",)))
+    time.sleep(0.5)
+    assert not arbiter.said
+
+
+def test_leaving_waits_for_an_arbiter_that_is_away_but_not_for_ever(connected):
+    arbiter, link, _ = connected()
+    arbiter.away = True
+    assert not link.leave(0.1)
+    assert arbiter.is_registered
+    arbiter.away = False
+    assert link.leave(5)
+    assert not arbiter.is_registered
