@@ -1,0 +1,159 @@
+"""Searches on a real cluster: trials in containers on leased GPUs, whatever is killed, with the same winner."""
+
+import json
+import os
+import signal
+
+import pytest
+
+import themis_agent
+from tests.integration.sleepers import eventually
+from tests.leased.intervals import overlaps
+from tests.leased.lab import Lab
+from tests.searches.lab import TRAIN, Submitted, app, check_progress
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def lab(cluster, tmp_path):
+    made = Lab(cluster, tmp_path, lease_s=60)
+    yield made
+    made.close()
+
+
+def winner_alone(folder, searched):
+    """The best trial of the same search on this machine."""
+    fields = searched.model_dump(exclude_defaults=True, exclude={"name", "command", "space"})
+    space = {name: one.model_dump() for name, one in searched.space.items()}
+    command = f"python {TRAIN} --rate={{rate}}"
+    return themis_agent.run(command, space=space, directory=folder, state=folder / "alone", gpus=2, **fields)
+
+
+def test_a_search_finds_the_same_winner_as_on_one_machine(lab, tmp_path):
+    searched = app("quadratic", 0.2, tmp_path / "executed", algorithm="hyperband", max_steps=3)
+    submitted = Submitted(lab, tmp_path / "search", searched)
+    report = submitted.until_ended()
+    assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
+    state = submitted.state()
+    alone = winner_alone(tmp_path, searched)
+    assert (state.best.id, state.best.loss) == (alone.best, alone.metric)
+    assert f"best: {alone.best}, loss" in report["diagnostics"]
+    intervals = submitted.intervals()
+    assert not overlaps(intervals)
+    assert len({one.cell.partition("/")[0] for one in intervals}) >= 2
+    check_progress(submitted)
+
+
+def running_hosts(submitted):
+    """The hosts of trials that run."""
+    return {place.host for _, attempt in submitted.state().attempts for place in attempt.places}
+
+
+def master_host(submitted):
+    return submitted.report["amHostHttpAddress"].partition(":")[0]
+
+
+def check_same_winner(submitted, report, interruptions):
+    """The search succeeded, its best trial has the best of all rates, and nothing was lost or held twice."""
+    assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
+    state = submitted.state()
+    assert state.best.parameters == max((one.parameters for one in state.trials.values()), key=rate_of)
+    assert {one.fate for one in state.trials.values()} == {"complete"}
+    assert {max(steps) for steps in submitted.steps().values()} == {submitted.app.max_steps}
+    check_progress(submitted, interruptions)
+    assert not overlaps(submitted.intervals())
+
+
+def rate_of(parameters):
+    """Up to 1, a larger rate is better."""
+    return json.loads(parameters)["rate"]
+
+
+def test_a_search_survives_a_killed_launcher_master_and_node(lab, tmp_path):
+    searched = app("killed", 0.5, tmp_path / "executed", algorithm="plain", trials=4, max_steps=60)
+    submitted = Submitted(lab, tmp_path / "search", searched)
+    submitted.until_steps(4, 3)
+    os.kill(submitted.launchers()[0].pid, signal.SIGKILL)
+    submitted.until_steps(4, 6)
+    running = {one.pid for one in submitted.launchers()}
+    submitted.kill_master()
+    submitted.until_steps(4, 9)
+    assert running <= {one.pid for one in submitted.launchers()}, "launchers are adopted, not started again"
+    host = sorted(running_hosts(submitted) - {master_host(submitted)})[0]
+    os.kill(lab.cluster.daemons[f"nm-{host}"], signal.SIGKILL)
+    report = submitted.until_ended(150)
+    check_same_winner(submitted, report, interruptions=4)
+
+
+@pytest.mark.matrix
+def test_a_search_survives_the_third_death_of_its_master(lab, tmp_path):
+    searched = app("thrice", 0.5, tmp_path / "executed", algorithm="plain", trials=3, max_steps=80)
+    submitted = Submitted(lab, tmp_path / "search", searched)
+    submitted.until_steps(3, 3)
+    submitted.kill_master()
+    submitted.until_steps(3, 10)
+    java = next(one for one in submitted.master().children() if "java" in one.name())
+    address = submitted.folder.address.read_text()
+    os.kill(java.pid, signal.SIGKILL)
+    eventually(lambda: submitted.folder.address.read_text() != address, "the third attempt runs")
+    submitted.until_steps(3, 20)
+    submitted.kill_master()
+    check_same_winner(submitted, submitted.until_ended(), interruptions=0)
+
+
+@pytest.mark.matrix
+def test_a_master_that_is_replaced_while_it_is_stopped_changes_nothing(lab, tmp_path):
+    searched = app("stopped", 0.5, tmp_path / "executed", algorithm="plain", trials=3, max_steps=80)
+    submitted = Submitted(lab, tmp_path / "search", searched)
+    submitted.until_steps(3, 3)
+    first, address = submitted.master(), submitted.folder.address.read_text()
+    host, on_node = master_host(submitted), sum(one.host == master_host(submitted) for one in places(submitted))
+    os.kill(first.pid, signal.SIGSTOP)
+    try:
+        os.kill(lab.cluster.daemons[f"nm-{host}"], signal.SIGKILL)
+        eventually(lambda: submitted.folder.address.read_text() != address, "another attempt runs")
+        submitted.until_steps(3, 15)
+    finally:
+        os.kill(first.pid, signal.SIGCONT)
+    first.wait(30)
+    check_same_winner(submitted, submitted.until_ended(150), interruptions=on_node)
+
+
+def places(submitted):
+    return [place for _, attempt in submitted.state().attempts for place in attempt.places]
+
+
+@pytest.mark.matrix
+def test_a_gang_runs_over_two_nodes(lab, tmp_path):
+    gpus = {"min": 4, "max": 4}
+    searched = app("gang", 0.2, tmp_path / "executed", algorithm="plain", trials=1, max_steps=10, gpus_per_trial=gpus)
+    submitted = Submitted(lab, tmp_path / "search", searched)
+    report = submitted.until_ended()
+    assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
+    assert len({one.cell.partition("/")[0] for one in submitted.intervals()}) == 2
+    assert not overlaps(submitted.intervals())
+    (steps,) = submitted.steps().values()
+    assert sorted(steps) == sorted([*range(1, 11)] * 4)
+
+
+@pytest.mark.matrix
+def test_a_search_goes_on_while_the_arbiter_is_away_and_ends_without_it(lab, tmp_path):
+    searched = app("alone", 0.3, tmp_path / "executed", algorithm="plain", trials=3, max_steps=30)
+    submitted = Submitted(lab, tmp_path / "search", searched)
+    submitted.until_steps(3, 3)
+    lab.arbiter.kill()
+    try:
+        report = submitted.until_ended()
+    finally:
+        lab.arbiter.start()
+    check_same_winner(submitted, report, interruptions=0)
+    assert "not deregistered, YARN will tell it" in submitted.log.read_text()
+
+
+def test_a_search_that_fails_says_why_in_yarn(lab, tmp_path):
+    searched = app("failing", 0.1, tmp_path / "executed", algorithm="plain", trials=1, max_steps=2, retries=0)
+    searched = searched.model_copy(update={"command": "python -c import+no_such_module {rate}"})
+    report = Submitted(lab, tmp_path / "search", searched).until_ended()
+    assert report["finalStatus"] == "FAILED"
+    assert "every trial failed: exit code 1" in report["diagnostics"]
