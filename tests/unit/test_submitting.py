@@ -431,7 +431,7 @@ def test_stop_asks_the_agent_with_the_token_of_the_folder(world, capsys):
     search, asked = world.submit(), []
     token = Folder(search.folder).token()
     agent = WebServer(lambda one: asked.append((one.method, one.path, one.token)) or reply({}, 204))
-    Folder(search.folder).publish(agent.url)
+    Folder(search.folder).publish(agent.url, 1)
     for words in ((YARN_APP,), (search.folder,)):
         assert command("stop", *words) == 0
     agent.close()
