@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.lease_world import World, gpus_of, node, row
+from yarn_plugin.decide.arbiter import BUILT_IN
 from yarn_plugin.decide.commands import ListContainers, SignalContainers
 from yarn_plugin.decide.events import (
     AppsChanged,
@@ -16,11 +17,14 @@ from yarn_plugin.decide.events import (
     NodeUseChanged,
 )
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
+from yarn_plugin.decide.pools.lease import allocation
 from yarn_plugin.decide.pools.lease.estimates import attained_gpu_s
 from yarn_plugin.decide.pools.lease.inventory import inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.pools.view import View
+from yarn_plugin.drive.registry import journal_tags
+from yarn_plugin.journal.codec import Codec
 from yarn_plugin.model.auction import Release
 from yarn_plugin.model.causes import AppEnded, BeyondLease, LeaseReleased, LeaseVacated, LeaseWon, NodeLost, NotPlaced
 from yarn_plugin.model.cluster import Container, YarnApp
@@ -28,7 +32,7 @@ from yarn_plugin.model.gpus import GpuPlace, Job
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.topology import CellDescription, NodeDescription, TopologyDescription
 
-N1 = {f"n1/{ordinal}" for ordinal in range(4)}
+N1, N2 = ({f"{machine}/{ordinal}" for ordinal in range(4)} for machine in ("n1", "n2"))
 
 
 def commands(world, kind):
@@ -575,6 +579,25 @@ def test_attained_service_of_an_earlier_versions_journal_counts_from_the_leases(
     state = replace(state, members={a: replace(state.members[a], attained_gpu_s=0.0, attained_at=None)})
     turn = Turn("gpu", LeaseSettings(), state, View(), held.started_at + 50.0)
     assert attained_gpu_s(turn, a) == pytest.approx(200.0)
+
+
+def test_a_round_in_an_earlier_versions_journal_which_listed_gpus_goes_on():
+    world = World.of(node("n1"), node("n2"))
+    a = world.arrive("ann", bids=False)
+    world.wait(5.0)
+    kept = world.stage.intake.state.pool_states["gpu"]
+    codec, view = Codec(journal_tags(BUILT_IN)), kept.seen
+    written = codec.write(kept.state)
+    assert written["round"]["offer"] == {"n1": sorted(N1), "n2": sorted(N2)}
+    written["round"]["offer"], written["idle"] = sorted(N1 | N2), sorted(N1)
+    turns = [Turn("gpu", LeaseSettings(), one, view, 6.0) for one in (kept.state, codec.read(written))]
+    won = [([((a, ""), (("n1", 3),))], "bid")]
+    now, before = (allocation.allocate(turn, turn.state.round, won) for turn in turns)
+    assert (before.given, before.left) == (now.given, now.left)
+    turns[1].freed(sorted(N1), "released")
+    assert not turns[1].state.triggers, "idle GPUs are no event"
+    turns[1].freed(sorted(N2), "released")
+    assert turns[1].state.triggers
 
 
 def test_a_job_of_a_policy_without_auctions_that_keeps_its_gpus_is_renewed():

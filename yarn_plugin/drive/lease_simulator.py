@@ -1,7 +1,8 @@
 """The simulator of lease pools: a pool's own controller and solvers, with training applications in virtual time.
 
-It has no YARN in it: containers start and leave at once, apart from the checkpoint that a moved job restores. So it
-can run months of a large cluster; `drive.simulator` has the rest of the arbiter and a simulated YARN.
+It has no YARN in it, so the controller knows of no containers: those of a lease are taken to start and leave at once,
+apart from the checkpoint that a moved job restores. So it can run months of a large cluster; `drive.simulator` has the
+rest of the arbiter and a simulated YARN.
 """
 
 import math
@@ -19,7 +20,6 @@ from yarn_plugin.decide.pools.view import View
 from yarn_plugin.drive.virtual_pool import VirtualPool
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.model.auction import Bid, EstimateRequest, GpuOffer, Release
-from yarn_plugin.model.cluster import Use
 from yarn_plugin.model.gpus import Gpus
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.share import Claim, Lease, Pool
@@ -157,11 +157,10 @@ class LeaseSimulation:
         self._added = self._left = 0
         self._runs: dict[str, _Run] = {}
         self._changed: dict[str, _Run] = {}
-        self._claims_changed = self._use_changed = False
+        self._claims_changed = False
         self._inputs: deque[Input] = deque()
         self._releases: list[FromApp] = []
         self._owner: dict[str, tuple[Arrival, float]] = {}
-        self._uses: dict[str, tuple[Use, ...]] = {}
         self._holdings: list[Holding] = []
         self._outcomes: list[JobOutcome] = []
         self._rounds: dict[int, _RoundCount] = {}
@@ -255,7 +254,7 @@ class LeaseSimulation:
     def _drain(self) -> None:
         """Give the controller all that waits for it at this moment."""
         for _ in range(MAX_INPUTS_AT_ONCE):
-            if self._claims_changed or self._use_changed:
+            if self._claims_changed:
                 self._see()
             elif self._inputs:
                 self._carry_out(self._pool.take(self._shown, self._now, self._inputs.popleft()))
@@ -264,23 +263,12 @@ class LeaseSimulation:
         raise SimulationError(f"the controller of the pool does not come to rest at {self._now:.0f} s")
 
     def _see(self) -> None:
-        if self._claims_changed:
-            self._view = replace(self._view, claims=tuple(run.claim for run in self._runs.values()))
-        if self._use_changed:
-            self._view = replace(self._view, use=tuple(one for uses in self._uses.values() for one in uses))
-        self._claims_changed = self._use_changed = False
+        self._claims_changed = False
+        self._view = replace(self._view, claims=tuple(run.claim for run in self._runs.values()))
         shown = self._view.only(self._pool.reads)
         if shown != self._shown:
             self._shown = shown
             self._carry_out(self._pool.see(shown, self._now))
-
-    def _uses_of(self, run: _Run) -> Iterator[Use]:
-        on_node: dict[str, int] = {}
-        for gpu in run.gpus:
-            node = self._layout.machine_of[self._layout.gpus[gpu]].id
-            on_node[node] = on_node.get(node, 0) + 1
-        for node, count in sorted(on_node.items()):
-            yield Use(run.arrival.app, node, Resources.of({GPU: count}), ())
 
     # What the controller commands.
 
@@ -389,12 +377,7 @@ class LeaseSimulation:
                     raise SimulationError(
                         f"GPU {gpu} is leased to {owner.app} and to {run.arrival.app} at {self._now:.0f} s"
                     )
-            if gpus != run.gpus:
-                run.gpus = gpus
-                self._use_changed = "use" in self._pool.reads
-                self._uses[run.arrival.app] = tuple(self._uses_of(run))
-                if not gpus:
-                    del self._uses[run.arrival.app]
+            run.gpus = gpus
 
     def _release(self, gpu: str) -> None:
         owner, since = self._owner.pop(gpu)

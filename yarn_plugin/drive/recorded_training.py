@@ -74,7 +74,7 @@ def recorded_training(
     return RecordedTraining(
         home.parameters,
         TrainingWorkload(ordered([_as_training(app, start) for app in described.values()])),
-        TrainingCluster(tuple(map(_with_slots, gpus.machines(gpus.places)))),
+        TrainingCluster(tuple(map(_with_slots, gpus.machines(gpus.by_slot(gpus.places))))),
         TrainingOutcome(
             len(gpus.places),
             tuple(outcomes),

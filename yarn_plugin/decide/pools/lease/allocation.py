@@ -1,7 +1,7 @@
 """Who gets which GPUs of a round: by the solver, dealt as leftovers, or kept."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from yarn_plugin.decide.pools.lease.binding import Winner, bind
@@ -13,16 +13,20 @@ from yarn_plugin.model.gpus import Gpus
 
 @dataclass(slots=True)
 class Allocation:
-    """`given`: who gets each GPU, and how. `left`: GPUs that nobody got so far, in order."""
+    """`given`: who gets each GPU, and how. `left`: GPUs that nobody got so far, by slot."""
 
+    left: dict[str, tuple[str, ...]]
     given: dict[str, tuple[Winner, How]] = field(default_factory=dict)
-    left: dict[str, None] = field(default_factory=dict)
 
-    def give(self, winner: Winner, gpus: Iterable[str], how: How) -> None:
-        """Give GPUs that are left."""
-        for gpu in gpus:
-            self.given[gpu] = winner, how
-            self.left.pop(gpu, None)
+    def give(self, winner: Winner, gpus: Mapping[str, Sequence[str]], how: How) -> None:
+        """Give GPUs that are left, by slot."""
+        for slot, mine in gpus.items():
+            self.given.update(dict.fromkeys(mine, (winner, how)))
+            rest = tuple([gpu for gpu in self.left[slot] if gpu not in mine])
+            if rest:
+                self.left[slot] = rest
+            else:
+                del self.left[slot]
 
     def count(self, *hows: How) -> tuple[tuple[str, int], ...]:
         """How many GPUs each application got in these ways."""
@@ -32,15 +36,26 @@ class Allocation:
 def allocate(turn: Turn, now: Round, results: Sequence[tuple[Sequence[tuple[Winner, Gpus]], How]]) -> Allocation:
     """Bind what was won to GPUs. GPUs and winners that are gone since the offer are left out."""
     free, holders = turn.free(), _holders(turn, now)
-    allocation = Allocation(left=dict.fromkeys([gpu for gpu in now.offer if gpu in free or gpu in holders]))
+    allocation = Allocation(_left(turn, now, holders))
     own: dict[Winner, set[str]] = {}
     for gpu, holder in holders.items():
         own.setdefault(holder, set()).add(gpu)
     for won, how in results:
         here = [(winner, gpus) for winner, gpus in won if winner[0] in turn.state.members]
-        for winner, gpus in bind(here, turn.inventory, allocation.left, free, own).items():
+        for winner, gpus in bind(here, allocation.left, free, own).items():
             allocation.give(winner, gpus, how)
     return allocation
+
+
+def _left(turn: Turn, now: Round, holders: Mapping[str, Winner]) -> dict[str, tuple[str, ...]]:
+    """The GPUs of the offer that are still free or held by those whose leases end."""
+    offer, free_now, free = turn.by_slot(now.offer), turn.index.free_by_slot(), turn.free()
+    left = dict(offer)
+    for slot in [slot for slot, gpus in offer.items() if free_now.get(slot) is not gpus]:
+        left[slot] = tuple([gpu for gpu in offer[slot] if gpu in free or gpu in holders])
+        if not left[slot]:
+            del left[slot]
+    return left
 
 
 def keep_unwanted(turn: Turn, now: Round, allocation: Allocation) -> None:
@@ -51,8 +66,10 @@ def keep_unwanted(turn: Turn, now: Round, allocation: Allocation) -> None:
     for gpu, holder in _holders(turn, now).items():
         app = holder[0]
         is_silent = app not in now.bids if app in now.bidders else not now.bidders and app not in now.estimates
-        if is_silent and gpu in allocation.left and app in turn.state.members:
-            allocation.give(holder, [gpu], "kept")
+        if is_silent and app in turn.state.members:
+            slot = turn.inventory.places[gpu].slot
+            if gpu in allocation.left.get(slot, ()):
+                allocation.give(holder, {slot: (gpu,)}, "kept")
 
 
 def _holders(turn: Turn, now: Round) -> dict[str, Winner]:
@@ -66,6 +83,8 @@ def idle(turn: Turn, now: Round, allocation: Allocation, reasons: Mapping[str, s
     answered = now.bids if now.bidders else now.estimates
     otherwise = "not wanted" if answered else "no answers"
     if not reasons:
-        return ((otherwise, len(allocation.left)),) if allocation.left else ()
-    found = Counter(reasons.get(turn.inventory.places[gpu].slot, otherwise) for gpu in allocation.left)
+        return ((otherwise, sum(map(len, allocation.left.values()))),) if allocation.left else ()
+    found: Counter[str] = Counter()
+    for slot, gpus in allocation.left.items():
+        found[reasons.get(slot, otherwise)] += len(gpus)
     return tuple(sorted(found.items()))

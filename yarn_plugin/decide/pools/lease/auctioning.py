@@ -8,6 +8,7 @@ from yarn_plugin.decide.mechanisms.partial_allocation import (
     checked_bid,
 )
 from yarn_plugin.decide.pools.lease.binding import Winner
+from yarn_plugin.decide.pools.lease.inventory import BySlot
 from yarn_plugin.decide.pools.lease.state import Round
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.errors import BadInputError
@@ -20,13 +21,14 @@ def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
 
     Who did not answer, or is gone, has made the empty bid.
     """
-    settings = turn.settings
-    bids = [_bid(turn, now, app) for app in now.bidders]
+    settings, offer = turn.settings, turn.by_slot(now.offer)
+    is_whole = turn.inventory.order.keys() >= {gpu for gpus in offer.values() for gpu in gpus}
+    bids = [_bid(turn, now, app, is_whole) for app in now.bidders]
     others = [_without_bid(turn, now, app) for app in turn.active() if app not in now.bidders]
     return PartialAllocationProblem(
         now.number,
         settings.seed,
-        turn.inventory.machines(now.offer),
+        turn.inventory.machines(offer if is_whole else _left(turn, offer)),
         tuple(bids),
         tuple(others),
         work_limit=settings.work_limit,
@@ -35,18 +37,22 @@ def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
     )
 
 
-def _bid(turn: Turn, now: Round, app: str) -> AppBid:
+def _left(turn: Turn, offer: BySlot) -> BySlot:
+    """The offer without lost nodes."""
+    return turn.inventory.by_slot([gpu for gpus in offer.values() for gpu in gpus])
+
+
+def _bid(turn: Turn, now: Round, app: str, is_whole: bool) -> AppBid:
     bid = now.bids[app] if app in now.bids and app in turn.state.members else Bid(now.number, None)
     gangs = turn.state.members[app].gangs if app in turn.state.members else ()
     held, expiring = _held(turn, now, app)
-    return AppBid(app, bid.rho, _rows(turn, now, bid), held, expiring, gangs)
+    return AppBid(app, bid.rho, bid.rows if is_whole else _rows(turn, now, bid), held, expiring, gangs)
 
 
 def _rows(turn: Turn, now: Round, bid: Bid) -> tuple[Row, ...]:
-    """The rows of a bid; without those that need a node that was lost since the offer."""
-    if all(gpu in turn.inventory.places for gpu in now.offer):
-        return bid.rows
-    left = GpuOffer(now.number, turn.inventory.machines(now.offer), turn.settings.lease_s, 1.0)
+    """The rows of a bid without those that need a node that was lost since the offer."""
+    machines = turn.inventory.machines(_left(turn, turn.by_slot(now.offer)))
+    left = GpuOffer(now.number, machines, turn.settings.lease_s, 1.0)
 
     def fits(row: Row) -> bool:
         try:

@@ -50,7 +50,7 @@ def lease_problem(turn: Turn, now: Round) -> PolicyProblem:
         claim = turn.claims[app]
         apps.append(AppStatus(app, turn.state.members[app].arrived_at, jobs, claim.weight, attained))
     if turn.state.crowded:
-        machines = turn.inventory.machines(now.offer, turn.inventory.places)
+        machines = turn.inventory.machines(turn.by_slot(now.offer), turn.inventory.places)
     else:
         machines = turn.index.machines(gpu for lease in now.ending for gpu in turn.state.leases[lease].staying)
     seed = settings.seed * 1_000_003 + now.number

@@ -7,7 +7,7 @@ with every lease, so that a call need not look at all of them; otherwise it is b
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from yarn_plugin.decide.pools.lease.inventory import Inventory, with_free
+from yarn_plugin.decide.pools.lease.inventory import BySlot, Inventory, with_free
 from yarn_plugin.decide.pools.lease.state import Held
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.gpus import Gpus, Machine
@@ -31,6 +31,8 @@ class LeaseIndex:
         self._free_in = {slot: len(gpus) for slot, gpus in inventory.gpus_in.items()}
         self._machines = list(inventory.layout)
         self._outdated = set(range(len(inventory.layout)))
+        self._free_by_slot = {slot: tuple(gpus) for slot, gpus in inventory.gpus_in.items()}
+        self._outdated_slots: set[str] = set()
         self.leaving: set[str] = set()
         self.unstarted: set[str] = set()
         self._by_app: dict[str, dict[str, Held]] = {}
@@ -90,6 +92,7 @@ class LeaseIndex:
                 (self.free.discard if is_leased else self.free.add)(gpu)
                 self._free_in[place.slot] += -1 if is_leased else 1
                 self._outdated.add(self.inventory.machine_of[place.slot])
+                self._outdated_slots.add(place.slot)
             if is_started:
                 _changed(self._on_machine, (app, place.machine), change)
                 slots = self._in_slots.setdefault(app, {})
@@ -114,6 +117,14 @@ class LeaseIndex:
                 del self._ends[held.lease.until]
 
     # Questions.
+
+    def free_by_slot(self) -> BySlot:
+        """The usable GPUs in no lease, by slot, none for slots without any. Never changed in place: a slot has the same
+        GPUs as before if they are the same object."""
+        for slot in self._outdated_slots:
+            self._free_by_slot[slot] = tuple([gpu for gpu in self.inventory.gpus_in[slot] if gpu in self.free])
+        self._outdated_slots.clear()
+        return self._free_by_slot
 
     def machines(self, others: Iterable[str] = ()) -> tuple[Machine, ...]:
         """All machines with their free GPUs, and with others as if they were free."""

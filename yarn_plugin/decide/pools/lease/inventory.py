@@ -14,6 +14,9 @@ from yarn_plugin.model.resources import GPU, MEMORY, VCORES
 from yarn_plugin.model.share import Lease
 from yarn_plugin.model.topology import Cell, Topology
 
+BySlot = Mapping[str, tuple[str, ...]]
+"""GPUs by slot, in their order; slots without any are missing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
@@ -31,10 +34,17 @@ class Inventory:
     gpus_in: Mapping[str, Sequence[str]] = field(default_factory=dict)
     order: Mapping[str, int] = field(default_factory=dict)
 
-    def machines(self, free: Iterable[str], others: Iterable[str] = ()) -> tuple[Machine, ...]:
+    def machines(self, free: BySlot, others: Iterable[str] = ()) -> tuple[Machine, ...]:
         """The machines of these free GPUs, and of other GPUs, whose slots may have none free."""
-        counts = dict(self.count(free))
+        counts = {slot: len(gpus) for slot, gpus in free.items()}
         return self._shown(counts.keys() | {self.places[gpu].slot for gpu in others if gpu in self.places}, counts)
+
+    def by_slot(self, gpus: Iterable[str]) -> BySlot:
+        """These GPUs by slot; those that are not here are left out."""
+        found: dict[str, list[str]] = {}
+        for gpu in sorted([gpu for gpu in gpus if gpu in self.order], key=self.order.__getitem__):
+            found.setdefault(self.places[gpu].slot, []).append(gpu)
+        return {slot: tuple(mine) for slot, mine in found.items()}
 
     def machines_of(self, slots: Iterable[str]) -> tuple[Machine, ...]:
         """The machines of these slots, none of their GPUs free; unknown slots are left out."""

@@ -13,9 +13,10 @@ from yarn_plugin.decide.mechanisms.partial_allocation import PartialAllocation, 
 from yarn_plugin.decide.pools.commands import Ask, Offer, Solve
 from yarn_plugin.decide.pools.lease import allocation, auctioning, choice, estimates, leases, room
 from yarn_plugin.decide.pools.lease.baselines import Assignments, lease_problem
+from yarn_plugin.decide.pools.lease.inventory import BySlot
 from yarn_plugin.decide.pools.lease.members import contention
 from yarn_plugin.decide.pools.lease.settings import THEMIS
-from yarn_plugin.decide.pools.lease.state import Round
+from yarn_plugin.decide.pools.lease.state import Held, Round
 from yarn_plugin.decide.pools.lease.turn import Turn
 from yarn_plugin.decide.pools.lease.validity import check_rho
 from yarn_plugin.errors import BadInputError
@@ -44,7 +45,7 @@ def open_if_due(turn: Turn) -> None:
     number, deadline = state.round_number + 1, turn.at + turn.settings.estimate_s
     if not (turn.offerable() or turn.ending()):
         # Nothing was offered, so nothing was left: whatever gets room opens a round.
-        turn.change(idle=())
+        turn.change(idle={})
         if set(triggers) != {room.ROOM}:
             idle = room.idle(turn)
             _record(turn, LeaseRound(number, turn.settings.policy, triggers, 0, _rhos(turn, apps), idle=idle))
@@ -57,7 +58,8 @@ def open_if_due(turn: Turn) -> None:
         if estimates.answer_from_table(turn, app, number):
             continue
         gpus = [gpu for one in turn.leases_of(app) if one.started_at is not None for gpu in one.staying]
-        held, where = turn.inventory.count(gpus), turn.inventory.machines((), gpus)
+        held = turn.inventory.count(gpus)
+        where = turn.inventory.machines_of([slot for slot, _ in held])
         needs_rho = turn.settings.policy == THEMIS
         question = EstimateRequest(number, contention(turn, app), held, where, len(turn.inventory.places), needs_rho)
         ask = Ask(turn.new_id(), app, question, deadline)
@@ -160,29 +162,36 @@ def _rank(turn: Turn, now: Round) -> None:
     if turn.settings.policy != THEMIS:
         # Who was not asked, because its leases went on, takes no part even if one of them has ended meanwhile.
         ending = [held for held in ending if held.lease.app in now.asked or held.lease.app in now.estimates]
-    offered = turn.offerable().union(*(held.staying for held in ending)) if ending else turn.offerable()
-    offer = tuple([gpu for gpu in turn.inventory.places if gpu in offered])
-    ranked = choice.worst_first([_standing(turn, app) for app in apps])
-    now = replace(
-        now,
-        asked={},
-        deadline=None,
-        rhos=_rhos(turn, ranked),
-        offer=offer,
-        ending=tuple(held.lease.id for held in ending),
-    )
-    turn.change(round=now)
-    if not offer or not ranked:
-        turn.change(idle=())
+    offer = _offered(turn, ending)
+    now = replace(now, asked={}, deadline=None, offer=offer, ending=tuple(held.lease.id for held in ending))
+    if not offer or not apps:
+        turn.change(round=now, idle={})
         _finish(turn)
     elif turn.settings.policy == THEMIS:
+        ranked = choice.worst_first([_standing(turn, app) for app in apps])
+        now = replace(now, rhos=_rhos(turn, ranked))
         _offer(turn, now, choice.bidders(ranked, turn.settings.f, turn.settings.max_bidders))
     else:
         _solve(turn, now, lease_problem(turn, now))
 
 
+def _offered(turn: Turn, ending: Sequence[Held]) -> BySlot:
+    """The free GPUs and those of ending leases."""
+    free = turn.index.free_by_slot()
+    offer = {slot: gpus for slot, gpus in free.items() if gpus}
+    offerable = turn.offerable()
+    if turn.state.crowded:
+        offer = dict(turn.inventory.by_slot(offerable))
+    expiring = {gpu for held in ending for gpu in held.staying}
+    for slot in {turn.inventory.places[gpu].slot for gpu in expiring}:
+        gpus = turn.inventory.gpus_in[slot]
+        offer[slot] = tuple([gpu for gpu in gpus if gpu in offerable or gpu in expiring])
+    return offer
+
+
 def _rhos(turn: Turn, apps: Sequence[str]) -> tuple[tuple[str, float | None], ...]:
-    return tuple((app, turn.state.members[app].rho) for app in apps)
+    """What everyone's rho is; only auctions ask for it."""
+    return tuple((app, turn.state.members[app].rho) for app in apps) if turn.settings.policy == THEMIS else ()
 
 
 def _standing(turn: Turn, app: str) -> choice.Standing:
@@ -195,7 +204,7 @@ def _offer(turn: Turn, now: Round, bidders: Sequence[str]) -> None:
     deadline, asked = turn.at + turn.settings.bid_s, {}
     for app in bidders:
         staying = [gpu for one in turn.leases_of(app) if one.lease.id not in now.ending for gpu in one.staying]
-        machines, held = turn.inventory.machines(now.offer, staying), turn.inventory.count(staying)
+        machines, held = turn.inventory.machines(turn.by_slot(now.offer), staying), turn.inventory.count(staying)
         what = GpuOffer(
             now.number, machines, turn.settings.lease_s, contention(turn, app), held, len(turn.inventory.places)
         )
@@ -225,8 +234,7 @@ def _decide(turn: Turn, now: Round) -> None:
     """Allocate by the solver's result, deal the rest, and record the round."""
     result = now.result
     turn.decided_at = _decision_time(turn, now)
-    record = LeaseRound(now.number, turn.settings.policy, now.opened_by, len(now.offer), now.rhos,
-                        tuple(app for app in now.bidders if app in now.bids))  # fmt: skip
+    record = replace(_begun(turn, now), bidders=tuple(app for app in now.bidders if app in now.bids))
     reasons: dict[str, str] = {}
     if isinstance(result, Assignments):
         won = [((one.app, one.job), one.gpus) for one in result.assignments]
@@ -241,7 +249,7 @@ def _decide(turn: Turn, now: Round) -> None:
     leases.apply(turn, now, allocated)
     idle = (*allocation.idle(turn, now, allocated, reasons), *room.idle(turn))
     won_gpus, leftover = allocated.count("bid", "policy"), allocated.count("leftover", "kept")
-    turn.change(idle=tuple(allocated.left))
+    turn.change(idle=allocated.left)
     _finish(turn, replace(record, won=won_gpus, leftover=leftover, idle=idle))
 
 
@@ -256,10 +264,13 @@ def _fail(turn: Turn, now: Round, error: str) -> None:
     """End a round without result: holders keep what they hold for another lease; then, GPUs are auctioned again."""
     leases.renew_all(turn, now)
     turn.trigger(RETRY, turn.settings.lease_s)
-    _finish(
-        turn,
-        LeaseRound(now.number, turn.settings.policy, now.opened_by, len(now.offer), now.rhos, error=error),
-    )
+    _finish(turn, replace(_begun(turn, now), error=error))
+
+
+def _begun(turn: Turn, now: Round) -> LeaseRound:
+    """The record of a round, without its result."""
+    gpus = sum(map(len, turn.by_slot(now.offer).values()))
+    return LeaseRound(now.number, turn.settings.policy, now.opened_by, gpus, now.rhos)
 
 
 def _finish(turn: Turn, record: LeaseRound | None = None) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from yarn_plugin.decide.mechanisms.cached_table import CachedTable
 from yarn_plugin.decide.mechanisms.partial_allocation import Gang
+from yarn_plugin.decide.pools.lease.inventory import BySlot
 from yarn_plugin.model.auction import Bid, Estimate
 from yarn_plugin.model.causes import How, LeaseRound
 from yarn_plugin.model.journaled import Tagged
@@ -82,8 +83,9 @@ class Round:
     """A round in progress.
 
     `opened_by`: what opened it. `asked`: the commands that wait for an answer, by application. `deadline`: of answers;
-    None while the solver works. `offer`: the GPUs in the offer; `ending`: the leases that some of them belong to, whose
-    holders train on. `solve`: the id of the command, tried `tries` times. `decide_at`: when its result takes effect.
+    None while the solver works. `offer`: its GPUs (earlier versions listed them). `ending`: the leases that some belong
+    to; their holders train on. `solve`: the id of the command, tried `tries` times. `decide_at`:
+    when its result takes effect.
     """
 
     number: int
@@ -94,7 +96,7 @@ class Round:
     deadline: float | None = None
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
     rhos: tuple[tuple[str, float | None], ...] = ()
-    offer: tuple[str, ...] = ()
+    offer: BySlot | tuple[str, ...] = field(default_factory=dict)
     ending: tuple[str, ...] = ()
     bidders: tuple[str, ...] = ()
     bids: Mapping[str, Bid] = field(default_factory=dict)
@@ -133,7 +135,7 @@ class LeaseState:
     round: Round | None = None
     triggers: tuple[str, ...] = ()
     open_at: float | None = None
-    idle: tuple[str, ...] = ()
+    idle: BySlot | tuple[str, ...] = field(default_factory=dict)
     open: Mapping[str, Annotated[object, Tagged()]] = field(default_factory=dict)
     excess: Mapping[str, Excess] = field(default_factory=dict)
     last: LeaseRound | None = None

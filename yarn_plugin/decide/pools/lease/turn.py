@@ -7,7 +7,7 @@ from typing import Any
 from yarn_plugin.decide.pools.commands import Ask, Command, Offer, Revoke, Solve
 from yarn_plugin.decide.pools.lease.described import Descriptions
 from yarn_plugin.decide.pools.lease.index import LeaseIndex
-from yarn_plugin.decide.pools.lease.inventory import Inventory, inventory
+from yarn_plugin.decide.pools.lease.inventory import BySlot, Inventory, inventory
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.decide.pools.lease.state import Excess, Held, LeaseState, Member, Round
 from yarn_plugin.decide.pools.view import View
@@ -33,7 +33,7 @@ class Draft:
     round: Round | None
     triggers: tuple[str, ...]
     open_at: float | None
-    idle: tuple[str, ...]
+    idle: BySlot | tuple[str, ...]
     open: dict[str, object]
     excess: dict[str, Excess]
     last: LeaseRound | None
@@ -160,8 +160,10 @@ class Turn:
         """Open a round if any of these GPUs is free now; not for those that the last round left idle."""
         free = self.offerable()
         found = [gpu for gpu in gpus if gpu in free]
-        if found and not set(found).issubset(self.state.idle):
-            self.trigger(why, self.settings.round_window_s)
+        if found:
+            idle, places = self.by_slot(self.state.idle), self.inventory.places
+            if not all(gpu in idle.get(places[gpu].slot, ()) for gpu in found):
+                self.trigger(why, self.settings.round_window_s)
 
     @property
     def effective_at(self) -> float:
@@ -184,6 +186,10 @@ class Turn:
         """The leases that have reached their end and are not revoked as a whole."""
         ended = (self.state.leases[lease] for lease in self.index.ended_by(self.at))
         return [held for held in ended if held.staying]
+
+    def by_slot(self, gpus: BySlot | tuple[str, ...]) -> BySlot:
+        """GPUs of the state by slot; earlier versions listed them."""
+        return self.inventory.by_slot(gpus) if isinstance(gpus, tuple) else gpus
 
     def free(self) -> set[str]:
         """The usable GPUs in no lease; they change with the leases."""
