@@ -90,5 +90,5 @@ def test_invalid_files_name_the_field(tmp_path, content, message):
 
 
 def test_an_unknown_name_lists_the_presets():
-    with pytest.raises(BadInputError, match=r"'themis-64': must be a .toml or .json file; or .*themis-256, themis-32"):
-        load("themis-64")
+    with pytest.raises(BadInputError, match=r"'themis-65': must be a .toml or .json file; or .*themis-256, themis-32"):
+        load("themis-65")

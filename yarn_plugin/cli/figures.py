@@ -51,8 +51,8 @@ def figures() -> None:
     type=click.Choice(list(SIZES)),
     default="small",
     show_default=True,
-    help="Size of the simulations. Figures 3.1 to 3.4, 3.8 and tables 3.3 and 3.4 ignore it, as they simulate nothing; "
-    "3.5 and 3.18 do too, as the thesis gives their size.",
+    help="Size of the simulations, see above. Figures 3.1 to 3.4, 3.8 and "
+    "tables 3.3 and 3.4 ignore it, as they simulate nothing; 3.5 and 3.18 do too, as the thesis gives their size.",
 )
 @click.option(
     "--out",
@@ -71,6 +71,13 @@ def themis(
     Writes figures.html to --out, and prints the thesis' claims with what was measured: mean over seeds, with the 95%
     interval by Student's t. Every simulation's result is kept as a file in --out/runs: a run that was interrupted, or
     that has more seeds or figures, simulates only what is missing.
+
+    \b
+    Sizes:
+      small   10 applications of at most 4 jobs on 8 GPUs
+      medium  40 of at most 8 on 64; 20 s of processor time with auctions, 5 s without
+      large   40 of at most 100 on 256; minutes
+      paper   85 of at most 100 on 256, with the thesis' durations; much longer
 
     \b
     Example:

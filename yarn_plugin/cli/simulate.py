@@ -175,8 +175,8 @@ def simulate(
     \b
     A workload of training applications leases GPUs, under several policies and seeds in parallel:
       yarn-plugin simulate --policy themis,drf --cluster docs/examples/gpus.toml --workload docs/examples/search.toml
-    Known by name: the clusters themis-32, themis-256, philly-2232, and the generated workloads themis-1, themis-2.
-    docs/training-workloads.md describes the files.
+    Known by name: the clusters themis-32, themis-64, themis-256, philly-2232, and the generated workloads themis-1,
+    themis-2. docs/training-workloads.md describes the files.
 
     The table shows times in minutes. rho: completion time relative to a fair part of the cluster, 1 or less if fair.
     """

@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Literal
 
+from yarn_plugin.decide.mechanisms.partial_allocation.problem import Rounding
 from yarn_plugin.decide.pools.lease.settings import THEMIS, LeaseSettings
 from yarn_plugin.drive.lease_simulator import Arrival, LeaseSimulation, SimulationError
 from yarn_plugin.drive.registry import installed
@@ -32,7 +33,8 @@ class TrainingRun:
 
     `bidders`: whether applications or their jobs bid and hold leases. `lease_s`: the length of a lease. `payments`:
     winners pay by leaving a part of what they won. `max_bidders`: of a round. `error`: of the applications' estimates.
-    `liars`: the names of applications that exaggerate their slowdowns by the fraction `lie`.
+    `liars`: the names of applications that exaggerate their slowdowns by the fraction `lie`. `rounding`: to which whole
+    number of GPUs what a winner keeps is rounded.
     """
 
     policy: str
@@ -49,6 +51,7 @@ class TrainingRun:
     lie: float = 0.0
     liars: tuple[str, ...] = ()
     keeps_holdings: bool = False
+    rounding: Rounding = "up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,7 @@ def _settings(run: TrainingRun) -> LeaseSettings:
     return LeaseSettings(
         policy=run.policy, f=run.f, lease_s=run.lease_s, grace_s=0.0, round_window_s=0.0, decide_s=0.0,
         place_within_s=0.0, seed=run.seed, payments=run.payments, max_bidders=run.max_bidders,
+        rounding=run.rounding,
     )  # fmt: skip
 
 

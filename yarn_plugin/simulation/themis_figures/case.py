@@ -37,8 +37,8 @@ class Size:
 
 SIZES: Mapping[str, Size] = {
     "small": Size("8 GPUs", apps=10, jobs=4, scale=0.1, load=2.0),
-    "medium": Size("themis-32", apps=40, jobs=8, scale=0.15, load=2.0, cut=(0.1, 10.0)),
-    "large": Size("themis-256", apps=40, jobs=100, scale=0.05, load=2.0, cut=(0.1, 10.0)),
+    "medium": Size("themis-64", apps=40, jobs=8, scale=0.3, load=2.0, cut=(0.1, 10.0)),
+    "large": Size("themis-256", apps=40, jobs=100, scale=0.1, load=2.0, cut=(0.1, 10.0)),
     "paper": Size("themis-256", apps=APPS, jobs=100, scale=1.0),
 }
 

@@ -33,7 +33,8 @@ def page(results: Results, claims: Sequence[Claim], figures: Sequence[str], seed
     return Page(
         title="Themis, thesis chapter 3, simulated",
         subtitle=f"size {size}: {its.apps} applications of at most {count(its.jobs, 'job')} on {its.cluster}, "
-        f"durations times {its.scale:g}, load {its.load:g}; {count(len(seeds), 'seed')}",
+        f"durations times {its.scale:g}, {its.cut[0]:g} to {its.cut[1]:g} times the median, load {its.load:g}; "
+        f"{count(len(seeds), 'seed')}",
         top=(
             KeyFigures(counted),
             Text(

@@ -45,7 +45,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "3.8",
         "Workloads 1 and 2: tasks of a job, jobs of an application",
-        thesis="workload 1: jobs of 1 or 2 GPUs (section 3.6.2)",
+        thesis="workload 1: jobs of 1 or 2 GPUs (section 3.6.2). Workload 2: in the first phase; they double with each",
     ),
     Figure("3.9", "Finish-time fairness, workload 1"),
     Figure("3.10", "Finish-time fairness, workload 2"),

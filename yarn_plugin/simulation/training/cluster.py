@@ -96,6 +96,12 @@ class ThemisClusterFile(BaseModel):
 PRESETS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     # The cluster on which the Themis authors' workloads are compared: 2 racks of 2 machines of 2 slots of 4 GPUs.
     "themis-32": ({"count": 4, "slots": 2, "gpus_per_slot": 4, "racks": 2},),
+    # The testbed of the thesis, section 3.6.1: 12 machines of 4 GPUs and 8 of 2. Assumptions: the 2 GPUs of a K80 card
+    # are a slot; 4 racks.
+    "themis-64": (
+        {"count": 12, "slots": 2, "gpus_per_slot": 2, "racks": 4},
+        {"count": 8, "slots": 1, "gpus_per_slot": 2, "racks": 4},
+    ),
     # Thesis, footnote to section 3.6.1. It prints 6 machines of 4 GPUs, which gives 168 GPUs; with 28 of them they are
     # the 256 of the text. Racks are not stated: 4 of 64 GPUs.
     "themis-256": (
