@@ -1,6 +1,7 @@
 """An agent in real time: events from any thread are journaled and decided on in one, which carries out the commands."""
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -14,13 +15,16 @@ from yarn_plugin.journal.clock import JournalClock
 from yarn_plugin.journal.durable import Durable
 from yarn_plugin.journal.execution import Decided, SkippedInputError, StateMachine
 from yarn_plugin.journal.intake import Inbox, Intake
-from yarn_plugin.journal.records import Records, read_records
+from yarn_plugin.journal.records import JournalUnavailableError, Records, read_records
 from yarn_plugin.journal.replay import Replay
 
 log = logging.getLogger("themis_agent")
 
 MACHINE = StateMachine[State | None, Event, Command](step, None, next_due, TimerFired)
 """What an agent's journal drives."""
+
+JOURNAL_RETRY_S = 0.5
+"""After which a journal that could not be written is tried again."""
 
 IDLE_S = 0.5
 """How often `run` calls `idle` at least."""
@@ -54,6 +58,8 @@ class LiveAgent:
             an event; an exception ends `run`.
         observe: called after each decision with the event and the state.
 
+    `journal_problem`: why the journal cannot be written now. Until it can, nothing is decided, and nothing is lost.
+
     Raises:
         JournalError: the journal cannot be used.
     """
@@ -69,6 +75,7 @@ class LiveAgent:
         self._codec = policy.replay.codec
         self._inbox: Inbox[_Item] = Inbox(self._intake.stamp)
         self._carry_out, self._observe = carry_out, observe
+        self.journal_problem = ""
 
     @property
     def state(self) -> State | None:
@@ -109,38 +116,61 @@ class LiveAgent:
         return futures
 
     def run(self, is_over: Callable[[State | None], bool], idle: Callable[[], object] = lambda: None) -> None:
-        """Decide on events and timers until the state says that it is over. `idle` is called twice a second or more.
-
-        Raises:
-            JournalUnavailableError: the journal cannot be written.
-        """
+        """Decide on events and timers until the state says that it is over. `idle` is called twice a second or more."""
         while not is_over(self.state):
             due = self._intake.next_due()
             wait = IDLE_S if due is None else min(max(due - self._intake.now(), 0.0), IDLE_S)
             found = self._inbox.get(wait)
             if found is not None:
-                self._take(*found)
+                while not self._take(*found):
+                    self._wait_for_room(idle)
             elif (until := self._inbox.quiet_until()) is not None:
-                for decided in self._intake.fire_due(until, self._skipped):
-                    self._follow(decided)
+                self._fire_due(until)
             idle()
 
     def close(self) -> None:
         """Close the journal."""
         self._intake.close()
 
-    def _take(self, at: float, item: _Item) -> None:
+    def _fire_due(self, until: float) -> None:
+        try:
+            for decided in self._intake.fire_due(until, self._skipped):
+                self._follow(decided)
+        except JournalUnavailableError as problem:
+            # The timers stay due.
+            self._note(problem)
+        else:
+            self.journal_problem = ""
+
+    def _note(self, problem: JournalUnavailableError) -> None:
+        if not self.journal_problem:
+            log.error("%s; the search waits until it can be written", problem)
+        self.journal_problem = str(problem)
+
+    def _wait_for_room(self, idle: Callable[[], object]) -> None:
+        idle()
+        time.sleep(JOURNAL_RETRY_S)
+
+    def _take(self, at: float, item: _Item) -> bool:
+        """Take an event; False if the journal cannot be written now."""
         event, future = item
         try:
             for decided in self._intake.take_in_order(event, at, self._skipped):
                 self._follow(decided)
+        except JournalUnavailableError as problem:
+            self._note(problem)
+            return False
         except SkippedInputError as problem:
             # It is journaled as failed, and would fail again.
             self._skipped(problem)
         except BaseException as problem:
             future.set_exception(problem)
             raise
+        if self.journal_problem:
+            log.warning("the journal can be written again")
+            self.journal_problem = ""
         future.set_result(None)
+        return True
 
     def _follow(self, decided: Decided[Event, Command]) -> None:
         state = self.state

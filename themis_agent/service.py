@@ -5,6 +5,7 @@ import math
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 
 import uvicorn
@@ -19,6 +20,10 @@ from themis_agent.trial import wire
 
 ANSWER_S = 30.0
 """How long a launcher waits at most until its events are decided on; it sends them again."""
+
+
+class AgentWaitsError(Exception):
+    """Events cannot be taken now; they are to be sent again."""
 
 
 class Launched:
@@ -37,7 +42,10 @@ class Launched:
 
         Raises:
             InvalidEventError: an event cannot be journaled; nor are the others then.
+            AgentWaitsError: the journal cannot be written now; nothing is taken.
         """
+        if self._agent.journal_problem:
+            raise AgentWaitsError(self._agent.journal_problem)
         with self._locks.setdefault(batch.launcher, threading.Lock()):
             known = self._acknowledged.get(batch.launcher, 0)
             new = [event for event in batch.events if event.sequence > known]
@@ -133,6 +141,8 @@ def service(launched: Launched, token: str) -> FastAPI:
             answer = await run_in_threadpool(launched.take, trial, batch)
         except InvalidEventError as problem:
             raise HTTPException(400, str(problem)) from None
+        except (AgentWaitsError, FutureTimeoutError) as problem:
+            raise HTTPException(503, str(problem) or "the agent is busy", {"Retry-After": "1"}) from None
         return Response(answer.model_dump_json(), media_type="application/json")
 
     return app

@@ -2,16 +2,17 @@
 
 import math
 import threading
+import time
 
 import pytest
 
-from tests.agent_world import FIRST, PLAIN
+from tests.agent_world import FIRST, PLAIN, gpus
 from themis_agent.agent import events
 from themis_agent.live import InvalidEventError, LiveAgent
-from themis_agent.service import Launched, listening, service, serving
+from themis_agent.service import AgentWaitsError, Launched, listening, service, serving
 from themis_agent.trial.agent_link import AgentLink
-from themis_agent.trial.wire import LaunchSpec, Profiled, Reported, Started
-from yarn_plugin.journal.records import MemoryRecords
+from themis_agent.trial.wire import Batch, LaunchSpec, Profiled, Reported, Started
+from yarn_plugin.journal.records import JournalUnavailableError, MemoryRecords
 
 TOKEN = "token"
 
@@ -31,6 +32,49 @@ def agent(records):
     yield agent
     over.set()
     thread.join()
+
+
+class Full(MemoryRecords):
+    """A journal that cannot be written while `is_full`."""
+
+    is_full = False
+
+    def append(self, *records, durable=True):
+        if self.is_full:
+            raise JournalUnavailableError("journal: no space left on device")
+        super().append(*records, durable=durable)
+
+
+def test_while_the_journal_cannot_be_written_nothing_is_decided_and_nothing_is_lost(caplog):
+    records, commands, over = Full(), [], threading.Event()
+    agent = LiveAgent(records, commands.append)
+    thread = threading.Thread(target=agent.run, args=(lambda state: over.is_set(),))
+    thread.start()
+    agent.put(events.Begun(PLAIN)).result(timeout=10)
+    records.is_full = True
+    granted = agent.put(events.Granted("lease-1", gpus("m1", 2)))
+    later = agent.put(events.StopRequested())
+    wait_until(lambda: agent.journal_problem)
+    with pytest.raises(AgentWaitsError, match="no space left"):
+        Launched(agent, 1).take(FIRST, Batch(launcher="x", epoch=1, events=[Started(sequence=1, at=1.0, host="here")]))
+    assert commands == []
+    assert not granted.done()
+    records.is_full = False
+    later.result(timeout=10)
+    assert granted.done()
+    assert agent.journal_problem == ""
+    over.set()
+    thread.join()
+    assert agent.state.outcome.reason == "stopped by the user"
+    assert LiveAgent(records, commands.append).state == agent.state
+    assert sum("the search waits until it can be written" in one.message for one in caplog.records) == 1
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("step_s", [math.inf, math.nan])

@@ -1,7 +1,9 @@
 """Files and processes of launchers on this machine, beside those of others."""
 
+import errno
 import json
 import os
+import queue
 import stat
 import subprocess
 import sys
@@ -77,3 +79,20 @@ def test_launchers_of_other_users_are_not_believed(folder, running, monkeypatch)
     other = os.getuid() + 1
     monkeypatch.setattr(os, "getuid", lambda: other)
     assert launchers(folder, []).adopt() == ()
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, None), (errno.ENOENT, 1)])
+def test_a_full_disk_is_no_crash_of_the_command(folder, tmp_path, monkeypatch, number, code):
+    app, ended = read(APP, "app"), queue.SimpleQueue()
+    folder.begin(app, tmp_path)
+
+    def fail(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("themis_agent.local.launchers.files.write", fail)
+    monkeypatch.setattr("themis_agent.local.launchers.SHORTAGE_S", 0.05)
+    made = Launchers(app, tmp_path, folder, "http://127.0.0.1:1", ended.put)
+    made.start(StartTrial("trial-00000", 1, (Place("localhost", ("localhost/0",), 0),), "{}"))
+    event = ended.get(timeout=10)
+    assert (event.code, event.epoch) == (code, 1)
+    assert os.strerror(number).lower() in event.last_lines[0]

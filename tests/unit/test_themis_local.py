@@ -252,3 +252,54 @@ def test_a_search_can_be_watched_while_it_runs(tmp_path, monkeypatch, capsys):
     assert followed.count("begun by 0") == starts
     assert [f"== start {number}" in followed for number in range(1, starts + 1)] == [True] * starts
     assert followed == printed("logs", "state", "trial-00001")
+
+
+def test_a_full_disk_stops_no_search(tmp_path):
+    """The journal cannot grow for a while: the agent waits, trials train on, and no step is executed twice."""
+    write_app(tmp_path, step_s=0.3)
+    agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "3", "--state", "state")
+    until(lambda: len(executed(tmp_path)) == 3)
+    limited = psutil.Process(agent.pid)
+    _, most = limited.rlimit(psutil.RLIMIT_FSIZE)
+    limited.rlimit(psutil.RLIMIT_FSIZE, ((tmp_path / "state/journal").stat().st_size, most))
+    until(lambda: all(len(steps) > 2 for steps in executed(tmp_path).values()))
+    assert agent.poll() is None
+    limited.rlimit(psutil.RLIMIT_FSIZE, (most, most))
+    said = finish(agent)
+    assert "the search waits until it can be written" in said
+    assert "the journal can be written again" in said
+    assert "best: trial-00001" in said
+    assert executed(tmp_path)[0.3] == list(range(1, MAX_STEPS + 1))
+
+
+STUBBORN = """
+import itertools, signal, time
+from themis_agent import trial
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for step in itertools.count(1):
+    if step == 1:
+        with trial.save_checkpoint(step):
+            pass
+    trial.report(step, 1 / step)
+    time.sleep(0.05)
+"""
+
+
+def test_a_trial_that_ignores_sigterm_is_killed_and_what_it_loses_is_shown(tmp_path, monkeypatch, capsys):
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    (tmp_path / "app.toml").write_text(
+        'name = "stubborn"\ncommand = "python stubborn.py --x={x}"\nalgorithm = "plain"\ntrials = 1\n'
+        "max_steps = 10000\n"
+        'grace_s = 1\n[space]\nx = { type = "int", low = 1, high = 2 }\n'
+    )
+    agent = start(tmp_path, "run", "--local", "app.toml", "--gpus", "1", "--state", "state")
+    until(lambda: any((tmp_path / "state").rglob("000000000001.json")))
+    agent.send_signal(signal.SIGINT)
+    said, _ = agent.communicate(timeout=60)
+    assert agent.returncode == 130
+    lost = int(re.search(r"trial-00000: (\d+) steps? lost when it ended; stored: step 1", said)[1])
+    monkeypatch.chdir(tmp_path)
+    assert console.run(cli, "themis-agent", ["why", "state", "0"]) == 0
+    shown = capsys.readouterr().out
+    assert f"ignored SIGTERM and was killed after the grace period; steps 2 to {lost + 1} are lost" in shown
+    assert "No agent runs this search" in shown

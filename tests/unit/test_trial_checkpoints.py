@@ -12,6 +12,7 @@ import pytest
 
 from themis_agent.errors import StoreError, SupersededError
 from themis_agent.trial.checkpoints import Checkpoint, Checkpoints, DamagedError
+from themis_agent.trial.logs import BoundedLog
 from themis_agent.trial.store import FileStore, store_at
 from yarn_plugin.errors import BadInputError
 
@@ -344,3 +345,57 @@ def test_other_files_in_the_store_are_left_alone(root, trained, tmp_path):
     one.commit(10, trained(10))
     assert (root / "t1/000001/.nfs0001").exists()
     assert begun(root, 2, tmp_path / "b") == (Checkpoint(1, 10), ["10"])
+
+
+def test_a_store_that_was_full_is_not_filled_by_what_could_not_be_stored(root, trained, tmp_path):
+    class Small(FileStore):
+        """A store with room for so many bytes; a file that does not fit is cut."""
+
+        room = 10_000
+
+        def _left(self):
+            return self.room - sum(one.stat().st_size for one in root.rglob("*") if one.is_file())
+
+        def put(self, source, name):
+            left = self._left()
+            if source.stat().st_size > left:
+                target = root / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(source.read_bytes()[: max(left, 0)])
+                raise StoreError(f"{name}: no space left on device")
+            super().put(source, name)
+
+        def write(self, name, data):
+            if len(data) > self._left():
+                (root / name).write_bytes(data[: max(self._left(), 0)])
+                raise StoreError(f"{name}: no space left on device")
+            super().write(name, data)
+
+    store = Small(root)
+    one = epoch(root, 1, keep=1, store=store)
+    one.begin(tmp_path / "a")
+    before = store._left()
+    one.commit(10, trained(10, "x" * 100))
+    used, size = store.room - store._left(), before - store._left()
+    # Too little for a second checkpoint, or for its manifest alone.
+    for room in range(used, used + size, 10):
+        store.room = room
+        with pytest.raises(StoreError, match="no space left"):
+            one.commit(20, trained(20, "x" * 100))
+        assert store.room - store._left() == used
+    assert begun(root, 2, tmp_path / "b")[0] == Checkpoint(1, 10)
+    store.room = 10_000
+    later = epoch(root, 3, keep=1, store=store)
+    later.begin(tmp_path / "c")
+    later.commit(20, trained(20, "x" * 100))
+    assert begun(root, 4, tmp_path / "d")[0] == Checkpoint(3, 20)
+
+
+def test_a_log_that_cannot_be_opened_is_written_when_it_can(tmp_path):
+    (tmp_path / "logs").write_text("in the way")
+    log = BoundedLog(tmp_path / "logs" / "rank-0.log", 4096)
+    log.write(b"lost\n")
+    (tmp_path / "logs").unlink()
+    log.write(b"kept\n")
+    log.close()
+    assert (tmp_path / "logs" / "rank-0.log").read_text() == "kept\n"

@@ -1,6 +1,7 @@
 """Launchers as processes of this machine: started, found again after a restart of the agent, watched, and killed."""
 
 import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -13,11 +14,14 @@ import psutil
 from themis_agent.agent.commands import StartTrial
 from themis_agent.agent.events import LauncherEnded, Running
 from themis_agent.app_file import AppFile
+from themis_agent.errors import SHORTAGE_S, is_shortage
 from themis_agent.launching import LAUNCHER, Site, last_lines, launch_spec
 from themis_agent.local.folder import Folder
 from themis_agent.trial.wire import LAST_LINES, LaunchSpec
 from yarn_plugin import files
 from yarn_plugin.errors import os_reason
+
+log = logging.getLogger("themis_agent")
 
 HEARTBEAT_S = 0.2
 
@@ -67,9 +71,21 @@ class Launchers:
                     start_new_session=True,
                 )
         except OSError as problem:
-            self._ended(LauncherEnded(*attempt, 1, (f"the launcher could not be started: {os_reason(problem)}",)))
+            self._not_started(attempt, problem)
             return
         self._watch(attempt, process)
+
+    def _not_started(self, attempt: tuple[str, int], problem: OSError) -> None:
+        lines = (f"the launcher could not be started: {os_reason(problem)}",)
+        if not is_shortage(problem):
+            self._ended(LauncherEnded(*attempt, 1, lines))
+            return
+        # The command has no part in it. It is started again, but not at once.
+        log.warning("%s epoch %d: %s", *attempt, lines[0])
+        ended = LauncherEnded(*attempt, None, lines)
+        timer = threading.Timer(SHORTAGE_S, self._ended, (ended,))
+        timer.daemon = True
+        timer.start()
 
     def kill(self, trial: str, epoch: int) -> None:
         """Kill a launcher with all its processes."""

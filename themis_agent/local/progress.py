@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from themis_agent.agent.state import State, TrialState
 from themis_agent.app_file import AppFile
 from yarn_plugin import console
-from yarn_plugin.quantities import NOTHING, number
+from yarn_plugin.quantities import NOTHING, count, number
 
 SHOWN = 20
 """The most trials that are shown: those that run, then the best ones."""
@@ -60,6 +60,7 @@ def as_json(state: State) -> dict[str, object]:
             "gpus": len(one.attempt.cells) if one.attempt is not None else 0,
             "starts": one.epoch,
             "checkpoint": one.checkpoint,
+            "lost_steps": one.lost_steps,
             "store_problem": one.store_problem or None,
             "parameters": json.loads(one.parameters or "null"),
             "error": one.error or None,
@@ -86,6 +87,7 @@ class Changes:
 
     def __init__(self, state: State | None) -> None:
         self._problems: dict[str, str] = {}
+        self._lost = {} if state is None else {name: one.lost_steps for name, one in state.trials.items()}
         self._known = {} if state is None else {name: status(one) for name, one in state.trials.items()}
 
     def lines(self, state: State) -> list[str]:
@@ -99,6 +101,11 @@ class Changes:
                 said.append(f"{trial.id} {now} at step {trial.step:g}{metric}{more}")
                 said += [f"    {line}" for line in trial.last_lines] if now == "failed" else []
             self._known[trial.id] = now
+            if trial.lost_steps > self._lost.get(trial.id, 0.0):
+                stored = "nothing" if trial.checkpoint is None else f"step {trial.checkpoint:g}"
+                lost = count(trial.lost_steps - self._lost.get(trial.id, 0.0), "step")
+                said.append(f"{trial.id}: {lost} lost when it ended; stored: {stored}")
+                self._lost[trial.id] = trial.lost_steps
             if trial.store_problem != self._problems.get(trial.id, ""):
                 self._problems[trial.id] = trial.store_problem
                 stored = "nothing" if trial.checkpoint is None else f"step {trial.checkpoint:g}"

@@ -10,6 +10,7 @@ what an earlier epoch's launcher, not aware that it is superseded, commits after
 damaged is the epoch before it taken with all its checkpoints: better one of those than none.
 """
 
+import contextlib
 import functools
 import hashlib
 import shutil
@@ -128,15 +129,25 @@ class Checkpoints:
         if step in self._steps(self._epoch):
             return
         folder, files, sizes = f"{self._epoch:06}/{step:012}", [], _sizes(source)
-        for name, size in sorted(sizes.items()):
-            files.append(_File(name=name, size=size, sha256=_checksum(source / name)))
-            self._store.put(source / name, self._name(f"{folder}/{name}"))
-        if _sizes(source) != sizes:
-            raise FileNotFoundError(source)
-        self._check_newest()
-        self._write_whole(f"{folder}.json", _Manifest(files=files))
+        try:
+            for name, size in sorted(sizes.items()):
+                files.append(_File(name=name, size=size, sha256=_checksum(source / name)))
+                self._store.put(source / name, self._name(f"{folder}/{name}"))
+            if _sizes(source) != sizes:
+                raise FileNotFoundError(source)
+            self._check_newest()
+            self._write_whole(f"{folder}.json", _Manifest(files=files))
+        except (StoreError, OSError):
+            self._take_back(folder)
+            raise
         self._check_newest()
         self._prune()
+
+    def _take_back(self, folder: str) -> None:
+        """Remove what there is of a checkpoint that could not be stored: a store that is full would stay so."""
+        with contextlib.suppress(StoreError):
+            if f"{folder.rpartition('/')[2]}.json" not in self._store.names(self._name(f"{self._epoch:06}")):
+                self._store.remove(self._name(folder))
 
     def _prune(self) -> None:
         """Remove what is no longer needed. Only the newest epoch may: an earlier one could remove what a later one
@@ -252,8 +263,13 @@ class Checkpoints:
 
     def _write_whole(self, name: str, content: BaseModel) -> None:
         partial = f"{name}.{time.time_ns()}.tmp"
-        self._store.write(self._name(partial), content.model_dump_json().encode())
-        self._store.rename(self._name(partial), self._name(name))
+        try:
+            self._store.write(self._name(partial), content.model_dump_json().encode())
+            self._store.rename(self._name(partial), self._name(name))
+        except StoreError:
+            with contextlib.suppress(StoreError):
+                self._store.remove(self._name(partial))
+            raise
 
     def _name(self, name: str) -> str:
         return f"{self._trial}/{name}"

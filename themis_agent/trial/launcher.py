@@ -24,7 +24,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from themis_agent.errors import StoreError, SupersededError
+from themis_agent.errors import SHORTAGE_S, StoreError, SupersededError, is_shortage
 from themis_agent.trial import script, stopping, uploads
 from themis_agent.trial.agent_link import AgentLink
 from themis_agent.trial.checkpoints import Checkpoint, Checkpoints, DamagedError
@@ -100,18 +100,22 @@ class Launcher:
             signal.signal(number, self._note_signal)
         # The end of a process wakes the loop.
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        directory = Path(tempfile.mkdtemp(prefix="themis-trial-"))
         try:
-            return self._run_in(directory)
+            with tempfile.TemporaryDirectory(prefix="themis-trial-", ignore_cleanup_errors=True) as directory:
+                try:
+                    return self._run_in(Path(directory))
+                finally:
+                    kill_descendants()
         except _StoppedError as stopped:
             return self.end(stopped.stop.cause, None, [])
         except SupersededError:
             return self.end("superseded", None, [])
         except (ReportedError, OSError) as problem:
+            if isinstance(problem, OSError) and is_shortage(problem):
+                # Started again, but not at once.
+                time.sleep(SHORTAGE_S)
+                return self.end("no_room", None, [str(problem)])
             return self.end("refused", None, [str(problem)])
-        finally:
-            kill_descendants()
-            shutil.rmtree(directory, ignore_errors=True)
 
     def _run_in(self, directory: Path) -> int:
         spec = self._spec
@@ -320,7 +324,7 @@ class Launcher:
         )
         self._link.close(0.0 if cause == "agent_away" else _LAST_WORDS_S)
         self._journal.close()
-        if cause == "refused":
+        if cause in ("refused", "no_room"):
             sys.stderr.write("\n".join([*last_lines, ""]))
             return 1
         if cause == "killed":

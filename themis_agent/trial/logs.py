@@ -1,8 +1,10 @@
 """Log files of bounded size, and the lines of a stream of output."""
 
+import contextlib
 import re
 from collections import deque
 from pathlib import Path
+from typing import BinaryIO
 
 from themis_agent.trial.wire import LAST_LINES
 
@@ -15,26 +17,35 @@ class BoundedLog:
     """A file that holds the latest output: when it is half of `limit` long, it becomes NAME.1, in place of that one."""
 
     def __init__(self, path: Path, limit: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._path, self._limit = path, limit
-        self._file = path.open("ab", buffering=0)
+        self._file: BinaryIO | None = None
+        self._size = 0
+        with contextlib.suppress(OSError):
+            self._open()
+
+    def _open(self) -> BinaryIO:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("ab", buffering=0)
         self._size = self._file.tell()
+        return self._file
 
     def write(self, data: bytes) -> None:
         """Append. A full disk stops no training: what cannot be written is not."""
         try:
+            file = self._file or self._open()
             if self._size and self._size + len(data) > self._limit // 2:
-                self._file.close()
+                file.close()
+                self._file = None
                 self._path.replace(self._path.with_name(f"{self._path.name}.1"))
-                self._file = self._path.open("ab", buffering=0)
-                self._size = 0
-            self._size += self._file.write(data[-(self._limit // 2) :])
+                file = self._open()
+            self._size += file.write(data[-(self._limit // 2) :])
         except (OSError, ValueError):
             return
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 class Lines:

@@ -157,9 +157,10 @@ class CheckpointFailed(Event):
     problem: str
 
 
-EndCause = Literal["exited", "stopped", "killed", "agent_away", "superseded", "refused"]
+EndCause = Literal["exited", "stopped", "killed", "agent_away", "superseded", "refused", "no_room"]
 """Why a launcher ended: its processes ended by themselves; after SIGTERM; they ignored SIGTERM until SIGKILL; the agent
-was away for `orphan_s`; a later epoch has begun; it could not start them (see `last_lines`)."""
+was away for `orphan_s`; a later epoch has begun; it could not start them (see `last_lines`); not for now,
+because disk or memory is full."""
 
 
 class Ended(Event):

@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from themis_agent.agent.commands import KillTrial, StartTrial, StopTrial
 from themis_agent.agent.events import Event, LauncherEnded
 from themis_agent.agent.state import State
+from themis_agent.errors import SHORTAGE_S, is_shortage
 from themis_agent.launching import LAUNCHER
 from themis_agent.yarn.application_master import ApplicationMaster, Container, Size, command_line
 from themis_agent.yarn.containers import (
@@ -124,12 +125,21 @@ class Driver:
         try:
             prepared = self._launches.prepare(command)
         except OSError as problem:
-            for number in range(len(command.places)):
-                lines = (f"the launch file could not be written: {os_reason(problem)}",)
-                self._put(LauncherEnded(command.trial, command.epoch, 1, lines, number))
+            self._not_prepared(command, problem)
             return
         for launcher, host, gpus in prepared:
             self._follow(self._containers.want(launcher, host, gpus, time.monotonic()))
+
+    def _not_prepared(self, command: StartTrial, problem: OSError) -> None:
+        lines = (f"the launch file could not be written: {os_reason(problem)}",)
+        log.warning("%s epoch %d: %s", command.trial, command.epoch, lines[0])
+        # Without room the command has no part in it. It is started again, but not at once.
+        code, wait_s = (None, SHORTAGE_S) if is_shortage(problem) else (1, 0.0)
+        for number in range(len(command.places)):
+            ended = LauncherEnded(command.trial, command.epoch, code, lines, number)
+            timer = threading.Timer(wait_s, self._put, (ended,))
+            timer.daemon = True
+            timer.start()
 
     def _beat(self) -> None:
         beat = self._master.heartbeat(self.progress)
