@@ -313,6 +313,18 @@ def test_a_broken_node_ends_its_leases_and_its_return_opens_a_round():
     assert len(world.held()[a]) == 8
 
 
+def test_idle_gpus_replace_those_that_are_lost_with_their_node_at_once():
+    world = World.of(node("n1"), node("n2"), lease_s=600)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4, within="n2"),))
+    world.wait(20.0)
+    assert world.held() == {a: {f"n2/{number}" for number in range(4)}}
+    world.agents[a].rows = (row(1.0, 4, within="n1"),)
+    world.stage.take(NodesChanged((), ("n2:8041",), (node("n2"),)))
+    world.wait(20.0)
+    assert world.rounds()[1].opened_by == ("nodes",)
+    assert world.held() == {a: N1}
+
+
 def test_a_node_lost_while_its_gpus_are_auctioned_is_left_out():
     world = World.of(node("n1"), node("n2"), solves=False)
     a = world.arrive("ann", rho=3.0, rows=(row(1.0, 4, 4),))

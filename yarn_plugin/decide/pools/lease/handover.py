@@ -51,13 +51,17 @@ def _gpus_in_use(view: View) -> InUse:
 
 
 def update_machines(turn: Turn) -> None:
-    """End the leases of GPUs that are gone; GPUs that are new open a round."""
+    """End the leases of GPUs that are gone. GPUs that are new, or can replace those, open a round."""
     # Also if each machine has as many as before: the description of the topology may have renamed them.
+    has_ended = False
     for held in [] if turn.index.is_checked else list(turn.state.leases.values()):
         gone = [gpu for gpu in held.gpus if gpu not in turn.inventory.places]
         if gone:
             leases.end(turn, held.lease.id, gone, NodeLost(gone[0].partition("/")[0]))
+            has_ended = True
     turn.index.is_checked = True
+    if has_ended and turn.offerable():
+        turn.trigger(NODES, turn.settings.round_window_s)
     if turn.state.machines is turn.inventory.by_machine:
         return
     before, now = dict(turn.state.machines), dict(turn.inventory.by_machine)
