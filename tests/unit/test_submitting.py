@@ -2,11 +2,14 @@
 
 import getpass
 import json
+import os
+import stat
 import subprocess
 import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -462,15 +465,31 @@ def test_what_cannot_be_stopped_is_one_line(world, capsys, words, problem):
 def test_staged_archives_are_made_once_and_named_by_what_is_in_them(tmp_path):
     one = tmp_path / "one.py"
     one.write_text("1")
-    first = staging.staged_archive(tmp_path / "staging", "code", {"a/one.py": one}, "code")
-    again = staging.staged_archive(tmp_path / "staging", "code", {"a/one.py": one}, "code")
-    assert first == again
+    folder = staging.staging_folder(tmp_path, tmp_path)
+    first = staging.staged_archive(folder, "code", {"a/one.py": one}, "code")
+    made = Path(first.url.removeprefix("file://")).stat()
+    assert staging.staged_archive(folder, "code", {"a/one.py": one}, "code") == first
+    assert Path(first.url.removeprefix("file://")).stat().st_ino == made.st_ino
+    assert stat.S_IMODE(made.st_mode) == 0o644
+    # Another submission at the same time has not seen it and writes it too: YARN must find the same.
+    Path(first.url.removeprefix("file://")).unlink()
+    assert staging.staged_archive(folder, "code", {"a/one.py": one}, "code") == first
     one.write_text("2")
-    other = staging.staged_archive(tmp_path / "staging", "code", {"a/one.py": one}, "code")
+    other = staging.staged_archive(folder, "code", {"a/one.py": one}, "code")
     assert other.url != first.url
-    assert {path.suffix for path in (tmp_path / "staging").iterdir()} == {".zip"}
+    assert {path.suffix for path in folder.iterdir()} == {".zip"}
     with zipfile.ZipFile(other.url.removeprefix("file://")) as archive:
         assert archive.read("a/one.py") == b"2"
+
+
+def test_code_that_somebody_else_staged_is_not_run(tmp_path, monkeypatch):
+    foreign = tmp_path / f".staging-{os.getuid()}"
+    foreign.mkdir()
+    seen = Path.stat
+    owner = SimpleNamespace(st_uid=os.getuid() + 1, st_mode=foreign.stat().st_mode)
+    monkeypatch.setattr(Path, "stat", lambda path, **more: owner if path == foreign else seen(path, **more))
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        staging.staging_folder(tmp_path, tmp_path)
 
 
 def test_what_everybody_can_read_is_public(tmp_path):

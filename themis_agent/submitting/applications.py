@@ -130,7 +130,7 @@ def searches(manager: ResourceManager) -> list[Listed]:
     """
     answer = manager.get("/apps", applicationTypes=TYPE)
     inner = answer.get("apps", answer) or {}
-    found = [_listed(one) for one in (inner.get("app") or ()) if isinstance(one, dict)]
+    found = [_listed(one) for one in _objects(inner.get("app"))]
     return sorted(found, key=lambda one: one.started_ms, reverse=True)
 
 
@@ -155,9 +155,14 @@ def _listed(app: dict[str, Any]) -> Listed:
 
 def _gpus(app: dict[str, Any]) -> Iterator[int]:
     """What it holds in each partition."""
-    for partition in (app.get("resourceInfo") or {}).get("resourceUsagesByPartition") or ():
-        used = ((partition.get("used") or {}).get("resourceInformations") or {}).get("resourceInformation") or ()
+    for partition in _objects((app.get("resourceInfo") or {}).get("resourceUsagesByPartition")):
+        used = _objects(((partition.get("used") or {}).get("resourceInformations") or {}).get("resourceInformation"))
         yield from (int(one.get("value") or 0) for one in used if one.get("name") == GPU)
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list; the ResourceManager may write a list of one without brackets."""
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
 
 
 def _body(app: str, name: str, queue: str, partition: str, master: Master) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""Archives in a staging folder, named by the checksum of what is in them: made once, and kept once on each node."""
+"""Archives in a user's staging folder, named by the checksum of what is in them: made once, kept once on each node."""
 
+import errno
 import hashlib
 import io
+import os
 import stat
 import zipfile
 from collections.abc import Mapping
@@ -14,6 +16,24 @@ CHECKSUM_DIGITS = 16
 _READABLE, _SEARCHABLE = 0o644, 0o755
 _OLDEST = (1980, 1, 1, 0, 0, 0)
 """Of all entries, so that equal content gives equal archives."""
+
+_MODIFIED_S = 315_532_800
+"""Of all archives: YARN refuses one that was modified after an application was submitted, and two submissions at the
+same time may both write it."""
+
+
+def staging_folder(store: Path, own: Path) -> Path:
+    """The staging folder of this user in a store; no search can have its name. `own`: a folder of this user there.
+
+    Raises:
+        OSError: it cannot be made, or belongs to somebody else, whose code would run.
+    """
+    folder = store / f".staging-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    if folder.stat().st_uid != own.stat().st_uid:
+        raise PermissionError(errno.EPERM, "belongs to another user", str(folder))
+    folder.chmod(_SEARCHABLE)
+    return folder
 
 
 def checksum(content: Mapping[str, Path]) -> str:
@@ -33,12 +53,13 @@ def staged_archive(folder: Path, name: str, content: Mapping[str, Path], link: s
     Raises:
         OSError: the folder cannot be written, or a file not be read.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    if not _is_searchable(folder):
-        folder.chmod(_SEARCHABLE)
     path = folder / f"{name}-{checksum(content)}.zip"
     if not path.exists():
-        files.write(path, _archive(content), _READABLE, durable=True)
+        with files.draft(path, durable=True) as draft:
+            draft.write(_archive(content))
+            draft.flush()
+            os.fchmod(draft.fileno(), _READABLE)
+            os.utime(draft.fileno(), (_MODIFIED_S, _MODIFIED_S))
     return local_resource(path, link, archive=True)
 
 

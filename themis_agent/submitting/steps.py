@@ -14,8 +14,8 @@ from themis_agent.app_file import AppFile
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications, packages, recent
 from themis_agent.submitting.localised import localised
-from themis_agent.submitting.request import Checked, Request, SubmissionError, folder_of, store_of
-from themis_agent.submitting.staging import staged_archive
+from themis_agent.submitting.request import Checked, SubmissionError, store_of
+from themis_agent.submitting.staging import staged_archive, staging_folder
 from themis_agent.yarn import submission
 from themis_agent.yarn.submission import CODE, JARS, PACKAGES, ArbiterAccess, ContainerSize, LocalResource, Submission
 from yarn_plugin import files
@@ -24,9 +24,6 @@ from yarn_plugin.api.client import ArbiterClient, ArbiterRefusedError
 from yarn_plugin.errors import ReportedError, os_reason
 
 log = logging.getLogger("themis_agent")
-
-STAGING = ".staging"
-"""Below a store, for all searches there; no search can have this name."""
 
 MASTER = "themis_agent.yarn.main"
 CERTIFICATES = "arbiter-ca.pem"
@@ -65,7 +62,7 @@ def resubmit(checked: Checked, earlier: Submission) -> Submission:
 
 def _submit(checked: Checked, given: tuple[LocalResource, ...], undo: ExitStack) -> Submission:
     request, folder, arbiter = checked.request, checked.folder, checked.arbiter
-    prepared, staged = _prepared(checked.request, given)
+    prepared, staged = _prepared(checked, given)
     app = applications.new_application(request.manager)
     undo.callback(
         _tried, f"{app} may run until it finds its submission incomplete", applications.kill, request.manager, app
@@ -85,7 +82,7 @@ def _submit(checked: Checked, given: tuple[LocalResource, ...], undo: ExitStack)
             "yarn_app": app,
             "partition": checked.partition,
             "isolates_gpus": checked.isolates_gpus,
-            "arbiter": ArbiterAccess(url=arbiter.url, app=registered.app, ca=_certificates(arbiter.verify, folder)),
+            "arbiter": ArbiterAccess(url=arbiter.url, app=registered.app, ca=_certificates(arbiter, folder)),
         }
     )
     files.write_private(folder / submission.ARBITER_TOKEN, registered.token)
@@ -95,9 +92,10 @@ def _submit(checked: Checked, given: tuple[LocalResource, ...], undo: ExitStack)
     return done
 
 
-def _prepared(request: Request, given: tuple[LocalResource, ...]) -> tuple[Submission, tuple[LocalResource, ...]]:
+def _prepared(checked: Checked, given: tuple[LocalResource, ...]) -> tuple[Submission, tuple[LocalResource, ...]]:
     """What a search needs on nodes, staged; and what of it the master's container needs."""
-    app, folder = request.app, store_of(request.app) / STAGING
+    request, app = checked.request, checked.request.app
+    folder = staging_folder(store_of(app), checked.folder)
     code = staged_archive(folder, CODE, packages.own_code(), CODE)
     libraries = staged_archive(folder, PACKAGES, packages.dependencies(packages.drivers(app.storage)), PACKAGES)
     jars = packages.py4j_jar() if request.class_path else packages.hadoop_jars()
@@ -118,7 +116,7 @@ def _prepared(request: Request, given: tuple[LocalResource, ...]) -> tuple[Submi
         resources=(code, libraries, *given),
         class_path=tuple(filter(None, class_path)),
         image=app.environment.image,
-        attempts_before=Folder(folder_of(app)).last_attempt(),
+        attempts_before=Folder(checked.folder).last_attempt(),
     )
     # Its interpreter may be in one of the user's archives.
     interpreter = tuple(one for one in given if one.name == python.split("/")[0])
@@ -139,12 +137,12 @@ def _registered(arbiter: ArbiterClient, app: AppFile, pool: str, yarn_app: str) 
         time.sleep(0.2)
 
 
-def _certificates(verify: str | bool, folder: Path) -> str | None:
+def _certificates(arbiter: ArbiterClient, folder: Path) -> str | None:
     """The certificates to trust as nodes find them."""
-    if isinstance(verify, bool):
+    if isinstance(arbiter.verify, bool) or not arbiter.url.startswith("https:"):
         return None
     copy = folder / CERTIFICATES
-    files.write(copy, Path(verify).read_bytes())
+    files.write(copy, Path(arbiter.verify).read_bytes())
     return str(copy)
 
 
