@@ -25,8 +25,8 @@ MIN_LEFT = 0.01
 ENDING = 1e-9
 """The same of a job that is about to end at this moment."""
 
-LOSSES = 5
-"""How many losses of a job are reported."""
+LATEST = (0.5, 0.625, 0.75, 0.875, 1.0)
+"""At which parts of what a job has done its losses are reported."""
 
 CURVE_STEP = 0.1
 """The part of a job's iterations within which its loss must fall, if its search stops jobs by their curves."""
@@ -213,7 +213,7 @@ def _losses(job: TrainingJob, done: float) -> tuple[tuple[float, float], ...]:
     """Losses over the second half of what a job has done."""
     if job.loss is None or done < 1:
         return ()
-    return tuple((at, job.loss.at(at)) for at in (done * (0.5 + 0.5 * place / (LOSSES - 1)) for place in range(LOSSES)))
+    return tuple([(done * part, job.loss.at(done * part)) for part in LATEST])
 
 
 KIND = ThemisKind()

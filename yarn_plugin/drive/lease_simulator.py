@@ -9,9 +9,11 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import heappop, heappush
 from operator import is_
 
+from yarn_plugin.decide.mechanisms.gang_placement import combined
 from yarn_plugin.decide.pools.commands import Ask, Command, Grant, LeaseEnded, Offer, Renew, Revoke, Solve
 from yarn_plugin.decide.pools.controller import Registry
 from yarn_plugin.decide.pools.inputs import FromApp, Input
@@ -61,6 +63,19 @@ class _Held:
     lease: Lease
     gpus: GpuIds
     vacated: GpuIds = frozenset()
+    _counted: tuple[GpuIds, GpuIds, Gpus] = (frozenset(), frozenset(), ())
+
+    def in_use(self) -> GpuIds:
+        """Its GPUs that may be used."""
+        return self.gpus - self.vacated if self.vacated else self.gpus
+
+    def count(self, layout: Layout) -> Gpus:
+        """How many GPUs of each slot that is."""
+        gpus, vacated, counts = self._counted
+        if gpus is not self.gpus or vacated is not self.vacated:
+            counts = layout.count(self.in_use())
+            self._counted = self.gpus, self.vacated, counts
+        return counts
 
 
 @dataclass(slots=True, eq=False)
@@ -94,7 +109,7 @@ class _Run:
 
     def in_use(self) -> set[str]:
         """The GPUs of its leases that it may use."""
-        return {gpu for held in self.leases.values() for gpu in held.gpus - held.vacated}
+        return set[str]().union(*[held.in_use() for held in self.leases.values()])
 
     def progress(self, at: float) -> tuple[JobProgress, ...]:
         """The progress of its jobs that may run; the same objects while they make none."""
@@ -286,8 +301,10 @@ class LeaseSimulation:
                 case Renew(_, app, lease, until):
                     if held := self._lease(app, lease):
                         held.lease = replace(held.lease, until=until)
+                case Revoke() if command.by <= self._now:
+                    self._vacate(command)
                 case Revoke():
-                    self._put(max(command.by, self._now), self._vacating(command))
+                    self._put(command.by, partial(self._vacate, command))
                 case LeaseEnded():
                     self._drop(command)
                 case _:
@@ -326,14 +343,11 @@ class LeaseSimulation:
         run = self._runs.get(app)
         return None if run is None else run.leases.get(lease)
 
-    def _vacating(self, revoke: Revoke) -> Callable[[float], None]:
-        def vacate(at: float) -> None:
-            held = self._lease(revoke.app, revoke.lease)
-            if held is not None:
-                held.vacated |= held.gpus.intersection(revoke.cells or held.gpus)
-                self._changed[revoke.app] = self._runs[revoke.app]
-
-        return vacate
+    def _vacate(self, revoke: Revoke, at: float = 0.0) -> None:
+        held = self._lease(revoke.app, revoke.lease)
+        if held is not None:
+            held.vacated |= held.gpus.intersection(revoke.cells or held.gpus)
+            self._changed[revoke.app] = self._runs[revoke.app]
 
     def _drop(self, ended: LeaseEnded) -> None:
         """The GPUs of a lease that have ended are no longer its own; a lease without any is gone."""
@@ -389,9 +403,13 @@ class LeaseSimulation:
         at, places = self._now, self._division(run)
         run.stands_still = False
         # First take, then give, as the containers of two jobs cannot share a GPU.
+        ends = []
         for name in run.active:
-            run.jobs[name].place(at, places.get(name, ()), self._layout, self._checkpoint_s)
-        ends = [end for name in run.active if (end := run.jobs[name].ends_at()) is not None]
+            job, gpus = run.jobs[name], places.get(name, ())
+            if gpus or job.held:
+                job.place(at, gpus, self._layout, self._checkpoint_s)
+                if (end := job.ends_at()) is not None:
+                    ends.append(end)
         run.wake += 1
         if ends:
             self._put(max(min(ends), at), self._waking(run, run.wake))
@@ -406,7 +424,7 @@ class LeaseSimulation:
         # GPUs that are leased to a job by name are that job's.
         for held in sorted(run.leases.values(), key=lambda held: not held.lease.job):
             unused = []
-            for gpu in sorted(held.gpus - held.vacated):
+            for gpu in sorted(held.in_use()):
                 slot = self._layout.gpus[gpu]
                 if held.lease.job not in ("", *run.active) or needed.get(slot, 0) <= 0:
                     unused.append(gpu)
@@ -419,14 +437,13 @@ class LeaseSimulation:
 
     def _division(self, run: _Run) -> dict[str, Gpus]:
         """The GPUs of each job: those leased to it by name, and those that the application divides."""
-        named: dict[str, set[str]] = {}
-        free: set[str] = set()
+        found: dict[str, Gpus] = {}
         for held in run.leases.values():
-            gpus = held.gpus - held.vacated
-            (named.setdefault(held.lease.job, set()) if held.lease.job else free).update(gpus)
-        found = {job: self._layout.count(gpus) for job, gpus in named.items()}
-        if free:
-            machines = self._layout.within(self._layout.count(free))
+            counts, job = held.count(self._layout), held.lease.job
+            if counts:
+                found[job] = combined(found[job], counts) if job in found else counts
+        if free := found.pop("", None):
+            machines = self._layout.within(free)
             found |= dict(run.application.divide(self._now, machines, run.progress(self._now)))
         return found
 

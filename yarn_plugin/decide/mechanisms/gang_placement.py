@@ -4,6 +4,8 @@
 function that made them.
 """
 
+import sys
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from enum import IntEnum
 from heapq import heappop, heappush
@@ -32,19 +34,37 @@ def slowdown_factor(slowdown: Slowdown, span: Span) -> float:
 
 
 class ListedGpus:
-    """Free GPUs in the order of the machines and their slots, whatever they span. `total`: how many are free."""
+    """Free GPUs in the order of the machines and their slots, whatever they span.
 
-    __slots__ = ("_slots", "total")
+    Machines are looked at when their turn comes: most often, few of a large pool's are needed.
+    """
+
+    __slots__ = ("_machines", "_seen", "_slots")
 
     def __init__(self, machines: Sequence[Machine]) -> None:
-        self._slots = [(slot.id, slot.gpus) for machine in machines for slot in machine.slots if slot.gpus]
-        self._slots.reverse()
-        self.total = sum([gpus for _, gpus in self._slots])
+        self._machines = iter(machines)
+        self._slots: deque[tuple[str, int]] = deque()
+        self._seen = 0
+
+    @property
+    def total(self) -> int:
+        """How many are free."""
+        return self.up_to(sys.maxsize)
+
+    def up_to(self, limit: int) -> int:
+        """How many are free, at most `limit`."""
+        while self._seen < limit and (machine := next(self._machines, None)) is not None:
+            for slot in machine.slots:
+                if slot.gpus:
+                    self._slots.append((slot.id, slot.gpus))
+                    self._seen += slot.gpus
+        return min(self._seen, limit)
 
     def peek(self, wanted: int) -> Choice:
-        """The GPUs that are next; `wanted` must be at most `total`."""
+        """The GPUs that are next; there must be as many."""
+        self.up_to(wanted)
         found: Choice = []
-        for slot, gpus in reversed(self._slots):
+        for slot, gpus in self._slots:
             if wanted <= 0:
                 break
             found.append((slot, min(gpus, wanted)))
@@ -52,14 +72,15 @@ class ListedGpus:
         return found
 
     def take(self, wanted: int, held: Collection[str] = ()) -> Choice:
-        """Take the next GPUs; `wanted` must be at most `total`."""
-        self.total -= wanted
+        """Take the next GPUs; there must be as many."""
+        self.up_to(wanted)
+        self._seen -= wanted
         taken: Choice = []
         while wanted:
-            slot, gpus = self._slots.pop()
+            slot, gpus = self._slots.popleft()
             part = min(gpus, wanted)
             if part < gpus:
-                self._slots.append((slot, gpus - part))
+                self._slots.appendleft((slot, gpus - part))
             taken.append((slot, part))
             wanted -= part
         return taken
@@ -115,6 +136,10 @@ class PackedGpus:
             if self._machine[number]:
                 self._buckets.setdefault((self._machine[number], max(slots)), []).append(number)
         self._open: Reach | None = None
+
+    def up_to(self, limit: int) -> int:
+        """How many are free, at most `limit`."""
+        return min(self.total, limit)
 
     def take(self, wanted: int, held: Collection[str] = ()) -> Choice:
         """Take the GPUs that span least together with the held slots; `wanted` must be at most `total`."""

@@ -21,6 +21,11 @@ class Allocation:
         """How many GPUs are free."""
         return self._gpus.total
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no GPUs are free."""
+        return self._gpus.up_to(1) == 0
+
     def size(self, app: str, job: Job) -> int:
         """How many GPUs a job has: held and given."""
         return self._has(app, job)[0]
@@ -38,13 +43,17 @@ class Allocation:
     def fill(self, app: str, job: Job) -> int:
         """Give a job as many GPUs as it can use and there are; how many it got."""
         now = self.size(app, job)
-        return self.give(app, job, max(largest_size(job, now + self.free) - now, 0))
+        if now >= job.max_gpus:
+            return 0
+        return self.give(app, job, max(largest_size(job, now + self._gpus.up_to(job.max_gpus - now)) - now, 0))
 
     def step(self, app: str, job: Job) -> int:
         """Give a job the next step that it can use, if there are as many GPUs; how many it got."""
         now = self.size(app, job)
         larger = next_size(job, now)
-        return self.give(app, job, larger - now) if larger is not None and larger - now <= self.free else 0
+        if larger is None or self._gpus.up_to(larger - now) < larger - now:
+            return 0
+        return self.give(app, job, larger - now)
 
     def give(self, app: str, job: Job, gpus: int) -> int:
         """Give a job so many GPUs, at most `free`; how many it got."""

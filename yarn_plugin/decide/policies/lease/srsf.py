@@ -15,7 +15,7 @@ def allocate(problem: LeaseProblem) -> tuple[Assignment, ...]:
     """Give free GPUs by shortest remaining service."""
     allocation = Allocation(ListedGpus(problem.machines))
     for app in sorted(problem.apps, key=lambda one: (_remaining_gpu_s(one), one.arrived_at, one.app)):
-        if not allocation.free:
+        if allocation.is_empty:
             break
         for job in sorted(app.jobs, key=lambda one: (_service_s(one), one.id)):
             allocation.fill(app.app, job)

@@ -16,7 +16,7 @@ def allocate(problem: LeaseProblem) -> tuple[Assignment, ...]:
     """Give free GPUs by least attained service."""
     allocation = Allocation(ListedGpus(problem.machines))
     for app in sorted(problem.apps, key=lambda one: (_service_us(one), one.arrived_at, one.app)):
-        if not allocation.free:
+        if allocation.is_empty:
             break
         for job in sorted(app.jobs, key=lambda one: (_service_us(one), one.id)):
             allocation.fill(app.app, job)

@@ -49,13 +49,11 @@ def allocate(turn: Turn, now: Round, results: Sequence[tuple[Sequence[tuple[Winn
 
 def _left(turn: Turn, now: Round, holders: Mapping[str, Winner]) -> dict[str, tuple[str, ...]]:
     """The GPUs of the offer that are still free or held by those whose leases end."""
-    offer, free_now, free = turn.by_slot(now.offer), turn.index.free_by_slot(), turn.free()
-    left = dict(offer)
-    for slot in [slot for slot, gpus in offer.items() if free_now.get(slot) is not gpus]:
-        left[slot] = tuple([gpu for gpu in offer[slot] if gpu in free or gpu in holders])
-        if not left[slot]:
-            del left[slot]
-    return left
+    left, free = dict(turn.by_slot(now.offer)), turn.free()
+    if turn.index.offered == (now.number, turn.index.freed_or_leased, len(holders)):
+        return left
+    found = {slot: tuple([gpu for gpu in gpus if gpu in free or gpu in holders]) for slot, gpus in left.items()}
+    return {slot: gpus for slot, gpus in found.items() if gpus}
 
 
 def keep_unwanted(turn: Turn, now: Round, allocation: Allocation) -> None:

@@ -36,6 +36,7 @@ class Descriptions:
 
     def __init__(self) -> None:
         self._known: dict[str, Described] = {}
+        self._usable: dict[str, tuple[tuple[Gang, ...], int]] = {}
         self._rhos: dict[str, tuple[Bid, Gpus, Inventory, float | None]] = {}
 
     def of(self, app: str, jobs: tuple[Job, ...]) -> Described:
@@ -48,6 +49,13 @@ class Descriptions:
         if known is None or known.jobs is not jobs:
             known = self._known[app] = _described(checked_jobs(jobs))
         return known
+
+    def usable(self, app: str, gangs: tuple[Gang, ...]) -> int:
+        """How many GPUs these gangs of an application can use."""
+        known = self._usable.get(app)
+        if known is None or known[0] is not gangs:
+            known = self._usable[app] = gangs, sum([gang.max_gpus * gang.trials for gang in gangs])
+        return known[1]
 
     def rho_with(self, app: str, table: CachedTable, holds: Gpus, inventory: Inventory) -> float | None:
         """What the table of an application says of these GPUs."""
@@ -62,6 +70,7 @@ class Descriptions:
         """Applications that have left."""
         for app in apps:
             self._known.pop(app, None)
+            self._usable.pop(app, None)
             self._rhos.pop(app, None)
 
 

@@ -40,7 +40,7 @@ def who_can_use_more(turn: Turn) -> list[str]:
     disturbed = {turn.state.leases[lease].lease.app for lease in index.ending_or_leaving(turn.at)}
 
     def has_all(app: str) -> bool:
-        most = sum([gang.max_gpus * gang.trials for gang in members[app].gangs])
+        most = turn.descriptions.usable(app, members[app].gangs)
         return 0 < most <= index.gpus_of(app) and app not in disturbed
 
     return [app for app in turn.active() if not has_all(app)]

@@ -7,7 +7,7 @@ with every lease, so that a call need not look at all of them; otherwise it is b
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from yarn_plugin.decide.pools.lease.inventory import BySlot, Inventory, with_free
+from yarn_plugin.decide.pools.lease.inventory import Inventory, with_free
 from yarn_plugin.decide.pools.lease.state import Held
 from yarn_plugin.decide.pools.view import View
 from yarn_plugin.model.gpus import Gpus, Machine
@@ -18,8 +18,9 @@ class LeaseIndex:
 
     `free`: the usable GPUs in no lease. `leaving`, `unstarted`: the ids of leases with revoked GPUs, and of those that
     have not started. `is_checked`: all their GPUs are in the inventory; `shrunk`: how often a lease has lost GPUs;
-    `is_within`: no application used more than it leases of a machine when that was so, and this was seen (see
-    `excess`).
+    `freed_or_leased`: how often a GPU has become free or leased; `offered`: the last round that made an offer, how often
+    that was then, and how many GPUs of ending leases it offers. `is_within`: no application used more than it leases of
+    a machine when that was so, and this was seen (see `excess`).
     """
 
     def __init__(self, leases: Mapping[str, Held], inventory: Inventory) -> None:
@@ -27,12 +28,14 @@ class LeaseIndex:
         self.is_checked = False
         self.shrunk = 0
         self.is_within: tuple[int, View] | None = None
+        self.offered: tuple[int, int, int] | None = None
         self.free = set(inventory.places)
         self._free_in = {slot: len(gpus) for slot, gpus in inventory.gpus_in.items()}
         self._machines = list(inventory.layout)
         self._outdated = set(range(len(inventory.layout)))
         self._free_by_slot = {slot: tuple(gpus) for slot, gpus in inventory.gpus_in.items()}
         self._outdated_slots: set[str] = set()
+        self.freed_or_leased = 0
         self.leaving: set[str] = set()
         self.unstarted: set[str] = set()
         self._by_app: dict[str, dict[str, Held]] = {}
@@ -93,6 +96,7 @@ class LeaseIndex:
                 self._free_in[place.slot] += -1 if is_leased else 1
                 self._outdated.add(self.inventory.machine_of[place.slot])
                 self._outdated_slots.add(place.slot)
+                self.freed_or_leased += 1
             if is_started:
                 _changed(self._on_machine, (app, place.machine), change)
                 slots = self._in_slots.setdefault(app, {})
@@ -118,13 +122,16 @@ class LeaseIndex:
 
     # Questions.
 
-    def free_by_slot(self) -> BySlot:
-        """The usable GPUs in no lease, by slot, none for slots without any. Never changed in place: a slot has the same
-        GPUs as before if they are the same object."""
-        for slot in self._outdated_slots:
-            self._free_by_slot[slot] = tuple([gpu for gpu in self.inventory.gpus_in[slot] if gpu in self.free])
+    def free_by_slot(self) -> dict[str, tuple[str, ...]]:
+        """The usable GPUs in no lease, by slot."""
+        for slot in sorted(self._outdated_slots):
+            gpus = tuple([gpu for gpu in self.inventory.gpus_in[slot] if gpu in self.free])
+            if gpus:
+                self._free_by_slot[slot] = gpus
+            else:
+                self._free_by_slot.pop(slot, None)
         self._outdated_slots.clear()
-        return self._free_by_slot
+        return self._free_by_slot.copy()
 
     def machines(self, others: Iterable[str] = ()) -> tuple[Machine, ...]:
         """All machines with their free GPUs, and with others as if they were free."""

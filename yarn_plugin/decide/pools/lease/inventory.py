@@ -39,7 +39,7 @@ class Inventory:
         counts = {slot: len(gpus) for slot, gpus in free.items()}
         return self._shown(counts.keys() | {self.places[gpu].slot for gpu in others if gpu in self.places}, counts)
 
-    def by_slot(self, gpus: Iterable[str]) -> BySlot:
+    def by_slot(self, gpus: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """These GPUs by slot; those that are not here are left out."""
         found: dict[str, list[str]] = {}
         for gpu in sorted([gpu for gpu in gpus if gpu in self.order], key=self.order.__getitem__):

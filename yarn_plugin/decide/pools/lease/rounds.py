@@ -163,6 +163,7 @@ def _rank(turn: Turn, now: Round) -> None:
         # Who was not asked, because its leases went on, takes no part even if one of them has ended meanwhile.
         ending = [held for held in ending if held.lease.app in now.asked or held.lease.app in now.estimates]
     offer = _offered(turn, ending)
+    turn.index.offered = now.number, turn.index.freed_or_leased, sum([len(held.staying) for held in ending])
     now = replace(now, asked={}, deadline=None, offer=offer, ending=tuple(held.lease.id for held in ending))
     if not offer or not apps:
         turn.change(round=now, idle={})
@@ -177,11 +178,8 @@ def _rank(turn: Turn, now: Round) -> None:
 
 def _offered(turn: Turn, ending: Sequence[Held]) -> BySlot:
     """The free GPUs and those of ending leases."""
-    free = turn.index.free_by_slot()
-    offer = {slot: gpus for slot, gpus in free.items() if gpus}
-    offerable = turn.offerable()
-    if turn.state.crowded:
-        offer = dict(turn.inventory.by_slot(offerable))
+    offerable, crowded = turn.offerable(), bool(turn.state.crowded)
+    offer = turn.inventory.by_slot(offerable) if crowded else turn.index.free_by_slot()
     expiring = {gpu for held in ending for gpu in held.staying}
     for slot in {turn.inventory.places[gpu].slot for gpu in expiring}:
         gpus = turn.inventory.gpus_in[slot]

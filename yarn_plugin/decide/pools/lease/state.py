@@ -70,6 +70,11 @@ class Held:
         return tuple([holding.cell for holding in self.lease.holdings])
 
     @property
+    def stays(self) -> bool:
+        """Whether it has any GPUs that are not revoked."""
+        return len(self.leaving) < len(self.lease.holdings)
+
+    @property
     def staying(self) -> tuple[str, ...]:
         """Its GPUs that are not revoked."""
         return tuple(gpu for gpu in self.gpus if gpu not in self.leaving) if self.leaving else self.gpus

@@ -185,7 +185,7 @@ class Turn:
     def ending(self) -> list[Held]:
         """The leases that have reached their end and are not revoked as a whole."""
         ended = (self.state.leases[lease] for lease in self.index.ended_by(self.at))
-        return [held for held in ended if held.staying]
+        return [held for held in ended if held.stays]
 
     def by_slot(self, gpus: BySlot | tuple[str, ...]) -> BySlot:
         """GPUs of the state by slot; earlier versions listed them."""
