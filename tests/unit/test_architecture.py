@@ -22,6 +22,8 @@ PURE = (
     "themis_agent.bids",
     "themis_agent.agent",
     "themis_agent.division",
+    "themis_agent.yarn.containers",
+    "themis_agent.yarn.outbox",
 )
 """Rooms without input, output, time or threads: they decide, and the same inputs give the same decisions."""
 
