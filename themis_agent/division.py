@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from themis_agent.bids.known_jobs import KnownJobs
+from themis_agent.bids.models import Models, Speeds
 from themis_agent.bids.phase_time import slowdown_factor
 from themis_agent.bids.spread import ANYWHERE, Place, Spread
 from yarn_plugin.model.gpus import Gpus, Job, Machine, total
@@ -29,11 +30,33 @@ def divide(
 
     The jobs of a phase end as early as bids assume, by the same rules (see `bids.phase_time`): all at once if possible,
     otherwise the longest first; none spans more than it must. A job stays where it runs if it keeps its number of GPUs.
-    GPUs that are left over then go to the jobs that would end last, as far as that makes them faster.
+    GPUs that are left over then go to the jobs that would end last, as far as that makes them faster. GPUs of slow
+    models stay idle where the jobs end sooner without them.
 
     `held`: machines with the GPUs that are held. `jobs`: with what they run on now. `running`: made from the unfinished
     ones of these, with the times that it has computed before.
     """
+    speeds = Speeds(jobs)
+    if not speeds.matter:
+        return _divide(held, jobs, running)
+    unfinished = [job for job in jobs if job.iterations_left > 0]
+    ranks = {machine.id: speeds.rank(machine.model) for machine in held if machine.gpus}
+
+    def usable(used: Models) -> list[Machine]:
+        return [machine for machine in held if ranks.get(machine.id) in used]
+
+    def seconds(used: Models) -> float:
+        return KnownJobs(speeds.scaled(unfinished, used)).seconds(_spread(usable(used))) if unfinished else 0.0
+
+    # The fewest kinds of models of those that are as fast.
+    best = min(speeds.limits(ranks.values()), key=lambda used: (seconds(used), len(used)))
+    return _divide(usable(best), speeds.scaled(jobs, best))
+
+
+def _divide(
+    held: Sequence[Machine], jobs: Sequence[Job], running: KnownJobs | None = None
+) -> tuple[tuple[str, Gpus], ...]:
+    """The same for GPUs that are as fast as each other."""
     slots = {slot.id: _Slot(slot.id, machine.id, machine.rack) for machine in held for slot in machine.slots}
     free = {slot.id: slot.gpus for machine in held for slot in machine.slots}
     unfinished = [job for job in jobs if job.iterations_left > 0]
@@ -44,6 +67,10 @@ def divide(
         _take(free, gpus)
     _grow(unfinished, found, slots, free)
     return tuple((job.id, found[job.id]) for job in jobs if job.id in found)
+
+
+def _spread(machines: Sequence[Machine]) -> Spread:
+    return Spread.of(Place(one.rack, one.id, slot.id, slot.gpus) for one in machines for slot in one.slots)
 
 
 def _as_bids_assume(

@@ -8,6 +8,7 @@ import random
 import statistics
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from themis_agent.bids import bid_table
@@ -18,6 +19,7 @@ from yarn_plugin.model.gpus import Machine, Slot, Slowdown
 TRIALS = 100
 OFFERS = 40
 CONTENTION = 12.0
+SPEEDS = (("large", 2.0), ("small", 0.5))
 
 
 def measure() -> dict[str, Any]:
@@ -38,13 +40,16 @@ def measure() -> dict[str, Any]:
 
 
 def machines() -> tuple[Machine, ...]:
-    """16 machines of 4 slots with 2 GPUs, 28 of 4 slots with 1 GPU, and 16 with 1 GPU, in 8 racks."""
+    """16 machines of 4 slots with 2 GPUs, 28 of 4 slots with 1 GPU, and 16 with 1 GPU, in 8 racks; each size of machine
+    has a model of its own, which matters to the searches that name speeds."""
     kinds = [(2, 2, 2, 2)] * 16 + [(1, 1, 1, 1)] * 28 + [(1,)] * 16
+    models = ["large"] * 16 + ["medium"] * 28 + ["small"] * 16
     return tuple(
         Machine(
             f"m{number:02}",
             f"rack-{number % 8}",
             tuple(Slot(f"m{number:02}/s{i}", gpus) for i, gpus in enumerate(slots)),
+            models[number],
         )
         for number, slots in enumerate(kinds)
     )
@@ -67,6 +72,8 @@ def _searches() -> Iterator[tuple[str, Work]]:
         # 32 iterations at most: 32 + 20 + 12 + 8 + 6 + 6 trials.
         brackets = hyperband(trials(84, max_gpus), 32.0)
         yield "hyperband", brackets.work()
+        on_models = [replace(one, speeds=SPEEDS) for one in trials(TRIALS, max_gpus)]
+        yield "halving_models", successive_halving(on_models, [100.0 * 2**phase for phase in range(7)]).work()
 
 
 def _offers() -> Iterator[GpuOffer]:
@@ -76,7 +83,12 @@ def _offers() -> Iterator[GpuOffer]:
         free = everything
         if number % 2:
             free = tuple(
-                Machine(one.id, one.rack, tuple(Slot(slot.id, chance.randint(0, slot.gpus)) for slot in one.slots))
+                Machine(
+                    one.id,
+                    one.rack,
+                    tuple(Slot(slot.id, chance.randint(0, slot.gpus)) for slot in one.slots),
+                    one.model,
+                )
                 for one in everything
             )
         held = ()

@@ -68,7 +68,11 @@ def offers(draw, machines=3, slots=2, gpus=2):
 def places(offer, gpus):
     """The places of held GPUs and of so many of each slot."""
     home = {slot.id: machine for machine in offer.machines for slot in machine.slots}
-    return [Place(home[slot].rack, home[slot].id, slot, count) for slot, count in (*offer.held, *gpus.items()) if count]
+    return [
+        Place(home[slot].rack, home[slot].id, slot, count, home[slot].model)
+        for slot, count in (*offer.held, *gpus.items())
+        if count
+    ]
 
 
 def direct_rho(work, offer, gpus, elapsed_s=0.0):
@@ -82,8 +86,33 @@ def subsets(offer):
         yield {slot.id: amount for slot, amount in zip(slots, amounts, strict=True)}
 
 
+MODELS = ("", "fast", "slow")
+speeds = st.sampled_from([(), (("fast", 2.0),), (("fast", 2.0), ("slow", 0.5)), (("slow", 0.8),)])
+
+
+@st.composite
+def of_models(draw, works, offers, held=True):
+    """A search whose jobs are all as fast as each other on each model, or each by a profile of its own; and an offer of
+    GPUs of several models."""
+    work, offer = draw(works), draw(offers)
+    profile = draw(st.one_of(st.just(speeds), st.builds(st.just, speeds)))
+    brackets = tuple(
+        replace(bracket, jobs=tuple(replace(job, speeds=draw(profile)) for job in bracket.jobs))
+        for bracket in work.brackets
+    )
+    machines = tuple(replace(one, model=draw(st.sampled_from(MODELS))) for one in offer.machines)
+    return replace(work, brackets=brackets), replace(offer, machines=machines, held=offer.held if held else ())
+
+
 def gpus_of(row):
     return sum(piece.gpus for piece in row.pieces)
+
+
+def matches_every_subset(bid, work, offer, elapsed_s):
+    rows = [(0, rho_or_worst(bid.rho)), *((gpus_of(row), row.rho) for row in bid.rows)]
+    for gpus in subsets(offer):
+        wanted = rho_or_worst(direct_rho(work, offer, gpus, elapsed_s))
+        assert any(size <= sum(gpus.values()) and rho <= wanted for size, rho in rows), gpus
 
 
 def rho_or_worst(rho):
@@ -92,11 +121,23 @@ def rho_or_worst(rho):
 
 @given(works(), offers(), st.sampled_from([0.0, 37.0]))
 def test_every_subset_is_matched_by_a_row_with_no_more_gpus_and_no_worse_rho(work, offer, elapsed_s):
-    bid = bid_table(work, offer, elapsed_s)
-    rows = [(0, rho_or_worst(bid.rho)), *((gpus_of(row), row.rho) for row in bid.rows)]
-    for gpus in subsets(offer):
-        wanted = rho_or_worst(direct_rho(work, offer, gpus, elapsed_s))
-        assert any(size <= sum(gpus.values()) and rho <= wanted for size, rho in rows), gpus
+    matches_every_subset(bid_table(work, offer, elapsed_s), work, offer, elapsed_s)
+
+
+@given(of_models(works(), offers()), st.sampled_from([0.0, 37.0]))
+def test_every_subset_of_gpus_of_several_models_is_matched(search, elapsed_s):
+    work, offer = search
+    matches_every_subset(bid_table(work, offer, elapsed_s), work, offer, elapsed_s)
+
+
+@given(of_models(works(), offers(), held=False))
+def test_the_rho_of_a_row_holds_whatever_models_its_pieces_are_of(search):
+    work, offer = search
+    assume(len(work.brackets) == 1)
+    for row in bid_table(work, offer, 5.0).rows:
+        found = [direct_rho(work, offer, gpus, 5.0) for gpus in bindings(offer, row.pieces)]
+        assert found, row
+        assert all(rho is not None and rho <= row.rho for rho in found), row
 
 
 def bindings(offer, pieces):

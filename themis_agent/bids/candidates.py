@@ -1,7 +1,8 @@
 """Rows worth considering: sets of free GPUs, named by classes of machines instead of one by one.
 
 A class is "anywhere", a rack, or a single machine or slot; its GPUs come in pieces of equal size and a remainder, or in
-the largest pieces that there are. Offers with few different subsets are enumerated in full.
+the largest pieces that there are. Offers with few different subsets are enumerated in full. GPUs of fast models are
+no class: rows with them alone name machines one by one.
 """
 
 import math
@@ -12,6 +13,7 @@ from functools import cached_property
 from itertools import combinations_with_replacement, product
 from typing import Literal
 
+from themis_agent.bids.models import Models, Speeds
 from themis_agent.bids.packing import fits
 from themis_agent.bids.spread import Bins, MachineShape, Place, RackShape, Spread, machine_shape, rack_shape, spread_of
 from yarn_plugin.model.gpus import Machine, Piece
@@ -56,11 +58,14 @@ class OfferedGpus:
     """The free GPUs of an offer, and those that the application holds.
 
     `free`: by machine. `racks`: their machines; "" is no rack that a row can name. `only_rack`: the rack of all GPUs,
-    if there is but one. `alike`: racks in which nothing is held. `slots`: the machine of each slot.
+    if there is but one. `alike`: racks in which nothing is held. `slots`: the machine of each slot. `rank_of`: how fast
+    the GPUs of each machine are.
     """
 
-    def __init__(self, machines: Sequence[Machine], held: Iterable[Place]) -> None:
+    def __init__(self, machines: Sequence[Machine], held: Iterable[Place], speeds: Speeds | None = None) -> None:
+        self._speeds = speeds or Speeds(())
         self.machines = {machine.id: machine for machine in sorted(machines, key=lambda machine: machine.id)}
+        self.rank_of = {name: self._speeds.rank(machine.model) for name, machine in self.machines.items()}
         self.held = tuple(place for place in held if place.gpus)
         self.free = {name: machine.gpus for name, machine in self.machines.items() if machine.gpus > 0}
         self.racks: dict[str, list[str]] = {}
@@ -80,6 +85,109 @@ class OfferedGpus:
             rack: rack_shape([machine_shape(slots.values()) for slots in machines_there.values()])
             for rack, machines_there in self._held_slots.items()
         }
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The ranks of the free GPUs, ascending."""
+        return sorted({self.rank_of[name] for name in self.free})
+
+    def only(self, used: Models) -> "OfferedGpus":
+        """The same offer without the free GPUs of other models."""
+        machines = [machine for name, machine in self.machines.items() if self.rank_of[name] in used]
+        return OfferedGpus(machines, self.held, self._speeds)
+
+    def spreads(self, candidate: Candidate) -> Iterator[tuple[Models, Spread]]:
+        """What an application may use of these GPUs and of what is held, and how it is spread, in the worst case.
+
+        A piece of a class is of its slowest model.
+        """
+        if not self._speeds.matter:
+            yield (0,), self.spread(candidate)
+            return
+        kinds = [(kind, self._slowest(kind[0])) for kind in candidate.kinds]
+        for used in self._speeds.limits([*(rank for _, rank in kinds), *self._held_ranks]):
+            part = Candidate(tuple(kind for kind, rank in kinds if rank in used))
+            yield used, self._holding(used).spread(part)
+
+    def _slowest(self, piece: Piece) -> int:
+        """The largest rank of machines that a piece may lie in."""
+        key = piece.within, piece.level, piece.gpus
+        if key not in self._slowest_of:
+            if piece.within in self.slots:
+                names = [self.slots[piece.within].id]
+            elif piece.within in self.machines:
+                names = [piece.within]
+            else:
+                racks = self.alike if piece.within == ANY_RACK else [piece.within] if piece.within else self.racks
+                names = [name for rack in racks for name in self.racks[rack] if self._has_room(name, piece)]
+            self._slowest_of[key] = max(self.rank_of[name] for name in names)
+        return self._slowest_of[key]
+
+    def _has_room(self, name: str, piece: Piece) -> bool:
+        if piece.level == "slot":
+            return any(slot.gpus >= piece.gpus for slot in self.machines[name].slots)
+        return self.free[name] >= piece.gpus
+
+    @cached_property
+    def _slowest_of(self) -> dict[tuple[str, str, int], int]:
+        return {}
+
+    @cached_property
+    def _held_ranks(self) -> list[int]:
+        return [self._speeds.rank(place.model) for place in self.held]
+
+    def _holding(self, used: Models) -> "OfferedGpus":
+        """The same offer to an application that holds GPUs of these models alone."""
+        if set(self._held_ranks) <= set(used):
+            return self
+        if used not in self._holdings:
+            held = [place for place, rank in zip(self.held, self._held_ranks, strict=True) if rank in used]
+            self._holdings[used] = OfferedGpus(list(self.machines.values()), held, self._speeds)
+        return self._holdings[used]
+
+    @cached_property
+    def _holdings(self) -> dict[Models, "OfferedGpus"]:
+        return {}
+
+    def is_of(self, candidate: Candidate, used: Models) -> bool:
+        """Whether its pieces are of these models wherever they may lie."""
+        return all(self._slowest(piece) in used for piece, _ in candidate.kinds)
+
+    def in_only_rack(self, candidate: Candidate) -> Candidate:
+        """The same, anywhere in the rack of all GPUs if there is but one."""
+        rack = self.only_rack or ANYWHERE
+        return Candidate(
+            tuple((Piece(one.gpus, one.within or rack, one.level), count) for one, count in candidate.kinds)
+        )
+
+    def named(self, candidate: Candidate) -> Candidate:
+        """These pieces in machines and slots by name, where they fit tightest; without pieces if they do not fit."""
+        free = {name: {slot.id: slot.gpus for slot in self.machines[name].slots} for name in self.free}
+        found: Counter[tuple[str, Level]] = Counter()
+        for piece, count in sorted(candidate.kinds, key=lambda kind: (kind[0].within == ANYWHERE, -kind[0].gpus)):
+            left = count
+            for room, name, slots in sorted(self._rooms(piece, free)):
+                here = min(left, room // piece.gpus)
+                if here:
+                    _take(free[name], slots, here * piece.gpus)
+                    found[(slots[0], "slot") if piece.level == "slot" else (name, "machine")] += here * piece.gpus
+                    left -= here
+                if not left:
+                    break
+            if left:
+                return Candidate(())
+        return Candidate(tuple((Piece(gpus, within, level), 1) for (within, level), gpus in found.items()))
+
+    def _rooms(self, piece: Piece, free: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[int, str, list[str]]]:
+        """Where a piece may lie: the free GPUs, the machine, and its slots."""
+        for name, slots in free.items():
+            if piece.within in (ANYWHERE, self.machines[name].rack, name, *slots):
+                inside = [[slot] for slot in slots] if piece.level == "slot" else [list(slots)]
+                yield from (
+                    (sum(slots[slot] for slot in one), name, one)
+                    for one in inside
+                    if piece.within not in slots or piece.within == name or piece.within in one
+                )
 
     def regions(self) -> list[str]:
         """Classes of machines: anywhere, any rack where nothing is held, and the rack where most is held."""
@@ -184,6 +292,15 @@ def _add(inside: Inside, rack: str, machine: str, slot: str, gpus: int) -> None:
     slots[slot] = slots.get(slot, 0) + gpus
 
 
+def _take(free: dict[str, int], slots: Sequence[str], gpus: int) -> None:
+    """Take GPUs of these slots, the fullest first."""
+    left = gpus
+    for slot in sorted(slots, key=lambda one: (-free[one], one)):
+        taken = min(left, free[slot])
+        free[slot] -= taken
+        left -= taken
+
+
 def _scattered(machine: Machine, gpus: int, held: Mapping[str, int]) -> Counter[str]:
     """So many GPUs of a machine, spread with those held over as many slots as possible."""
     taken: Counter[str] = Counter()
@@ -219,11 +336,33 @@ def candidates(offered: OfferedGpus, wants: Wants, seconds_with: Callable[[int],
 
     `seconds_with`: from arrival to end with so many GPUs of the offer, wherever they would be best.
     """
+    everything = _enumerated(offered)
+    found = {one.kinds: one for one in _of_any_model(offered, wants, seconds_with, everything)}
+    # An enumerated offer has all sets of fast GPUs.
+    for count in range(1, 1 if everything else len(offered.ranks)):
+        used = tuple(offered.ranks[:count])
+        fast = offered.only(used)
+        for pattern in _of_any_model(fast, wants, seconds_with, _enumerated(fast)):
+            rows = [fast.in_only_rack(row) for row in fast.expanded(pattern)]
+            classes = [row for row in rows if offered.is_of(row, used)]
+            # Of racks with other models too, one is enough: more rows would only take more time.
+            for one in classes or [fast.named(row) for row in rows[:1]]:
+                if one.kinds:
+                    row = Candidate(tuple(sorted(one.kinds, key=_order)))
+                    found.setdefault(row.kinds, row)
+    return list(found.values())
+
+
+def _of_any_model(
+    offered: OfferedGpus,
+    wants: Wants,
+    seconds_with: Callable[[int], float],
+    everything: Sequence[tuple[Kind, ...]],
+) -> list[Candidate]:
     most = min(wants.usable, sum(offered.free.values()))
     if most <= 0:
         return []
     found: dict[tuple[Kind, ...], Candidate] = {}
-    everything = _enumerated(offered)
     totals = list(range(1, most + 1)) if everything or most <= MAX_TOTALS else _totals(most, seconds_with)
     for kinds in (*everything, *_classes(offered, totals, wants), *_at_home(offered, totals)):
         candidate = Candidate(tuple(sorted(kinds, key=_order)))
@@ -355,7 +494,8 @@ def _enumerated(offered: OfferedGpus) -> list[tuple[Kind, ...]]:
     homes = {place.machine for place in offered.held}
     for name in offered.free:
         machine = offered.machines[name]
-        key = (machine.rack, tuple(sorted(slot.gpus for slot in machine.slots)), name if name in homes else "")
+        own = name if name in homes else ""
+        key = (machine.rack, offered.rank_of[name], tuple(sorted(slot.gpus for slot in machine.slots)), own)
         alike.setdefault(key, []).append(machine)
     number = 1
     for machines in alike.values():

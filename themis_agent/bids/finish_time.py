@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from themis_agent.bids.brackets import Need, Shares
 from themis_agent.bids.candidates import Wants
 from themis_agent.bids.known_jobs import KnownJobs
 from themis_agent.bids.later_phases import LaterPhases, LikeJobs
+from themis_agent.bids.models import Models, Speeds
 from themis_agent.bids.phase_time import ByLevel
 from themis_agent.bids.spread import Place, Spread, parts_of
 from themis_agent.search.work import Bracket, Work
@@ -46,10 +48,15 @@ def rounded(rho: float) -> float | None:
 class FinishTime:
     """How long an application takes with any set of GPUs that it keeps to its end (T_sh without what has passed).
 
+    `speeds`: of its jobs on models of GPUs.
+
     Times that have been computed are kept: make another one when the work has changed.
     """
 
     def __init__(self, work: Work) -> None:
+        self._work = work
+        self.speeds = Speeds([job for bracket in work.brackets for job in bracket.jobs])
+        self._on: dict[Models, FinishTime] = {}
         self._brackets = [_BracketTime(bracket) for bracket in work.brackets if bracket.jobs]
         self._known: dict[Spread, float] = {}
         self._shares = Shares([bracket.need for bracket in self._brackets])
@@ -76,10 +83,30 @@ class FinishTime:
 
     def remaining_s(self, places: Sequence[Place]) -> float:
         """Seconds from now to the end with the GPUs in these places; infinite if a job cannot run; 0 without work."""
-        return self.remaining_with(Spread.of(places))
+        if not self.speeds.matter:
+            return self.remaining_with(Spread.of(places))
+        ranked = [(self.speeds.rank(place.model), place) for place in places if place.gpus]
+        return min(
+            self.remaining_on(used, Spread.of(place for rank, place in ranked if rank in used))
+            for used in self.speeds.limits(rank for rank, _ in ranked)
+        )
+
+    def remaining_on(self, used: Models, spread: Spread) -> float:
+        """The same for GPUs of these models alone."""
+        if not self.speeds.matter:
+            return self.remaining_with(spread)
+        common = self.speeds.common(used)
+        if common is not None:
+            return self.remaining_with(spread) / common
+        if used not in self._on:
+            brackets = [
+                replace(bracket, jobs=self.speeds.scaled(bracket.jobs, used)) for bracket in self._work.brackets
+            ]
+            self._on[used] = FinishTime(replace(self._work, brackets=tuple(brackets)))
+        return self._on[used].remaining_with(spread)
 
     def remaining_with(self, spread: Spread) -> float:
-        """The same for GPUs whose spread is known."""
+        """The same for GPUs of any models that are as fast as each other, whose spread is known."""
         if spread not in self._known:
             self._known[spread] = self._computed(spread)
         return self._known[spread]

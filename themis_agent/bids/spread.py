@@ -23,12 +23,13 @@ Thing = TypeVar("Thing", int, MachineShape, RackShape)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a slot is; `gpus`: how many of its GPUs are meant."""
+    """Where a slot is; `gpus`: how many of its GPUs are meant; `model`: of its GPUs, empty if it is not known."""
 
     rack: str
     machine: str
     slot: str
     gpus: int
+    model: str = ""
 
 
 class Spread:
@@ -164,9 +165,9 @@ def _merged(runs: Iterable[tuple[Any, int]]) -> tuple[tuple[Any, int], ...]:
 
 def places_of(gpus: Gpus, machines: Iterable[Machine]) -> tuple[Place, ...]:
     """Where these GPUs are. A slot that no machine has is taken to be alone in its rack."""
-    known = {slot.id: (machine.rack, machine.id) for machine in machines for slot in machine.slots}
+    known = {slot.id: (machine.rack, machine.id, machine.model) for machine in machines for slot in machine.slots}
     found = []
     for slot, count in gpus:
-        rack, machine = known.get(slot, (f"rack of {slot}", f"machine of {slot}"))
-        found.append(Place(rack, machine, slot, count))
+        rack, machine, model = known.get(slot, (f"rack of {slot}", f"machine of {slot}", ""))
+        found.append(Place(rack, machine, slot, count, model))
     return tuple(found)

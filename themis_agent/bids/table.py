@@ -24,12 +24,13 @@ def estimate(work: Work, request: EstimateRequest, elapsed_s: float, finish: Fin
 def bid_table(work: Work, offer: GpuOffer, elapsed_s: float, finish: FinishTime | None = None) -> Bid:
     """The bid table for an offer. `elapsed_s`, `finish`: as in `estimate`.
 
-    What is held counts in every row. The rho of a row holds in the worst case of the GPUs that fit its pieces. There
+    What is held counts in every row. The rho of a row holds in the worst case of the GPUs that fit its pieces, also of
+    their models. There
     are only rows with a better rho than without the offer and than every row that needs no other GPUs than some of
     its own; at most `MAX_ROWS`.
     """
     finish = finish or FinishTime(work)
-    offered = OfferedGpus(offer.machines, places_of(offer.held, offer.machines))
+    offered = OfferedGpus(offer.machines, places_of(offer.held, offer.machines), finish.speeds)
     nothing = fairness(elapsed_s + finish.remaining_s(offered.held), work, offer)
     held = sum(place.gpus for place in offered.held)
 
@@ -38,7 +39,8 @@ def bid_table(work: Work, offer: GpuOffer, elapsed_s: float, finish: FinishTime 
 
     found = []
     for candidate in candidates(offered, finish.wants, seconds_with):
-        rho = fairness(elapsed_s + finish.remaining_with(offered.spread(candidate)), work, offer)
+        remaining_s = min([finish.remaining_on(used, spread) for used, spread in offered.spreads(candidate)])
+        rho = fairness(elapsed_s + remaining_s, work, offer)
         if rho is not None and (nothing is None or rho < nothing):
             found.append((candidate, rho))
     kept = selected(undominated(found, offered), offered, MAX_ROWS)

@@ -15,7 +15,8 @@ class Trial:
     """A training job with one choice of hyperparameters.
 
     `iteration_s`: seconds of one iteration on one GPU. `iterations`: to its end, if it is not stopped; the phases of
-    successive halving have their own. It can use `min_gpus`, `min_gpus + step_gpus`, ... up to `max_gpus`.
+    successive halving have their own. It can use `min_gpus`, `min_gpus + step_gpus`, ... up to `max_gpus`. `speeds`:
+    as those of a `Job`.
     """
 
     id: str
@@ -25,6 +26,7 @@ class Trial:
     max_gpus: int = 1
     step_gpus: int = 1
     slowdown: Slowdown = field(default_factory=Slowdown)
+    speeds: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +107,5 @@ class Progress:
             attained_gpu_s=self.attained_gpu_s,
             losses=self.losses,
             held=self.held,
+            speeds=self.trial.speeds,
         )

@@ -81,7 +81,8 @@ class Job:
     `iterations_left`, `iterations_done`: work; with early stopping, until it is expected to be stopped.
     `iteration_s`: seconds of one iteration on one GPU. `min_gpus`, `max_gpus`, `step_gpus`: it can use
     min, min + step, min + 2 step, ... up to max. `attained_gpu_s`: GPU seconds that it has had. `losses`: the latest
-    (iteration, loss) pairs, oldest first. `held`: the GPUs that it runs on.
+    (iteration, loss) pairs, oldest first. `held`: the GPUs that it runs on. `speeds`: by GPU model, as a factor on the
+    iterations in a second; 1 for a model that is not named. A gang is as fast as its slowest GPU.
     """
 
     id: str
@@ -95,3 +96,4 @@ class Job:
     attained_gpu_s: float = 0.0
     losses: tuple[tuple[float, float], ...] = ()
     held: Gpus = ()
+    speeds: tuple[tuple[str, float], ...] = ()

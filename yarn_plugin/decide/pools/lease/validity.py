@@ -61,6 +61,9 @@ def _check_job(field: str, job: Job) -> None:
         if not (math.isfinite(iteration) and iteration >= 0 and math.isfinite(loss)):
             expected = "must be an iteration that is not negative and its loss, both finite"
             raise BadInputError(f"{field}.losses.{place}", (iteration, loss), expected)
+    for place, (model, speed) in enumerate(job.speeds):
+        if not 0 < speed < inf:
+            raise BadInputError(f"{field}.speeds.{place}", (model, speed), "must be a model and a number above 0")
     for place, (slot, gpus) in enumerate(job.held):
         if gpus < 1:
             raise BadInputError(
@@ -82,6 +85,7 @@ def _is_valid(job: Job) -> bool:
         and 0 < slowdown.machine < inf
         and 0 < slowdown.rack < inf
         and (not job.losses or all(0 <= iteration < inf and -inf < loss < inf for iteration, loss in job.losses))
+        and (not job.speeds or all(0 < speed < inf for _, speed in job.speeds))
         and (not job.held or min(gpus for _, gpus in job.held) >= 1)
     )
 
