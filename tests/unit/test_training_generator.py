@@ -5,7 +5,14 @@ from statistics import median, stdev
 
 import pytest
 
-from yarn_plugin.simulation.training.generate import APPS, PERIOD_S, Generator, halving_phases
+from yarn_plugin.simulation.training.generate import (
+    APPS,
+    MEDIAN_JOBS_1,
+    PERIOD_S,
+    TASK_S,
+    Generator,
+    halving_phases,
+)
 from yarn_plugin.simulation.training.models import COMPUTE_INTENSIVE, NETWORK_INTENSIVE, TABLE_3_4
 from yarn_plugin.simulation.training.statistics import statistics, work_s
 
@@ -91,3 +98,14 @@ def test_the_seed_and_the_settings_decide():
     assert all(job.min_gpus == job.max_gpus for app in workload.apps for job in app.jobs)
     longer = Generator(workload=2, apps=10, scale=1.0, gangs=True).generate(1)
     assert work_s(workload.apps[0]) == pytest.approx(work_s(longer.apps[0]) / 10, rel=0.05)
+
+
+def test_a_cut_bounds_the_work_of_applications():
+    median_s = TASK_S * MEDIAN_JOBS_1
+    whole = Generator(2).generate(0).apps
+    cut = Generator(2, cut=(0.5, 2.0)).generate(0).apps
+    for one, other in zip(whole, cut, strict=True):
+        if one.phases:
+            # Phases have whole iterations.
+            assert work_s(other) == pytest.approx(min(max(work_s(one), 0.5 * median_s), 2 * median_s), rel=0.01)
+    assert any(work_s(app) > 2.1 * median_s for app in whole)
