@@ -153,6 +153,7 @@ class _Application:
             attained_gpu_s=one.attained_gpu_s,
             losses=_losses(true, one.done),
             held=one.held,
+            speeds=true.speeds,
         )
 
 
@@ -162,7 +163,9 @@ class _HalvingApplication(_Application):
     def __init__(self, app: TrainingApp, arrived_at: float, belief: _Belief) -> None:
         super().__init__(app, arrived_at, belief)
         trials = [
-            Trial(job.id, job.iteration_s, math.inf, job.min_gpus, job.max_gpus, job.step_gpus, job.slowdown)
+            Trial(
+                job.id, job.iteration_s, math.inf, job.min_gpus, job.max_gpus, job.step_gpus, job.slowdown, job.speeds
+            )
             for job in app.jobs
         ]
         most = max(job.max_gpus for job in app.jobs)
@@ -188,7 +191,7 @@ class _HalvingApplication(_Application):
 
 
 def _profile(job: TrainingJob) -> Profile:
-    return Profile(job.iteration_s, job.min_gpus, job.max_gpus, job.step_gpus, job.slowdown)
+    return Profile(job.iteration_s, job.min_gpus, job.max_gpus, job.step_gpus, job.slowdown, job.speeds)
 
 
 def _stopped_at(job: TrainingJob, app: TrainingApp) -> float:

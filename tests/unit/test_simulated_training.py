@@ -50,6 +50,28 @@ def test_an_app_alone_gets_all_that_it_can_use(policy):
     assert (its.max_rho, its.max_rho_app, its.placement_score) == pytest.approx((1.0, 1.0, 1.0), abs=0.01)
 
 
+TWO_MODELS = TrainingCluster(
+    tuple(Machine(f"m{n}", "r1", (Slot(f"m{n}/s1", 2),), model) for n, model in enumerate(("slow", "fast"), 1))
+)
+
+
+@pytest.mark.parametrize(
+    ("speed", "seconds"),
+    [
+        (1.5, 250.0),  # on 4 GPUs at 1
+        (4.0, 125.0),  # on 2 GPUs at 4
+    ],
+)
+def test_jobs_run_on_fast_gpus_alone_where_they_end_sooner(speed, seconds):
+    """1,000 GPU seconds on two slow GPUs and two fast ones; what the bid promises is what comes."""
+    one = job("1", 1000.0, slowdown=Slowdown(1.0, 1.0, 1.0), speeds=(("fast", speed),))
+    outcome = run("themis", app("a", 10.0, one), cluster=TWO_MODELS, lease_s=1000.0)
+    assert ends(outcome) == pytest.approx({"a/1": 10.0 + seconds}, abs=0.5)
+    if speed == 4.0:
+        used = {one.gpu.partition("/")[0] for one in outcome.holdings if one.end - one.start > 1}
+        assert used == {"m2"}
+
+
 def test_least_attained_service_takes_turns():
     # a runs alone until its lease ends at 100, with 400 GPU seconds. b has had none: 400 GPU seconds until 200. At 200
     # both have had 400; a arrived first and ends at 250; b has 400 left, from 250 to 350.

@@ -136,6 +136,7 @@ user = "ann"
   max_gpus = 8
   step_gpus = 2
   slowdown = { slot = 1.1, rack = 2 }
+  speeds = { V100 = 1.5, A100 = 2.5 }
   loss = { seed = 3 }
 [[apps]]
   [[apps.jobs]]
@@ -153,6 +154,7 @@ def test_own_format(load):
     big = search.jobs[3]
     assert (big.min_gpus, big.max_gpus, big.step_gpus) == (2, 8, 2)
     assert big.slowdown == Slowdown(1.1, 1.1, 2.0)
+    assert (big.speeds, plain.jobs[0].speeds) == ((("A100", 2.5), ("V100", 1.5)), ())
     assert big.loss != search.jobs[2].loss
     as_json = load("w.json", {"apps": [{"jobs": [{"iterations": 5, "iteration_s": 1}]}]})
     assert as_json.apps[0].jobs == plain.jobs

@@ -9,13 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from yarn_plugin.model.gpus import Job
+from yarn_plugin.model import gpus
+from yarn_plugin.model.gpus import Job, speed_on
 
 Models = tuple[int, ...]
 """Kinds of models by rank, the fastest is 0: the models of one rank are as fast as each other for every job."""
-
-Profile = tuple[tuple[str, float], ...]
-"""The speed of a job by model, 1 where it is not named."""
 
 ALIKE: Models = (0,)
 """Where models do not matter."""
@@ -45,7 +43,7 @@ class Speeds:
 
     def _order(self, model: str) -> tuple[float, tuple[float, ...]]:
         """The time of all work on GPUs of a model, and the speed of each job."""
-        speeds = tuple(_speed(job.speeds, model) for job in self._jobs)
+        speeds = tuple(speed_on(job.speeds, model) for job in self._jobs)
         work_s = sum(
             job.iterations_left * job.iteration_s / speed for job, speed in zip(self._jobs, speeds, strict=True)
         )
@@ -71,13 +69,9 @@ class Speeds:
             self._common[used] = speeds.pop() if len(speeds) == 1 else None
         return self._common[used]
 
-    def _slowest(self, profile: Profile, used: Models) -> float:
-        return min([_speed(profile, model) for model, rank in self._ranks.items() if rank in used], default=1.0)
+    def _slowest(self, profile: gpus.Speeds, used: Models) -> float:
+        return min([speed_on(profile, model) for model, rank in self._ranks.items() if rank in used], default=1.0)
 
     def scaled(self, jobs: Iterable[Job], used: Models) -> tuple[Job, ...]:
         """Jobs with the time of an iteration that they take there."""
         return tuple(replace(job, iteration_s=job.iteration_s / self.of(job, used), speeds=()) for job in jobs)
-
-
-def _speed(profile: Profile, model: str) -> float:
-    return next((speed for name, speed in profile if name == model), 1.0)

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from yarn_plugin.model.gpus import Gpus, Job, Slowdown
+from yarn_plugin.model.gpus import Gpus, Job, Slowdown, Speeds
 
 KEPT_LOSSES = 64
 """How many of a trial's latest losses are kept."""
@@ -26,7 +26,7 @@ class Trial:
     max_gpus: int = 1
     step_gpus: int = 1
     slowdown: Slowdown = field(default_factory=Slowdown)
-    speeds: tuple[tuple[str, float], ...] = ()
+    speeds: Speeds = ()
 
 
 @dataclass(frozen=True, slots=True)

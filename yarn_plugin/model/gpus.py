@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+Speeds = tuple[tuple[str, float], ...]
+"""How fast a job is on models of GPUs, as a factor on its iterations in a second; 1 for a model that is not named."""
+
 Gpus = tuple[tuple[str, int], ...]
 """How many GPUs of each slot, sorted by slot id; no slot with 0."""
 
@@ -10,6 +13,11 @@ Gpus = tuple[tuple[str, int], ...]
 def total(gpus: Gpus) -> int:
     """The number of GPUs."""
     return sum(count for _, count in gpus)
+
+
+def speed_on(speeds: Speeds, model: str) -> float:
+    """How fast a job is on GPUs of a model."""
+    return next((speed for name, speed in speeds if name == model), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +89,8 @@ class Job:
     `iterations_left`, `iterations_done`: work; with early stopping, until it is expected to be stopped.
     `iteration_s`: seconds of one iteration on one GPU. `min_gpus`, `max_gpus`, `step_gpus`: it can use
     min, min + step, min + 2 step, ... up to max. `attained_gpu_s`: GPU seconds that it has had. `losses`: the latest
-    (iteration, loss) pairs, oldest first. `held`: the GPUs that it runs on. `speeds`: by GPU model, as a factor on the
-    iterations in a second; 1 for a model that is not named. A gang is as fast as its slowest GPU.
+    (iteration, loss) pairs, oldest first. `held`: the GPUs that it runs on. `speeds`: a gang is as fast as its
+    slowest GPU.
     """
 
     id: str
@@ -96,4 +104,4 @@ class Job:
     attained_gpu_s: float = 0.0
     losses: tuple[tuple[float, float], ...] = ()
     held: Gpus = ()
-    speeds: tuple[tuple[str, float], ...] = ()
+    speeds: Speeds = ()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from yarn_plugin.model.gpus import Gpus, Slowdown, total
+from yarn_plugin.model.gpus import Gpus, Slowdown, Speeds, total
 from yarn_plugin.simulation.leasing.layout import Layout
 
 
@@ -10,7 +10,8 @@ from yarn_plugin.simulation.leasing.layout import Layout
 class Profile:
     """How fast a job truly is: seconds of an iteration on one GPU, and the factors when its GPUs are spread.
 
-    It uses `min_gpus`, `min_gpus + step_gpus`, ... up to `max_gpus`, with linear speedup (Themis, equation 3.1).
+    It uses `min_gpus`, `min_gpus + step_gpus`, ... up to `max_gpus`, with linear speedup (Themis, equation 3.1), as
+    fast as on the slowest of them by `speeds`.
     """
 
     iteration_s: float
@@ -18,6 +19,7 @@ class Profile:
     max_gpus: int = 1
     step_gpus: int = 1
     slowdown: Slowdown = field(default_factory=Slowdown)
+    speeds: Speeds = ()
 
     def usable(self, gpus: int) -> int:
         """The number of GPUs that it uses when it holds `gpus`; 0 if it cannot run."""
@@ -96,4 +98,5 @@ class RunningJob:
 
     def _set_rate(self, layout: Layout) -> None:
         self.used = self.profile.usable(total(self.held))
-        self.rate = self.used / (self.profile.iteration_s * layout.slowdown(self.held, self.profile.slowdown))
+        factor = layout.slowdown(self.held, self.profile.slowdown) / layout.speed(self.held, self.profile.speeds)
+        self.rate = self.used / (self.profile.iteration_s * factor)

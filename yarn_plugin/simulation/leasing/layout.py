@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from yarn_plugin.model.gpus import Gpus, Machine, Slot, Slowdown
+from yarn_plugin.model.gpus import Gpus, Machine, Slot, Slowdown, Speeds, speed_on
 from yarn_plugin.model.resources import GPU, Resources
 from yarn_plugin.model.topology import Cell, Topology
 
@@ -83,6 +83,12 @@ class Layout:
             return profile.slot
         racks = {self.machine_of[slot].rack for slot, _ in gpus}
         return profile.machine if len(racks) == 1 else profile.rack
+
+    def speed(self, gpus: Gpus, speeds: Speeds) -> float:
+        """How fast a job is on these GPUs: as on the slowest of them."""
+        if not speeds:
+            return 1.0
+        return min([speed_on(speeds, self.machine_of[slot].model) for slot, _ in gpus], default=1.0)
 
     @cached_property
     def _place(self) -> Mapping[str, int]:

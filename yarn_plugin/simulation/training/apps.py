@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from yarn_plugin.model.gpus import Slowdown
+from yarn_plugin.model.gpus import Slowdown, Speeds
 from yarn_plugin.model.loss import Loss
 
 SearchKind = Literal["plain", "successive_halving", "curve_stopping"]
@@ -16,7 +16,7 @@ class TrainingJob:
 
     `iterations`: until it ends if nothing stops it. `iteration_s`: seconds of one iteration on one GPU; n GPUs that
     span nothing need 1/n of it. `min_gpus`, `max_gpus`, `step_gpus`: it can use min, min + step, min + 2 step, ... up
-    to max. `model`: of its network, for reports.
+    to max. `model`: of its network, for reports. `speeds`: on models of GPUs.
     """
 
     id: str
@@ -28,6 +28,7 @@ class TrainingJob:
     slowdown: Slowdown = field(default_factory=Slowdown)
     loss: Loss | None = None
     model: str = ""
+    speeds: Speeds = ()
 
     @property
     def work_s(self) -> float:

@@ -14,6 +14,7 @@ iteration_s = 100                  # on one GPU
 max_gpus = 8                       # optional, as are min_gpus and step_gpus
 model = "VGG16"                    # a network of table 3.4, or
 slowdown = { machine = 1.4, rack = 2.0 }     # slot, machine, rack; at least 1
+speeds = { A100 = 2.5 }            # optional: on models of GPUs; 1 on others
 loss = { kind = "sublinear", seed = 7 }      # optional
 """
 
@@ -76,6 +77,7 @@ class JobSection(Section):
     model: str = Field(default="", max_length=100)
     slowdown: SlowdownSection | None = None
     loss: LossSection | None = None
+    speeds: dict[str, Annotated[float, Field(gt=0, le=1000)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -100,6 +102,7 @@ class JobSection(Section):
                 slowdown=self.slowdown.slowdown() if self.slowdown else known,
                 loss=self.loss.loss(self.iterations, number) if self.loss else None,
                 model=self.model,
+                speeds=tuple(sorted(self.speeds.items())),
             )
             for number in range(self.count)
         ]
