@@ -22,14 +22,18 @@ TRAIN = Path(__file__).parents[1] / "data" / "train_quadratic.py"
 
 
 class Leases:
-    """In place of the arbiter: two GPUs of a node, at once."""
+    """In place of the arbiter: two GPUs, at once, of one node or of `hosts`."""
+
+    hosts = ("node", "node")
 
     def __init__(self, access, token, translation, put, check, answers):
         self._put = put
         self.said = []
 
     def start(self):
-        gpus = tuple(events.Gpu(f"node/{number}", "node", "node", "", "node", number) for number in range(2))
+        gpus = tuple(
+            events.Gpu(f"{host}/{number}", host, host, "", host, number) for number, host in enumerate(self.hosts)
+        )
         self._put(events.Granted("lease-1", gpus))
 
     def say(self, command):
@@ -151,3 +155,39 @@ def test_a_search_whose_commands_fail_says_why(yarn):
     ((succeeded, message),) = yarn.ended
     assert not succeeded
     assert message == "every trial failed: exit code 1"
+
+
+def test_what_a_launcher_reported_to_nobody_counts_when_an_agent_is_back(yarn):
+    first = Attempt(yarn, step_s=0.2, max_steps=12)
+    first.until(lambda: len(first.steps()) == 2 and min(map(len, first.steps())) > 2)
+    first.folder.publish("http://127.0.0.1:1", 5)
+    yarn.attempt = 5
+    assert isinstance(first.join().problem, SupersededAttemptError | OSError)
+    for container in yarn.processes.values():
+        assert container.wait(30) == 0
+    second = Attempt(yarn, 6, step_s=0.2, max_steps=12).join()
+    assert second.problem is None
+    assert len(yarn.started) == 2, "no trial is started again"
+    assert second.steps() == [list(range(1, 13))] * 2
+    assert "at step 12 with" in yarn.ended[0][1]
+
+
+def test_a_gang_has_a_launcher_on_each_host_and_its_processes_meet(yarn, monkeypatch):
+    monkeypatch.setattr(Leases, "hosts", ("127.0.0.1", "localhost"))
+    command = f"python {TRAIN.with_name('train_together.py')} --rate={{rate}}"
+    attempt = Attempt(yarn, command=command, trials=1, gpus_per_trial={"min": 2, "max": 2}).join()
+    assert attempt.problem is None
+    assert [one.host for one in yarn.started] == ["127.0.0.1", "localhost"]
+    specs = [json.loads(one.read_text()) for one in sorted(attempt.folder.root.glob("trials/*/epoch-1/launcher-*"))]
+    assert [(one["ranks"], one["devices"]) for one in specs] == [([0], ["0"]), ([1], ["1"])]
+    assert "loss -1 at step 5" in yarn.ended[0][1]
+
+
+def test_a_node_that_starts_nothing_is_tried_again(yarn):
+    yarn.refuses = True
+    attempt = Attempt(yarn, trials=1)
+    attempt.until(lambda: (attempt.folder.root / "trials/trial-00000/epoch-2").exists())
+    yarn.refuses = False
+    attempt.join()
+    assert yarn.ended[0][0]
+    assert attempt.steps() == [[1, 2, 3, 4, 5]]
