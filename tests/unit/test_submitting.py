@@ -15,14 +15,17 @@ import pytest
 
 import themis_agent
 from tests.http_servers import WebServer, reply
+from themis_agent.agent import events
 from themis_agent.app_file import read
 from themis_agent.cli import cli
+from themis_agent.live import LiveAgent
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications, entry, packages, recent, staging, steps
 from themis_agent.submitting.request import SubmissionError
 from themis_agent.yarn import submission
 from yarn_plugin import console
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.journal.records import RecordFile
 
 APP = {
     "name": "digits",
@@ -382,6 +385,14 @@ urls = ["file:///nothing"]
     assert not world.bodies and not list(world.store.iterdir())
 
 
+def test_a_wrong_file_is_one_line_before_anything_is_asked(world, capsys):
+    (world.home / "app.toml").write_text('name = "digits"\ncommand = "x"\nmax_steps = 0\nspace = {}\n')
+    assert command("submit", world.home / "app.toml", "--rm", world.rm.url, "--arbiter", world.arbiter.url) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "max_steps 0: must be at least 1; space: must have at least 1 item" in line
+    assert not world.rm.asked and not world.arbiter.asked
+
+
 def test_a_search_goes_on_in_a_new_application(world):
     search = world.submit()
     with pytest.raises(SubmissionError, match=f"{YARN_APP} still runs this search"):
@@ -397,6 +408,19 @@ def test_a_search_goes_on_in_a_new_application(world):
     entry.resume(search.folder, world.access(), print)
     assert world.apps[YARN_APP] == "ACCEPTED"
     assert [one.name for one in submission.read(search.folder).resources][2:] == ["train.py"]
+
+
+def test_a_search_that_has_ended_does_not_go_on(world):
+    search = world.submit()
+    world.apps[YARN_APP] = "FINISHED"
+    agent = LiveAgent(RecordFile(Folder(search.folder).journal), lambda command: None)
+    for event in (events.Begun(world.app().settings()), events.StopRequested()):
+        agent.put(event)
+    agent.run(lambda state: state is not None and state.finished)
+    agent.close()
+    with pytest.raises(SubmissionError, match="has ended: "):
+        entry.resume(search.folder, world.access(), print)
+    assert search.wait(5).reason == search.best().reason
 
 
 def test_the_handle(world):

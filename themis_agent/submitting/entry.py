@@ -8,10 +8,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from themis_agent.app_file import AppFile
+from themis_agent.local.driver import result
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications, steps
 from themis_agent.submitting.request import MASTER_MEMORY_MB, Checked, Request, SubmissionError, check
-from themis_agent.submitting.search import Search
+from themis_agent.submitting.search import Search, state_of
 from themis_agent.yarn import submission
 from themis_agent.yarn.submission import Submission
 from yarn_plugin.api.client import ArbiterClient, find_token
@@ -80,7 +81,7 @@ def resume(folder: Path, access: Access, note: Callable[[str], object]) -> Searc
     """Go on with a submitted search whose application has ended, in a new application.
 
     Raises:
-        SubmissionError: it still runs, or something is wrong.
+        SubmissionError: it still runs, or has ended, or something is wrong.
         BadInputError: the folder holds no submitted search.
         ManagerError, NotAcceptedError, ArbiterError: YARN or the arbiter refuses, or is away.
     """
@@ -90,6 +91,9 @@ def resume(folder: Path, access: Access, note: Callable[[str], object]) -> Searc
     known = applications.get(manager(access.rm, access.verify), earlier.yarn_app)
     if known is not None and not known.has_ended:
         raise SubmissionError([f"{folder}: {earlier.yarn_app} still runs this search"])
+    state = state_of(folder)
+    if state is not None and state.finished:
+        raise SubmissionError([f"{folder}: has ended: {result(state).reason}"])
     own = ":".join(entry for entry in earlier.class_path if not entry.startswith(f"{submission.JARS}/"))
     queue = known.queue if known is not None else None
     request = _request(app, directory, replace(access, queue=queue or None, class_path=own or None))
