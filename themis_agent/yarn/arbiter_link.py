@@ -23,6 +23,9 @@ log = logging.getLogger("themis_agent")
 AGAIN_S = (0.3, 1.0, 2.0, 5.0)
 """Between attempts to send."""
 
+MIN_ANSWER_S = 10.0
+"""How long an answer is tried at least."""
+
 FOLLOW_AGAIN_S = 10.0
 """After which an arbiter that refuses to say anything is asked again."""
 
@@ -116,9 +119,9 @@ class ArbiterLink:
             if isinstance(message, messages.Ask | messages.Offer):
                 self._asked[message.id] = time.monotonic()
             if isinstance(message, messages.Ask):
-                self._outbox.expect(message.id, message.answer_by)
+                self._outbox.expect(message.id, _in_time(message.answer_by))
             elif isinstance(message, messages.Offer):
-                self._outbox.expect(message.id, message.bid_by)
+                self._outbox.expect(message.id, _in_time(message.bid_by))
         for event in self._translation.translated(message):
             self._put(event)
 
@@ -126,7 +129,7 @@ class ArbiterLink:
         client, failures = self._client(), 0
         while True:
             with self._changed:
-                command = self._outbox.next(time.time())
+                command = self._outbox.next(time.monotonic())
                 self._count_late()
                 if self._closed:
                     return
@@ -168,6 +171,12 @@ class ArbiterLink:
             if isinstance(command, SendEstimate | SendBid):
                 self._asked.pop(command.id, None)
                 self._answers.too_late(_KINDS[type(command)])
+
+
+def _in_time(until: float) -> float:
+    """When an answer is too late, on the monotonic clock. `until`: its deadline on the clock of the arbiter's machine,
+    which may be behind ours: so it is tried for a while in any case."""
+    return time.monotonic() + max(until - time.time(), MIN_ANSWER_S)
 
 
 _KINDS: dict[type, Kind] = {SendEstimate: "estimate", SendBid: "bid"}
