@@ -28,7 +28,7 @@ def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
     return PartialAllocationProblem(
         now.number,
         settings.seed,
-        turn.inventory.machines(offer if is_whole else _left(turn, offer)),
+        turn.index.offered_machines(offer if is_whole else _left(turn, offer)),
         tuple(bids),
         tuple(others),
         work_limit=settings.work_limit,
@@ -51,7 +51,7 @@ def _bid(turn: Turn, now: Round, app: str, is_whole: bool) -> AppBid:
 
 def _rows(turn: Turn, now: Round, bid: Bid) -> tuple[Row, ...]:
     """The rows of a bid without those that need a node that was lost since the offer."""
-    machines = turn.inventory.machines(_left(turn, turn.by_slot(now.offer)))
+    machines = turn.index.offered_machines(_left(turn, turn.by_slot(now.offer)))
     left = GpuOffer(now.number, machines, turn.settings.lease_s, 1.0)
 
     def fits(row: Row) -> bool:

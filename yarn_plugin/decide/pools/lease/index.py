@@ -5,12 +5,13 @@ with every lease, so that a call need not look at all of them; otherwise it is b
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from yarn_plugin.decide.pools.lease.inventory import Inventory, with_free
+from yarn_plugin.decide.pools.lease.inventory import BySlot, Inventory, with_free
 from yarn_plugin.decide.pools.lease.state import Held
 from yarn_plugin.decide.pools.view import View
-from yarn_plugin.model.gpus import Gpus, Machine
+from yarn_plugin.model.gpus import Gpus, Machine, Slot
 
 
 class LeaseIndex:
@@ -18,8 +19,8 @@ class LeaseIndex:
 
     `free`: the usable GPUs in no lease. `leaving`, `unstarted`: the ids of leases with revoked GPUs, and of those that
     have not started. `is_checked`: all their GPUs are in the inventory; `shrunk`: how often a lease has lost GPUs;
-    `freed_or_leased`: how often a GPU has become free or leased; `offered`: the last round that made an offer, how often
-    that was then, and how many GPUs of ending leases it offers. `is_within`: no application used more than it leases of
+    `freed_or_leased`: how often a GPU has become free or leased; `offered`: the last round with an offer, that number
+    then, and how many GPUs of ending leases it offers. `is_within`: no application used more than it leases of
     a machine when that was so, and this was seen (see `excess`).
     """
 
@@ -29,6 +30,8 @@ class LeaseIndex:
         self.shrunk = 0
         self.is_within: tuple[int, View] | None = None
         self.offered: tuple[int, int, int] | None = None
+        self._offer: tuple[BySlot, dict[int, Machine], tuple[Machine, ...]] | None = None
+        self._in_offer: dict[int, tuple[list[tuple[str, ...]], Machine]] = {}
         self.free = set(inventory.places)
         self._free_in = {slot: len(gpus) for slot, gpus in inventory.gpus_in.items()}
         self._machines = list(inventory.layout)
@@ -144,6 +147,37 @@ class LeaseIndex:
             counts = {slot.id: slot.gpus + more.get(slot.id, 0) for slot in one.slots}
             found[number] = with_free(one, counts)
         return tuple(found)
+
+    def offered_machines(self, offer: BySlot, others: Iterable[str] = ()) -> tuple[Machine, ...]:
+        """The machines of the GPUs of an offer, and of other GPUs, whose slots may have none in it.
+
+        For the same offer and no other slots it is the same object.
+        """
+        inventory = self.inventory
+        if self._offer is None or self._offer[0] is not offer:
+            numbers = sorted({inventory.machine_of[slot] for slot in offer})
+            machines = {number: self._machine_in(offer, number) for number in numbers}
+            self._offer = offer, machines, tuple(machines.values())
+        _, machines, alone = self._offer
+        slots = {inventory.places[gpu].slot for gpu in others if gpu in inventory.places} - offer.keys()
+        if not slots:
+            return alone
+        machines = dict(machines)
+        for number in {inventory.machine_of[slot] for slot in slots}:
+            one = inventory.layout[number]
+            shown = [slot.id for slot in one.slots if slot.id in slots or slot.id in offer]
+            counts = tuple([Slot(slot, len(offer.get(slot, ()))) for slot in shown])
+            machines[number] = replace(one, slots=counts)
+        return tuple([machines[number] for number in sorted(machines)])
+
+    def _machine_in(self, offer: BySlot, number: int) -> Machine:
+        """A machine with its slots that have GPUs in an offer; the same object while they are the same."""
+        one, known = self.inventory.layout[number], self._in_offer.get(number)
+        gpus = [offer.get(slot.id, ()) for slot in one.slots]
+        if known is None or known[0] != gpus:
+            slots = tuple([Slot(slot.id, len(mine)) for slot, mine in zip(one.slots, gpus, strict=True) if mine])
+            known = self._in_offer[number] = gpus, replace(one, slots=slots)
+        return known[1]
 
     def of(self, app: str) -> Iterator[Held]:
         """The leases of an application, those not started included, the oldest first."""

@@ -199,10 +199,10 @@ def _standing(turn: Turn, app: str) -> choice.Standing:
 
 
 def _offer(turn: Turn, now: Round, bidders: Sequence[str]) -> None:
-    deadline, asked = turn.at + turn.settings.bid_s, {}
+    deadline, offered, asked = turn.at + turn.settings.bid_s, turn.by_slot(now.offer), {}
     for app in bidders:
         staying = [gpu for one in turn.leases_of(app) if one.lease.id not in now.ending for gpu in one.staying]
-        machines, held = turn.inventory.machines(turn.by_slot(now.offer), staying), turn.inventory.count(staying)
+        machines, held = turn.index.offered_machines(offered, staying), turn.inventory.count(staying)
         what = GpuOffer(
             now.number, machines, turn.settings.lease_s, contention(turn, app), held, len(turn.inventory.places)
         )
