@@ -15,7 +15,7 @@ class _Waiting:
 
 
 class Outbox:
-    """Times are seconds on a clock that nobody sets. `late`: answers that `next` dropped, for the caller to take out."""
+    """Times are seconds on a clock that nobody sets. `late`: answers that `next` dropped; take them out."""
 
     def __init__(self) -> None:
         self._deadlines: dict[str, float] = {}
