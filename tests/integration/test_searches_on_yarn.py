@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import time
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +16,20 @@ from tests.searches.lab import TRAIN, Submitted, app, check_progress
 
 pytestmark = pytest.mark.integration
 
+AM_TOKEN = b"YARN_AM_RM_TOKEN"
+
 
 @pytest.fixture
 def lab(cluster, tmp_path):
     made = Lab(cluster, tmp_path, lease_s=60)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def short_lab(cluster, tmp_path):
+    """Its leases end soon."""
+    made = Lab(cluster, tmp_path, lease_s=15)
     yield made
     made.close()
 
@@ -65,6 +77,11 @@ def check_same_winner(submitted, report, interruptions):
     assert not overlaps(submitted.intervals())
 
 
+def tokens(process):
+    """The tokens that YARN gave to a process."""
+    return Path(process.environ()["HADOOP_TOKEN_FILE_LOCATION"]).read_bytes()
+
+
 def rate_of(parameters):
     """Up to 1, a larger rate is better."""
     return json.loads(parameters)["rate"]
@@ -77,6 +94,7 @@ def test_a_search_survives_a_killed_launcher_master_and_node(lab, tmp_path):
     os.kill(submitted.launchers()[0].pid, signal.SIGKILL)
     submitted.until_steps(4, 6)
     running = {one.pid for one in submitted.launchers()}
+    assert [AM_TOKEN in tokens(one) for one in (submitted.master(), submitted.launchers()[0])] == [True, False]
     submitted.kill_master()
     submitted.until_steps(4, 9)
     assert running <= {one.pid for one in submitted.launchers()}, "launchers are adopted, not started again"
@@ -93,9 +111,8 @@ def test_a_search_survives_the_third_death_of_its_master(lab, tmp_path):
     submitted.until_steps(3, 3)
     submitted.kill_master()
     submitted.until_steps(3, 10)
-    java = next(one for one in submitted.master().children() if "java" in one.name())
     address = submitted.folder.address.read_text()
-    os.kill(java.pid, signal.SIGKILL)
+    os.kill(submitted.java().pid, signal.SIGKILL)
     eventually(lambda: submitted.folder.address.read_text() != address, "the third attempt runs")
     submitted.until_steps(3, 20)
     submitted.kill_master()
@@ -125,20 +142,20 @@ def places(submitted):
 
 
 @pytest.mark.matrix
-def test_a_gang_runs_over_two_nodes(lab, tmp_path):
+def test_the_processes_of_a_gang_meet_from_two_nodes(lab, tmp_path):
     gpus = {"min": 4, "max": 4}
-    searched = app("gang", 0.2, tmp_path / "executed", algorithm="plain", trials=1, max_steps=10, gpus_per_trial=gpus)
-    submitted = Submitted(lab, tmp_path / "search", searched)
+    searched = app("gang", 0, tmp_path / "executed", algorithm="plain", trials=1, max_steps=10, gpus_per_trial=gpus)
+    command = f"python {TRAIN.with_name('train_together.py')} --rate={{rate}}"
+    submitted = Submitted(lab, tmp_path / "search", searched.model_copy(update={"command": command}))
     report = submitted.until_ended()
     assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
+    assert "loss -6 at step 10" in report["diagnostics"], "rank 0 heard all others"
     assert len({one.cell.partition("/")[0] for one in submitted.intervals()}) == 2
     assert not overlaps(submitted.intervals())
-    (steps,) = submitted.steps().values()
-    assert sorted(steps) == sorted([*range(1, 11)] * 4)
 
 
 @pytest.mark.matrix
-def test_a_search_goes_on_while_the_arbiter_is_away_and_ends_without_it(lab, tmp_path):
+def test_a_search_ends_without_the_arbiter(lab, tmp_path):
     searched = app("alone", 0.3, tmp_path / "executed", algorithm="plain", trials=3, max_steps=30)
     submitted = Submitted(lab, tmp_path / "search", searched)
     submitted.until_steps(3, 3)
@@ -149,6 +166,74 @@ def test_a_search_goes_on_while_the_arbiter_is_away_and_ends_without_it(lab, tmp
         lab.arbiter.start()
     check_same_winner(submitted, report, interruptions=0)
     assert "not deregistered, YARN will tell it" in submitted.log.read_text()
+
+
+PHASES = {
+    "starting": lambda submitted: eventually(lambda: submitted.attempts(), "a trial is started"),
+    "training": lambda submitted: submitted.until_steps(2, 3),
+    "ending": lambda submitted: submitted.until_steps(1, submitted.app.max_steps),
+}
+
+
+def kill(submitted, victim):
+    """kill -9; returns what starts it again, if nobody else does."""
+    lab = submitted.lab
+    cluster = lab.cluster
+    match victim:
+        case "master":
+            os.kill(eventually(submitted.master, "there is a master").pid, signal.SIGKILL)
+        case "java":
+            os.kill(eventually(submitted.java, "there is a JVM").pid, signal.SIGKILL)
+        case "launcher":
+            os.kill(eventually(submitted.launchers, "there is a launcher")[0].pid, signal.SIGKILL)
+        case "trial":
+            os.kill(eventually(submitted.trials, "there is a trial")[0].pid, signal.SIGKILL)
+        case "node":
+            others = set(cluster.spec.hosts) - {master_host(submitted)}
+            host = min(running_hosts(submitted) & others, default=min(others))
+            os.kill(cluster.daemons[f"nm-{host}"], signal.SIGKILL)
+        case "master's node":
+            os.kill(cluster.daemons[f"nm-{master_host(submitted)}"], signal.SIGKILL)
+        case "manager":
+            os.kill(cluster.daemons["rm"], signal.SIGKILL)
+            return lambda: cluster.start("rm")
+        case "arbiter":
+            lab.arbiter.kill()
+            return lab.arbiter.start
+        case "solver":
+            if (solver := lab.solver()) is not None:
+                os.kill(solver, signal.SIGKILL)
+    return lambda: None
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(
+    "victim", ["master", "java", "launcher", "trial", "node", "master's node", "manager", "arbiter", "solver"]
+)
+def test_nothing_is_lost_whatever_is_killed(lab, tmp_path, victim, phase):
+    searched = app("struck", 0.5, tmp_path / "executed", algorithm="plain", trials=5, max_steps=20)
+    submitted = Submitted(lab, tmp_path / "search", searched)
+    PHASES[phase](submitted)
+    start_again = kill(submitted, victim)
+    time.sleep(3)
+    start_again()
+    check_same_winner(submitted, submitted.until_ended(180), interruptions=5)
+
+
+@pytest.mark.matrix
+def test_gpus_change_hands_while_the_master_that_gives_them_up_is_killed(short_lab, tmp_path):
+    many = app("many", 0.5, tmp_path / "first", algorithm="plain", trials=8, max_steps=60)
+    first = Submitted(short_lab, tmp_path / "many", many)
+    first.until_steps(8, 3)
+    few = app("few", 0.5, tmp_path / "second", algorithm="plain", trials=4, max_steps=20)
+    second = Submitted(short_lab, tmp_path / "few", few)
+    eventually(lambda: any(lease.revoked for lease in first.state().leases.values()), "GPUs are revoked", 90)
+    first.kill_master()
+    second.until_steps(1, 1, 120)
+    check_same_winner(second, second.until_ended(180), interruptions=8)
+    check_same_winner(first, first.until_ended(240), interruptions=16)
+    assert not overlaps(sorted(first.intervals() + second.intervals(), key=lambda one: (one.begun, one.cell)))
 
 
 def test_a_search_that_fails_says_why_in_yarn(lab, tmp_path):

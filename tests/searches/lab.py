@@ -13,6 +13,7 @@ import psutil
 from tests.integration.sleepers import eventually
 from tests.leased.intervals import Interval
 from themis_agent.app_file import read
+from themis_agent.live import recorded
 from themis_agent.local.folder import Folder
 from themis_agent.yarn import submission
 from themis_agent.yarn.submission import ArbiterAccess, ContainerSize, Submission
@@ -164,6 +165,20 @@ class Submitted:
     def master(self):
         """The process of the application master."""
         return next(iter(self.processes(MASTER, sys.executable)), None)
+
+    def java(self):
+        """The master's JVM."""
+        master = self.master()
+        return next((one for one in master.children() if "java" in one.name()), None) if master else None
+
+    def trials(self):
+        """The training processes."""
+        return [one for launcher in self.launchers() for one in launcher.children(True) if str(TRAIN) in one.cmdline()]
+
+    def attempts(self):
+        """The trials that are started, as the agent knows."""
+        state = recorded(self.folder.journal) if self.folder.journal.exists() else None
+        return list(state.attempts) if state is not None else []
 
     def kill_master(self):
         """kill -9 of the application master, and wait until another attempt runs the search."""
