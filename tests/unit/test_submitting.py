@@ -233,6 +233,15 @@ def test_an_application_that_yarn_rejects_is_undone(world, monkeypatch):
     is_undone(world)
 
 
+def test_what_cannot_be_undone_is_said(world, caplog):
+    world.refuse = {("POST", "/v1/apps"), ("PUT", f"/apps/{YARN_APP}/state")}
+    with pytest.raises(ReportedError, match="the arbiter refused"):
+        world.submit()
+    (said,) = caplog.messages
+    assert said.startswith(f"{YARN_APP} may run until it finds its submission incomplete: the ResourceManager refused")
+    assert not (world.store / "digits").exists()
+
+
 LISTED = applications.Listed(YARN_APP, "digits", "me", "RUNNING", "UNDEFINED", "root.gpu", 0, 0, "", "")
 
 

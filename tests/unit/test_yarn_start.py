@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import themis_agent.yarn.start as start
+from themis_agent.trial.gang import SCRIPT_PATH, script_path
 
 HERE = (sys.implementation.cache_tag, platform.machine())
 
@@ -52,6 +53,13 @@ def test_without_one_it_ends(tmp_path, monkeypatch):
     assert start.main(["--submission", str(tmp_path), *HERE, "x"]) == (
         f"{tmp_path}: the submission was not completed within 0.1 s"
     )
+
+
+def test_training_scripts_do_not_find_the_staged_packages():
+    ours = {"PYTHONPATH": "code:packages", SCRIPT_PATH: "code"}
+    assert script_path(ours, {}) == {"PYTHONPATH": "code"}
+    assert script_path(ours, {"PYTHONPATH": "mine"}) == {"PYTHONPATH": "mine:code"}
+    assert script_path({"PYTHONPATH": "all"}, {"PYTHONPATH": "mine"}) == {}
 
 
 def test_it_uses_nothing_but_the_standard_library():

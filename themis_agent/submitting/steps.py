@@ -16,6 +16,7 @@ from themis_agent.submitting import applications, packages, recent
 from themis_agent.submitting.localised import localised
 from themis_agent.submitting.request import Checked, SubmissionError, store_of
 from themis_agent.submitting.staging import staged_archive, staging_folder
+from themis_agent.trial.gang import SCRIPT_PATH
 from themis_agent.yarn import submission
 from themis_agent.yarn.submission import CODE, JARS, PACKAGES, ArbiterAccess, ContainerSize, LocalResource, Submission
 from yarn_plugin import files
@@ -111,7 +112,7 @@ def _prepared(checked: Checked, given: tuple[LocalResource, ...]) -> tuple[Submi
         container=ContainerSize(memory_mb=app.memory_mb, vcores=app.vcores),
         environment={
             "PYTHONPATH": f"{{{{PWD}}}}/{CODE}:{{{{PWD}}}}/{PACKAGES}",
-            submission.SCRIPT_PATH: f"{{{{PWD}}}}/{CODE}",
+            SCRIPT_PATH: f"{{{{PWD}}}}/{CODE}",
         },
         resources=(code, libraries, *given),
         class_path=tuple(filter(None, class_path)),

@@ -16,9 +16,6 @@ ARBITER_TOKEN = "arbiter-token"
 CODE, PACKAGES, JARS = "themis-code", "themis-packages", "themis-jars"
 """Names of the staged archives in the working directory of a container."""
 
-SCRIPT_PATH = "THEMIS_PYTHONPATH"
-"""See `themis_agent.trial.gang`."""
-
 
 class Part(BaseModel):
     """A type of these files: immutable; unknown fields, of a later version, are ignored."""
