@@ -127,6 +127,7 @@ class AppFile(Section):
     target: float | None = None
     max_time_s: Annotated[float, Field(gt=0)] | None = None
     step_s: Annotated[float, Field(gt=0)] | None = None
+    speeds: dict[str, Annotated[float, Field(gt=0, le=1000)]] = Field(default={})
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     sampler: Literal["random", "tpe"] = "random"
     retries: Annotated[int, Field(ge=0, le=100)] = 1
@@ -173,6 +174,7 @@ class AppFile(Section):
             step_gpus=self.gpus_per_trial.step,
             step_s=self.step_s,
             grace_s=self.grace_s,
+            speeds=tuple(sorted(self.speeds.items())),
         )
 
 

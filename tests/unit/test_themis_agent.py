@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.agent_world import FIRST, PLAIN, SECOND, Search, gpus
-from themis_agent.agent import events
+from themis_agent.agent import events, searching
 from themis_agent.agent.commands import (
     Finish,
     KillTrial,
@@ -232,6 +232,22 @@ def test_measured_steps_replace_the_assumed_ones():
     (said,) = search.take(events.Asked("a", question))
     assert [job.iteration_s for job in said.estimate.jobs] == [20.0, 20.0]
     assert said.estimate.rho == 1.0
+
+
+def test_a_search_takes_models_of_gpus_into_account():
+    """Two fast GPUs and a slow one for a gang: it runs on the fast ones, and a step of 5 s there is 20 s on one GPU of
+    speed 1."""
+    settings = replace(PLAIN, trials=1, max_gpus=4, speeds=(("fast", 2.0),))
+    search = Search(settings, held=0)
+    fast = tuple(replace(gpu, model="fast") for gpu in gpus("m2", 2))
+    (start,) = search.take(events.Granted("lease-1", (*gpus("m1", 1), *fast), None))[-1:]
+    assert [place.machine for place in start.places] == ["m2"]
+    search.take(events.Profiled(FIRST, 1, 5.0))
+    (job,) = searching.work(search.state).jobs
+    assert (job.iteration_s, job.speeds) == (20.0, (("fast", 2.0),))
+    offer = GpuOffer(1, (Machine("m3", "r1", (Slot("m3", 2),), "fast"),), 600.0, 1.0, (), 8)
+    (bid,) = search.take(events.Offered("o", offer))
+    assert min(row.rho for row in bid.bid.rows) == 1.0, "2 GPUs at 2 are as fast as the 4 at 1 that it can use"
 
 
 def test_a_measured_slowdown_counts_for_all_trials():

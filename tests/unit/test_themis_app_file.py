@@ -51,6 +51,7 @@ WRONG = [
     ({"target": "low"}, "target 'low': must be a number"),
     ({"max_time_s": 0}, "max_time_s 0: must be above 0"),
     ({"step_s": 0}, "step_s 0: must be above 0"),
+    ({"speeds": {"A100": 0}}, "speeds.A100 0: must be above 0"),
     ({"seed": -1}, "seed -1: must be at least 0"),
     ({"sampler": "cma"}, "sampler 'cma': must be 'random' or 'tpe'"),
     ({"retries": -1}, "retries -1: must be at least 0"),

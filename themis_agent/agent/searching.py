@@ -54,6 +54,7 @@ def _search(settings: Settings) -> AnySearch:
             settings.min_gpus,
             settings.max_gpus,
             settings.step_gpus,
+            speeds=settings.speeds,
         )
         for number in range(settings.trials)
     ]

@@ -175,12 +175,17 @@ def by_slot(cells: tuple[str, ...], gpus: Mapping[str, Gpu]) -> Gpus:
 
 def machines_of(gpus: Mapping[str, Gpu]) -> tuple[Machine, ...]:
     """The machines of GPUs, with these GPUs as free ones."""
-    racks = {gpu.machine: gpu.rack for gpu in gpus.values()}
+    one_of = {gpu.machine: gpu for gpu in gpus.values()}
     slots: dict[str, dict[str, int]] = {}
     for gpu in gpus.values():
         counts = slots.setdefault(gpu.machine, {})
         counts[gpu.slot] = counts.get(gpu.slot, 0) + 1
     return tuple(
-        Machine(machine, racks[machine], tuple(Slot(slot, count) for slot, count in sorted(slots[machine].items())))
+        Machine(
+            machine,
+            one_of[machine].rack,
+            tuple(Slot(slot, count) for slot, count in sorted(slots[machine].items())),
+            one_of[machine].model,
+        )
         for machine in sorted(slots)
     )

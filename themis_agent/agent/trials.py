@@ -16,6 +16,7 @@ from themis_agent.agent.events import (
 from themis_agent.agent.state import Attempt, Outcome, State, TrialState
 from themis_agent.bids.profile import Profile
 from themis_agent.bids.spread import Place, Spread
+from yarn_plugin.model.gpus import speed_on
 
 MAX_AHEAD = 1000
 """How many reports of a trial that is stopping are kept for its promotion."""
@@ -95,8 +96,10 @@ def _profiled(state: State, trial: TrialState, attempt: Attempt, event: Profiled
     if not 0 < event.step_s < math.inf or state.outcome is not None or len(gpus) < len(attempt.cells):
         return state
     spread = Spread.of(Place(gpu.rack, gpu.machine, gpu.slot, 1) for gpu in gpus)
-    known = trial.profile or Profile(event.step_s)
-    return searching.profiled(state, replace(trial, profile=known.measured(spread, event.step_s)), at)
+    # As on GPUs of speed 1.
+    step_s = event.step_s * min(speed_on(state.settings.speeds, gpu.model) for gpu in gpus)
+    known = trial.profile or Profile(step_s)
+    return searching.profiled(state, replace(trial, profile=known.measured(spread, step_s)), at)
 
 
 def _ended(state: State, trial: TrialState, attempt: Attempt, event: LauncherEnded, at: float) -> State:
