@@ -181,10 +181,18 @@ class Submitted:
         return list(state.attempts) if state is not None else []
 
     def kill_master(self):
-        """kill -9 of the application master, and wait until another attempt runs the search."""
-        address = self.folder.address.read_text()
-        os.kill(self.master().pid, signal.SIGKILL)
-        eventually(lambda: self.folder.address.read_text() != address, "another attempt runs", 60)
+        """kill -9 of the application master, and wait until another attempt goes on."""
+        self.kill_attempt(self.master())
+
+    def kill_attempt(self, process):
+        """kill -9 of a process without which the master ends, and wait until another attempt goes on."""
+        before = self.restarts()
+        os.kill(process.pid, signal.SIGKILL)
+        eventually(lambda: self.restarts() > before, "another attempt goes on", 60)
+
+    def restarts(self):
+        """How many attempts have gone on with the search."""
+        return self.log.read_text().count(" goes on as attempt ")
 
     def launchers(self):
         """The outer processes of launchers."""
