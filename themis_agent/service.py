@@ -17,6 +17,7 @@ from themis_agent.agent import events
 from themis_agent.agent.state import TrialState
 from themis_agent.live import InvalidEventError, LiveAgent
 from themis_agent.trial import wire
+from yarn_plugin.errors import ReportedError
 
 ANSWER_S = 30.0
 """How long a launcher waits at most until its events are decided on; it sends them again."""
@@ -141,7 +142,8 @@ def service(launched: Launched, token: str) -> FastAPI:
             answer = await run_in_threadpool(launched.take, trial, batch)
         except InvalidEventError as problem:
             raise HTTPException(400, str(problem)) from None
-        except (AgentWaitsError, FutureTimeoutError) as problem:
+        except (AgentWaitsError, FutureTimeoutError, ReportedError) as problem:
+            # Of a superseded attempt too: the next one takes the events.
             raise HTTPException(503, str(problem) or "the agent is busy", {"Retry-After": "1"}) from None
         return Response(answer.model_dump_json(), media_type="application/json")
 
