@@ -4,7 +4,6 @@
 function that made them.
 """
 
-import sys
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from enum import IntEnum
@@ -17,6 +16,10 @@ Choice = list[tuple[str, int]]
 
 Reach = tuple[int, int, int, int]
 """How many GPUs there are within one slot, machine, rack, and in the cluster."""
+
+
+NO_LIMIT = 1 << 62
+"""More GPUs than there are."""
 
 
 class Span(IntEnum):
@@ -49,7 +52,7 @@ class ListedGpus:
     @property
     def total(self) -> int:
         """How many are free."""
-        return self.up_to(sys.maxsize)
+        return self.up_to(NO_LIMIT)
 
     def up_to(self, limit: int) -> int:
         """How many are free, at most `limit`."""
