@@ -12,6 +12,7 @@ from themis_agent.agent import messages
 from themis_agent.agent.commands import Command, SendBid, SendEstimate
 from themis_agent.agent.events import Event
 from themis_agent.arbiter_messages import Translation, answer
+from themis_agent.live import InvalidEventError
 from themis_agent.view.answers import AnswerTimes, Kind
 from themis_agent.yarn.outbox import Outbox
 from themis_agent.yarn.submission import ArbiterAccess
@@ -103,7 +104,7 @@ class ArbiterLink:
                     should_stop=lambda: self._closed,
                 ):
                     pass
-            except ArbiterError as problem:
+            except (ArbiterError, InvalidEventError) as problem:
                 log.warning("the arbiter is not heard: %s", problem)
             time.sleep(FOLLOW_AGAIN_S)
 
@@ -155,6 +156,8 @@ class ArbiterLink:
             except ReportedError as superseded:
                 log.warning("%s is not sent: %s", kind, superseded)
                 return
+            except ValueError as invalid:
+                log.error("%s cannot be sent; report this: %s", kind, " ".join(str(invalid).split()))
             with self._changed:
                 self._outbox.done(command)
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 
 from themis_agent.agent.commands import KillTrial, StartTrial, StopTrial
 from themis_agent.agent.events import Event, LauncherEnded
@@ -27,7 +27,7 @@ from themis_agent.yarn.containers import (
 )
 from themis_agent.yarn.launches import Launches
 from themis_agent.yarn.submission import Submission
-from yarn_plugin.errors import ReportedError, os_reason
+from yarn_plugin.errors import os_reason
 
 log = logging.getLogger("themis_agent")
 
@@ -104,7 +104,7 @@ class Driver:
                 if now >= next_beat:
                     next_beat = now + (IDLE_BEAT_S if self._containers.is_idle else BEAT_S)
                     self._beat()
-        except (Py4JError, ReportedError, OSError) as problem:
+        except Exception as problem:  # noqa: BLE001 - without this thread nothing runs: `check` ends the agent
             self._failure = problem
 
     def _take_commands(self, wait_s: float) -> None:
