@@ -11,6 +11,7 @@ import requests
 
 from tests.fake_yarn import FakeYarn
 from themis_agent.agent import events
+from themis_agent.agent.commands import ReleaseGpus
 from themis_agent.app_file import read
 from themis_agent.local.folder import Folder
 from themis_agent.trial.wire import AgentAddress
@@ -27,14 +28,14 @@ class Leases:
     hosts = ("node", "node")
 
     def __init__(self, access, token, translation, put, check, answers):
-        self._put = put
+        self.put = put
         self.said = []
 
     def start(self):
         gpus = tuple(
             events.Gpu(f"{host}/{number}", host, host, "", host, number) for number, host in enumerate(self.hosts)
         )
-        self._put(events.Granted("lease-1", gpus))
+        self.put(events.Granted("lease-1", gpus))
 
     def say(self, command):
         self.said.append(command)
@@ -191,3 +192,18 @@ def test_a_node_that_starts_nothing_is_tried_again(yarn):
     attempt.join()
     assert yarn.ended[0][0]
     assert attempt.steps() == [[1, 2, 3, 4, 5]]
+
+
+def test_a_gpu_is_given_back_when_the_container_on_it_has_ended(yarn):
+    attempt = Attempt(yarn, step_s=0.2, max_steps=20)
+    attempt.until(lambda: len(attempt.steps()) == 2 and min(map(len, attempt.steps())) > 2)
+    link, running = attempt.search._link, dict(yarn.processes)
+    link.put(events.Revoked("lease-1", attempt.search._agent.now() + 5, ("node/1",)))
+    attempt.until(lambda: ReleaseGpus("lease-1", ("node/1",)) in link.said)
+    assert len([one for one in running.values() if one.poll() is None]) == 1
+    attempt.join()
+    assert yarn.ended[0][0]
+    assert len(yarn.started) == 3, "the trial went on when the other GPU was free"
+    for steps in attempt.steps():
+        assert sorted(set(steps)) == list(range(1, 21))
+        assert len(steps) <= 20 + 1
