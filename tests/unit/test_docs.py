@@ -188,3 +188,16 @@ def test_design_md_lists_the_packages(package):
     listed = re.match(r".*\n(?:      .*\n)*", tree)[0]
     found = {folder.parent.name for folder in (ROOT / package).glob("*/__init__.py")} - {"cli"}
     assert set(re.findall(r"^ {6}(\w+)/", listed, re.MULTILINE)) == found
+
+
+def test_the_tuner_of_tuners_md_answers_the_arbiter():
+    made = {}
+    exec(
+        block_after("tuners.md", "as phases, so that its bids count the work that is not assigned to trials yet."), made
+    )
+    # Each job has one of the two GPUs, the longer one takes 50 s; alone on four GPUs all take 70 / 4 s, and two share.
+    tuner, answer = made["tuner"], made["answer"]
+    assert [job.id for job in answer.jobs] == ["a", "b"]
+    assert dict(answer.jobs[0].held) == {"node-1": 2}
+    assert tuner.work().budget_gpu_s == 70.0
+    assert answer.rho == pytest.approx((30 + 50) / (70 / 4 * 2))
