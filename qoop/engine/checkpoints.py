@@ -1,19 +1,27 @@
 """Where outputs of finished stages are stored: on the executors, or as Parquet files."""
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext, StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.functions import count, lit
 
 from qoop.engine.folders import QueryFolder
 from qoop.engine.scala import as_float
 from qoop.engine.session import in_session_of, java_message
+
+FILE_CHECK_S = 30.0
+"""Seconds between checks of stored files: each asks the file system, and only people delete them."""
+
+COUNT_TIMEOUT_S = 2.0
+"""Seconds to wait for the row count of what was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +43,11 @@ class Checkpoints(Protocol):
         """
         ...
 
-    def lost_views(self) -> dict[str, str]:
-        """The views that must be computed again because too much of them was lost, with the reason."""
+    def lost_views(self, suspected: bool = False) -> dict[str, str]:
+        """The views that must be computed again because too much of them was lost, with the reason.
+
+        `suspected`: a stage has failed as if something were lost, so this check must not be put off.
+        """
         ...
 
     def release(self) -> None:
@@ -120,10 +131,12 @@ class ExecutorCheckpoints:
             # The query ended before this stage could be stopped.
             self.release()
 
-    def lost_views(self) -> dict[str, str]:
+    def lost_views(self, suspected: bool = False) -> dict[str, str]:
         """The views that lost a quarter or more of their partitions with executors; any, if stored whole."""
         with self._lock:
             frames = dict(self._frames)
+        if not frames:
+            return {}
         stored = _stored_partitions(self.session.sparkContext)
         found: dict[str, str] = {}
         for view, kept in frames.items():
@@ -160,6 +173,7 @@ class FileCheckpoints:
     _paths: dict[str, str] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
     _written: int = 0
+    _next_check: float = 0.0
 
     def save(self, view: str, frame: DataFrame, attempt: int, whole: bool = False) -> StoredOutput:
         """Compute a frame and write it to files."""
@@ -167,7 +181,8 @@ class FileCheckpoints:
         with self._lock:
             self._written += 1
             path = f"{self.folder.path}/{view}/attempt-{self._written}"
-        frame.write.mode("overwrite").parquet(path)
+        counted, rows = _counting(frame)
+        counted.write.mode("overwrite").parquet(path)
         # Whatever the session's settings say of its own files, a lost part must never read as no rows.
         reader = self.session.read.option("ignoreMissingFiles", False).option("ignoreCorruptFiles", False)
         read = reader.schema(frame.schema).parquet(path)
@@ -175,11 +190,16 @@ class FileCheckpoints:
             self._paths[view] = path
         read.createOrReplaceTempView(view)
         size = as_float(read._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
-        return StoredOutput(view, float(read.count()), size)
+        written = rows()
+        return StoredOutput(view, float(read.count()) if written is None else written, size)
 
-    def lost_views(self) -> dict[str, str]:
-        """The views whose files no longer exist."""
+    def lost_views(self, suspected: bool = False) -> dict[str, str]:
+        """The views whose files no longer exist; looked for once in a while only, unless a loss is suspected."""
         with self._lock:
+            now = time.monotonic()
+            if not suspected and now < self._next_check:
+                return {}
+            self._next_check = now + FILE_CHECK_S
             paths = dict(self._paths)
         return {
             view: f"{path} no longer exists"
@@ -193,6 +213,27 @@ class FileCheckpoints:
 
     def release_with(self, owner: object) -> None:
         """Do nothing: a view made from `owner` may outlive it, so the files stay until the application ends."""
+
+
+def _counting(frame: DataFrame) -> tuple[DataFrame, Callable[[], float | None]]:
+    """The frame, which counts its rows when it is first computed; then the count, None if Spark does not report it."""
+    observation = Observation()
+    counted = frame.observe(observation, count(lit(1)).alias("rows"))
+
+    def rows() -> float | None:
+        # Not `observation.get`, which waits for ever for an event that an overloaded Spark may have dropped.
+        deadline = time.monotonic() + COUNT_TIMEOUT_S
+        try:
+            known = observation._jo.future()
+            while not known.isCompleted():
+                if time.monotonic() > deadline:
+                    return None
+                time.sleep(0.002)
+            return float(known.value().get().get().getLong(0))
+        except Py4JError:
+            return None
+
+    return counted, rows
 
 
 def persist(frame: DataFrame) -> bool:

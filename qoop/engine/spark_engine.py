@@ -174,7 +174,7 @@ class SparkEngine:
             event: Event = StageFinished(stage, rows, size, seconds, core_seconds(self._context, tag))
         except BaseException as problem:  # noqa: BLE001 - an unreported end would leave the query waiting for ever
             event = self._failure(stage, tag, problem, of_plan=query != self._written.text)
-        if isinstance(event, StageFailed) and LOST_PART in event.error:
+        if isinstance(event, StageFailed) and (event.retry or LOST_PART in event.error):
             self._try_to_report_lost_outputs()
         if isinstance(event, StageFinished) and view is not None:
             if self._versions_read(query) != versions:
@@ -294,8 +294,8 @@ class SparkEngine:
             self._count = count
             self._emit(ExecutorsChanged(count))
 
-    def _report_lost_outputs(self) -> None:
-        for view, reason in self._checkpoints.lost_views().items():
+    def _report_lost_outputs(self, suspected: bool = False) -> None:
+        for view, reason in self._checkpoints.lost_views(suspected).items():
             with self._lock:
                 with_others = view in self._inexact
             self._report_lost(view, reason, with_others)
@@ -320,7 +320,7 @@ class SparkEngine:
     def _try_to_report_lost_outputs(self) -> None:
         """Report lost outputs before the failure that they caused, so that they are not read again."""
         try:
-            self._report_lost_outputs()
+            self._report_lost_outputs(suspected=True)
         except Exception:  # noqa: BLE001 - the next check reports them
             return
 

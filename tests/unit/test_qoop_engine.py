@@ -171,7 +171,7 @@ class LosingCheckpoints:
     def __init__(self):
         self.gone = {}
 
-    def lost_views(self):
+    def lost_views(self, suspected=False):
         return self.gone
 
 
