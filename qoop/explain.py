@@ -1,7 +1,7 @@
 """`qoop explain`: a query's candidate plans, and which one would be chosen at which share."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from rich.tree import Tree as RichTree
 
 from qoop.errors import CannotSplitError, QoopError, UnknownNameError, UnknownTableError, did_you_mean
 from qoop.estimate.cost import CostModel
-from qoop.estimate.packing import completion_time
+from qoop.estimate.statistics import TableStatistics
 from qoop.parsing.moment import Moment
 from qoop.parsing.render import view_name
 from qoop.parsing.spark_sql import Catalogue
@@ -19,6 +19,8 @@ from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import RESULT, Plan, StageId
 from qoop.plans.trees import Join, Tree
+from qoop.replan.decision import Progress, Rules, evaluate
+from qoop.replan.first_choice import first_plan
 from qoop.run.wording import in_slots
 from qoop.tables.folder import FolderCatalogue
 from yarn_plugin import console
@@ -62,8 +64,13 @@ def explain(text: str, tables: str | None, shares: Sequence[float], max_plans: i
         if json_file is not None:
             console.write_json(json_file, {"plans": [], "one_stage_reason": str(reason), "shares": list(shares)})
         return
-    ends = [[completion_time(planned.estimator.tasks(each), share) for share in shares] for each in planned.plans]
-    chosen = [min(range(len(ends)), key=lambda number: (ends[number][place], number)) for place in range(len(shares))]
+    rules, estimator = Rules(), planned.estimator
+    found = [evaluate(planned.plans, estimator, Progress(frozenset(), {}), share, rules) for share in shares]
+    ends = [[at_share[number].seconds for at_share in found] for number in range(len(planned.plans))]
+    chosen = [
+        first_plan(planned.plans, estimator, at_share, share, rules)
+        for at_share, share in zip(found, shares, strict=True)
+    ]
     shown = list(dict.fromkeys([*chosen, *sorted(range(len(ends)), key=lambda number: ends[number])]))
     shown = shown[: max(max_plans, len(set(chosen)))]
     _show(planned, shares, ends, chosen, shown)
@@ -77,7 +84,7 @@ def _plan(text: str, tables: str | None) -> PlannedQuery:
         folder = FolderCatalogue(tables)
         catalogue, statistics = folder, folder.statistics
         try:
-            return plan(parse_statement(text), catalogue, statistics, CutPolicy(), CostModel(), _now)
+            return _planned(text, catalogue, statistics)
         except UnknownTableError as problem:
             similar = did_you_mean(problem.table, folder.tables)
             raise UnknownNameError(f"{problem} in --tables {tables!r}{similar}") from None
@@ -86,9 +93,13 @@ def _plan(text: str, tables: str | None) -> PlannedQuery:
     with local_catalogue() as known:
         try:
             statement = parse_statement(text, known.syntax)
-            return plan(statement, known, known.statistics, CutPolicy(), CostModel(), _now)
+            return plan(statement, known, known.statistics, CutPolicy(), CostModel(), _now, fewer_stages=True)
         except UnknownTableError as problem:
             raise UnknownNameError(f"{problem} in Spark's catalog; give its directory with --tables") from None
+
+
+def _planned(text: str, catalogue: Catalogue, statistics: Callable[[str], TableStatistics]) -> PlannedQuery:
+    return plan(parse_statement(text), catalogue, statistics, CutPolicy(), CostModel(), _now, fewer_stages=True)
 
 
 def _show(
@@ -106,7 +117,7 @@ def _show(
     console.out.print(console.table(None, columns, rows))
     for before, after, low, high in zip(chosen, chosen[1:], shares, shares[1:], strict=False):
         if before != after:
-            console.out.print(f"at {in_slots(low)} plan {before} is the fastest, at {in_slots(high)} plan {after}")
+            console.out.print(f"at {in_slots(low)} plan {before} is chosen, at {in_slots(high)} plan {after}")
     reason = planned.one_stage_reason()
     if reason:
         console.out.print(f"every plan is a single stage: {reason}")
@@ -118,7 +129,8 @@ def _marked(ends: list[float], taken: list[bool]) -> list[str]:
 
 def _tree(planned: PlannedQuery, number: int) -> RichTree:
     shown = planned.plans[number]
-    root = RichTree(f"plan {number}: {count(len(shown.stages()), 'stage')}")
+    how = ", the query as written" if shown.as_written else ""
+    root = RichTree(f"plan {number}: {count(len(shown.stages()), 'stage')}{how}")
     for block, part in shown.block_plans.items():
         branch = root.add(f"{block}")
         _add(branch, planned, shown, block, part.tree)

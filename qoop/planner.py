@@ -11,10 +11,13 @@ from qoop.parsing.moment import Moment, at_moment, reads_moment
 from qoop.parsing.query import QueryText, describe_query
 from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import Statement
-from qoop.plans.candidates import CutPolicy, RowEstimates, candidates
+from qoop.plans.candidates import MAX_CANDIDATES, CutPolicy, RowEstimates, candidates, with_fewer_stages
 from qoop.plans.plan import Plan, Query
 from qoop.plans.trees import JoinCost, shape
 from qoop.replan.decision import without_ruinous
+
+MAX_ADDED = 4
+"""How many ways to run a query in fewer stages are added to its plans."""
 
 PESSIMISM_LEVELS = (0.0, 1.0, -1.0)
 """Estimates under which the best plans are retained: as expected, with more rows, with fewer rows."""
@@ -60,10 +63,12 @@ def plan(
     cut_policy: CutPolicy,
     model: CostModel,
     now: Callable[[], Moment] | None = None,
+    fewer_stages: bool = False,
 ) -> PlannedQuery:
     """Make the candidate plans of a statement's query.
 
     Args:
+        fewer_stages: add the query as written, and other ways to run it in fewer stages.
         now: the moment of the query; called if it reads the current date or time. Without it such a query is not split.
 
     Raises:
@@ -81,7 +86,10 @@ def plan(
         raise CannotSplitError(_reasons(text.query))
     estimator = Estimator(text.query, {table: statistics(table) for table in text.tables}, model)
     estimators = [estimator.with_pessimism(level) if level else estimator for level in PESSIMISM_LEVELS]
-    plans = candidates(text.query, [_estimates(one) for one in estimators], cut_policy)
+    wanted = MAX_CANDIDATES - (MAX_ADDED if fewer_stages else 0)
+    plans = candidates(text.query, [_estimates(one) for one in estimators], cut_policy, wanted)
+    if fewer_stages:
+        plans = with_fewer_stages(plans, estimator.rows)
     return PlannedQuery(text, tuple(without_ruinous(plans, estimators)), estimator, moment)
 
 

@@ -1,6 +1,6 @@
 """The candidate plans of a query: combinations of join trees for its blocks, cut into stages."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,10 +21,14 @@ class CutPolicy:
 
 
 class RowEstimates(Protocol):
-    """Estimated rows of sets of relations."""
+    """Estimated rows of sets of relations, and their doubt: the standard deviation of the logarithm."""
 
     def rows(self, relations: RelationSet) -> float:
         """Rows of the join of a set of relations."""
+        ...
+
+    def uncertainty(self, relations: RelationSet) -> float:
+        """How uncertain they are."""
         ...
 
 
@@ -68,7 +72,7 @@ def _parts(
 def _cuts(tree: Tree, rows: RowEstimates, cut_policy: CutPolicy) -> frozenset[RelationSet]:
     """Cut where two large inputs meet; small dimensions stay in one stage with the relation they are joined to."""
     if cut_policy.everywhere:
-        return cuts_where(tree, lambda part, other: True)
+        return _cut_everywhere(tree)
 
     def is_large(tree: Tree) -> bool:
         return isinstance(tree, Join) or rows.rows(tree.relations) > cut_policy.large_rows
@@ -102,3 +106,31 @@ def _combined(query: Query, parts: Mapping[str, list[BlockPlan]], max_plans: int
                 plans.setdefault(plan.key, plan)
         place += 1
     return list(plans.values())
+
+
+def with_fewer_stages(plans: Sequence[Plan], rows: Mapping[str, RowEstimates]) -> list[Plan]:
+    """The plans, and ways to run the query in fewer stages; the query as written is the last.
+
+    Of the most promising plan: in one piece, cut once where the doubt is largest, and, if it is cut at all, everywhere.
+    """
+    query, best = plans[0].query, plans[0].block_plans
+    made = [Plan(query, {name: BlockPlan(part.tree, frozenset()) for name, part in best.items()})]
+    cuts = [(rows[name].uncertainty(cut), name, cut) for name, part in best.items() for cut in part.cuts]
+    if cuts:
+        _, block, cut = max(cuts)
+        made.append(Plan(query, {**made[0].block_plans, block: BlockPlan(best[block].tree, frozenset({cut}))}))
+        everywhere = {name: BlockPlan(part.tree, _cut_everywhere(part.tree)) for name, part in best.items()}
+        made.append(Plan(query, everywhere))
+    found = {plan.key: plan for plan in (*plans, *made)}
+    return [*found.values(), as_written(query)]
+
+
+def as_written(query: Query) -> Plan:
+    """The query as written: Spark joins its tables in the order of the text."""
+    graphs = {name: query.blocks[name].graph for name in query.planned}
+    trees = {name: tree_as_written(graph) for name, graph in graphs.items() if graph is not None}
+    return Plan(query, {name: BlockPlan(tree, frozenset()) for name, tree in trees.items()}, as_written=True)
+
+
+def _cut_everywhere(tree: Tree) -> frozenset[RelationSet]:
+    return cuts_where(tree, lambda part, other: True)

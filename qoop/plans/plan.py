@@ -129,15 +129,21 @@ class StageContent(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """A candidate plan: how each planned block is computed."""
+    """A candidate plan: how each planned block is computed.
+
+    `as_written`: Spark runs the query as the user wrote it, as a single stage that reads no output of another; the
+    trees, which have no cuts, only say what that is expected to cost.
+    """
 
     query: Query
     block_plans: Mapping[str, BlockPlan]
+    as_written: bool = False
 
     @cached_property
-    def key(self) -> tuple[tuple[str, frozenset[RelationSet], frozenset[RelationSet]], ...]:
+    def key(self) -> tuple[object, ...]:
         """Equal for equal plans."""
-        return tuple((name, frozenset(part.joins), part.cuts) for name, part in sorted(self.block_plans.items()))
+        parts = sorted(self.block_plans.items())
+        return self.as_written, *((name, frozenset(part.joins), part.cuts) for name, part in parts)
 
     def stage_tree(self, stage: StageId) -> Tree | None:
         """The join tree that a stage computes; None for a block that is not planned."""
@@ -170,6 +176,8 @@ class Plan:
 
     def content(self, stage: StageId, ready: frozenset[StageId] = frozenset()) -> StageContent:
         """What a stage computes and reads once the stages in `ready` have finished."""
+        if self.as_written:
+            ready = frozenset()
         known = self._contents.get((stage, ready))
         if known is None:
             known = self._contents[stage, ready] = self._content(stage, ready)
@@ -183,12 +191,32 @@ class Plan:
         """
         if stage.relations != BLOCK_RESULT:
             return True
+        if self.as_written or other.as_written:
+            return self.as_written and other.as_written
         inside = self.query.computed_inside(stage.block)
         return all(self.block_plans.get(block) == other.block_plans.get(block) for block in inside)
 
     def reused(self, ready: frozenset[StageId]) -> frozenset[StageId]:
         """The finished stages whose outputs this plan reads."""
         return frozenset(read for stage in self.stages(ready) for read in self.reads(stage, ready) if read in ready)
+
+    @cached_property
+    def _computed_once(self) -> frozenset[str]:
+        """The blocks that Spark computes once as written: groupings with several readers, and all that is inside them.
+
+        Spark reuses their exchanges; a join without grouping it computes again for each reader.
+        """
+        found: set[str] = set()
+        for name, block in reversed(list(self.query.blocks.items())) if self.as_written else ():
+            if name in found or (block.shared and block.keys is not None):
+                found |= {name, *(block.sources() & self.query.blocks.keys())}
+        return frozenset(found)
+
+    def _is_read_twice_by_one(self, name: str) -> bool:
+        """Whether a block's several readers are in one block, such as a union, and each computes it as written."""
+        if not self.as_written or not self.query.blocks[name].shared or name in self._computed_once:
+            return False
+        return sum(name in block.sources() for block in self.query.blocks.values()) == 1
 
     @cached_property
     def _contents(self) -> dict[tuple[StageId, frozenset[StageId]], StageContent]:
@@ -210,11 +238,13 @@ class Plan:
         reads = {StageId(block.name, relations) for relations in inputs}
         for name in sorted(sources & self.query.blocks.keys()):
             result = StageId(name, BLOCK_RESULT)
-            if self.query.blocks[name].shared:
+            if self.query.blocks[name].shared and not self.as_written:
                 reads.add(result)
             else:
                 inner = self.content(result, ready)
-                fragments += inner.fragments
+                known = {one.block for one in fragments} & self._computed_once
+                new = [one for one in inner.fragments if one.block not in known]
+                fragments += new * (2 if self._is_read_twice_by_one(name) else 1)
                 reads |= inner.reads
         return StageContent(tuple(fragments), frozenset(reads))
 

@@ -171,7 +171,7 @@ def without_ruinous(plans: Sequence[Plan], estimators: Sequence[Estimator]) -> l
     for estimator in estimators:
         found = evaluate(plans, estimator, Progress(frozenset(), {}), 1.0, Rules())
         limit = RUINOUS_FACTOR * min(one.seconds for one in found)
-        retained |= {one.plan for one in found if one.seconds <= limit}
+        retained |= {one.plan for one in found if one.seconds <= limit or plans[one.plan].as_written}
         if len(retained) == len(plans):
             break
     return [plan for number, plan in enumerate(plans) if number in retained]

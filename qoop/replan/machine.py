@@ -61,6 +61,7 @@ from qoop.replan.events import (
     StageFinished,
     TimerFired,
 )
+from qoop.replan.first_choice import first_plan
 from qoop.replan.state import Running, Share, State
 
 MAX_ATTEMPTS = 4
@@ -201,6 +202,7 @@ def _recalibrated(state: State, before: Calibration) -> State:
 
 
 def _apply_failed(state: State, event: StageFailed) -> tuple[State, list[Command], WhyDecided | None]:
+    running = state.running.get(event.stage)
     state = _without(state, [event.stage])
     if state.phase == "as written" and event.of_plan:
         # It failed before it could be cancelled.
@@ -217,6 +219,8 @@ def _apply_failed(state: State, event: StageFailed) -> tuple[State, list[Command
         return replace(state, phase="failed"), [Fail(_failed(event, state))], None
     if again:
         return state, [], None
+    if running is not None and state.plans[running.plan].as_written:
+        return replace(state, phase="failed"), [*_stop_all(state), Fail(_failed(event, state))], None
     # The plan itself may be the cause (a filter moved before a cast), so the query as written decides.
     state, commands = run_as_written(state, _failed(event, state))
     return state, list(commands), None
@@ -259,7 +263,10 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
     stopping = rules.force and isinstance(event, ShareChanged)
     progress = _progress(state)
     candidates = evaluate(state.plans, state.estimator, progress, slots, replace(rules, let_finish=not stopping))
-    chosen = choose(candidates, state.current, rules)
+    if state.current is None:
+        chosen = first_plan(state.plans, state.estimator, candidates, slots, rules)
+    else:
+        chosen = choose(candidates, state.current, rules)
     won_by: Winner = "first" if state.current is None else "kept"
     if rules.force and state.current is not None and isinstance(event, StageFinished | ShareChanged):
         other = forced_choice(state.plans, candidates, state.current, progress.ready, stopping)

@@ -95,7 +95,7 @@ def _candidates(record: QueryRecord, names: Names) -> Table:
             first[number] if number < len(first) else None,
             len(plan.stages),
             Badge("used", "good") if number in used else None,
-            format_tree(tree_of(plan, names)),
+            "the query as written" if plan.as_written else format_tree(tree_of(plan, names)),
         )
         for number, plan in enumerate(record.header.plans)
     )

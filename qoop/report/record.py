@@ -41,10 +41,14 @@ class JoinNode(BaseModel):
 
 
 class CandidatePlan(BaseModel):
-    """A candidate plan: the join tree of each block, and for each stage's view the views that it reads."""
+    """A candidate plan: the join tree of each block, and for each stage's view the views that it reads.
+
+    `as_written`: it is the query as written; the trees are those of the text.
+    """
 
     trees: dict[str, JoinNode | str]
     stages: dict[str, tuple[str, ...]]
+    as_written: bool = False
 
 
 class QueryHeader(BaseModel):

@@ -244,6 +244,7 @@ def _describe(plan: Plan) -> dict[str, Any]:
     return {
         "trees": {block: _tree(plan, block, part.tree) for block, part in plan.block_plans.items()},
         "stages": {view_name(stage): sorted(map(view_name, after)) for stage, after in plan.stages().items()},
+        **({"as_written": True} if plan.as_written else {}),
     }
 
 

@@ -155,9 +155,18 @@ class QueryRun:
             counts=self._intake.state.counts,
             join_trees=planned.join_trees if planned else 1,
             seconds=time.monotonic() - started,
-            one_stage_reason=planned.one_stage_reason() if planned else self._reason,
+            one_stage_reason=self._one_stage_reason(),
             decisions=tuple(self._decisions),
         )
+
+    def _one_stage_reason(self) -> str | None:
+        """Why the query ran in one stage, if it never had another choice or none that was worth it."""
+        if self._planned is None:
+            return self._reason
+        used = [self._planned.plans[decision.plan] for decision in self._decisions]
+        if used and all(plan.as_written for plan in used):
+            return "no plan is expected to finish earlier than the query as written"
+        return self._planned.one_stage_reason()
 
     def _first_event(self) -> Event:
         if self._planned is None:
@@ -206,13 +215,15 @@ class QueryRun:
         """The SQL text of each stage to start."""
         if self._planned is None:
             return {}
-        new = {command.plan for command in commands if isinstance(command, StartStage)} - self._checked
+        planned, starting = self._planned.text, [one for one in commands if isinstance(one, StartStage)]
+        new = {one.plan for one in starting if not state.plans[one.plan].as_written} - self._checked
         self._checked |= new
-        self._to_check += [plan_query(self._planned.text, state.plans[plan]) for plan in new]
+        self._to_check += [plan_query(planned, state.plans[plan]) for plan in new]
         return {
-            command: stage_query(self._planned.text, state.plans[command.plan], command.stage, command.inputs)
-            for command in commands
-            if isinstance(command, StartStage)
+            one: self._text
+            if state.plans[one.plan].as_written
+            else stage_query(planned, state.plans[one.plan], one.stage, one.inputs)
+            for one in starting
         }
 
     def _act(self, command: Command, engine: StageRunner) -> None:

@@ -77,8 +77,10 @@ def comparison(decision: Decision) -> str:
     """The estimates that a decision is based on, in seconds to the result."""
     slots, before, plan, fastest = in_slots(decision.slots), decision.before, decision.plan, decision.fastest
     ends = [f"{seconds:.1f} s" for seconds in decision.seconds]
-    if before is None:
+    if before is None and plan == fastest:
         return f"on {slots} plan {plan} would finish first, in {ends[plan]}"
+    if before is None:
+        return f"on {slots} plan {plan} would finish in {ends[plan]}, plan {fastest} in {ends[fastest]}"
     if decision.switched:
         return f"on {slots} plan {plan} would finish in {ends[plan]}, plan {before} in {ends[before]}"
     if fastest == before:

@@ -53,7 +53,8 @@ def test_plans_as_trees_with_their_stages_and_estimates(tables, capsys, tmp_path
     for number, plan in enumerate(found["plans"]):
         assert plan["seconds"] == sorted(plan["seconds"], reverse=True), f"more slots slow plan {number} down"
     for place, number in enumerate(found["chosen"]):
-        assert found["plans"][number]["seconds"][place] == min(plan["seconds"][place] for plan in found["plans"])
+        seconds, best = found["plans"][number]["seconds"][place], min(one["seconds"][place] for one in found["plans"])
+        assert seconds <= 1.1 * best or seconds - best < max(0.3, 0.15 * seconds), "no other plan would win"
 
 
 def test_where_another_plan_becomes_the_fastest(tables, capsys, tmp_path):
@@ -62,11 +63,11 @@ def test_where_another_plan_becomes_the_fastest(tables, capsys, tmp_path):
     shown = capsys.readouterr().out
     chosen, shares = (json.loads(figures.read_text())[name] for name in ("chosen", "shares"))
     flips = [
-        f"at {low:g} slot{'' if low == 1 else 's'} plan {before} is the fastest, at {high:g} slots plan {after}"
+        f"at {low:g} slot{'' if low == 1 else 's'} plan {before} is chosen, at {high:g} slots plan {after}"
         for before, after, low, high in zip(chosen, chosen[1:], shares, shares[1:], strict=False)
         if before != after
     ]
-    assert [line for line in shown.splitlines() if " is the fastest, at " in line] == flips
+    assert [line for line in shown.splitlines() if " is chosen, at " in line] == flips
 
 
 def test_a_query_of_one_stage_shows_the_reason(tables, capsys, tmp_path):

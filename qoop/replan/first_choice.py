@@ -1,0 +1,64 @@
+"""The first plan of a query: in stages, in one piece, or as the user wrote it."""
+
+from collections.abc import Sequence
+from math import log
+from statistics import fmean
+
+from qoop.estimate.estimator import Estimator
+from qoop.plans.plan import Plan
+from qoop.replan.decision import Candidate, Progress, Rules, choose, evaluate, min_gain_for_switch
+
+PREMIUM = 0.1
+"""The fraction of its time that a query may spend on being able to switch: on stages that no estimate asks for."""
+
+DOUBTS = (0.0, 1.0, -1.0)
+"""How far estimates may be wrong: as expected, with more rows, with fewer rows."""
+
+SHARES = (1.0, 0.5, 2.0)
+"""Likely shares, as multiples of the present one."""
+
+COMPARED = 8
+"""How many plans are compared with the query as written in doubt."""
+
+
+def first_plan(
+    plans: Sequence[Plan], estimator: Estimator, candidates: Sequence[Candidate], slots: float, rules: Rules
+) -> int:
+    """Choose the plan to start with, given all candidates as expected.
+
+    A plan that can be left after a stage is worth a small premium. If no plan would save what a switch must save over
+    the query as written, at any likely share and whichever way the estimates are wrong, or if it would cost more on
+    average, the query runs as written.
+    """
+    written = next((number for number, plan in enumerate(plans) if plan.as_written), None)
+    if written is None or rules.force:
+        return choose(candidates, None, rules)
+    ranked = sorted(candidates, key=lambda one: (one.seconds, one.plan))
+    limit = ranked[0].seconds * (1.0 + PREMIUM)
+    insured = [one for one in ranked if one.seconds <= limit and len(plans[one.plan].stages()) > 1]
+    planned = [one.plan for one in (*insured, *ranked) if one.plan != written]
+    compared = list(dict.fromkeys(planned))[:COMPARED]
+    return compared[0] if _is_worth_it(plans, estimator, compared, written, slots, rules) else written
+
+
+def _is_worth_it(
+    plans: Sequence[Plan], estimator: Estimator, compared: Sequence[int], written: int, slots: float, rules: Rules
+) -> bool:
+    """Whether some plan could win, and the first one costs no more than the premium on average over the doubts."""
+    could_win, ratios = False, []
+    for doubt in DOUBTS:
+        doubted = estimator.with_pessimism(doubt) if doubt else estimator
+        for share in SHARES:
+            now, *others = _seconds(plans, doubted, slots * share, rules, (written, *compared))
+            could_win |= any(now - other >= min_gain_for_switch(now, rules) for other in others)
+            if share == 1.0:
+                ratios.append(log(others[0] / now))
+    return could_win and fmean(ratios) <= log(1.0 + PREMIUM)
+
+
+def _seconds(
+    plans: Sequence[Plan], estimator: Estimator, slots: float, rules: Rules, numbers: Sequence[int]
+) -> list[float]:
+    """The seconds of these plans from their start, above 0."""
+    found = evaluate(plans, estimator, Progress(frozenset(), {}), slots, rules, numbers)
+    return [max(one.seconds, 1e-3) for one in found]

@@ -1,0 +1,152 @@
+"""The query as written as a candidate, plans with fewer stages, and the first choice among them."""
+
+from dataclasses import replace
+
+import pytest
+
+from qoop.estimate.cost import CostModel
+from qoop.parsing.statement import parse_statement
+from qoop.planner import plan
+from qoop.plans.candidates import CutPolicy
+from qoop.plans.plan import BLOCK_RESULT, RESULT, StageId
+from qoop.plans.trees import joins
+from qoop.replan.commands import Fail, RunAsWritten, StartStage
+from qoop.replan.decision import Progress, Rules, evaluate
+from qoop.replan.events import Planned, ShareChanged, StageFailed, StageFinished
+from qoop.replan.first_choice import PREMIUM, first_plan
+from qoop.replan.machine import step
+from qoop.replan.state import State
+from tests.property.query_world import TEXTS, Known
+
+CHAIN = TEXTS[0]
+LARGE = [30_000_000] * 6
+NOTHING = Progress(frozenset(), {})
+
+
+def made(text, rows, **more):
+    known = Known(rows)
+    return plan(
+        parse_statement(text), known, known.statistics, CutPolicy(), CostModel(), **{"fewer_stages": True, **more}
+    )
+
+
+def first(planned, slots=4.0, rules=None, **changed):
+    """The first choice, after the estimated seconds of some plans were changed."""
+    rules = rules or Rules()
+    found = evaluate(planned.plans, planned.estimator, NOTHING, slots, rules)
+    found = [replace(one, seconds=changed.get(f"plan{one.plan}", one.seconds)) for one in found]
+    return planned.plans[first_plan(planned.plans, planned.estimator, found, slots, rules)]
+
+
+def test_the_query_as_written_is_the_last_candidate_and_one_stage_without_inputs():
+    planned = made(CHAIN, LARGE)
+    *others, written = planned.plans
+    assert written.as_written and not any(plan.as_written for plan in others)
+    stored = frozenset(stage for plan in others for stage in plan.stages() if stage != RESULT)
+    assert stored
+    assert written.stages(stored) == {RESULT: frozenset()}
+    assert not written.reused(stored)
+
+
+def test_there_are_plans_in_one_piece_cut_once_and_cut_everywhere():
+    planned = made(CHAIN, LARGE)
+    shape = frozenset(join.relations for join in joins(planned.plans[0].block_plans["qoop_result"].tree))
+    cuts = {
+        len(plan.block_plans["qoop_result"].cuts)
+        for plan in planned.plans
+        if not plan.as_written and shape == frozenset(plan.block_plans["qoop_result"].joins)
+    }
+    assert {0, 1, len(shape) - 1} <= cuts
+
+
+def test_the_cut_is_where_the_doubt_is_largest():
+    planned = made("SELECT a.x FROM a, b, c, d, e WHERE a.k = b.k AND b.x = c.x AND c.k = d.k AND d.k = e.k", LARGE)
+    whole = planned.plans[0].block_plans["qoop_result"]
+    rows = planned.estimator.rows["qoop_result"]
+    (once,) = (
+        plan.block_plans["qoop_result"].cuts
+        for plan in planned.plans
+        if plan.block_plans["qoop_result"].tree is whole.tree and len(plan.block_plans["qoop_result"].cuts) == 1
+    )
+    (cut,) = once
+    assert rows.uncertainty(cut) == max(rows.uncertainty(other) for other in whole.cuts)
+
+
+def test_without_the_option_plans_are_cut_as_the_policy_says():
+    assert not any(plan.as_written for plan in made(CHAIN, LARGE, fewer_stages=False).plans)
+
+
+def test_a_query_whose_plans_win_nothing_runs_as_written():
+    assert first(made(CHAIN, [1000] * 6)).as_written
+    small_dimensions = [30_000_000, 10, 10, 10, 10, 10]
+    assert first(made("SELECT a.x FROM a, b, c WHERE a.k = b.k AND a.m = c.k", small_dimensions)).as_written
+
+
+def test_a_bad_order_of_the_text_is_not_run_as_written():
+    text = "SELECT a.k FROM a JOIN b ON a.x = b.x JOIN c ON a.k = c.k"
+    assert not first(made(text, [1_000_000, 1_000_000, 10, 10, 10, 10])).as_written
+
+
+def test_a_plan_with_stages_is_chosen_if_it_costs_no_more_than_the_premium():
+    planned = made("SELECT a.x FROM a, b, c, d WHERE a.x = b.x AND b.m = c.m AND c.k = d.k", LARGE)
+    pieces = next(number for number, plan in enumerate(planned.plans) if len(plan.stages()) == 1)
+    staged = next(number for number, plan in enumerate(planned.plans) if len(plan.stages()) > 1)
+    within = {f"plan{pieces}": 0.01, f"plan{staged}": 0.01 * (1 + PREMIUM)}
+    beyond = {f"plan{pieces}": 0.01, f"plan{staged}": 0.0111}
+    assert len(first(planned, **within).stages()) > 1
+    assert len(first(planned, **beyond).stages()) == 1
+
+
+def test_a_forced_mode_never_runs_a_query_as_written():
+    planned = made(CHAIN, [1000] * 6)
+    assert first(planned).as_written
+    assert not first(planned, rules=Rules(force=True), plan0=0.001).as_written
+
+
+@pytest.mark.parametrize(
+    "readers",
+    [
+        "SELECT v.x FROM v, c WHERE v.k = c.k UNION ALL SELECT v.x FROM v, d WHERE v.k = d.k",
+        "SELECT x FROM (SELECT sum(x) AS x FROM v UNION ALL SELECT max(x) AS x FROM v)",
+    ],
+    ids=["in two blocks", "in one"],
+)
+@pytest.mark.parametrize(("grouped", "times"), [("", 2), (" GROUP BY a.k, b.x", 1)])
+def test_as_written_spark_computes_a_join_for_each_reader_and_a_grouping_once(grouped, times, readers):
+    text = f"WITH v AS (SELECT a.k, b.x FROM a, b WHERE a.k = b.k{grouped}) {readers}"
+    written = made(text, LARGE).plans[-1]
+    assert written.as_written
+    blocks = [fragment.block for fragment in written.content(RESULT).fragments]
+    assert blocks.count("qoop_v") == times
+
+
+def test_a_running_query_as_written_serves_no_other_plan():
+    *_, other, written = made(CHAIN, LARGE).plans
+    assert not written.computes_same(other, RESULT) and not other.computes_same(written, RESULT)
+    assert written.computes_same(written, RESULT)
+    assert written.computes_same(other, StageId("qoop_result", 0b11)), "a join of the same relations"
+    assert RESULT.relations == BLOCK_RESULT
+
+
+def started(planned, event):
+    """The commands after the query as written was started and an event."""
+    state = State(planned.plans, planned.estimator, planned.estimator, Rules())
+    state, _ = step(state, 0.0, Planned(len(planned.plans), planned.join_trees))
+    state, commands = step(state, 0.0, ShareChanged(4.0, None, "start", 0.0))
+    (start,) = [command for command in commands if isinstance(command, StartStage)]
+    assert planned.plans[start.plan].as_written and (start.stage, start.inputs) == (RESULT, ())
+    return step(state, 1.0, event)
+
+
+def test_the_query_as_written_ends_like_any_plan():
+    state, _ = started(made(CHAIN, [1000] * 6), StageFinished(RESULT, 1.0, 0.0, 1.0, 1.0))
+    assert state.phase == "done"
+
+
+def test_an_error_of_the_query_as_written_is_not_tried_again():
+    planned = made(CHAIN, [1000] * 6)
+    state, commands = started(planned, StageFailed(RESULT, "DIVIDE_BY_ZERO", retry=False))
+    assert state.phase == "failed"
+    assert [type(command) for command in commands] == [Fail]
+    state, commands = started(planned, StageFailed(RESULT, "ExecutorLostFailure", retry=True))
+    assert state.phase == "running" and not any(isinstance(command, RunAsWritten) for command in commands)
