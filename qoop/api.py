@@ -9,15 +9,16 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, persist
 from qoop.engine.folders import QueryFolder
+from qoop.engine.inputs import read_inputs
 from qoop.engine.session import (
     QueryAsWritten,
     StatementAsWritten,
@@ -33,6 +34,7 @@ from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.verification import Verification
 from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
+from qoop.estimate.gate import Gate
 from qoop.feedback.profile import fixed_share
 from qoop.parsing.statement import ParsedText, Statement, parse_leniently
 from qoop.planner import PlannedQuery, plan
@@ -45,6 +47,11 @@ from qoop.replan.state import QueryCounts
 from qoop.run.journal import QueryJournal
 from qoop.run.query_run import Feed, Outcome, QueryRun
 from yarn_plugin.errors import describe
+
+PlanWhen = Literal["always", "auto"]
+
+PLAN_SETTING = "spark.qoop.plan"
+"""The Spark property with the default of `Options.plan`."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,11 @@ class Options:
         journal: a file to record events and decisions in.
         warn: takes a warning, one line; called from several threads.
         watch: called with every command of the planner.
+        plan: "always": plan every query, and cut it into stages wherever large inputs meet. "auto": run it as written
+            if Spark is expected to end it before planning could pay off (`gate`), or if no plan is expected to win; cut
+            it only where that costs little. By default the session's `spark.qoop.plan`, or "auto". With `rules.force`
+            or `cut_policy.everywhere` it is "always".
+        gate: when a query is worth planning.
         replanning: False: run the query as written, as one stage.
         timeout: seconds after which the query is stopped and fails; by default it may run for ever.
     """
@@ -76,6 +88,8 @@ class Options:
     journal: Path | None = None
     warn: Callable[[str], None] = lambda line: None
     watch: Callable[[Command], None] = lambda command: None
+    plan: PlanWhen | None = None
+    gate: Gate = field(default_factory=Gate)
     replanning: bool = True
     timeout: float | None = None
 
@@ -205,6 +219,18 @@ def _execute_as_written(spark: SparkSession, text: str) -> Outcome:
     return Outcome(QueryCounts(stages=1), 1, time.monotonic() - started, reason, ())
 
 
+def _plans_always(spark: SparkSession, options: Options) -> bool:
+    """Whether every query is planned.
+
+    Raises:
+        QoopError: the session's setting is not one of the values.
+    """
+    chosen = options.plan or spark.conf.get(PLAN_SETTING, "auto")
+    if chosen not in get_args(PlanWhen):
+        raise QoopError(f"{PLAN_SETTING} {chosen!r}: must be auto or always")
+    return chosen == "always" or options.rules.force or options.cut_policy.everywhere
+
+
 @contextmanager
 def _stopping_after(seconds: float | None, send: Callable[[Event], None]) -> Iterator[None]:
     """Stop the query if it runs for longer."""
@@ -244,8 +270,10 @@ class _Query:
         self._name = f"qoop-{self._number}"
         self.spark = spark
         self.written = QueryAsWritten(spark, parsed.text, query)
-        self._session = query_session(spark)
-        self._checkpoints = self._new_checkpoints()
+        self._always = _plans_always(spark, self._options)
+        self._folder = self._new_folder()
+        self._session = spark
+        self._checkpoints: Checkpoints | None = None
         self._engine: SparkEngine | None = None
         self._pinned: list[tuple[Any, Any]] = []
 
@@ -257,7 +285,12 @@ class _Query:
     def run(self, consume: Callable[[DataFrame], tuple[int, Any]]) -> Outcome:
         """Run the query to its end; `consume` is part of the last stage."""
         options = self._options
-        planned, reason = self._plan()
+        reason = self._reason_not_to_plan()
+        planned = None
+        if reason is None:
+            self._session = query_session(self.spark)
+            planned, reason = self._plan()
+        self._checkpoints = self._new_checkpoints()
         with closing(QueryJournal(options.journal, options.warn)) as journal:
             run = QueryRun(
                 self._name,
@@ -288,13 +321,15 @@ class _Query:
     def hand_over(self, result: DataFrame) -> None:
         """Release stage outputs when the result and all frames derived from it have been garbage-collected."""
         self._stop()
-        self._checkpoints.release_with(result.sparkSession)
+        if self._checkpoints is not None:
+            self._checkpoints.release_with(result.sparkSession)
 
     def close(self) -> None:
         """Cancel running stages and release stage outputs."""
         self._stop()
         try:
-            self._checkpoints.release()
+            if self._checkpoints is not None:
+                self._checkpoints.release()
         except (Py4JError, AttributeError, OSError) as problem:
             # Spark has stopped, or its storage cannot be reached: the answer is still right.
             self._options.warn(f"stage outputs could not be deleted: {problem}")
@@ -303,33 +338,60 @@ class _Query:
         if self._engine is not None:
             self._engine.close()
 
-    def _new_checkpoints(self) -> Checkpoints:
+    def _new_folder(self) -> QueryFolder | None:
         url = self._options.checkpoint
         if url is None:
-            return ExecutorCheckpoints(self._session, self._options.warn)
+            return None
         try:
-            folder = QueryFolder(self.spark, f"{url.rstrip('/')}/qoop-", self._number, self._options.warn)
-            return FileCheckpoints(self._session, folder)
+            return QueryFolder(self.spark, f"{url.rstrip('/')}/qoop-", self._number, self._options.warn)
         except Py4JJavaError as problem:
             wanted = "must be a URL that all nodes reach, such as hdfs:///tmp/qoop"
             raise QoopError(f"checkpoint {url!r}: {java_message(problem)}; {wanted}") from None
 
-    def _plan(self) -> tuple[PlannedQuery | None, str | None]:
+    def _new_checkpoints(self) -> Checkpoints:
+        if self._folder is not None:
+            return FileCheckpoints(self._session, self._folder)
+        return ExecutorCheckpoints(self._session, self._options.warn)
+
+    def _reason_not_to_plan(self) -> str | None:
+        """Why the query is not planned, as far as that is known without planning it."""
         if self.written.is_command:
-            return None, "the statement is not a SELECT"
+            return "the statement is not a SELECT"
         if not self._options.replanning:
-            return None, "replanning is off"
+            return "replanning is off"
+        if self._parsed.statement is None:
+            return self._parsed.reason
+        if self._parsed.statement.writes:
+            return "the statement is not a SELECT"
+        return None if self._always else self._gated()
+
+    def _gated(self) -> str | None:
+        """Why planning the query could not pay off."""
+        gate, slots = self._options.gate, float(self.spark.sparkContext.defaultParallelism)
+        try:
+            inputs = read_inputs(self.written.analysed, gate.bytes_to_know(slots))
+        except (PySparkException, Py4JError):
+            # Spark fails to optimise it: that is reported when it runs.
+            return None
+        return gate.reason(inputs, slots)
+
+    def _plan(self) -> tuple[PlannedQuery | None, str | None]:
         statement = self._parsed.statement
-        if statement is None:
-            return None, self._parsed.reason
-        if statement.writes:
-            return None, "the statement is not a SELECT"
+        assert statement is not None
         if not self.written.is_deterministic:
             return None, "the query has an expression that is not deterministic"
         try:
             catalogue = SparkCatalogue(self.spark)
             options, now = self._options, partial(current_moment, self.spark)
-            planned = plan(statement, catalogue, catalogue.statistics, options.cut_policy, options.model, now)
+            planned = plan(
+                statement,
+                catalogue,
+                catalogue.statistics,
+                options.cut_policy,
+                options.model,
+                now,
+                fewer_stages=not self._always,
+            )
             self._pinned = pin_tables(self.written.analysed, self._session, catalogue.frames())
         except (CannotSplitError, NoSnapshotError) as reason:
             return None, str(reason)

@@ -149,6 +149,12 @@ def _value_count(option: click.Parameter) -> int:
     metavar="SECONDS",
     help="Stop the query if it runs for longer, not counting Spark's start; it then fails.  [default: no limit]",
 )
+@click.option(
+    "--plan",
+    type=click.Choice(["auto", "always"]),
+    help="auto: a query runs as written if Spark would end it before planning could pay off, or if no plan is expected "
+    "to win. always: plan every query and cut it into stages.  [default: the Spark property spark.qoop.plan, or auto]",
+)
 @click.option("--no-replanning", is_flag=True, help="Run the query as written, in one stage, whatever its share.")
 @click.option("--switch-every-stage", is_flag=True, hidden=True, help="For tests: switch join trees after every stage.")
 @click.option(
@@ -224,7 +230,7 @@ def explain(
     Example:  qoop explain --tables DIR --shares 1,2,4,8 QUERY.sql
 
     Prints each plan's join trees and stages (see qoop -h), the estimated seconds to completion at each share, and the
-    shares between which another plan becomes the fastest. A share is a number of slots (tasks that run at the same
+    shares between which another plan is chosen. A share is a number of slots (tasks that run at the same
     time). The query is not run. Without --tables a local Spark session is started to read Spark's catalog.
     """
     from qoop.explain import explain as run
@@ -270,6 +276,7 @@ def _job(query: str, given: dict[str, Any]) -> "Job":
         "profile",
         "slots",
         "checkpoint",
+        "plan",
         "hysteresis",
         "timeout",
         "switch_every_stage",

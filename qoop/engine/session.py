@@ -143,12 +143,13 @@ class QueryAsWritten:
         self.text = text
         self._spark, self._parsed = spark, parsed
         self._first = self._new_frame()
+        self._computed = False
         self.is_command = is_command(self._first)
         self.columns = columns_of(self._first)
 
     @property
     def analysed(self) -> DataFrame:
-        """The result as Spark analysed it first; not to be computed."""
+        """The result as Spark analysed it first; computed through `frame` alone."""
         return self._first
 
     @property
@@ -157,8 +158,15 @@ class QueryAsWritten:
         return bool(self._first._jdf.queryExecution().analyzed().deterministic())
 
     def frame(self) -> DataFrame:
-        """The result as a new frame to compute; for a statement that is not a query, the frame that it returned."""
-        return self._first if self.is_command else self._new_frame()
+        """The result as a frame to compute; for a statement that is not a query, the frame that it returned.
+
+        The first is the one that was analysed, which Spark may have optimised already; later ones, after a failure, are
+        new.
+        """
+        if self._computed and not self.is_command:
+            return self._new_frame()
+        self._computed = True
+        return self._first
 
     def _new_frame(self) -> DataFrame:
         return self._spark.sql(self.text) if self._parsed is None else _frame_of(self._spark, self._parsed)

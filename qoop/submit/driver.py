@@ -155,6 +155,7 @@ def _options(spark: SparkSession, job: Job, lines: ProgressLines) -> Options:
         journal=Path(job.journal) if job.journal else None,
         warn=lines.warn,
         watch=lines.show,
+        plan=job.plan,
         replanning=job.replanning,
         timeout=job.timeout,
     )

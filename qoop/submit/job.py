@@ -53,6 +53,7 @@ class Job(BaseModel):
     slots: float | None = None
     checkpoint: str | None = None
     hysteresis: float = 0.15
+    plan: Literal["always", "auto"] | None = None
     replanning: bool = True
     switch_every_stage: bool = False
     timeout: float | None = None

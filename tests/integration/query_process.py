@@ -22,6 +22,7 @@ FLAGS = (
     *("--conf", "spark.executor.memoryOverhead=512m", "--conf", "spark.driver.memory=1g"),
     *("--conf", "spark.yarn.am.memory=256m", "--conf", "spark.yarn.am.memoryOverhead=128m"),
     *("--conf", "spark.sql.shuffle.partitions=8", "--conf", "spark.sql.session.timeZone=UTC"),
+    *("--conf", "spark.qoop.plan=always"),
 )
 """A node of the test cluster has room for one executor of two slots and one application master."""
 

@@ -23,6 +23,8 @@ def local_session(folder: Path, data_set: DataSet):
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         "spark.sql.shuffle.partitions": "4",
         "spark.scheduler.mode": "FAIR",
+        # Tables of tests are so small that nothing would be planned.
+        "spark.qoop.plan": "always",
     }
     with spark_session(data_set, "local[2]", settings) as session:
         yield session

@@ -24,7 +24,10 @@ pytestmark = pytest.mark.integration
 JOINED = """SELECT i_category AS category, count(*) AS n FROM store_sales JOIN item ON ss_item_sk = i_item_sk
     JOIN store ON ss_store_sk = s_store_sk GROUP BY i_category"""
 
-LOCAL = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2")
+LOCAL = (
+    *("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"),
+    *("--conf", "spark.qoop.plan=always"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -93,7 +93,7 @@ def spark(monkeypatch):
     monkeypatch.setattr(driver, "_writer", lambda spark, output: lambda frame: None)
     return SimpleNamespace(
         sparkContext=SimpleNamespace(defaultParallelism=4),
-        conf=SimpleNamespace(get=lambda name: "false"),
+        conf=SimpleNamespace(get=lambda name, default="false": "always" if name == api.PLAN_SETTING else default),
         catalog=SimpleNamespace(tableExists=lambda name: False, dropTempView=lambda name: None),
         range=lambda rows: Frame(),
         sql=lambda text: Frame(),

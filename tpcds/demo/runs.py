@@ -56,8 +56,9 @@ class SubmittedQuery:
     def _command(self, cluster: DemoCluster, data: DataSet) -> list[str]:
         confs = [part for name, value in CONFS.items() for part in ("--conf", f"{name}={value}")]
         return [
-            command("qoop"), "submit", "--master", "yarn", "--executor-memory", EXECUTOR_MEMORY, *confs,
-            "--name", self.spec.name, "--arbiter", cluster.arbiter_url, "--token-file", str(cluster.user_token_file),
+            command("qoop"), "submit", "--plan", "always", "--master", "yarn", "--executor-memory", EXECUTOR_MEMORY,
+            *confs, "--name", self.spec.name,
+            "--arbiter", cluster.arbiter_url, "--token-file", str(cluster.user_token_file),
             "--tables", str(data.path), "--output", "parquet", str(self.folder / "rows"),
             "--journal", str(self.journal), *([] if self.spec.switching else ["--no-replanning"]),
             str(self.folder / "query.sql"),

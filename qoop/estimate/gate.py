@@ -1,0 +1,64 @@
+"""The gate before planning: queries that Spark would end before planning could pay off run as written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a query reads.
+
+    `sizes`: for each table that it names, in bytes, those of the partitions and columns that it reads; None if unknown.
+    `stops_early`: it returns any rows up to a limit, so that Spark need not read its tables to the end.
+    """
+
+    sizes: tuple[float | None, ...]
+    stops_early: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """When a query is worth planning; fitted to TPC-DS at scale 1 on two slots.
+
+    `gain`: how many times the cost of planning Spark's own time must be. `planning_seconds`, `planning_per_table`: the
+    cost of planning. `query_seconds`: Spark's fixed time. `scan_bytes`: bytes that a slot reads and joins in a second.
+    `shuffle_bytes`: the same for a table that is shuffled: any but the largest that is above `broadcast_bytes`.
+    """
+
+    gain: float = 10.0
+    planning_seconds: float = 0.02
+    planning_per_table: float = 0.01
+    query_seconds: float = 0.1
+    scan_bytes: float = 60e6
+    shuffle_bytes: float = 15e6
+    broadcast_bytes: float = 10 * 1024 * 1024
+
+    def reason(self, inputs: Inputs, slots: float) -> str | None:
+        """Why a query is not worth planning on this many slots; None if it may be."""
+        if inputs.stops_early:
+            return "it returns any rows up to its limit, so Spark can stop early"
+        known = [size for size in inputs.sizes if size is not None]
+        if len(known) < len(inputs.sizes):
+            return None
+        seconds, worth = self.seconds(known, slots), self.min_seconds(len(known))
+        if seconds > worth:
+            return None
+        return f"Spark is expected to need {seconds:.1f} s for it, and planning pays off above {worth:.1f} s"
+
+    def min_seconds(self, tables: int) -> float:
+        """The time of Spark from which planning pays off, for a query that names so many tables."""
+        return self.gain * (self.planning_seconds + self.planning_per_table * tables)
+
+    def seconds(self, sizes: Sequence[float], slots: float) -> float:
+        """The time that Spark is expected to need for tables of these sizes."""
+        large = [size for size in sorted(sizes)[:-1] if size > self.broadcast_bytes]
+        core_seconds = sum(sizes) / self.scan_bytes + sum(large) / self.shuffle_bytes
+        return self.query_seconds + core_seconds / max(slots, 1.0)
+
+    def bytes_to_know(self, slots: float) -> float:
+        """A size from which on a table alone is worth planning, however many tables a query names."""
+        return self.scan_bytes * slots * self.min_seconds(MANY_TABLES)
+
+
+MANY_TABLES = 50
+"""More tables than a query usually names."""

@@ -1,0 +1,122 @@
+"""The gate before planning, in a Spark session: what a query reads, and which queries run as written."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+import qoop
+from qoop.engine.inputs import MAX_FILES, UNKNOWN_BYTES, read_inputs
+from qoop.engine.scala import as_float
+from qoop.errors import QoopError
+from qoop.estimate.gate import Gate
+from qoop.plans.candidates import CutPolicy
+from qoop.replan.decision import Rules
+from tests.integration.spark_sessions import local_session, small_data
+
+pytestmark = pytest.mark.integration
+
+JOINED = "SELECT count(*) AS n FROM {facts} JOIN kinds ON kinds.k = {facts}.k JOIN groups ON groups.g = kinds.g"
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    with local_session(tmp_path_factory.mktemp("gate"), small_data()) as session:
+        session.conf.unset("spark.qoop.plan")
+        rows = "SELECT id % 5 AS k, id, uuid() AS text, id % 40 AS p FROM range(0, 4000, 1, 1)"
+        session.sql(f"CREATE TABLE plain USING parquet AS {rows}")
+        session.sql(f"CREATE TABLE parted USING parquet PARTITIONED BY (p) AS {rows}")
+        session.sql("SELECT id AS k, id % 3 AS g FROM range(5)").createOrReplaceTempView("kinds")
+        session.sql("SELECT id AS g, id + 7 AS w FROM range(3)").createOrReplaceTempView("groups")
+        yield session
+        for table in ("plain", "parted"):
+            session.sql(f"DROP TABLE {table}")
+
+
+def sizes(spark: SparkSession, text: str, enough: float = 1e12) -> tuple[float | None, ...]:
+    return read_inputs(spark.sql(text), enough).sizes
+
+
+def jobs(spark: SparkSession) -> int:
+    return int(spark.sparkContext._jsc.sc().dagScheduler().nextJobId())
+
+
+def reason(spark: SparkSession, text: str, **options: object) -> str | None:
+    return qoop.collect(spark, text, qoop.Options(**options)).outcome.one_stage_reason
+
+
+def test_only_the_columns_that_are_read_count(spark):
+    (whole,) = sizes(spark, "SELECT * FROM plain ORDER BY id")
+    (narrow,) = sizes(spark, "SELECT sum(id) FROM plain")
+    assert whole is not None and narrow == pytest.approx(whole / 4)
+
+
+def test_partitions_that_are_pruned_do_not_count(spark):
+    (known,) = sizes(spark, "SELECT sum(id) FROM parted")
+    (pruned,) = sizes(spark, "SELECT sum(id) FROM parted WHERE p = 7")
+    assert known is not None and pruned is not None and 0 < pruned < known / 20
+
+
+def test_a_table_of_unknown_size_is_listed_without_a_job(spark):
+    frame = spark.sql("SELECT sum(id) FROM parted")
+    (leaf,) = [frame._jdf.queryExecution().optimizedPlan().collectLeaves().head()]
+    assert as_float(leaf.stats().sizeInBytes()) >= UNKNOWN_BYTES, "Spark does not know it"
+    before = jobs(spark)
+    (size,) = read_inputs(frame, 1e12).sizes
+    assert size is not None and 0 < size < 1e7
+    assert jobs(spark) == before
+
+
+def test_a_listing_ends_once_enough_was_found_or_there_are_too_many_files(spark, tmp_path):
+    (some,) = sizes(spark, "SELECT * FROM parted ORDER BY id", enough=1.0)
+    (all_of_it,) = sizes(spark, "SELECT * FROM parted ORDER BY id")
+    assert some is not None and all_of_it is not None and 0 < some < all_of_it / 10
+    rows = f"SELECT id, id % {MAX_FILES + 1} AS p FROM range({MAX_FILES + 1})"
+    spark.sql(f"CREATE TABLE scattered USING parquet PARTITIONED BY (p) LOCATION '{tmp_path.as_uri()}/s' AS {rows}")
+    assert sizes(spark, "SELECT sum(id) FROM scattered") == (None,)
+    spark.sql("DROP TABLE scattered")
+
+
+def test_tables_in_subqueries_count(spark):
+    text = "SELECT sum(id) FROM plain WHERE id > (SELECT avg(w) FROM groups) AND k IN (SELECT k FROM parted)"
+    assert len(sizes(spark, text)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "early"),
+    [
+        ("SELECT * FROM plain LIMIT 3", True),
+        ("SELECT plain.id FROM plain JOIN kinds ON kinds.k = plain.k WHERE id > 5 LIMIT 3", True),
+        ("SELECT * FROM plain ORDER BY id LIMIT 3", False),
+        ("SELECT k, count(*) FROM plain GROUP BY k LIMIT 3", False),
+        ("SELECT * FROM plain", False),
+    ],
+)
+def test_a_limit_without_an_order_stops_early(spark, text, early):
+    assert read_inputs(spark.sql(text), 1e12).stops_early == early
+
+
+@pytest.mark.parametrize("facts", ["plain", "parted", "store_sales"])
+def test_a_small_query_runs_as_written_and_says_why(spark, facts):
+    text = JOINED.format(facts=facts) if facts != "store_sales" else "SELECT count(*) FROM store_sales"
+    assert "planning pays off above" in str(reason(spark, text))
+
+
+def test_the_reason_of_a_limit(spark):
+    assert "Spark can stop early" in str(reason(spark, "SELECT id FROM plain LIMIT 3"))
+
+
+def test_users_turn_the_gate_off(spark):
+    text = JOINED.format(facts="plain")
+    gated = "planning pays off above"
+    assert gated not in str(reason(spark, text, plan="always"))
+    assert gated not in str(reason(spark, text, rules=Rules(force=True)))
+    assert gated not in str(reason(spark, text, cut_policy=CutPolicy(everywhere=True)))
+    assert gated not in str(reason(spark, text, gate=Gate(gain=0.0)))
+    spark.conf.set("spark.qoop.plan", "always")
+    try:
+        assert gated not in str(reason(spark, text))
+        assert gated in str(reason(spark, text, plan="auto")), "the option is stronger than the setting"
+        spark.conf.set("spark.qoop.plan", "never")
+        with pytest.raises(QoopError, match=r"spark\.qoop\.plan 'never': must be auto or always"):
+            reason(spark, text)
+    finally:
+        spark.conf.unset("spark.qoop.plan")

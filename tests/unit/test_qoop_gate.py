@@ -1,0 +1,45 @@
+"""The gate before planning: which queries run as written because Spark would end them at once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qoop.estimate.gate import Gate, Inputs
+
+MB = 1e6
+GATE = Gate()
+
+
+def test_a_small_query_is_not_worth_planning():
+    reason = GATE.reason(Inputs((5 * MB, 1 * MB, 1 * MB)), slots=2)
+    assert reason == "Spark is expected to need 0.2 s for it, and planning pays off above 0.5 s"
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [(5000 * MB, 1 * MB), (60 * MB, 60 * MB, 1 * MB), (5 * MB, None)],
+    ids=["a large table", "two tables that are shuffled", "a table of unknown size"],
+)
+def test_these_queries_are_planned(sizes):
+    assert GATE.reason(Inputs(sizes), slots=2) is None
+
+
+def test_tables_above_the_broadcast_limit_cost_more_than_their_scan():
+    assert GATE.seconds([50 * MB, 20 * MB], 2) > GATE.seconds([60 * MB, 10 * MB], 2)
+
+
+def test_more_slots_let_larger_queries_run_as_written():
+    inputs = Inputs((200 * MB, 1 * MB))
+    assert GATE.reason(inputs, slots=2) is None
+    assert GATE.reason(inputs, slots=20) is not None
+
+
+def test_a_query_that_stops_early_is_not_planned_whatever_it_reads():
+    assert "limit" in str(GATE.reason(Inputs((None, 1e15), stops_early=True), slots=1))
+
+
+@given(st.lists(st.floats(0, 1e13), max_size=40), st.floats(0.1, 1e4))
+def test_sizes_up_to_which_a_table_is_listed_decide(sizes, slots):
+    """Whatever else a query reads, it is planned once one table has `bytes_to_know`."""
+    known = (*sizes, GATE.bytes_to_know(max(slots, 1.0)))
+    assert GATE.reason(Inputs(known), slots) is None
