@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from qoop.engine.catalogue import SparkCatalogue
-from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, persist
+from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, counting, persist
 from qoop.engine.folders import QueryFolder
 from qoop.engine.inputs import read_inputs
 from qoop.engine.session import (
@@ -160,6 +160,22 @@ def write(
     return _write(_Query(spark, _parsed(spark, text), options or Options()), store)
 
 
+def _store(query: "_Query", store: Callable[[DataFrame], None]) -> Outcome:
+    """Run a query and store its rows, directly if it is not planned: no switch can then interrupt that."""
+    if query.is_planned:
+        return _write(query, store)
+
+    def consume(frame: DataFrame) -> tuple[int, None]:
+        counted, rows = counting(in_session_of(query.spark, frame))
+        store(counted)
+        return int(rows() or 0), None
+
+    try:
+        return query.run(consume, once=True)
+    finally:
+        query.close()
+
+
 def _write(query: "_Query", store: Callable[[DataFrame], None]) -> Outcome:
     persisted: list[DataFrame] = []
 
@@ -198,7 +214,7 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
     except AnalysisException:
         # Its query means something only as part of the statement, such as DEFAULT.
         return _execute_as_written(spark, parsed.text)
-    return _write(query, written.execute)
+    return _store(query, written.execute)
 
 
 def _parsed(spark: SparkSession, text: str | ParsedText) -> ParsedText:
@@ -282,14 +298,24 @@ class _Query:
         """What `consume` made of the result."""
         return self._engine.result if self._engine is not None else None
 
-    def run(self, consume: Callable[[DataFrame], tuple[int, Any]]) -> Outcome:
-        """Run the query to its end; `consume` is part of the last stage."""
-        options = self._options
+    @property
+    def is_planned(self) -> bool:
+        """Whether it has candidate plans; plans it when first asked."""
+        return self._planned[0] is not None
+
+    @cached_property
+    def _planned(self) -> tuple[PlannedQuery | None, str | None]:
+        """The query with its candidate plans, or why it has none."""
         reason = self._reason_not_to_plan()
-        planned = None
-        if reason is None:
-            self._session = query_session(self.spark)
-            planned, reason = self._plan()
+        if reason is not None:
+            return None, reason
+        self._session = query_session(self.spark)
+        return self._plan()
+
+    def run(self, consume: Callable[[DataFrame], tuple[int, Any]], once: bool = False) -> Outcome:
+        """Run the query to its end; `consume` is part of the last stage; `once`: it must not be tried again."""
+        options = self._options
+        planned, reason = self._planned
         self._checkpoints = self._new_checkpoints()
         with closing(QueryJournal(options.journal, options.warn)) as journal:
             run = QueryRun(
@@ -314,6 +340,7 @@ class _Query:
                 run.send,
                 options.warn,
                 Verification(self.written.analysed, self._session, planned.moment if planned else None, self._pinned),
+                once,
             )
             with _stopping_after(options.timeout, run.send):
                 return run.run(self._engine, feed)

@@ -181,7 +181,7 @@ class FileCheckpoints:
         with self._lock:
             self._written += 1
             path = f"{self.folder.path}/{view}/attempt-{self._written}"
-        counted, rows = _counting(frame)
+        counted, rows = counting(frame)
         counted.write.mode("overwrite").parquet(path)
         # Whatever the session's settings say of its own files, a lost part must never read as no rows.
         reader = self.session.read.option("ignoreMissingFiles", False).option("ignoreCorruptFiles", False)
@@ -215,7 +215,7 @@ class FileCheckpoints:
         """Do nothing: a view made from `owner` may outlive it, so the files stay until the application ends."""
 
 
-def _counting(frame: DataFrame) -> tuple[DataFrame, Callable[[], float | None]]:
+def counting(frame: DataFrame) -> tuple[DataFrame, Callable[[], float | None]]:
     """The frame, which counts its rows when it is first computed; then the count, None if Spark does not report it."""
     observation = Observation()
     counted = frame.observe(observation, count(lit(1)).alias("rows"))

@@ -52,6 +52,7 @@ class SparkEngine:
         emit: takes events; called from several threads.
         warn: prints a line for the user; called from several threads.
         verification: compares plans with the query as written; a plan that is different fails.
+        once: `consume` stores rows, so a result that has failed must not be tried again.
     """
 
     def __init__(
@@ -64,7 +65,9 @@ class SparkEngine:
         emit: Callable[[Event], None],
         warn: Callable[[str], None] = lambda line: None,
         verification: Verification | None = None,
+        once: bool = False,
     ) -> None:
+        self._once = once
         self._verification = verification
         self._checks = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-check")
         self._definitions: dict[str, str] = {}
@@ -253,7 +256,8 @@ class SparkEngine:
         cancelled = next((cause for cause in causes if CANCELLED in cause), None)
         if cancelled is not None:
             return QueryCancelled(cancelled)
-        return StageFailed(stage, message, any(sign in cause for sign in TRANSIENT for cause in causes), of_plan)
+        is_transient = any(sign in cause for sign in TRANSIENT for cause in causes)
+        return StageFailed(stage, message, is_transient and not self._once, of_plan)
 
     def _watch(self) -> None:
         """Report changes in the number of executors and lost outputs; repeat cancellations.

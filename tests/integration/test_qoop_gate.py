@@ -4,12 +4,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import qoop
+from qoop import api
 from qoop.engine.inputs import MAX_FILES, UNKNOWN_BYTES, read_inputs
 from qoop.engine.scala import as_float
 from qoop.errors import QoopError
 from qoop.estimate.gate import Gate
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
+from qoop.run import journal
 from tests.integration.spark_sessions import local_session, small_data
 
 pytestmark = pytest.mark.integration
@@ -120,3 +122,35 @@ def test_users_turn_the_gate_off(spark):
             reason(spark, text)
     finally:
         spark.conf.unset("spark.qoop.plan")
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO stored {}", "CREATE TABLE made USING parquet AS {}"])
+def test_rows_of_a_query_that_is_not_planned_are_stored_directly(spark, monkeypatch, tmp_path, statement):
+    monkeypatch.setattr(api, "persist", lambda frame: pytest.fail("the result is kept before it is stored"))
+    spark.sql("CREATE TABLE stored (id BIGINT, g BIGINT) USING parquet")
+    text = "SELECT id, g FROM plain JOIN kinds ON kinds.k = plain.k WHERE id < 100"
+    file = tmp_path / "journal"
+    try:
+        outcome = api.execute(spark, statement.format(text), qoop.Options(journal=file))
+        table = "made" if statement.startswith("CREATE") else "stored"
+        assert spark.table(table).exceptAll(spark.sql(text)).count() == 0
+        assert spark.table(table).count() == 100
+        finished = [one["event"] for one in journal.read(file) if one.get("event", {}).get("type") == "StageFinished"]
+        assert [event["rows"] for event in finished] == [100.0]
+        assert "planning pays off above" in str(outcome.one_stage_reason)
+    finally:
+        spark.sql("DROP TABLE stored")
+        spark.sql("DROP TABLE IF EXISTS made")
+
+
+def test_an_insert_that_fails_is_not_repeated(spark, tmp_path):
+    spark.sql("CREATE TABLE stored (id BIGINT) USING parquet")
+    file = tmp_path / "journal"
+    try:
+        with pytest.raises(QoopError, match="DIVIDE_BY_ZERO"):
+            api.execute(spark, "INSERT INTO stored SELECT 1 DIV (id - 7) FROM plain", qoop.Options(journal=file))
+        assert spark.table("stored").count() == 0
+        kinds = [one["event"]["type"] for one in journal.read(file) if one["kind"] == "input"]
+        assert kinds.count("StageFailed") == 1
+    finally:
+        spark.sql("DROP TABLE stored")

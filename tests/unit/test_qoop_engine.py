@@ -343,3 +343,20 @@ def test_a_failure_on_garbage_collection_does_not_stop_the_others(died):
     del owner
     wait_for(lambda: not frames[-1].kept, lambda: frames)
     assert not frames[0].kept
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_result_that_stores_rows_is_not_tried_again(monkeypatch, died, once):
+    monkeypatch.setattr(spark_engine, "InheritableThread", lambda run, **more: threading.Thread(target=run, **more))
+    spark, events = Spark(), []
+
+    def consume(frame):
+        raise RuntimeError("ExecutorLostFailure (executor 1 exited)")
+
+    written = Fake(text="SELECT 1", frame=lambda: None)
+    engine = SparkEngine(spark, "q", written, LosingCheckpoints(), consume, events.append, once=once)
+    engine.start(ONE, "SELECT 1", None, 0)
+    wait_for(lambda: any(isinstance(event, StageFailed) for event in events), lambda: events)
+    engine.close()
+    (failed,) = [event for event in events if isinstance(event, StageFailed)]
+    assert failed.retry == (not once)
