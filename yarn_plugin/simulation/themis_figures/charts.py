@@ -34,6 +34,9 @@ Runs = Callable[[Case], list[Record]]
 
 HOUR, DAY = 3600.0, 86_400.0
 
+SHOWN_RHO = 3.0
+"""Larger ones are rare, and would leave no room for the others."""
+
 
 def blocks(figure: str, results: Results, seeds: Sequence[int], size: str) -> list[Block]:
     """What a figure shows."""
@@ -57,9 +60,12 @@ def blocks(figure: str, results: Results, seeds: Sequence[int], size: str) -> li
                 _distribution("Jobs of an application", "jobs", jobs),
             ]
         case "3.9" | "3.10":
-            rhos = [(one, [app.rho for run in runs(replace(base, policy=one)) for app in run.apps.values()])
-                    for one in plan.POLICIES]  # fmt: skip
-            return [_distribution("Applications", "rho", rhos), _bars("max rho", base, runs, _max_rho)]
+            rhos = [
+                (one, [min(app.rho, SHOWN_RHO) for run in runs(replace(base, policy=one)) for app in run.apps.values()])
+                for one in plan.POLICIES
+            ]
+            curves = _distribution("Applications", f"rho; larger ones as {SHOWN_RHO:g}", rhos)
+            return [curves, _bars("max rho", base, runs, _max_rho)]
         case "3.11" | "3.12":
             return [_bars("GPU time, GPU hours", base, runs, _gpu_hours)]
         case "3.13":
@@ -109,7 +115,7 @@ def _distribution(title: str, unit: str, samples: Iterable[tuple[str, Sequence[f
 def _bars(name: str, base: Case, runs: Runs, field: Callable[[Record], float]) -> BarChart:
     """A field under each policy, with its interval beside it."""
     found = [(one, interval([field(run) for run in runs(replace(base, policy=one))])) for one in plan.POLICIES]
-    notes = tuple("" if one.low is None else f"{number(one.low, 2)} to {number(one.high, 2)}" for _, one in found)
+    notes = tuple("" if one.low is None else f"({number(one.low, 2)} to {number(one.high, 2)})" for _, one in found)
     return BarChart(
         f"{name}, mean over seeds", name, tuple((policy, one.mean) for policy, one in found), notes, digits=2
     )
