@@ -11,12 +11,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import qoop
 from qoop.engine.catalogue import SparkCatalogue
-from qoop.engine.session import query_session, syntax_of
+from qoop.engine.session import java_message, query_session, syntax_of
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import CannotSplitError, UnknownNameError
 from qoop.estimate.cost import CostModel
@@ -241,6 +242,9 @@ def analysed(spark, text):
         frame = spark.sql(text)
     except PySparkException as problem:
         return problem.getCondition()
+    except Py4JJavaError as problem:
+        # Some settings make Spark's own analysis fail.
+        return java_message(problem)
     normal = getattr(catalyst, "NormalizePlan$").__getattr__("MODULE$")
     made = normal.apply(frame._jdf.queryExecution().analyzed())
     return made.canonicalized().hashCode(), frame._jdf.schema().json()
@@ -289,8 +293,8 @@ def check_changed(spark, text):
     """Run a query with a switch after every stage; returns how it was run, or what is wrong."""
     try:
         expected_columns = columns(spark.sql(text))
-    except PySparkException:
-        with pytest.raises(PySparkException):
+    except (PySparkException, Py4JJavaError) as problem:
+        with pytest.raises(type(problem)):
             qoop.collect(spark, text, OPTIONS)
         return "rejected", None
     expected = outcome_of(spark.sql(text).collect)
