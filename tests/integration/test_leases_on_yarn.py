@@ -1,15 +1,22 @@
 """Leases on a real cluster: containers hold GPUs as leased, and no GPU is held twice, whatever is killed and when."""
 
+import json
 import os
 import signal
 import time
 
 import pytest
 
+from tests.integration.arbiter_process import run
+from tests.integration.query_process import QueryProcess
 from tests.integration.sleepers import eventually
 from tests.leased.intervals import overlaps
-from tests.leased.lab import Lab
+from tests.leased.lab import BID_S, Lab
 from tests.toys.stage import check_leases
+from tpcds import data
+from tpcds.answers import compare
+from tpcds.queries import duckdb_text
+from tpcds.reference import DuckDbEngine
 from yarn_plugin.decide.commands import RecordRound
 from yarn_plugin.decide.events import Solved
 
@@ -23,6 +30,57 @@ PHASES = ("estimating", "offered", "solving", "revoking", "granting")
 
 STOPPED_S = 6.0
 """Longer than the grace period and than the time that a decision waits for the solver."""
+
+
+THREE_JOINS = 52
+"""A query over three tables."""
+
+IN_SQL = (
+    *("--pool", "sql", "--executor-memory", "512m", "--executor-cores", "1", "--num-executors", "1"),
+    *("--conf", "spark.executor.memoryOverhead=128m"),
+)
+"""An executor that has room beside the masters and the offered GPUs of a node."""
+
+
+class Query:
+    """A query on Spark in `root.sql`, which is told its share and tells when it expects to end."""
+
+    def __init__(self, lab, folder):
+        self._lab, self._folder, self._process = lab, folder, None
+        self._data = data.open_data(data.ensure(0.1))
+
+    def start(self):
+        lab = self._lab
+        self._process = QueryProcess(lab.cluster, lab.arbiter, self._data, THREE_JOINS, self._folder, *IN_SQL)
+
+    def until_known(self):
+        """Wait until the arbiter knows when it expects to end."""
+        admin = self._lab.arbiter.admin()
+
+        def is_known():
+            assert self._process.running, f"it ended too early: {self._process.log()[-2000:]}"
+            return any(one.pool == "sql" and one.standing and one.standing.rho for one in admin.list_apps())
+
+        eventually(is_known, "the query has said when it expects to end", BID_S - 10)
+
+    def finish(self):
+        """Wait for its end, and check its answer."""
+        engine = DuckDbEngine(self._data)
+        expected = engine.run(duckdb_text(THREE_JOINS))
+        engine.close()
+        assert expected.rows
+        assert compare(self._process.finish(), expected) == []
+
+    def stop(self):
+        if self._process is not None:
+            self._process.stop()
+
+
+@pytest.fixture
+def query(lab, tmp_path):
+    made = Query(lab, tmp_path / "query")
+    yield made
+    made.stop()
 
 
 @pytest.fixture
@@ -71,8 +129,9 @@ class Fault:
         self.done.append(phase)
 
 
-def two_rounds(lab, *faults):
-    """ann and eve share the GPUs; at the end of their leases bob takes a part of them; all three end."""
+def two_rounds(lab, *faults, query=None):
+    """ann and eve share the GPUs; at the end of their leases bob takes a part of them; all three end. The query runs
+    beside them from the first round to the second one; while that one waits for bids, both kinds are listed."""
     both, all_three = ("ann", "eve"), ("ann", "eve", "bob")
 
     def reach(number, phase):
@@ -104,12 +163,17 @@ def two_rounds(lab, *faults):
     lab.let("place", *both)
     lab.let("register", "bob")
     eventually(lambda: len(lab.gpus_of(*both)) == OFFERED, "all GPUs are in use")
+    if query is not None:
+        query.start()
     lab.hold("bid", *all_three)
     eventually(lambda: lab.members() == 3, "bob takes part")
     lab.hold("vacate", *both)
     reach(2, "estimating")
     lab.let("estimate", "bob")
     reach(2, "offered")
+    if query is not None:
+        query.until_known()
+        check_listed(lab)
     lab.hold("place", "bob")
     let_bid(2, *all_three)
     reach(2, "revoking")
@@ -119,6 +183,29 @@ def two_rounds(lab, *faults):
     eventually(lambda: lab.gpus_of("bob"), "bob takes over GPUs")
     lab.finish(*all_three)
     lab.until_ended(batch)
+    if query is not None:
+        query.finish()
+
+
+def check_listed(lab):
+    """`yarn-plugin apps` lists leased and shared applications with what they may use and their fairness."""
+    results = lab.folder / "apps.json"
+    access = ("--arbiter", lab.arbiter.url, "--token-file", lab.arbiter.admin_token_file)
+    done = run("apps", *access, "--json", results)
+    assert done.returncode == 0, done.stderr
+    rows = {row.split()[0]: row.split() for row in done.stdout.splitlines() if row.startswith("app_")}
+    listed = {one["name"]: one for one in json.loads(results.read_text())["apps"]}
+    (name,) = [name for name, one in listed.items() if one["pool"] == "sql" and one["registered"]]
+    assert listed.keys() >= {"ann", "eve", "bob"}
+    for one, guarantee in (("ann", 1 / 3), ("eve", 1 / 3), (name, 1.0)):
+        standing = listed[one]["standing"]
+        assert standing["guarantee"] == pytest.approx(guarantee, abs=0.01), one
+        assert standing["entitlement"] > 0, one
+        assert standing["rho"] > 0, one
+        assert {f"{standing['entitlement']:.1%}", f"{standing['rho']:.2f}"} <= set(rows[listed[one]["app"]]), one
+    assert [listed[one]["standing"]["entitlement"] for one in ("ann", "eve")] == [0.5, 0.5]
+    assert listed["bob"]["standing"]["entitlement"] == 0.0
+    assert listed[name]["share"]["guarantee"]["resources"]["memory-mb"] > 0
 
 
 def check(lab, *faults):
@@ -138,12 +225,12 @@ def check(lab, *faults):
     return replayed.history
 
 
-def test_two_rounds_with_the_arbiter_and_the_solver_killed(lab):
+def test_two_rounds_beside_a_query_with_the_arbiter_and_the_solver_killed(lab, query):
     faults = (
         Fault(lab, "arbiter", signal.SIGKILL, 1, "estimating"),
         Fault(lab, "solver", signal.SIGKILL, 2, "solving"),
     )
-    two_rounds(lab, *faults)
+    two_rounds(lab, *faults, query=query)
     history = check(lab, *faults)
     assert [one.event.kind for one in history if isinstance(one.event, Solved)][:3] == ["done", "lost", "done"]
 

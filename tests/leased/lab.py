@@ -19,6 +19,8 @@ from yarn_plugin.drive.replay import replay
 from yarn_plugin.embedded import partition
 from yarn_plugin.model.resources import GPU
 
+BID_S = 120
+
 CONFIG = """
 [[pools]]
 name = "sql"
@@ -40,7 +42,7 @@ grid_s = 0
 grace_s = 5
 round_window_s = 1
 estimate_s = 60
-bid_s = 60
+bid_s = {bid_s}
 decide_s = {decide_s}
 place_within_s = 60
 task_memory_mb = 1400
@@ -75,7 +77,7 @@ class Lab:
         self.sleepers = Sleepers(cluster.rm_url)
         self.sleepers.kill_all()
         self._queues(QUEUE)
-        config = CONFIG.format(lease_s=lease_s, decide_s=decide_s)
+        config = CONFIG.format(lease_s=lease_s, decide_s=decide_s, bid_s=BID_S)
         self.arbiter = ArbiterProcess(cluster.rm_url, folder / "arbiter", config).start()
         self._token = self.arbiter.admin().issue_token(getpass.getuser()).token
 
