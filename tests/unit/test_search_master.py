@@ -55,7 +55,7 @@ def yarn(tmp_path, monkeypatch):
 class Attempt:
     """An attempt of the master of a search, in a thread."""
 
-    def __init__(self, yarn, number=1, **fields):
+    def __init__(self, yarn, number=1, before=0, **fields):
         root = yarn.folder / "search"
         self.executed, self.folder, self.problem = yarn.folder / "executed", Folder(root), None
         command = f"python {TRAIN} --rate={{rate}} --executed={self.executed} --step-s={fields.pop('step_s', 0.0)}"
@@ -70,6 +70,7 @@ class Attempt:
             arbiter=ArbiterAccess(url="", app=""),
             python=sys.executable,
             container=ContainerSize(memory_mb=128),
+            attempts_before=before,
         )
         self.search = main.Search(self.folder, app, submission, number, "127.0.0.1")
         self._thread = threading.Thread(target=self._run, args=(yarn.master(number),), daemon=True)
@@ -207,3 +208,25 @@ def test_a_gpu_is_given_back_when_the_container_on_it_has_ended(yarn):
     for steps in attempt.steps():
         assert sorted(set(steps)) == list(range(1, 21))
         assert len(steps) <= 20 + 1
+
+
+def test_a_search_that_goes_on_in_another_application_has_no_lease_of_the_one_before(yarn, monkeypatch):
+    first = Attempt(yarn, step_s=0.2, max_steps=10)
+    first.until(lambda: len(first.steps()) == 2 and min(map(len, first.steps())) > 2)
+    for container in yarn.processes.values():
+        container.kill()
+        container.wait()
+    yarn.processes.clear()
+    yarn.attempt = 5
+    assert isinstance(first.join().problem, OSError)
+    grant = Leases.start
+    monkeypatch.setattr(Leases, "start", lambda self: None)
+    second = Attempt(yarn, before=1, step_s=0.2, max_steps=10)
+    second.until(lambda: hasattr(second.search, "_agent") and not second.search._agent.state.leases)
+    second.until(lambda: not any(second.search._agent.state.attempts))
+    assert len(yarn.started) == 2, "nothing is started without a lease"
+    # A new arbiter may give a lease the name of an earlier one.
+    grant(second.search._link)
+    assert second.join().problem is None
+    assert yarn.ended[0][0]
+    assert len(yarn.started) == 4

@@ -43,6 +43,11 @@ def replaced(state: State, event: LeasesRead) -> State:
     return replace(state, leases=leases, granted=tuple(known)[-MAX_GRANTED:])
 
 
+def without_leases(state: State) -> State:
+    """The state of an application that is new to the arbiter, whose leases may have any name."""
+    return replace(state, leases={}, granted=())
+
+
 def answer(state: State, at: float, event: Asked | Offered) -> Command:
     """The answer to a question of the arbiter."""
     elapsed = at - state.begun_at

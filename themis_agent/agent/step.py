@@ -45,6 +45,8 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
         case Begun():
             pass
         case Restarted():
+            if event.registered_anew:
+                state = leasing.without_leases(state)
             state = replace(trials.restarted(state, at, event), finished=False, suspended=False)
         case Sampled():
             trial = state.trials[event.trial]
