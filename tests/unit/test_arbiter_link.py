@@ -11,6 +11,7 @@ from themis_agent.agent import events
 from themis_agent.agent.commands import ReleaseGpus, SendEstimate
 from themis_agent.arbiter_messages import Translation
 from themis_agent.view.answers import AnswerTimes
+from themis_agent.yarn import arbiter_link
 from themis_agent.yarn.arbiter_link import ArbiterLink
 from themis_agent.yarn.submission import ArbiterAccess
 from themis_agent.yarn.takeover import SupersededAttemptError
@@ -95,7 +96,8 @@ def answer(question, rho):
     return SendEstimate(question, Estimate(1, rho))
 
 
-def test_answers_wait_for_an_arbiter_that_is_away_and_late_ones_are_dropped(connected):
+def test_answers_wait_for_an_arbiter_that_is_away_and_late_ones_are_dropped(connected, monkeypatch):
+    monkeypatch.setattr(arbiter_link, "MIN_ANSWER_S", 0.0)
     arbiter, link, heard = connected({"late": time.time() + 1.5, "open": time.time() + 60})
     until(lambda: len(heard) == 2)
     assert [one.id for one in heard if isinstance(one, events.Asked)] == ["late", "open"]
