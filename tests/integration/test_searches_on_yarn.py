@@ -163,7 +163,7 @@ def test_a_search_ends_without_the_arbiter(lab, tmp_path):
     finally:
         lab.arbiter.start()
     check_same_winner(submitted, report, interruptions=0)
-    assert "not deregistered, YARN will tell it" in submitted.log.read_text()
+    assert "not deregistered; the arbiter will learn from YARN" in submitted.log.read_text()
 
 
 PHASES = {

@@ -182,7 +182,7 @@ def test_modules_and_files_exist(page):
         assert all(is_importable(f"{module}.{name.strip()}") for name in names.split(",")), names
 
 
-@pytest.mark.parametrize("package", ["yarn_plugin", "qoop"])
+@pytest.mark.parametrize("package", ["yarn_plugin", "qoop", "themis_agent"])
 def test_design_md_lists_the_packages(package):
     tree = (ROOT / "docs/design.md").read_text().split(f"\n    {package}/", 1)[1]
     listed = re.match(r".*\n(?:      .*\n)*", tree)[0]

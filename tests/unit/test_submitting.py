@@ -280,7 +280,7 @@ def is_undone(world):
         ({"environment": {"files": ["train.py", "./train.py"]}}, "has the name 'train.py' in containers, as environ"),
         (
             {"environment": {"files": ["train.py"], "archives": ["train.py#x"]}},
-            "environment.archives 'train.py#x': is no archive that YARN unpacks",
+            "environment.archives 'train.py#x': must be an archive that YARN unpacks",
         ),
         (
             {"environment": {}},
@@ -322,7 +322,9 @@ def test_queues_and_pools(world):
     world.pools = [pool("off", "root.off", controller="lease")]
     assert world.problems() == ["--queue 'root.off': is stopped"]
     world.pools = [pool("sql", "root.sql")]
-    assert world.problems() == [f"--arbiter {world.arbiter.url!r}: leases no GPUs; it has no pool of leased GPUs"]
+    assert world.problems() == [
+        f"--arbiter {world.arbiter.url!r}: has no pool of leased GPUs; add one to its --config file"
+    ]
     world.pools = [pool(name, f"root.{name}", controller="lease") for name in ("gpu", "off")]
     assert world.problems() == ["--queue: required; the arbiter leases GPUs in root.gpu, root.off"]
 

@@ -112,7 +112,7 @@ def test_moves_crashes_and_what_is_lost_are_said(tmp_path):
     assert said == [
         "started on 1 GPU (m1/0)",
         "cannot store checkpoints; at risk: all that it trains. the disk is full",
-        "was told to stop within 29 s: its GPUs are no longer held",
+        "was asked to stop within 29 s: its GPUs are no longer held",
         "ignored SIGTERM and was killed after the grace period; step 1 is lost",
         "started again (start 2) on 1 GPU (m2/0), from the beginning",
         "can store checkpoints again; the newest is of step 1",

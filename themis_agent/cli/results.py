@@ -1,5 +1,6 @@
 """How the result of a search is printed."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from yarn_plugin import console
@@ -7,6 +8,7 @@ from yarn_plugin.quantities import count
 
 if TYPE_CHECKING:
     from themis_agent.local.driver import Result
+    from themis_agent.submitting.search import Search
 
 
 def print_problems(problems: list[str]) -> int:
@@ -14,6 +16,15 @@ def print_problems(problems: list[str]) -> int:
     for problem in problems:
         console.err.print(f"themis-agent: {' '.join(problem.split())}")
     return 2
+
+
+def print_submitted(search: "Search", json_file: Path | None) -> None:
+    """Print where a search is that YARN runs now, and what can be done with it."""
+    console.out.print(f"{search.application}, in {search.folder}")
+    console.out.print(f"watch it: themis-agent status {search.folder}")
+    console.out.print(f"stop it:  themis-agent stop {search.application}")
+    if json_file is not None:
+        console.write_json(json_file, {"application": search.application, "folder": str(search.folder)})
 
 
 def print_result(metric: str, result: "Result") -> None:

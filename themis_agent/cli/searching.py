@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from themis_agent.cli import options
-from themis_agent.cli.results import print_problems, print_result
+from themis_agent.cli.results import print_problems, print_result, print_submitted
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.quantities import count, number
@@ -122,8 +122,8 @@ def resume(
     verify: str | bool,
     json_file: Path | None,
 ) -> int:
-    """Go on with a search that was suspended or has failed. DIR: of a local search, its --state directory, of a
-    submitted one, its folder.
+    """Go on with a search that was suspended or has failed. DIR: the --state directory of a local search, the folder of
+    a submitted one.
 
     A local search runs on the GPUs that it began with, and its best trial is printed. A submitted one is submitted
     again, as a new application.
@@ -132,14 +132,21 @@ def resume(
     from themis_agent.yarn import submission
 
     if (directory / submission.FILE).exists():
-        return _resubmit(directory.resolve(), rm, arbiter, token_file, verify)
+        return _resubmit(directory.resolve(), rm, arbiter, token_file, verify, json_file)
     gpus = None
     with contextlib.suppress(BadInputError):  # A search that has not begun takes what is there.
         gpus = len(Folder(directory.resolve()).state().gpus)
     return _run(directory, gpus, json_file, None)
 
 
-def _resubmit(folder: Path, rm: str | None, arbiter: str | None, token_file: Path | None, verify: str | bool) -> int:
+def _resubmit(
+    folder: Path,
+    rm: str | None,
+    arbiter: str | None,
+    token_file: Path | None,
+    verify: str | bool,
+    json_file: Path | None,
+) -> int:
     from themis_agent.submitting import entry
     from themis_agent.submitting.request import SubmissionError
 
@@ -149,7 +156,7 @@ def _resubmit(folder: Path, rm: str | None, arbiter: str | None, token_file: Pat
         search = entry.resume(folder, access, console.err.print)
     except SubmissionError as refused:
         return print_problems(refused.problems)
-    console.out.print(f"{search.application}, in {search.folder}")
+    print_submitted(search, json_file)
     return 0
 
 

@@ -194,7 +194,11 @@ def _opened(directory: Path) -> tuple["Folder", "Recorded"]:
 
 def _state(folder: "Folder", recorded: "Recorded") -> "State":
     if recorded.state is None:
-        raise BadInputError("DIR", str(folder.root), "holds no search that has begun")
+        raise BadInputError(
+            "DIR",
+            str(folder.root),
+            "its search has not begun; of a submitted one, `themis-agent list --rm URL --all` shows YARN's state",
+        )
     return recorded.state
 
 

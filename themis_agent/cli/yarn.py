@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from themis_agent.cli import options
-from themis_agent.cli.results import print_problems, print_result
+from themis_agent.cli.results import print_problems, print_result, print_submitted
 from yarn_plugin import console
 from yarn_plugin.api.client import DEFAULT_URL
 from yarn_plugin.errors import BadInputError
@@ -51,13 +51,10 @@ def submit(
         search = entry.submit(app, file.resolve().parent, access, console.err.print)
     except SubmissionError as refused:
         return print_problems(refused.problems)
-    console.out.print(f"{search.application}, in {search.folder}")
     if not wait:
-        console.out.print(f"watch it: themis-agent status {search.folder}")
-        console.out.print(f"stop it:  themis-agent stop {search.application}")
-        if json_file is not None:
-            console.write_json(json_file, {"application": search.application, "folder": str(search.folder)})
+        print_submitted(search, json_file)
         return 0
+    console.out.print(f"{search.application}, in {search.folder}")
     result = search.wait()
     print_result(app.metric, result)
     if json_file is not None:
@@ -72,7 +69,7 @@ def submit(
 @click.option("--all", "ended", is_flag=True, help="Also those that have ended, as far as YARN remembers them.")
 @options.JSON
 def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | None) -> None:
-    """List the searches of a cluster, the latest first. Trials are shown of those that you submitted here."""
+    """List the searches of a cluster, the latest first. Only those submitted from this machine show their trials."""
     from themis_agent.submitting import applications, entry, recent
     from themis_agent.submitting.search import state_of, trials_of
 
@@ -92,14 +89,15 @@ def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | No
 
 
 @click.command(context_settings=console.CONTEXT)
-@click.argument("search", metavar="APPLICATION|DIR")
-@click.option("--kill", is_flag=True, help="Have YARN end the application at once; needs --rm.")
-@options.rm(required=False)
+@click.argument("search", metavar="SEARCH")
+@click.option("--kill", is_flag=True, help="Have YARN end the application at once.")
+@options.rm(required=False, more=" Only for --kill.  [default: as it was submitted]")
 @console.ca_option
 def stop(search: str, kill: bool, rm: str | None, verify: str | bool) -> None:
-    """Stop a search: by the id of an application that you submitted from this machine, or by its folder.
+    """Stop a search: its trials save checkpoints and end. `themis-agent best DIR` then prints the best one.
 
-    Its agent has the trials save checkpoints, and ends. `themis-agent best DIR` prints the best trial.
+    SEARCH: its folder, or the id of its application if you submitted it from this machine. With --kill and --rm, the id
+    of any application.
     """
     from themis_agent.submitting import applications, entry, recent
     from themis_agent.submitting.search import stop as stopped
@@ -113,9 +111,9 @@ def stop(search: str, kill: bool, rm: str | None, verify: str | bool) -> None:
         if rm is None:
             raise BadInputError("--rm", rm, "required with --kill")
         applications.kill(entry.manager(rm, verify), app)
-        console.out.print(f"{app} is killed")
+        console.out.print(f"{app} has been killed")
         return
     if folder is None:
         raise BadInputError("SEARCH", search, "was not submitted from here; give its folder, or --kill and --rm URL")
     stopped(folder)
-    console.out.print(f"{search} stops: its trials save checkpoints")
+    console.out.print(f"{search} is stopping: its trials save checkpoints")

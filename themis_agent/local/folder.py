@@ -1,4 +1,4 @@
-"""The folder of a local search: all that a killed one needs to go on.
+"""The folder of a search, local or on YARN: all that a killed one needs to go on.
 
 app.json      the search, and the directory of its file      journal       every event
 agent.json    where the agent is now                          token         for its launchers

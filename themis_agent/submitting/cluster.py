@@ -101,7 +101,7 @@ def notes(app: AppFile, cluster: ClusterFacts, partition: str) -> Iterator[str]:
     largest = max((one[GPU] for one in nodes.values()), default=0)
     if 0 < largest < app.gpus_per_trial.min:
         yield (
-            f"each trial asks {app.gpus_per_trial.min} GPUs, the largest machine has {largest}: it will run on several"
+            f"each trial needs {app.gpus_per_trial.min} GPUs, the largest machine has {largest}: it will run on several"
         )
 
 

@@ -87,7 +87,7 @@ def _problem(one: Given) -> str | None:
     if one.path.is_dir():
         return "is a directory; pack it, as .tar.gz or .zip, and give it under archives"
     if one.archive and not one.path.name.endswith(ARCHIVE_ENDINGS):
-        return f"is no archive that YARN unpacks: {', '.join(ARCHIVE_ENDINGS)}"
+        return f"must be an archive that YARN unpacks: {', '.join(ARCHIVE_ENDINGS)}"
     try:
         with one.path.open("rb"):
             return None

@@ -121,7 +121,9 @@ def _pool(request: Request) -> wire.Pool | None:
     pools = [pool for pool in request.arbiter.get_cluster().pools if _leases(pool)]
     queue = request.queue
     if not pools:
-        raise SubmissionError([f"--arbiter {request.arbiter.url!r}: leases no GPUs; it has no pool of leased GPUs"])
+        raise SubmissionError(
+            [f"--arbiter {request.arbiter.url!r}: has no pool of leased GPUs; add one to its --config file"]
+        )
     known = ", ".join(pool.queue for pool in pools)
     if queue is None:
         if len(pools) > 1:

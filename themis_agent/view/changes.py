@@ -102,10 +102,10 @@ def _of_attempt(old: TrialState, new: TrialState, after: State, event: Event, at
         yield Change(new.id, f"started{again} on {gpus(now.cells)}{f', {origin}' if again else ''}")
     elif before is not None and now is not None:
         if now.stop_by is not None and before.stop_by is None and now.reason in _WHY_STOPPED:
-            text = f"was told to stop within {number(max(now.stop_by - at, 0.0))} s: {_WHY_STOPPED[now.reason]}"
+            text = f"was asked to stop within {number(max(now.stop_by - at, 0.0))} s: {_WHY_STOPPED[now.reason]}"
             yield Change(new.id, text)
         if now.killed and not before.killed:
-            yield Change(new.id, "did not end in time: its launchers are killed", "bad")
+            yield Change(new.id, "did not end in time: its launchers are being killed", "bad")
 
 
 _WHY_STOPPED = {

@@ -22,11 +22,11 @@ def fairness(shown: Shown) -> tuple[Block, ...]:
         "rho",
         tuple(one for one in (Series("with what is held", held, 0), Series("best of a bid", bid, 2)) if one.points),
         time="seconds since the beginning",
-        limit=(1.0, "an own share of the pool"),
+        limit=(1.0, "an equal part of the pool"),
     )
     unbounded = sum(rho is None for _, rho in held)
-    note = f"Without a value {count(unbounded, 'time')}: with no GPUs there is no end." if unbounded else ""
-    columns = (Column("time"), Column("GPUs offered", True), Column("rho without them", True), Column("subsets", True),
+    note = f"Unbounded {count(unbounded, 'time')}: without GPUs it makes no progress." if unbounded else ""
+    columns = (Column("time"), Column("GPUs offered", True), Column("rho without them", True), Column("rows", True),
                Column("best rho", True), Column("with GPUs", True))  # fmt: skip
     latest = history.bids[-MAX_BIDS:]
     rows = tuple(

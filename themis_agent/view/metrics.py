@@ -51,7 +51,7 @@ class _Metrics(Collector):
         state, history = self._shown.state, self._shown.history
         trials = list(state.trials.values())
         found = [status(one) for one in trials]
-        gauge = GaugeMetricFamily("themis_agent_trials", "Trials by what they do or have come to", labels=["status"])
+        gauge = GaugeMetricFamily("themis_agent_trials", "Trials by status", labels=["status"])
         for name in STATUSES:
             gauge.add_metric([name], found.count(name))
         yield gauge

@@ -95,7 +95,7 @@ def _top(shown: Shown, standing: str) -> Iterator[Block]:
     figures.append(KeyFigure("time", duration(shown.at - shown.began), gpu_time(shown.gpu_s() / 3600)))
     if history.rhos:
         rho = history.rhos[-1][1]
-        note = "finish-time fairness; above 1: slower than with an own share"
+        note = "finish-time fairness; above 1: it ends later than with an equal part of the pool"
         figures.append(KeyFigure("rho", "unbounded" if rho is None else number(rho), note))
     risky = [one for one in state.trials.values() if one.store_problem]
     if risky:

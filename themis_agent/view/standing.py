@@ -98,7 +98,9 @@ def _search(shown: Shown) -> Iterator[str]:
     if history.bids:
         bid = history.bids[-1]
         found = bid.best_rho
-        helped = "no subset helped" if found is None else f"the best was {number(found)} with {bid.best_gpus}"
+        helped = "no part of them would lower it"
+        if found is not None:
+            helped = f"the best was {number(found)} with {bid.best_gpus}"
         without = "unbounded" if bid.rho is None else number(bid.rho)
         offered = f"{count(bid.offered, 'GPU')} at {clock(bid.wall)}"
         yield f"was last offered {offered}; its rho without them was {without}, {helped}"

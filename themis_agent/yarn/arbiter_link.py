@@ -82,7 +82,7 @@ class ArbiterLink:
                 return True
             except ArbiterUnavailableError as away:
                 if time.monotonic() >= until:
-                    log.warning("not deregistered, YARN will tell it: %s", away)
+                    log.warning("not deregistered; the arbiter will learn from YARN that this has ended: %s", away)
                     return False
             except ArbiterRefusedError as refused:
                 log.warning("not deregistered: %s", refused)
@@ -105,7 +105,7 @@ class ArbiterLink:
                 ):
                     pass
             except (ArbiterError, InvalidEventError) as problem:
-                log.warning("the arbiter is not heard: %s", problem)
+                log.warning("no messages from the arbiter: %s", problem)
             time.sleep(FOLLOW_AGAIN_S)
 
     def _take(self, name: str, fields: dict[str, Any]) -> None:
