@@ -98,7 +98,7 @@ OF_TRAINING = (
     show_default=True,
     help="Training: minutes that a job loses when its GPUs change.",
 )
-@click.option("--max-bidders", type=click.IntRange(1), help="Training: offer GPUs to at most so many.")
+@click.option("--max-bidders", type=click.IntRange(1), help="Training: at most so many bidders a round.")
 @click.option(
     "--error",
     type=click.FloatRange(0, 0.99),
