@@ -1,4 +1,4 @@
-"""The steps of README.md, run as a new user would: all lines in one bash, with an empty state directory."""
+"""The steps of README.md and docs/training.md, run as a new user would: in one bash, with an empty state directory."""
 
 import os
 import re
@@ -17,7 +17,9 @@ from yarn_plugin.embedded.spec import DEFAULT_PORT_BASE, ClusterSpec
 
 pytestmark = pytest.mark.integration
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+TRAINING = ROOT / "docs" / "training.md"
 ARBITER_PORT = 8780
 MARKER = "@@@ "
 """Printed before each line, so that its output can be found."""
@@ -25,17 +27,17 @@ MARKER = "@@@ "
 LIMIT_S = 500
 
 
-def readme_steps():
-    """The lines of the fenced block below "Step by step", without empty ones."""
-    block = re.search(r"## Step by step\n.*?```bash\n(.*?)```", README.read_text(), re.DOTALL)
-    assert block, "README.md has no steps"
+def steps_of(page, heading):
+    """The lines of the first fenced block below a heading, without empty ones."""
+    block = re.search(rf"## {heading}\n.*?```bash\n(.*?)```", page.read_text(), re.DOTALL)
+    assert block, f"{page.name} has no steps"
     return [line for line in block[1].splitlines() if line.strip()]
 
 
 def on_free_ports(lines):
-    """The steps, with other ports where those of README.md are in use."""
+    """The steps, with other ports where those of the page are in use."""
     text = "\n".join(lines)
-    hosts = ClusterSpec(Path("/"), nodes=2).hosts
+    hosts = ClusterSpec(Path("/"), nodes=3).hosts
     try:
         ports.require_free(DEFAULT_PORT_BASE, hosts, hdfs=False)
     except PortTakenError:
@@ -90,17 +92,26 @@ def clone_and_environment(tmp_path):
         process.kill()
 
 
+def printed_by(text, clone, environment, file):
+    """What a script prints, which must succeed."""
+    with file.open("w") as out:
+        code = subprocess.run(
+            ["bash", "-c", text],
+            cwd=clone,
+            env=environment,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT_S,
+            check=False,
+        ).returncode
+    assert code == 0, file.read_text()[-4000:]
+    return file.read_text()
+
+
 def test_the_steps_of_the_readme_work_as_printed(clone_and_environment, tmp_path):
     clone, environment = clone_and_environment
-    lines = readme_steps()
-    printed = tmp_path / "printed"
-    with printed.open("w") as out:
-        command = ["bash", "-c", script(on_free_ports(lines))]
-        code = subprocess.run(
-            command, cwd=clone, env=environment, stdout=out, stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False
-        ).returncode
-    assert code == 0, printed.read_text()[-4000:]
-    by_line = outputs(printed.read_text())
+    lines = steps_of(README, "Step by step")
+    by_line = outputs(printed_by(script(on_free_ports(lines)), clone, environment, tmp_path / "printed"))
 
     def output_of(start):
         number = next(number for number, line in enumerate(lines) if line.startswith(start))
@@ -119,6 +130,17 @@ def test_the_steps_of_the_readme_work_as_printed(clone_and_environment, tmp_path
     assert "i_item_id" in (folder / "q12.txt").read_text()
     assert "</html>" in (folder / "q72.html").read_text()
     assert "processes" in output_of("yarn-plugin cluster down")
+    assert_nothing_runs(Path(environment["XDG_STATE_HOME"]))
+
+
+@pytest.mark.matrix
+def test_the_search_of_training_md_works_as_printed(clone_and_environment, tmp_path):
+    clone, environment = clone_and_environment
+    (clone / "docs").symlink_to(ROOT / "docs")
+    steps = "\n".join(on_free_ports(steps_of(TRAINING, "Try it on this machine")))
+    text = printed_by(f"set -e\n{steps}\n", clone, environment, tmp_path / "printed")
+    assert re.search(r"^best: trial-\d+, loss 0\.\d+ at step \d+$", text, re.MULTILINE), text
+    assert re.search(r" blobs was granted \d GPU", text), text
     assert_nothing_runs(Path(environment["XDG_STATE_HOME"]))
 
 
