@@ -40,8 +40,11 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The agent has been restarted. `running`: the launchers that still run; all others are gone. `registered_anew`: the
-    search is another application at the arbiter than before, which has no lease yet."""
+    """The agent has been restarted.
+
+    `running`: the launchers that still run; all others are gone. `registered_anew`: the search is another application at
+    the arbiter than before, which has no lease yet.
+    """
 
     running: tuple[Running, ...] = ()
     registered_anew: bool = False

@@ -93,7 +93,7 @@ def resume(folder: Path, access: Access, note: Callable[[str], object]) -> Searc
         raise SubmissionError([f"{folder}: {earlier.yarn_app} still runs this search"])
     state = state_of(folder)
     if state is not None and state.finished:
-        raise SubmissionError([f"{folder}: has ended: {result(state).reason}"])
+        raise SubmissionError([f"{folder}: its search has ended: {result(state).reason}"])
     own = ":".join(entry for entry in earlier.class_path if not entry.startswith(f"{submission.JARS}/"))
     queue = known.queue if known is not None else None
     request = _request(app, directory, replace(access, queue=queue or None, class_path=own or None))
