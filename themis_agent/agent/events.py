@@ -42,8 +42,8 @@ class Running:
 class Restarted:
     """The agent has been restarted.
 
-    `running`: the launchers that still run; all others are gone. `registered_anew`: the search is another application at
-    the arbiter than before, which has no lease yet.
+    `running`: the launchers that still run; all others are gone. `registered_anew`: the search is another application
+    at the arbiter than before, which has no lease yet.
     """
 
     running: tuple[Running, ...] = ()
