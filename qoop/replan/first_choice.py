@@ -38,6 +38,8 @@ def first_plan(
     insured = [one for one in ranked if one.seconds <= limit and len(plans[one.plan].stages()) > 1]
     planned = [one.plan for one in (*insured, *ranked) if one.plan != written]
     compared = list(dict.fromkeys(planned))[:COMPARED]
+    if not compared:
+        return written
     return compared[0] if _is_worth_it(plans, estimator, compared, written, slots, rules) else written
 
 

@@ -491,3 +491,16 @@ def test_applications_wait_while_the_total_demand_is_at_its_limit():
 def test_settings_out_of_range_are_rejected(field, value):
     with pytest.raises(BadInputError, match=field):
         LeaseSettings(**{field: value})
+
+
+def test_an_offer_lists_slots_in_the_order_of_the_machines_whatever_became_free_first():
+    """The journal has the offer: replayed, it must be the same to the byte."""
+    names = [f"n{number}" for number in range(1, 9)]
+    world = World.of(*map(node, names), lease_s=100)
+    a = world.arrive("ann", rho=3.0, rows=(row(1.0, *[4] * 8),))
+    world.wait(20.0)
+    assert len(world.held()[a]) == 32
+    world.agents[a].bids = False
+    world.wait(88.0)
+    assert world.stage.state().round.ending
+    assert list(world.stage.state().round.offer) == names

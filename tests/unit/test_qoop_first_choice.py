@@ -97,6 +97,12 @@ def test_a_plan_with_stages_is_chosen_if_it_costs_no_more_than_the_premium():
     assert len(first(planned, **beyond).stages()) == 1
 
 
+def test_a_query_without_another_plan_runs_as_written():
+    """All others may be ruinous."""
+    planned = made(CHAIN, LARGE)
+    assert first(replace(planned, plans=planned.plans[-1:])).as_written
+
+
 def test_a_forced_mode_never_runs_a_query_as_written():
     planned = made(CHAIN, [1000] * 6)
     assert first(planned).as_written

@@ -184,7 +184,8 @@ def _offered(turn: Turn, ending: Sequence[Held]) -> BySlot:
     for slot in {turn.inventory.places[gpu].slot for gpu in expiring}:
         gpus = turn.inventory.gpus_in[slot]
         offer[slot] = tuple([gpu for gpu in gpus if gpu in offerable or gpu in expiring])
-    return offer
+    # In the order of the machines, whatever became free first: the journal of a replay is the same to the byte.
+    return {slot: offer[slot] for slot in turn.inventory.gpus_in if slot in offer}
 
 
 def _rhos(turn: Turn, apps: Sequence[str]) -> tuple[tuple[str, float | None], ...]:
