@@ -77,7 +77,7 @@ class SparkEngine:
         self._context = session.sparkContext
         self._executors = Executors(self._context)
         self._target = ExecutorTarget(self._executors, name, warn)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._running: dict[StageId, str] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._cancelled: set[str] = set()
@@ -179,13 +179,14 @@ class SparkEngine:
             event = self._failure(stage, tag, problem, of_plan=query != self._written.text)
         if isinstance(event, StageFailed) and (event.retry or LOST_PART in event.error):
             self._try_to_report_lost_outputs()
-        if isinstance(event, StageFinished) and view is not None:
-            if self._versions_read(query) != versions:
-                event = StageFailed(stage, "an output was lost while the stage read it", True, True)
-            else:
-                with self._lock:
+        with self._lock:
+            # At once: whatever is lost from now on is reported after this, with all that was made from it.
+            if isinstance(event, StageFinished) and view is not None:
+                if self._versions_read(query) == versions:
                     self._views[view] = stage
-        self._ended(stage, tag, event)
+                else:
+                    event = StageFailed(stage, "an output was lost while the stage read it", True, True)
+            self._ended(stage, tag, event)
 
     def _versions_read(self, query: str) -> dict[str, int]:
         """How often outputs that a stage reads were given up, as no two computations of them may be mixed."""

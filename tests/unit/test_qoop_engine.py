@@ -12,7 +12,7 @@ from qoop.engine.checkpoints import ExecutorCheckpoints, unpersist_with
 from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.spark_engine import SparkEngine
 from qoop.plans.plan import StageId
-from qoop.replan.events import CheckpointLost, ExecutorsChanged, StageCancelled, StageFailed
+from qoop.replan.events import CheckpointLost, ExecutorsChanged, StageCancelled, StageFailed, StageFinished
 
 ONE = StageId("qoop_result", 3)
 
@@ -309,6 +309,30 @@ def test_an_output_with_other_values_each_time_is_lost_with_all_that_was_made_fr
     stored.wait(CheckpointLost(THREE, "computed from two, of which parts were lost"))
     assert lost(stored) == {ONE, TWO, THREE}
     assert stored.engine._versions_read("SELECT s FROM three") != before, "a stage that reads it meanwhile is run again"
+
+
+def test_an_output_stored_while_another_is_lost_is_reported_after_it_was_stored(stored, monkeypatch):
+    engine, five, asked = stored.engine, StageId("qoop_result", 9), []
+    engine._inexact.add("one")
+    read = engine._versions_read
+    losing = threading.Thread(target=engine._report_lost, args=("one", "it is gone", True))
+
+    def versions_read(query):
+        found = read(query)
+        asked.append(query)
+        if len(asked) == 2:
+            losing.start()
+            losing.join(0.2)
+        return found
+
+    monkeypatch.setattr(engine, "_versions_read", versions_read)
+    monkeypatch.setattr(engine, "_compute", lambda *_: (1.0, 8.0))
+    monkeypatch.setattr(spark_engine, "core_seconds", lambda *_: 1.0)
+    engine.start(five, "SELECT s FROM one", "five", 0)
+    wait_for(lambda: ONE in lost(stored), lambda: stored.events)
+    losing.join(20)
+    ends = [type(event) for event in stored.events if getattr(event, "stage", None) == five]
+    assert ends == [StageFinished, CheckpointLost]
 
 
 # Stored outputs.
