@@ -44,15 +44,6 @@ class Statement:
         query = self.query.copy()
         return Statement(str(query.sql(DIALECT)), query, query, writes=False, syntax=self.syntax)
 
-    def reading_from(self, view: str) -> str:
-        """The text of the statement with its query replaced by all rows of a view."""
-        source = exp.select("*").from_(exp.to_table(view))
-        if not self.writes:
-            return str(source.sql(DIALECT))
-        tree = self.tree.copy()
-        tree.set("expression", source)
-        return str(tree.sql(DIALECT))
-
 
 @dataclass(frozen=True, slots=True)
 class ParsedText:
