@@ -15,6 +15,7 @@ from yarn_plugin.decide.events import (
     ManagerLost,
     NodesChanged,
     NodeUseChanged,
+    PartitionsChanged,
 )
 from yarn_plugin.decide.pools.commands import Ask, Grant, LeaseEnded, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease import allocation
@@ -610,6 +611,17 @@ def test_a_round_in_an_earlier_versions_journal_which_listed_gpus_goes_on():
     assert not turns[1].state.triggers, "idle GPUs are no event"
     turns[1].freed(sorted(N2), "released")
     assert turns[1].state.triggers
+
+
+def test_cells_in_an_earlier_versions_journal_which_had_no_hosts_and_partitions_are_built_again():
+    world = World.of(node("n1"))
+    world.stage.take(PartitionsChanged((("n1:8041", "gpu"),)))
+    execution, known = world.stage.intake._execution, world.stage.intake.state
+    assert known.cells.cells["n1"].partition == "gpu"
+    before = {name: replace(cell, host="", partition="") for name, cell in known.cells.cells.items()}
+    execution.state = replace(known, cells=replace(known.cells, cells=before))
+    world.stage.take(Configured(known.pools))
+    assert world.stage.intake.state.cells == known.cells
 
 
 def test_a_job_of_a_policy_without_auctions_that_keeps_its_gpus_is_renewed():

@@ -53,8 +53,9 @@ def learn(state: State, seq: int, at: float, event: Event) -> tuple[State, list[
             written = {queue: one for queue, one in now_known.written.items() if queue.rpartition(".")[0] in parents}
             kept = replace(now_known, written=written, asked=False, reading=False, retry_at=None, read_at=None,
                            superseded=None)  # fmt: skip
+            # The cells are built again: an earlier version's lack what this one reads.
             state = replace(state, pools=pools, enforcement=kept, timer=None, looked=False, reconcile=reconcile,
-                            topology=described)  # fmt: skip
+                            topology=described, cells=None)  # fmt: skip
             return state, [cause.ArbiterStarted()]
         case ManagerReached(url, capabilities, looked):
             # It may have restarted without the weights: read them before writing.
