@@ -96,7 +96,7 @@ class ExecutorCheckpoints:
         """
         with self._lock:
             known = self._frames.get(view)
-        if known is not None and whole:
+        if known is not None and known.whole:
             unpersist(known.frame._jdf)
         elif known is not None:
             # Build the frame again: it caches which of its partitions were persisted when it was first computed.

@@ -6,6 +6,7 @@ import time
 import pytest
 from py4j.protocol import Py4JError
 
+from qoop.engine import checkpoints as checkpoints_module
 from qoop.engine import executors as executors_module
 from qoop.engine import spark_engine
 from qoop.engine.checkpoints import ExecutorCheckpoints, unpersist_with
@@ -356,6 +357,24 @@ def test_a_frame_that_cannot_be_unpersisted_does_not_stop_the_others():
     with pytest.raises(Py4JError):
         checkpoints.release()
     assert [frame.kept for frame in frames] == [False, True, False]
+
+
+@pytest.mark.parametrize("is_owned", [True, False])
+def test_an_output_that_is_computed_anew_leaves_what_the_user_has_persisted(monkeypatch, is_owned):
+    class ComputedError(Exception):
+        pass
+
+    def compute(frame):
+        raise ComputedError
+
+    cached = Frame()
+    known = checkpoints_module._Persisted(Fake(_jdf=cached), 1, 2, whole=is_owned)
+    checkpoints = ExecutorCheckpoints(None, _frames={"view": known})
+    monkeypatch.setattr(checkpoints_module, "in_session_of", lambda session, frame: frame)
+    monkeypatch.setattr(checkpoints_module, "persist", compute)
+    with pytest.raises(ComputedError):
+        checkpoints.save("view", Frame(), 1, whole=True)
+    assert cached.kept != is_owned
 
 
 def test_a_failure_on_garbage_collection_does_not_stop_the_others(died):
