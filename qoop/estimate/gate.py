@@ -9,7 +9,8 @@ class Inputs:
     """What a query reads.
 
     `sizes`: for each table that it names, in bytes, those of the partitions and columns that it reads; None if unknown.
-    `stops_early`: it returns any rows up to a limit, so that Spark need not read its tables to the end.
+    `stops_early`: it returns any rows up to a limit, so that Spark need not read its largest table to the end, unless
+    it shuffles it to join another large one.
     """
 
     sizes: tuple[float | None, ...]
@@ -35,7 +36,7 @@ class Gate:
 
     def reason(self, inputs: Inputs, slots: float) -> str | None:
         """Why a query is not worth planning on this many slots; None if it may be."""
-        if inputs.stops_early:
+        if inputs.stops_early and not self._shuffles(inputs.sizes):
             return "it returns any rows up to its limit, so Spark can stop early"
         known = [size for size in inputs.sizes if size is not None]
         if len(known) < len(inputs.sizes):
@@ -44,6 +45,10 @@ class Gate:
         if seconds > worth:
             return None
         return f"Spark is expected to need {seconds:.1f} s for it, and planning pays off above {worth:.1f} s"
+
+    def _shuffles(self, sizes: Sequence[float | None]) -> bool:
+        """Whether Spark may have to shuffle tables, and so to read them to the end before it returns a row."""
+        return sum(size is None or size > self.broadcast_bytes for size in sizes) > 1
 
     def min_seconds(self, tables: int) -> float:
         """The time of Spark from which planning pays off, for a query that names so many tables."""

@@ -34,8 +34,15 @@ def test_more_slots_let_larger_queries_run_as_written():
     assert GATE.reason(inputs, slots=20) is not None
 
 
-def test_a_query_that_stops_early_is_not_planned_whatever_it_reads():
-    assert "limit" in str(GATE.reason(Inputs((None, 1e15), stops_early=True), slots=1))
+def test_a_query_that_stops_early_is_not_planned_whatever_its_largest_table():
+    for sizes in ((1e15,), (None,), (None, 5 * MB), (1e15, 5 * MB, 1 * MB)):
+        assert "limit" in str(GATE.reason(Inputs(sizes, stops_early=True), slots=1))
+
+
+def test_a_limit_over_the_join_of_large_tables_does_not_stop_early():
+    """They are shuffled as a whole before the first row is joined."""
+    for sizes in ((1e12, 1e11), (1e12, 1 * MB, None)):
+        assert GATE.reason(Inputs(sizes, stops_early=True), slots=1) is None
 
 
 @given(st.lists(st.floats(0, 1e13), max_size=40), st.floats(0.1, 1e4))
