@@ -291,6 +291,11 @@ def is_undone(world):
             "environment.python 'env/bin/python': must be a name or a path on the nodes, or be in one of",
         ),
         ({"storage": "nodb://h/d"}, "storage 'nodb://h/d': its driver is not installed"),
+        ({"storage": "nodb://me:secret@h/d"}, "storage 'nodb://me:***@h/d': its driver is not installed"),
+        (
+            {"environment": {"files": ["train.py", "train.py#checkpoint"]}},
+            "'checkpoint' cannot be its name in a container's working directory",
+        ),
         ({"data": {"urls": ["train.py"]}}, "data.urls 'train.py': must be file:///PATH, on a file system that all"),
         ({"data": {"urls": ["file:///nothing/here"]}}, "data.urls 'file:///nothing/here': no such file"),
     ],
@@ -363,6 +368,42 @@ def test_a_name_that_is_taken_is_refused_and_kept(world):
     with pytest.raises(SubmissionError, match="is not empty; give another name, or `themis-agent resume"):
         world.submit()
     assert submission.read(search.folder).yarn_app == YARN_APP
+
+
+def test_a_name_that_another_submission_takes_meanwhile_stays_its_own(world):
+    checked = entry.checked(world.app(), world.home, world.access())
+    checked.folder.mkdir()
+    theirs = checked.folder / "submission.json"
+    theirs.write_text("theirs")
+    with pytest.raises(SubmissionError, match="digits: directory not empty"):
+        steps.submit(checked)
+    assert theirs.read_text() == "theirs"
+    assert not world.apps
+    assert list(world.store.iterdir()) == [checked.folder]
+
+
+def test_a_folder_that_is_there_already_becomes_the_users_own(world):
+    (world.store / "digits").mkdir(mode=0o777)
+    search = world.submit()
+    assert stat.S_IMODE(search.folder.stat().st_mode) == 0o700
+
+
+def test_only_one_of_two_goes_on_with_a_search(world, monkeypatch):
+    search = world.submit()
+    world.apps[YARN_APP] = "KILLED"
+    register, written = steps._registered, submission.read(search.folder)
+    theirs = written.model_copy(update={"yarn_app": "application_17_0002"})
+
+    def meanwhile(*arguments):
+        submission.write(search.folder, theirs)
+        return register(*arguments)
+
+    monkeypatch.setattr(steps, "_registered", meanwhile)
+    with pytest.raises(SubmissionError, match="somebody else goes on with this search"):
+        entry.resume(search.folder, world.access(), print)
+    assert submission.read(search.folder) == theirs
+    assert world.apps == {YARN_APP: "KILLED"}
+    assert not world.registered
 
 
 def test_validate_checks_the_same_and_submits_nothing(world, tmp_path, monkeypatch):
@@ -465,6 +506,15 @@ def test_list_shows_the_searches_of_the_cluster(world, capsys):
     assert (listed["id"], listed["folder"], listed["trials"]) == (YARN_APP, str(world.store / "digits"), {})
 
 
+def test_a_search_whose_journal_is_of_a_later_version_is_listed_with_the_others(world, capsys):
+    search = world.submit()
+    records = RecordFile(Folder(search.folder).journal)
+    records.append({"format": 99})
+    records.close()
+    assert console.run(cli, "themis-agent", ["list", "--rm", world.rm.url]) == 0
+    assert YARN_APP in capsys.readouterr().out
+
+
 def test_stop_asks_the_agent_with_the_token_of_the_folder(world, capsys):
     search, asked = world.submit(), []
     token = Folder(search.folder).token()
@@ -520,11 +570,21 @@ def test_staged_archives_are_made_once_and_named_by_what_is_in_them(tmp_path):
 def test_code_that_somebody_else_staged_is_not_run(tmp_path, monkeypatch):
     foreign = tmp_path / f".staging-{os.getuid()}"
     foreign.mkdir()
-    seen = Path.stat
-    owner = SimpleNamespace(st_uid=os.getuid() + 1, st_mode=foreign.stat().st_mode)
-    monkeypatch.setattr(Path, "stat", lambda path, **more: owner if path == foreign else seen(path, **more))
+    monkeypatch.setattr(Path, "lstat", lambda path: SimpleNamespace(st_uid=os.getuid() + 1))
     with pytest.raises(PermissionError, match="belongs to another user"):
         staging.staging_folder(tmp_path, tmp_path)
+
+
+def test_a_staging_folder_that_somebody_else_links_is_left_alone(tmp_path, monkeypatch):
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    link = tmp_path / f".staging-{os.getuid()}"
+    link.symlink_to(private)
+    owner = SimpleNamespace(st_uid=os.getuid() + 1)
+    monkeypatch.setattr(Path, "lstat", lambda path: owner)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        staging.staging_folder(tmp_path, tmp_path)
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
 
 
 def test_what_everybody_can_read_is_public(tmp_path):

@@ -1,5 +1,6 @@
 """`themis-agent submit`, `list` and `stop`: searches on YARN."""
 
+import contextlib
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from themis_agent.cli import options
 from themis_agent.cli.results import print_problems, print_result, print_submitted
 from yarn_plugin import console
 from yarn_plugin.api.client import DEFAULT_URL
-from yarn_plugin.errors import BadInputError
+from yarn_plugin.errors import BadInputError, ReportedError
 from yarn_plugin.quantities import NOTHING
 
 
@@ -78,7 +79,10 @@ def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | No
         if one.has_ended and not ended:
             continue
         folder = recent.folder_of(one.id)
-        trials = trials_of(state_of(folder)) if folder is not None else {}
+        trials = {}
+        # One that cannot be read hides no other.
+        with contextlib.suppress(ReportedError, OSError):
+            trials = trials_of(state_of(folder)) if folder is not None else {}
         shown = ", ".join(f"{many} {name}" for name, many in trials.items()) or NOTHING
         state = one.final if one.has_ended else one.state
         rows.append((one.id, one.name, state, one.user, shown, one.gpus, one.tracking_url or NOTHING))

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from themis_agent.app_file import AppFile
 from themis_agent.submitting.staging import local_resource
-from themis_agent.yarn.submission import CODE, JARS, PACKAGES, LocalResource
+from themis_agent.yarn.submission import CODE, JARS, LOCAL_CHECKPOINTS, PACKAGES, LocalResource
 from yarn_plugin import files
 
 ARCHIVE_ENDINGS = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
@@ -18,7 +18,7 @@ ARCHIVE_ENDINGS = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
 FOLDER = "resources"
 """Where copies of the user's files are, below the folder of a search."""
 
-_TAKEN = (CODE, PACKAGES, JARS, "launch_container.sh", "container_tokens", "tmp")
+_TAKEN = (CODE, PACKAGES, JARS, LOCAL_CHECKPOINTS, "launch_container.sh", "container_tokens", "tmp")
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,11 +138,14 @@ def drivers(storage: str | None) -> list[str]:
     if storage is None:
         return []
     try:
-        module = make_url(storage).get_dialect().import_dbapi().__name__
-    except (ImportError, NoSuchModuleError) as problem:
-        raise NotInstalledError(f"storage {storage!r}: its driver is not installed: {problem}") from None
+        url = make_url(storage)
     except ArgumentError:
         return []
+    try:
+        module = url.get_dialect().import_dbapi().__name__
+    except (ImportError, NoSuchModuleError) as problem:
+        shown = url.render_as_string(hide_password=True)
+        raise NotInstalledError(f"storage {shown!r}: its driver is not installed: {problem}") from None
     return importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
 
 

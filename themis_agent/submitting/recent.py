@@ -1,11 +1,14 @@
 """Where the folders are of searches that this user has submitted from this machine, by application id."""
 
 import contextlib
+import re
 from pathlib import Path
 
 from platformdirs import user_state_path
 
 from yarn_plugin import files
+
+_ID = re.compile(r"application_\d+_\d+")
 
 
 def note(app: str, folder: Path) -> None:
@@ -16,6 +19,8 @@ def note(app: str, folder: Path) -> None:
 
 def folder_of(app: str) -> Path | None:
     """The folder of an application; None if it is not known, or not there any more."""
+    if not _ID.fullmatch(app):
+        return None
     try:
         folder = Path(_file(app).read_text().strip())
     except OSError:

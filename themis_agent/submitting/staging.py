@@ -29,8 +29,9 @@ def staging_folder(store: Path, own: Path) -> Path:
         OSError: it cannot be made, or belongs to somebody else, whose code would run.
     """
     folder = store / f".staging-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
-    if folder.stat().st_uid != own.stat().st_uid:
+    folder.mkdir(mode=_SEARCHABLE, exist_ok=True)
+    # Of a symbolic link: the link's own owner, who may be another one than that of the folder.
+    if folder.lstat().st_uid != own.stat().st_uid:
         raise PermissionError(errno.EPERM, "belongs to another user", str(folder))
     folder.chmod(_SEARCHABLE)
     return folder

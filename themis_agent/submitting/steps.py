@@ -5,6 +5,7 @@ import platform
 import shlex
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +15,7 @@ from themis_agent.app_file import AppFile
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications, packages, recent
 from themis_agent.submitting.localised import localised
-from themis_agent.submitting.request import Checked, SubmissionError, store_of
+from themis_agent.submitting.request import Checked, Request, SubmissionError, store_of
 from themis_agent.submitting.staging import staged_archive, staging_folder
 from themis_agent.trial.gang import SCRIPT_PATH
 from themis_agent.yarn import submission
@@ -42,26 +43,36 @@ def submit(checked: Checked) -> Submission:
     """
     request, folder = checked.request, checked.folder
     with _reported(folder), ExitStack() as undo:
-        undo.callback(shutil.rmtree, folder, ignore_errors=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        # In the folder, checkpoints are in their place there: in the store, those of several searches would mix.
-        Folder(folder).begin(request.app.model_copy(update={"checkpoint": None}), request.directory)
+        _claim(folder, request, undo)
         given = tuple(localised(one, folder) for one in checked.files)
         return _submit(checked, given, undo)
+
+
+def _claim(folder: Path, request: Request, undo: ExitStack) -> None:
+    """Make the folder of a search, which is another's, and stays so, if two take the same name at the same time."""
+    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    undo.callback(shutil.rmtree, made, ignore_errors=True)
+    # In the folder, checkpoints are in their place there: in the store, those of several searches would mix.
+    Folder(made).begin(request.app.model_copy(update={"checkpoint": None}), request.directory)
+    # Fails unless there is no such folder, or an empty one of this user.
+    made.rename(folder)
+    undo.callback(shutil.rmtree, folder, ignore_errors=True)
 
 
 def resubmit(checked: Checked, earlier: Submission) -> Submission:
     """Go on with a search whose application has ended, with the files that it was submitted with.
 
     Raises:
-        as `submit`.
+        as `submit`; SubmissionError also if somebody else has done so meanwhile.
     """
     staged = (CODE, PACKAGES, JARS)
     with _reported(checked.folder), ExitStack() as undo:
-        return _submit(checked, tuple(one for one in earlier.resources if one.name not in staged), undo)
+        return _submit(checked, tuple(one for one in earlier.resources if one.name not in staged), undo, earlier)
 
 
-def _submit(checked: Checked, given: tuple[LocalResource, ...], undo: ExitStack) -> Submission:
+def _submit(
+    checked: Checked, given: tuple[LocalResource, ...], undo: ExitStack, earlier: Submission | None = None
+) -> Submission:
     request, folder, arbiter = checked.request, checked.folder, checked.arbiter
     prepared, staged = _prepared(checked, given)
     app = applications.new_application(request.manager)
@@ -86,6 +97,8 @@ def _submit(checked: Checked, given: tuple[LocalResource, ...], undo: ExitStack)
             "arbiter": ArbiterAccess(url=arbiter.url, app=registered.app, ca=_certificates(arbiter, folder)),
         }
     )
+    if earlier is not None and submission.read(folder) != earlier:
+        raise SubmissionError([f"{folder}: somebody else goes on with this search at the same time"])
     files.write_private(folder / submission.ARBITER_TOKEN, registered.token)
     submission.write(folder, done)
     undo.pop_all()

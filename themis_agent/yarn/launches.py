@@ -19,13 +19,10 @@ from themis_agent.local.folder import Folder
 from themis_agent.service import translated
 from themis_agent.trial import wire
 from themis_agent.yarn.containers import Gone, Launcher
-from themis_agent.yarn.submission import Submission
+from themis_agent.yarn.submission import LOCAL_CHECKPOINTS, Submission
 from yarn_plugin import files
 
 HEARTBEAT_S = 0.5
-
-LOCAL_CHECKPOINTS = "checkpoint"
-"""In the container's working directory."""
 
 _EVENT: TypeAdapter[wire.AnyEvent] = TypeAdapter(wire.AnyEvent)
 _KILLED = (137, 143)

@@ -16,6 +16,9 @@ ARBITER_TOKEN = "arbiter-token"
 CODE, PACKAGES, JARS = "themis-code", "themis-packages", "themis-jars"
 """Names of the staged archives in the working directory of a container."""
 
+LOCAL_CHECKPOINTS = "checkpoint"
+"""The folder of a trial's local checkpoints there."""
+
 
 class Part(BaseModel):
     """A type of these files: immutable; unknown fields, of a later version, are ignored."""
