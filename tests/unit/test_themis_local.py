@@ -60,8 +60,8 @@ def write_app(folder, step_s=0.0, more=""):
 
 
 def start(folder, *words):
-    command = [sys.executable, "-c", "from themis_agent.cli import main; main()", *words]
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-P", "-c", "from themis_agent.cli import main; main()", *words]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(
         command,
         cwd=folder,
@@ -303,3 +303,27 @@ def test_a_trial_that_ignores_sigterm_is_killed_and_what_it_loses_is_shown(tmp_p
     shown = capsys.readouterr().out
     assert f"ignored SIGTERM and was killed after the grace period; steps 2 to {lost + 1} are lost" in shown
     assert "No agent runs this search" in shown
+
+
+def test_searches_do_not_share_a_store(tmp_path):
+    store = tmp_path / "store"
+    store.mkdir()
+    more = f'checkpoint = "{store.as_uri()}"'
+    write_app(tmp_path, more=more)
+    finish(start(tmp_path, "run", "--local", "app.toml", "--state", "first"))
+    assert (store / "trial-00000").is_dir()
+    finish(start(tmp_path, "run", "--local", "app.toml", "--state", "first"))
+    again = start(tmp_path, "run", "--local", "app.toml", "--state", "second")
+    said, _ = again.communicate(timeout=60)
+    assert again.returncode == 2
+    assert f"has checkpoints of the search in {tmp_path}/first; give each search a folder of its own" in said
+    assert not (tmp_path / "second" / "app.json").exists()
+    (store / driver.OWNER).unlink()
+    again = start(tmp_path, "run", "--local", "app.toml", "--state", "second")
+    assert "has checkpoints of another search" in again.communicate(timeout=60)[0]
+
+
+def test_files_beside_that_of_the_search_do_not_take_the_place_of_modules(tmp_path):
+    write_app(tmp_path)
+    (tmp_path / "queue.py").write_text("raise SystemExit('this is not the standard library')")
+    finish(start(tmp_path, "run", "--local", "app.toml", "--state", "state"))

@@ -33,6 +33,12 @@ def test_it_becomes_the_module():
     assert started(*HERE, "platform").stdout.strip() == platform.platform()
 
 
+def test_files_of_the_search_do_not_take_the_place_of_modules(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "platform.py").write_text("print('of the search')")
+    assert started(*HERE, "platform").stdout.strip() == platform.platform()
+
+
 def test_it_waits_for_the_submission_of_its_own_application(tmp_path):
     written = tmp_path / "submission.json"
     written.write_text(json.dumps({"yarn_app": "application_17_0001"}))

@@ -45,6 +45,12 @@ def trial_id(number: int) -> str:
     return f"trial-{number:05}"
 
 
+def is_trial_id(name: str) -> bool:
+    """Whether a name is the id of a trial."""
+    number = name.removeprefix("trial-")
+    return number.isdecimal() and name == trial_id(int(number))
+
+
 def _search(settings: Settings) -> AnySearch:
     trials = [
         Trial(

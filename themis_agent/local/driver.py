@@ -15,6 +15,7 @@ from types import FrameType
 from rich.live import Live
 
 from themis_agent.agent import commands, events
+from themis_agent.agent.searching import is_trial_id
 from themis_agent.agent.state import State
 from themis_agent.app_file import AppFile
 from themis_agent.live import LiveAgent
@@ -24,6 +25,7 @@ from themis_agent.local.launchers import Launchers
 from themis_agent.optuna_study import StudyMirror
 from themis_agent.sampling import sample
 from themis_agent.service import Launched, listening, service, serving
+from themis_agent.trial.store import store_at
 from themis_agent.view.routes import View, add_view
 from yarn_plugin import console
 from yarn_plugin.errors import BadInputError
@@ -32,6 +34,9 @@ from yarn_plugin.journal.records import RecordFile
 log = logging.getLogger("themis_agent")
 
 MACHINE = "localhost"
+OWNER = "search"
+"""In a store of checkpoints: the folder of its search."""
+
 MIRROR_S = 10.0
 """How long the end of a search waits for the mirror in an Optuna storage."""
 
@@ -72,16 +77,35 @@ def run(app: AppFile, directory: Path, folder: Folder, gpus: int) -> Result | No
     `directory`: where commands run.
 
     Raises:
-        BadInputError: a trial does not fit on this machine, or the folder holds another search.
+        BadInputError: a trial does not fit on this machine, or the folder or the store hold another search.
+        StoreError: the store of checkpoints cannot be used.
         JournalError: the journal cannot be used, for example because this search runs already.
     """
     check_fits(app, gpus)
+    if app.checkpoint is not None and not folder.exists:
+        _claim_store(app.checkpoint, folder)
     folder.begin(app, directory)
     records = RecordFile(folder.journal)
     try:
         return _Run(app, directory, folder, gpus, records).result()
     finally:
         records.close()
+
+
+def _claim_store(url: str, folder: Folder) -> None:
+    """Have a store for the checkpoints of one search alone: trials of all searches have the same names.
+
+    Raises:
+        BadInputError: it is another search's.
+        StoreError: it cannot be used.
+    """
+    store, mine = store_at(url), str(folder.root).encode()
+    found = store.names("")
+    owner = store.read(OWNER) if OWNER in found else mine
+    if owner != mine or any(is_trial_id(name) for name in found):
+        of = "another search" if owner == mine else f"the search in {owner.decode(errors='replace')}"
+        raise BadInputError("checkpoint", url, f"has checkpoints of {of}; give each search a folder of its own")
+    store.write(OWNER, mine)
 
 
 class _Run:
@@ -119,7 +143,7 @@ class _Run:
                 begun = self._agent.put(events.Restarted(self._launchers.adopt()))
             self._agent.run(lambda state: begun.done() and _is_over(state), self._show)
         if self._mirror is not None and not self._mirror.close(MIRROR_S):
-            log.warning("storage %r: not all of the search could be written there", self._app.storage)
+            log.warning("storage: not all of the search could be written there")
         state = self._agent.state
         return result(state) if state is not None and state.finished else None
 

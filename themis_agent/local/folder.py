@@ -71,6 +71,11 @@ class Folder:
         found = _EPOCH.fullmatch(str(path.relative_to(trials))) if path.is_relative_to(trials) else None
         return (found["trial"], int(found["epoch"])) if found else None
 
+    @property
+    def exists(self) -> bool:
+        """Whether it holds a search."""
+        return (self.root / "app.json").exists()
+
     def begin(self, app: AppFile, directory: Path) -> None:
         """Create the folder for a search, or check that it holds this one.
 
@@ -79,7 +84,7 @@ class Folder:
         """
         written = {"directory": str(directory), "app": app.model_dump(mode="json")}
         file = self.root / "app.json"
-        if not file.exists():
+        if not self.exists:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.checkpoints.mkdir(exist_ok=True)
             files.write_private(file, json.dumps(written, indent=2) + "\n")

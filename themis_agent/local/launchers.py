@@ -62,8 +62,9 @@ class Launchers:
             folder.mkdir(parents=True, exist_ok=True)
             files.write(spec, self._spec(command).model_dump_json(indent=2), files.PRIVATE_MODE)
             with (folder / "launcher.log").open("ab") as output:
+                # -P: files beside that of the search must not take the place of modules that ours import.
                 process = psutil.Popen(
-                    [sys.executable, "-m", LAUNCHER, str(spec)],
+                    [sys.executable, "-P", "-m", LAUNCHER, str(spec)],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,

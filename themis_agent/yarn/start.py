@@ -4,8 +4,8 @@
 
 The staged packages are compiled for one version of Python and one type of machine, such as cpython-311 and x86_64. With
 another interpreter one of them would fail; this program says what is wrong, and otherwise becomes
-`python -m MODULE ARGUMENT...`. `--submission`: it waits until the submission in this folder is complete: an application
-can be registered at the arbiter only after YARN has accepted it.
+`python -P -m MODULE ARGUMENT...`. `--submission`: it waits until the submission in this folder is complete: an
+application can be registered at the arbiter only after YARN has accepted it.
 
 Only the standard library: it runs by its path, before anything else can be imported.
 """
@@ -37,7 +37,8 @@ def main(words: "list[str]") -> str:
         )
     if folder is not None and not _is_complete(folder):
         return f"{folder}: the submission was not completed within {COMPLETE_WITHIN_S:g} s"
-    return os.execv(sys.executable, [sys.executable, "-m", *command])
+    # -P: files of the search in the working directory must not take the place of modules that ours import.
+    return os.execv(sys.executable, [sys.executable, "-P", "-m", *command])
 
 
 def _is_complete(folder: str) -> bool:
