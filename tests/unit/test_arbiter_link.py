@@ -130,3 +130,20 @@ def test_leaving_waits_for_an_arbiter_that_is_away_but_not_for_ever(connected):
     arbiter.away = False
     assert link.leave(5)
     assert not arbiter.is_registered
+
+
+def test_a_failure_of_a_thread_is_noticed(connected):
+    _, link, heard = connected({"one": time.time() + 60})
+    link.check()
+    until(lambda: heard)
+    link._check = lambda: 1 / 0
+    link.say(ReleaseGpus("lease-1", ("node/0",)))
+
+    def has_failed():
+        try:
+            link.check()
+        except ZeroDivisionError:
+            return True
+        return False
+
+    until(has_failed)

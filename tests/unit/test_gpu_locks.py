@@ -44,3 +44,11 @@ def test_a_launcher_waits_until_its_gpu_is_free(tmp_path, agent):
         held.close()
         assert launcher.wait(30) == 0
     assert [one.type for one in agent.events] == ["started", "reported", "ended"]
+
+
+def test_gpus_with_long_names_are_told_apart(tmp_path):
+    host = "h" * 120
+    locks = GpuLocks([f"{tmp_path}/{host}/{number}" for number in range(2)])
+    assert locks.take()
+    assert not GpuLocks([f"{tmp_path}/{host}/1"]).take()
+    locks.close()

@@ -7,8 +7,12 @@ has noticed. Containers with a network of their own do not see each other's lock
 
 import contextlib
 import errno
+import hashlib
 import socket
 from collections.abc import Sequence
+
+MAX_ADDRESS = 107
+"""Bytes of a Unix socket's address."""
 
 
 class GpuLocks:
@@ -42,7 +46,7 @@ class GpuLocks:
         with contextlib.ExitStack() as closing:
             one = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             try:
-                one.bind(f"\0themis-agent/gpu/{name}".encode()[:107])
+                one.bind(_address(name))
             except OSError as problem:
                 if problem.errno == errno.EADDRINUSE:
                     return False
@@ -50,3 +54,11 @@ class GpuLocks:
             closing.pop_all()
             self._sockets.append(one)
             return True
+
+
+def _address(name: str) -> bytes:
+    """The address of a lock: with the name of its GPU, unless that is too long for one."""
+    found = f"\0themis-agent/gpu/{name}".encode()
+    if len(found) <= MAX_ADDRESS:
+        return found
+    return f"\0themis-agent/gpu/{hashlib.sha256(name.encode()).hexdigest()}".encode()

@@ -57,12 +57,17 @@ class ArbiterLink:
         self._answers = answers
         self._asked: dict[str, float] = {}
         self._closed = False
-        self._speaking = threading.Thread(target=self._speak, name="to arbiter", daemon=True)
+        self._failure: Exception | None = None
 
     def start(self) -> None:
         """Begin to listen and to speak."""
-        threading.Thread(target=self._listen, name="from arbiter", daemon=True).start()
-        self._speaking.start()
+        for run, name in ((self._listen, "from arbiter"), (self._speak, "to arbiter")):
+            threading.Thread(target=self._watched, args=(run,), name=name, daemon=True).start()
+
+    def check(self) -> None:
+        """Raise what has ended a thread, if something has: without it there would be no leases any more."""
+        if self._failure is not None:
+            raise self._failure
 
     def say(self, command: Command) -> None:
         """Send a command that is for the arbiter, as soon as it listens."""
@@ -92,6 +97,12 @@ class ArbiterLink:
 
     def _client(self) -> ArbiterClient:
         return ArbiterClient(self._access.url, self._token, self._access.ca or True)
+
+    def _watched(self, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except Exception as problem:  # noqa: BLE001 - `check` ends the agent
+            self._failure = problem
 
     def _listen(self) -> None:
         while not self._closed:

@@ -192,7 +192,8 @@ class Driver:
     def _end(self, gone: Gone) -> None:
         launcher = gone.launcher
         how = f"exit status {gone.exit_status}" if gone.exit_status is not None else gone.diagnostics or "not found"
-        log.info("%s epoch %d: launcher %d is gone: %s", launcher.trial, launcher.epoch, launcher.number, how)
+        number, said = launcher.number, on_one_line(how)
+        log.info("%s epoch %d: launcher %d is gone: %s", launcher.trial, launcher.epoch, number, said)
         for event in self._launches.last_words(gone, self._state()):
             self._put(event)
 
@@ -204,5 +205,9 @@ class Driver:
 
 def said_by_java(problem: Py4JJavaError) -> str:
     """The message of an exception in Java, on one line."""
-    text = str(problem.java_exception.getMessage() or problem.java_exception)
+    return on_one_line(str(problem.java_exception.getMessage() or problem.java_exception))
+
+
+def on_one_line(text: str) -> str:
+    """At most 500 characters of a text, on one line."""
     return " ".join(text.split())[:500]

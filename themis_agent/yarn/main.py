@@ -123,6 +123,7 @@ class Search:
     def _idle(self) -> None:
         self._fence.check()
         self._driver.check()
+        self._link.check()
         state = self._agent.state
         if state is not None:
             self._driver.progress = progress(state)
@@ -132,7 +133,7 @@ class Search:
         assert state is not None
         found = result(state)
         if self._mirror is not None and not self._mirror.close(MIRROR_S):
-            log.warning("storage %r: not all of the search could be written there", self._app.storage)
+            log.warning("storage: not all of the search could be written there")
         self._link.leave(LEAVE_S)
         self._fence.check()
         self._driver.finish(found.succeeded, sentence(self._app, found))
