@@ -26,7 +26,7 @@ def draft(path: Path, mode: int = 0o666, durable: bool = False, sole_writer: boo
     Raises:
         OSError: it could not be written; `path` is unchanged.
     """
-    draft_path = path.with_name(f"{path.name}.part" if sole_writer else f"{path.name}.{secrets.token_hex(4)}.part")
+    draft_path = sole_draft(path) if sole_writer else path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     if sole_writer:
         draft_path.unlink(missing_ok=True)
     descriptor = os.open(draft_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, mode)
@@ -44,6 +44,11 @@ def draft(path: Path, mode: int = 0o666, durable: bool = False, sole_writer: boo
         raise
     if durable:
         _sync_folder(path.parent)
+
+
+def sole_draft(path: Path) -> Path:
+    """The draft of a file with a sole writer."""
+    return path.with_name(f"{path.name}.part")
 
 
 def write(path: Path, content: str | bytes, mode: int = 0o666, durable: bool = False) -> None:

@@ -5,6 +5,7 @@ import pytest
 from themis_agent.local.folder import Folder
 from themis_agent.trial.wire import AgentAddress
 from themis_agent.yarn.takeover import Fence, SupersededAttemptError, take_over
+from yarn_plugin.journal.records import JournalUnavailableError
 
 
 @pytest.fixture
@@ -58,3 +59,22 @@ def test_a_record_of_an_attempt_that_is_just_superseded_is_known_to_the_next_or_
     with pytest.raises(SupersededAttemptError):
         first.append({"n": 1})
     assert content(files[0]) == [1]
+
+
+@pytest.mark.parametrize("sees_it", [True, False])
+def test_an_attempt_that_is_superseded_while_it_compacts_the_journal_does_not_replace_it(folder, sees_it):
+    first = attempt(folder, 1)
+    first.append({"n": 1})
+    taken = []
+
+    def check():
+        taken.append(attempt(folder, 2))
+        if sees_it:
+            Fence(folder, 1).check()
+
+    first._check = check
+    with pytest.raises(SupersededAttemptError if sees_it else JournalUnavailableError):
+        first.rewrite({"n": 0})
+    (second,) = taken
+    second.append({"n": 2})
+    assert content(second) == [1, 2]

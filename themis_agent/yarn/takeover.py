@@ -1,7 +1,8 @@
 """One attempt of an application master takes over from those before it, which may still live and not know it.
 
 1. It publishes its address with its number: from now on, earlier ones that look find that they are superseded.
-2. It replaces the journal by a copy: what an earlier one still writes goes into a file that nobody reads.
+2. It removes the draft with which an earlier one may be about to replace the journal, and replaces the journal by a
+   copy: what an earlier one still writes goes into a file that nobody reads.
 
 An attempt looks again after each record that it has written, and before it acts on it. So whatever it acts on was
 written before step 1, is in the copy, and is known to its successor.
@@ -59,15 +60,13 @@ class FencedRecords(RecordFile):
         super().append(*records, durable=durable)
         self._check()
 
-    def rewrite(self, *records: Record | bytes) -> None:
-        """Atomically replace the file.
+    def before_replacement(self) -> None:
+        """Check, when the draft exists: a later attempt that is not seen yet will remove it, so that it replaces nothing.
 
         Raises:
-            JournalUnavailableError: they could not be written; the file is unchanged.
             SupersededAttemptError: a later attempt runs, whose file it is.
         """
         self._check()
-        super().rewrite(*records)
 
 
 def take_over(folder: Folder, fence: Fence, url: str) -> FencedRecords:
@@ -80,6 +79,7 @@ def take_over(folder: Folder, fence: Fence, url: str) -> FencedRecords:
     """
     fence.check()
     folder.publish(url, fence.attempt)
+    files.sole_draft(folder.journal).unlink(missing_ok=True)
     if folder.journal.exists():
         with folder.journal.open("rb") as old, files.draft(folder.journal, files.PRIVATE_MODE, durable=True) as copy:
             shutil.copyfileobj(old, copy)

@@ -208,6 +208,7 @@ class RecordFile:
         try:
             with files.draft(self.path, PRIVATE_MODE, durable=True, sole_writer=True) as file:
                 size = sum(file.write(encode(record)) for record in records)
+                self.before_replacement()
                 # Before the file is renamed: afterwards nothing may fail.
                 opened = os.dup(file.fileno())
         except OSError as problem:
@@ -218,6 +219,9 @@ class RecordFile:
         self._file = opened
         self.size = self.rewritten_size = size
         self.written += size
+
+    def before_replacement(self) -> None:
+        """Called when `rewrite` is about to replace the file. A subclass may raise an exception: then it stays."""
 
     def close(self) -> None:
         """Let another process use the journal."""
