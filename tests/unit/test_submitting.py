@@ -18,6 +18,7 @@ from tests.http_servers import WebServer, reply
 from themis_agent.agent import events
 from themis_agent.app_file import read
 from themis_agent.cli import cli
+from themis_agent.cli.results import print_problems
 from themis_agent.live import LiveAgent
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications, entry, packages, recent, staging, steps
@@ -304,6 +305,11 @@ def is_undone(world):
 def test_what_does_not_fit_is_one_line(world, changes, problem):
     (found,) = world.problems(**changes)
     assert problem in found
+
+
+def test_what_others_say_controls_no_terminal(world, capsys):
+    assert print_problems(["the ResourceManager refuses: \x1b[2J\nno"]) == 2
+    assert capsys.readouterr().err == "themis-agent: the ResourceManager refuses: \\x1b[2J no\n"
 
 
 def test_all_problems_are_said_at_once(world):

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from yarn_plugin import console
+from yarn_plugin.control_characters import escape_controls
 from yarn_plugin.quantities import count
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 def print_problems(problems: list[str]) -> int:
     """Print what is wrong with a submission, a line each; returns the exit code."""
     for problem in problems:
-        console.err.print(f"themis-agent: {' '.join(problem.split())}")
+        console.err.print(f"themis-agent: {escape_controls(' '.join(problem.split()))}")
     return 2
 
 

@@ -61,7 +61,7 @@ class FencedRecords(RecordFile):
         self._check()
 
     def before_replacement(self) -> None:
-        """Check, when the draft exists: a later attempt that is not seen yet will remove it, so that it replaces nothing.
+        """Check, when the draft exists: a later attempt that is not seen yet will remove it, and it replaces nothing.
 
         Raises:
             SupersededAttemptError: a later attempt runs, whose file it is.
