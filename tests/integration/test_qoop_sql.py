@@ -457,7 +457,7 @@ def test_invalid_queries_fail_with_the_errors_of_spark(spark):
 
 
 def test_an_error_of_the_planner_does_not_fail_the_query(spark, monkeypatch):
-    def broken(*args):
+    def broken(*args, **named):
         raise ZeroDivisionError("a defect of the planner")
 
     monkeypatch.setattr("qoop.api.plan", broken)
