@@ -1,8 +1,8 @@
 """A mirror of a search in an Optuna study, for dashboards and plots. The agent's journal is the truth.
 
 Trials stand there with their states, parameters and intermediate values, and with the user attributes `themis_trial`,
-`bracket`, `rung` and, of failed ones, `error`. Writing is idempotent and happens in a thread of its own: a storage that
-is away delays the mirror and stops nothing.
+`themis_search`, `bracket`, `rung` and, of failed ones, `error`. Searches of one name share a study. Writing is
+idempotent and happens in a thread of its own: a storage that is away delays the mirror and stops nothing.
 """
 
 import json
@@ -27,6 +27,9 @@ log = logging.getLogger("themis_agent")
 NAME = "themis_trial"
 """The user attribute with the id of a trial."""
 
+SEARCH = "themis_search"
+"""The user attribute with the id of its search: trials of all searches have the same names."""
+
 RETRY_S, MAX_RETRY_S = 1.0, 60.0
 
 _ENDED: Mapping[str, StudyState] = {
@@ -40,10 +43,10 @@ Values = dict[str, dict[int, float]]
 
 
 class StudyMirror:
-    """Follows the decisions of an agent. `url`: of any storage that Optuna takes."""
+    """Follows the decisions of an agent. `url`: of any storage that Optuna takes. `search`: its id."""
 
-    def __init__(self, url: str, app: AppFile) -> None:
-        self._url, self._app = url, app
+    def __init__(self, url: str, app: AppFile, search: str) -> None:
+        self._url, self._app, self._search = url, app, search
         self._study: optuna.Study | None = None
         self._numbers: dict[str, int] = {}
         self._written: dict[str, TrialState] = {}
@@ -128,7 +131,7 @@ class StudyMirror:
         study = optuna.create_study(
             storage=self._url, study_name=self._app.name, direction=self._app.direction, load_if_exists=True
         )
-        self._numbers = {one.user_attrs[NAME]: one.number for one in study.get_trials() if NAME in one.user_attrs}
+        self._numbers = self._numbers_in(study)
         self._study = study
         return study
 
@@ -139,10 +142,15 @@ class StudyMirror:
                 state=StudyState.RUNNING,
                 params=parameters,
                 distributions=distributions(self._app.space, parameters),
-                user_attrs={NAME: trial.id},
+                user_attrs={NAME: trial.id, SEARCH: self._search},
             )
         )
-        self._numbers |= {one.user_attrs[NAME]: one.number for one in study.get_trials() if NAME in one.user_attrs}
+        self._numbers |= self._numbers_in(study)
+
+    def _numbers_in(self, study: optuna.Study) -> dict[str, int]:
+        """The numbers of this search's trials in the study. Earlier versions did not write whose they are."""
+        found = ((one.number, one.user_attrs) for one in study.get_trials() if NAME in one.user_attrs)
+        return {known[NAME]: number for number, known in found if known.get(SEARCH, self._search) == self._search}
 
     def _update(self, study: optuna.Study, state: State, trial: TrialState, seen: Mapping[int, float]) -> None:
         number = self._numbers[trial.id]

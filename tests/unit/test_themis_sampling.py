@@ -87,7 +87,7 @@ def test_a_storage_that_is_away_delays_the_mirror_and_loses_nothing(tmp_path, mo
     monkeypatch.setattr(optuna_study, "RETRY_S", 0.05)
     storage = f"sqlite:///{tmp_path}/away/study.db"
     file = app(trials=2)
-    mirror = StudyMirror(storage, file)
+    mirror = StudyMirror(storage, file, "first")
     with caplog.at_level(logging.WARNING):
         search = Search(file, mirror)
         search.train("trial-00000", [0.5, 0.25])
@@ -102,7 +102,13 @@ def test_a_storage_that_is_away_delays_the_mirror_and_loses_nothing(tmp_path, mo
     assert (complete.state.name, complete.value, complete.intermediate_values) == ("COMPLETE", 0.25, {1: 0.5, 2: 0.25})
     assert failed.state.name == "FAIL"
     assert failed.user_attrs["error"] == "step 1: the metric is not a finite number"
-    again = StudyMirror(storage, file)
+    again = StudyMirror(storage, file, "first")
     again.take(events.TimerFired(), search.state)
     assert again.close(30.0)
     assert len(study.get_trials()) == 2
+    other = StudyMirror(storage, file, "second")
+    Search(file, other).train("trial-00000", [0.125])
+    assert other.close(30.0)
+    found = [(one.user_attrs["themis_search"], one.value) for one in study.get_trials()]
+    assert found[:2] == [("first", 0.25), ("first", None)]
+    assert ("second", 0.125) in found[2:]

@@ -123,7 +123,7 @@ class _Run:
         view = View(app, folder, self._agent.now)
         add_view(self._service, view)
         self._page = f"{url}/{view.key}/"
-        self._mirror = StudyMirror(app.storage, app) if app.storage else None
+        self._mirror = StudyMirror(app.storage, app, folder.search_id()) if app.storage else None
         self._changes = progress.Changes(self._agent.state)
         self._live: Live | None = None
 

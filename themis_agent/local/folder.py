@@ -6,6 +6,7 @@ checkpoints/  of all trials                                   logs/         of a
 trials/TRIAL/epoch-N/  what a launcher was started with, its local checkpoints and its own output
 """
 
+import hashlib
 import json
 import re
 import secrets
@@ -137,6 +138,10 @@ class Folder:
         if not self.token_file.exists():
             files.write_private(self.token_file, secrets.token_urlsafe(32))
         return self.token_file.read_text()
+
+    def search_id(self) -> str:
+        """An id of the search that no other one has. It does not reveal the token."""
+        return hashlib.sha256(f"search {self.token()}".encode()).hexdigest()[:16]
 
     def last_attempt(self) -> int:
         """The number of the last agent's attempt; 0: there was none."""

@@ -65,7 +65,8 @@ class Search:
         """
         records = take_over(self._folder, self._fence, self._url)
         self._agent = LiveAgent(records, self._carry_out, self._observe)
-        self._mirror = StudyMirror(self._app.storage, self._app) if self._app.storage else None
+        storage, app = self._app.storage, self._app
+        self._mirror = StudyMirror(storage, app, self._folder.search_id()) if storage else None
         if self._mirror is not None:
             self._mirror.catch_up(self._folder.journal, self._agent.state)
         self._changes = Changes(self._agent.state)
