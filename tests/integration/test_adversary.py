@@ -46,6 +46,14 @@ SLOW = {
     "finished_applications_in_a_poll_are_ignored",
     "a_second_arbiter_takes_over_from_a_killed_one",
     "health_answers_during_120_requests_for_why",
+    "submit_timeout_waits_for_the_first_poll",
+    "a_static_queue_below_a_pool_is_never_written",
+    "names_in_any_script_get_a_valid_queue",
+    "a_journal_with_a_huge_demand_opens",
+    "clients_ignore_fields_of_a_newer_arbiter",
+    "a_slow_body_times_out",
+    "streams_of_a_user_are_limited",
+    "an_application_of_another_user_is_not_matched",
 }
 """Checks that take long or start Spark; part of the fault matrix only."""
 

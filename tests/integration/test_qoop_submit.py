@@ -145,6 +145,7 @@ UNUSUAL = (
 )
 
 
+@pytest.mark.matrix
 def test_unusual_names_and_values_in_each_format(tmp_path, small):
     wide = "w" * 999
     code, out, err = run(tmp_path, small, "-e", UNUSUAL)
@@ -191,7 +192,11 @@ def test_statements_that_store_rows(tmp_path, small):
             "qoop: query, line 2, position 6: syntax error at or near 'item'",
             marks=pytest.mark.matrix,
         ),
-        (("-e", "SELECT * FROM itm"), "qoop: query, line 1, position 15: table 'itm' not found in --tables "),
+        pytest.param(
+            ("-e", "SELECT * FROM itm"),
+            "qoop: query, line 1, position 15: table 'itm' not found in --tables ",
+            marks=pytest.mark.matrix,
+        ),
         (
             ("--output", "parquet", "there", "-e", JOINED),
             "qoop: --output 'there': ",
