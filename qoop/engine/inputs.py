@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from itertools import chain, islice
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -13,6 +14,9 @@ from qoop.estimate.gate import Inputs
 
 MAX_FIELDS = 10_000
 """How many columns of an operator Spark prints."""
+
+MAX_LEAVES = 200
+"""How many tables are looked at; those of a query that names more count as one of unknown size."""
 
 MAX_FILES = 50
 """How many files are listed to learn a size; a table of more files counts as one of unknown size."""
@@ -33,8 +37,10 @@ def read_inputs(frame: DataFrame, enough: float) -> Inputs:
     text = _printed(plan)
     # Columns of the result need not be named by an operator.
     named = Counter(COLUMN.findall(text) + COLUMN.findall(str(plan.output().toString())))
-    leaves = [leaf for part in (plan, *items(plan.subqueriesAll())) for leaf in items(part.collectLeaves())]
-    return Inputs(tuple(_bytes_read(leaf, named, frame, enough) for leaf in leaves), _stops_early(text))
+    parts = chain((plan,), items(plan.subqueriesAll()))
+    leaves = list(islice((leaf for part in parts for leaf in items(part.collectLeaves())), MAX_LEAVES + 1))
+    sizes = [_bytes_read(leaf, named, frame, enough) for leaf in leaves[:MAX_LEAVES]]
+    return Inputs((*sizes, *(None for _ in leaves[MAX_LEAVES:])), _stops_early(text))
 
 
 def _printed(plan: Any) -> str:

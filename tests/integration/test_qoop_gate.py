@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 
 import qoop
 from qoop import api
-from qoop.engine.inputs import MAX_FILES, UNKNOWN_BYTES, read_inputs
+from qoop.engine.inputs import MAX_FILES, MAX_LEAVES, UNKNOWN_BYTES, read_inputs
 from qoop.engine.scala import as_float
 from qoop.errors import QoopError
 from qoop.estimate.gate import Gate
@@ -75,6 +75,12 @@ def test_a_listing_ends_once_enough_was_found_or_there_are_too_many_files(spark,
     spark.sql(f"CREATE TABLE scattered USING parquet PARTITIONED BY (p) LOCATION '{tmp_path.as_uri()}/s' AS {rows}")
     assert sizes(spark, "SELECT sum(id) FROM scattered") == (None,)
     spark.sql("DROP TABLE scattered")
+
+
+def test_of_a_query_that_names_very_many_tables_only_some_are_looked_at(spark):
+    doubled = [f"d{n} AS (SELECT * FROM d{n - 1} UNION ALL SELECT * FROM d{n - 1})" for n in range(1, 9)]
+    found = sizes(spark, f"WITH d0 AS (SELECT id FROM plain), {', '.join(doubled)} SELECT sum(id) FROM d8")
+    assert len(found) == MAX_LEAVES + 1 and found[-1] is None and None not in found[:-1]
 
 
 def test_tables_in_subqueries_count(spark):
