@@ -7,8 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+import requests
 
 import themis_agent
+from tests.html_checks import checked
 from tests.integration.sleepers import eventually
 from tests.leased.intervals import overlaps
 from tests.leased.lab import Lab
@@ -42,9 +44,22 @@ def winner_alone(folder, searched):
     return themis_agent.run(command, space=space, directory=folder, state=folder / "alone", gpus=2, **fields)
 
 
+def shown_by_the_resource_manager(submitted):
+    """The page at the tracking URL, which is the ResourceManager's proxy."""
+    address = submitted.report["trackingUrl"]
+    assert f"/proxy/{submitted.yarn_app}/" in address
+    page = requests.get(address, timeout=30)
+    assert "themis_agent_rho" in requests.get(f"{address}metrics", timeout=30).text
+    return checked(page.text)
+
+
 def test_a_search_finds_the_same_winner_as_on_one_machine(lab, tmp_path):
     searched = app("quadratic", 0.2, tmp_path / "executed", algorithm="hyperband", max_steps=3)
     submitted = Submitted(lab, tmp_path / "search", searched)
+    submitted.until_steps(1, 1)
+    page = shown_by_the_resource_manager(submitted)
+    assert "The search goes on" in page.text
+    assert "GPUs offered" in page.text
     report = submitted.until_ended()
     assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
     state = submitted.state()
