@@ -15,16 +15,33 @@ from themis_agent.yarn import arbiter_link
 from themis_agent.yarn.arbiter_link import ArbiterLink
 from themis_agent.yarn.submission import ArbiterAccess
 from themis_agent.yarn.takeover import SupersededAttemptError
+from yarn_plugin.api import wire
 from yarn_plugin.model.auction import Estimate
 
 QUESTION = {"round": 1, "contention": 2.0}
+
+APP = wire.App(
+    app="app-1",
+    yarn_app=None,
+    name="search",
+    user="ann",
+    pool="gpu",
+    queue="root.gpu",
+    registered=True,
+    weight=1.0,
+    state="waiting",
+    used={},
+    pending={},
+    containers=0,
+    share=None,
+)
 
 
 class Arbiter:
     """`said`: what it was told. `away`: it answers 503. Its stream asks `questions`, with their deadlines."""
 
     def __init__(self, questions):
-        self.said, self.away, self.is_registered = [], False, True
+        self.said, self.away, self.is_registered, self.demand = [], False, True, None
         arbiter = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -44,13 +61,21 @@ class Arbiter:
                     arbiter.said.append(body)
                 self._answer(503 if arbiter.away else 204)
 
+            def do_PATCH(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if not arbiter.away:
+                    arbiter.demand = body["demand"]
+                self._answer(503 if arbiter.away else 200, APP.model_dump_json().encode())
+
             def do_DELETE(self):
                 arbiter.is_registered = arbiter.away
                 self._answer(503 if arbiter.away else 204)
 
-            def _answer(self, status):
+            def _answer(self, status, body=b""):
                 self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
+                self.wfile.write(body)
 
             def log_message(self, *_):
                 pass
@@ -73,7 +98,7 @@ def connected():
     def connect(questions=None, check=lambda: None):
         arbiter, heard = Arbiter(questions or {}), []
         access = ArbiterAccess(url=arbiter.url, app="app-1")
-        link = ArbiterLink(access, "token", Translation(lambda wall: wall), heard.append, check, AnswerTimes())
+        link = ArbiterLink(access, "token", Translation(lambda wall: wall), heard.append, check, AnswerTimes(), 12)
         link.start()
         made.append((arbiter, link))
         return arbiter, link, heard
@@ -147,3 +172,9 @@ def test_a_failure_of_a_thread_is_noticed(connected):
         return False
 
     until(has_failed)
+
+
+def test_the_demand_of_the_search_is_sent_once_the_arbiter_is_there(connected):
+    arbiter, _, _ = connected()
+    until(lambda: arbiter.demand is not None)
+    assert arbiter.demand == [{"yarn.io/gpu": 12}]

@@ -27,7 +27,7 @@ class Leases:
 
     hosts = ("node", "node")
 
-    def __init__(self, access, token, translation, put, check, answers):
+    def __init__(self, access, token, translation, put, check, answers, most_gpus):
         self.put = put
         self.said = []
 

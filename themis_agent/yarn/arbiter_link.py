@@ -1,4 +1,4 @@
-"""The connection of an agent to the arbiter: messages come in, answers go out, each in a thread of its own."""
+"""The connection of an agent to the arbiter: messages come in, answers go out, in threads of their own."""
 
 import logging
 import threading
@@ -16,8 +16,10 @@ from themis_agent.live import InvalidEventError
 from themis_agent.view.answers import AnswerTimes, Kind
 from themis_agent.yarn.outbox import Outbox
 from themis_agent.yarn.submission import ArbiterAccess
+from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError, ArbiterRefusedError, ArbiterUnavailableError
 from yarn_plugin.errors import ReportedError
+from yarn_plugin.model.resources import GPU
 
 log = logging.getLogger("themis_agent")
 
@@ -40,6 +42,7 @@ class ArbiterLink:
         put: takes events, in the listening thread.
         check: raises when nothing may be sent any more, because a later attempt does.
         answers: counts what is answered.
+        most_gpus: that the search can use at once.
     """
 
     def __init__(
@@ -50,18 +53,23 @@ class ArbiterLink:
         put: Callable[[Event], object],
         check: Callable[[], None],
         answers: AnswerTimes,
+        most_gpus: int,
     ) -> None:
         self._access, self._token = access, token
         self._translation, self._put, self._check = translation, put, check
         self._outbox, self._changed = Outbox(), threading.Condition()
-        self._answers = answers
+        self._answers, self._most_gpus = answers, most_gpus
         self._asked: dict[str, float] = {}
         self._closed = False
         self._failure: Exception | None = None
 
     def start(self) -> None:
         """Begin to listen and to speak."""
-        for run, name in ((self._listen, "from arbiter"), (self._speak, "to arbiter")):
+        for run, name in (
+            (self._listen, "from arbiter"),
+            (self._speak, "to arbiter"),
+            (self._say_demand, "demand to arbiter"),
+        ):
             threading.Thread(target=self._watched, args=(run,), name=name, daemon=True).start()
 
     def check(self) -> None:
@@ -136,6 +144,25 @@ class ArbiterLink:
                 self._outbox.expect(message.id, _in_time(message.bid_by))
         for event in self._translation.translated(message):
             self._put(event)
+
+    def _say_demand(self) -> None:
+        """Say how many GPUs the search can use.
+
+        The arbiter did not know it yet when the application was submitted. So it offers idle GPUs anew, to one that
+        listens by now: it may have missed the first offer while its master was started.
+        """
+        client, failures = self._client(), 0
+        while not self._closed:
+            try:
+                self._check()
+                client.revise(self._access.app, wire.Revise(demand=[{GPU: self._most_gpus}]))
+                return
+            except ArbiterUnavailableError:
+                time.sleep(AGAIN_S[min(failures, len(AGAIN_S) - 1)])
+                failures += 1
+            except ReportedError as problem:
+                log.warning("its demand is not sent: %s", problem)
+                return
 
     def _speak(self) -> None:
         client, failures = self._client(), 0
