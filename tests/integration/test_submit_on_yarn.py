@@ -127,7 +127,8 @@ def test_a_search_outlives_the_environment_that_submitted_it(lab, tmp_path, monk
     eventually(lambda: has_reports(folder), "trials train", 60)
     shutil.rmtree(environment.folder)
     gone, address = time.time(), folder.address.read_text()
-    os.kill(master_of(folder), signal.SIGKILL)
+    os.kill(running("themis_agent.trial.launcher", folder), signal.SIGKILL)
+    os.kill(running("themis_agent.yarn.main", folder), signal.SIGKILL)
     eventually(lambda: folder.address.read_text() != address, "another attempt runs", 60)
     result = search.wait(120)
     assert result.succeeded, result.reason
@@ -145,10 +146,11 @@ def has_reports(folder):
     return state is not None and any(one.step for one in state.trials.values())
 
 
-def master_of(folder):
-    words = {"-m", "themis_agent.yarn.main", str(folder.root)}
+def running(module, folder):
+    """A process of the search that runs this module."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if words <= set(process.cmdline()):
+            words = process.cmdline()
+            if module in words and words[-1].startswith(str(folder.root)):
                 return process.pid
-    raise AssertionError("no application master runs")
+    raise AssertionError(f"no {module} runs")
