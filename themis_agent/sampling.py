@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 
 import optuna
 
+from themis_agent.agent.commands import SampleTrial
+from themis_agent.agent.events import Sampled
 from themis_agent.agent.state import State, TrialState
 from themis_agent.app_file import AnyDimension, AppFile, CategoricalDimension, FloatDimension, IntDimension, Parameters
 
@@ -29,6 +31,11 @@ def sample(app: AppFile, number: int, state: State) -> Parameters:
     if number < len(app.enqueue):
         study.enqueue_trial(app.enqueue[number])
     return suggested(study.ask(), app.space)
+
+
+def sampled(app: AppFile, command: SampleTrial, state: State) -> Sampled:
+    """What came of the command: the parameters of its trial."""
+    return Sampled(command.trial, json.dumps(sample(app, command.number, state)))
 
 
 def _sampler(app: AppFile, seed: int) -> optuna.samplers.BaseSampler:

@@ -5,7 +5,6 @@ rounds, in random order; its result is the ratio of the medians.
 """
 
 import math
-import random
 import statistics
 import time
 from collections.abc import Iterable
@@ -16,11 +15,10 @@ from pyspark.sql import SparkSession
 import qoop
 from qoop.engine.inputs import read_inputs
 from qoop.estimate.gate import Gate
+from tests.bench.spark_ratio import ratio_to_spark
 from tpcds import data
 from tpcds.queries import FIRST, LAST, spark_text
 from tpcds.spark_engine import spark_session
-from yarn_plugin.console import out
-from yarn_plugin.quantities import count
 
 QUERIES = (2, 3, 9, 17, 19, 24, 27, 29, 61, 64, 72, 96)
 """Short stars (3, 19, 61, 96), one table (9), a star with a large dimension (27), a CTE of unions (2), many joins."""
@@ -33,7 +31,7 @@ def measure() -> dict[str, Any]:
     opened = data.open_data(data.ensure(SCALE))
     with spark_session(opened, "local[2]", {}) as spark:
         gate = [_gate_ms(spark, query) for query in range(FIRST, LAST + 1)]
-        rows = [_query(spark, query) for query in QUERIES]
+        rows = [ratio_to_spark(spark, query, ROUNDS, qoop.Options()) for query in QUERIES]
     worst = max(rows, key=lambda row: row["ratio"])
     return {
         "gate_ms_p50": statistics.median(gate),
@@ -61,27 +59,3 @@ def _gate_ms(spark: SparkSession, query: int) -> float:
 def _mean(ratios: Iterable[float]) -> float:
     logs = [math.log(ratio) for ratio in ratios]
     return math.exp(statistics.fmean(logs)) if logs else math.nan
-
-
-def _query(spark: SparkSession, query: int) -> dict[str, Any]:
-    text = spark_text(query)
-    times: dict[str, list[float]] = {"spark": [], "qoop": []}
-    stages, reason = 0, None
-    order = random.Random(query)
-    for round_number in range(ROUNDS + 1):
-        for engine in order.sample(list(times), 2):
-            started = time.perf_counter()
-            if engine == "spark":
-                spark.sql(text).collect()
-            else:
-                outcome = qoop.collect(spark, text).outcome
-                stages, reason = outcome.counts.stages, outcome.one_stage_reason
-            if round_number:
-                times[engine].append(time.perf_counter() - started)
-    plain, ours = (statistics.median(times[engine]) for engine in ("spark", "qoop"))
-    out.print(
-        f"  query {query}: spark {plain:.2f} s, qoop {ours:.2f} s, ratio {ours / plain:.2f} ({count(stages, 'stage')})"
-        + (f": {reason}" if reason else ""),
-        soft_wrap=True,
-    )
-    return {"query": query, "spark_s": plain, "qoop_s": ours, "ratio": ours / plain, "stages": stages, "reason": reason}

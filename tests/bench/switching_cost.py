@@ -6,19 +6,15 @@ both engines to warm up, then in rounds, in random order; its result is the rati
 """
 
 import math
-import random
 import statistics
-import time
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 import qoop
+from tests.bench.spark_ratio import ratio_to_spark
 from tpcds import data
-from tpcds.queries import spark_text
 from tpcds.spark_engine import spark_session
-from yarn_plugin.console import out
-from yarn_plugin.quantities import count
 
 QUERIES = (4, 17, 18, 19, 24, 25, 29, 61, 64, 72, 84, 85, 91)
 SCALE, ROUNDS = 1, 3
@@ -41,29 +37,7 @@ def measure() -> dict[str, Any]:
 
 
 def _query(spark: SparkSession, query: int) -> dict[str, Any]:
-    text = spark_text(query)
-    times: dict[str, list[float]] = {"spark": [], "qoop": []}
-    stages = switches = 0
-    order = random.Random(query)
-    for round_number in range(ROUNDS + 1):
-        for engine in order.sample(list(times), 2):
-            started = time.perf_counter()
-            if engine == "spark":
-                spark.sql(text).collect()
-            else:
-                counts = qoop.collect(spark, text, qoop.Options(plan="always")).outcome.counts
-                stages, switches = counts.stages, switches + counts.switches
-            if round_number:
-                times[engine].append(time.perf_counter() - started)
-    plain, ours = (statistics.median(times[engine]) for engine in ("spark", "qoop"))
-    out.print(
-        f"  query {query}: spark {plain:.2f} s, qoop {ours:.2f} s, ratio {ours / plain:.2f} ({count(stages, 'stage')})"
-    )
-    return {
-        "query": query,
-        "spark_s": plain,
-        "qoop_s": ours,
-        "ratio": ours / plain,
-        "stages": stages,
-        "switches": switches,
-    }
+    switches: list[int] = []
+    options = qoop.Options(plan="always")
+    row = ratio_to_spark(spark, query, ROUNDS, options, lambda outcome: switches.append(outcome.counts.switches))
+    return {**row, "switches": sum(switches)}

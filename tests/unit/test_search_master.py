@@ -214,7 +214,7 @@ def test_a_gpu_is_given_back_when_the_container_on_it_has_ended(yarn):
 
 
 def test_a_search_that_goes_on_in_another_application_has_no_lease_of_the_one_before(yarn, monkeypatch):
-    first = Attempt(yarn, step_s=0.2, max_steps=10)
+    first = Attempt(yarn, step_s=0.2, max_steps=30)
     first.until(lambda: len(first.steps()) == 2 and min(map(len, first.steps())) > 2)
     for container in yarn.processes.values():
         container.kill()
@@ -224,7 +224,7 @@ def test_a_search_that_goes_on_in_another_application_has_no_lease_of_the_one_be
     assert isinstance(first.join().problem, OSError)
     grant = Leases.start
     monkeypatch.setattr(Leases, "start", lambda self: None)
-    second = Attempt(yarn, before=1, step_s=0.2, max_steps=10)
+    second = Attempt(yarn, before=1, step_s=0.2, max_steps=30)
     second.until(lambda: hasattr(second.search, "_agent") and not second.search._agent.state.leases)
     second.until(lambda: not any(second.search._agent.state.attempts))
     assert len(yarn.started) == 2, "nothing is started without a lease"

@@ -23,7 +23,7 @@ from themis_agent.local import progress
 from themis_agent.local.folder import Folder
 from themis_agent.local.launchers import Launchers
 from themis_agent.optuna_study import StudyMirror
-from themis_agent.sampling import sample
+from themis_agent.sampling import sampled
 from themis_agent.service import Launched, listening, service, serving
 from themis_agent.trial.store import store_at
 from themis_agent.view.routes import View, add_view
@@ -152,8 +152,7 @@ class _Run:
             case commands.SampleTrial():
                 state = self._agent.state
                 if state is not None:
-                    parameters = sample(self._app, command.number, state)
-                    self._agent.put(events.Sampled(command.trial, json.dumps(parameters)))
+                    self._agent.put(sampled(self._app, command, state))
             case commands.StartTrial():
                 self._launchers.start(command)
             case commands.KillTrial():

@@ -4,7 +4,6 @@ Killed in whatever way, its next attempt goes on from the journal in the folder:
 and trials without one start from their checkpoints.
 """
 
-import json
 import logging
 import os
 import sys
@@ -22,7 +21,7 @@ from themis_agent.local.driver import MIRROR_S, Result, result
 from themis_agent.local.folder import Folder
 from themis_agent.local.progress import Changes
 from themis_agent.optuna_study import StudyMirror
-from themis_agent.sampling import sample
+from themis_agent.sampling import sampled
 from themis_agent.service import Launched, listening, service, serving
 from themis_agent.view.answers import AnswerTimes
 from themis_agent.view.routes import View, add_view
@@ -109,8 +108,7 @@ class Search:
             case commands.SampleTrial():
                 state = self._agent.state
                 if state is not None:
-                    parameters = sample(self._app, command.number, state)
-                    self._agent.put(events.Sampled(command.trial, json.dumps(parameters)))
+                    self._agent.put(sampled(self._app, command, state))
             case commands.StartTrial() | commands.StopTrial() | commands.KillTrial():
                 self._driver.carry_out(command)
             case _:
