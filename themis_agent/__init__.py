@@ -70,12 +70,12 @@ def submit(
         ManagerError, NotAcceptedError, ArbiterError: YARN or the arbiter refuses, or is away.
     """
     from themis_agent.app_file import read
-    from themis_agent.submitting import entry
+    from themis_agent.submitting import client
     from yarn_plugin import console
 
     words = command if isinstance(command, str) else list(command)
     given = {"name": "search", "command": words, "space": space, "checkpoint": checkpoint, **fields}
     app = read(given, "themis_agent.submit")
     tokens = Path(token_file) if token_file is not None else None
-    access = entry.Access(rm, arbiter, tokens, verify, queue)
-    return entry.submit(app, Path(directory).resolve(), access, console.err.print)
+    access = client.Access(rm, arbiter, tokens, verify, queue)
+    return client.submit(app, Path(directory).resolve(), access, console.err.print)

@@ -21,7 +21,7 @@ from themis_agent.cli import cli
 from themis_agent.cli.results import print_problems
 from themis_agent.live import LiveAgent
 from themis_agent.local.folder import Folder
-from themis_agent.submitting import applications, entry, packages, recent, staging, steps
+from themis_agent.submitting import applications, client, packages, recent, staging, transaction
 from themis_agent.submitting.request import SubmissionError
 from themis_agent.yarn import submission
 from yarn_plugin import console
@@ -135,17 +135,17 @@ class World:
         return reply({})
 
     def access(self, **more):
-        return entry.Access(**{"rm": self.rm.url, "arbiter": self.arbiter.url, "token_file": self.token, **more})
+        return client.Access(**{"rm": self.rm.url, "arbiter": self.arbiter.url, "token_file": self.token, **more})
 
     def app(self, **more):
         return read({**APP, "checkpoint": self.store.as_uri(), **more}, "app.toml")
 
     def submit(self, **more):
-        return entry.submit(self.app(**more), self.home, self.access(), print)
+        return client.submit(self.app(**more), self.home, self.access(), print)
 
     def problems(self, access=None, **more):
         with pytest.raises(SubmissionError) as refused:
-            entry.submit(self.app(**more), self.home, access or self.access(), print)
+            client.submit(self.app(**more), self.home, access or self.access(), print)
         assert not self.bodies and not self.registered
         assert list(self.store.iterdir()) == []
         return refused.value.problems
@@ -210,7 +210,12 @@ def test_a_step_that_fails_undoes_those_before(world, step, monkeypatch):
     def fails(*arguments, **more):
         raise OSError(28, "No space left on device")
 
-    where = {"own_code": packages, "staged_archive": steps, "write_private": steps.files, "write": submission}[step]
+    where = {
+        "own_code": packages,
+        "staged_archive": transaction,
+        "write_private": transaction.files,
+        "write": submission,
+    }[step]
     monkeypatch.setattr(where, step, fails)
     with pytest.raises(SubmissionError, match="no space left on device"):
         world.submit()
@@ -328,7 +333,7 @@ def test_queues_and_pools(world):
     assert world.problems(world.access(queue="root.many")) == [
         "--queue 'root.many': is a parent queue; give one below it, such as root.many.NAME"
     ]
-    checked = entry.checked(world.app(), world.home, world.access())
+    checked = client.checked(world.app(), world.home, world.access())
     assert (checked.queue, checked.pool) == ("root.many.digits", "many")
     world.pools = [pool("off", "root.off", controller="lease")]
     assert world.problems() == ["--queue 'root.off': is stopped"]
@@ -356,7 +361,7 @@ def test_limits_of_containers_count(world):
 
 
 def test_trials_use_the_gpus_that_they_see_where_yarn_isolates_them(world):
-    assert not entry.checked(world.app(), world.home, world.access()).isolates_gpus
+    assert not client.checked(world.app(), world.home, world.access()).isolates_gpus
     world.limits = {"yarn.nodemanager.resource-plugins": "yarn.io/fpga, yarn.io/gpu"}
     assert submission.read(world.submit().folder).isolates_gpus
 
@@ -377,12 +382,12 @@ def test_a_name_that_is_taken_is_refused_and_kept(world):
 
 
 def test_a_name_that_another_submission_takes_meanwhile_stays_its_own(world):
-    checked = entry.checked(world.app(), world.home, world.access())
+    checked = client.checked(world.app(), world.home, world.access())
     checked.folder.mkdir()
     theirs = checked.folder / "submission.json"
     theirs.write_text("theirs")
     with pytest.raises(SubmissionError, match="digits: directory not empty"):
-        steps.submit(checked)
+        transaction.submit(checked)
     assert theirs.read_text() == "theirs"
     assert not world.apps
     assert list(world.store.iterdir()) == [checked.folder]
@@ -397,16 +402,16 @@ def test_a_folder_that_is_there_already_becomes_the_users_own(world):
 def test_only_one_of_two_goes_on_with_a_search(world, monkeypatch):
     search = world.submit()
     world.apps[YARN_APP] = "KILLED"
-    register, written = steps._registered, submission.read(search.folder)
+    register, written = transaction._registered, submission.read(search.folder)
     theirs = written.model_copy(update={"yarn_app": "application_17_0002"})
 
     def meanwhile(*arguments):
         submission.write(search.folder, theirs)
         return register(*arguments)
 
-    monkeypatch.setattr(steps, "_registered", meanwhile)
+    monkeypatch.setattr(transaction, "_registered", meanwhile)
     with pytest.raises(SubmissionError, match="somebody else goes on with this search"):
-        entry.resume(search.folder, world.access(), print)
+        client.resume(search.folder, world.access(), print)
     assert submission.read(search.folder) == theirs
     assert world.apps == {YARN_APP: "KILLED"}
     assert not world.registered
@@ -454,16 +459,16 @@ def test_a_wrong_file_is_one_line_before_anything_is_asked(world, capsys):
 def test_a_search_goes_on_in_a_new_application(world):
     search = world.submit()
     with pytest.raises(SubmissionError, match=f"{YARN_APP} still runs this search"):
-        entry.resume(search.folder, world.access(), print)
+        client.resume(search.folder, world.access(), print)
     (world.home / "train.py").unlink()
     world.apps[YARN_APP] = "KILLED"
     world.refuse = {("POST", "/v1/apps")}
     before = (search.folder / "submission.json").read_text()
     with pytest.raises(ReportedError):
-        entry.resume(search.folder, world.access(), print)
+        client.resume(search.folder, world.access(), print)
     assert (search.folder / "submission.json").read_text() == before
     world.refuse, world.apps[YARN_APP] = set(), "KILLED"
-    entry.resume(search.folder, world.access(), print)
+    client.resume(search.folder, world.access(), print)
     assert world.apps[YARN_APP] == "ACCEPTED"
     assert [one.name for one in submission.read(search.folder).resources][2:] == ["train.py"]
 
@@ -477,7 +482,7 @@ def test_a_search_that_has_ended_does_not_go_on(world):
     agent.run(lambda state: state is not None and state.finished)
     agent.close()
     with pytest.raises(SubmissionError, match="has ended: "):
-        entry.resume(search.folder, world.access(), print)
+        client.resume(search.folder, world.access(), print)
     assert search.wait(5).reason == search.best().reason
 
 

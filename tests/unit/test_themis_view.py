@@ -22,7 +22,7 @@ from themis_agent.live import MACHINE
 from themis_agent.local.folder import Folder
 from themis_agent.service import listening, serving
 from themis_agent.view.answers import AnswerTimes
-from themis_agent.view.recorded import Recorded
+from themis_agent.view.journal_reader import JournalReader
 from themis_agent.view.routes import RELOAD_S, View, add_view
 from themis_agent.view.trial_logs import TrialLog
 from yarn_plugin import console
@@ -67,9 +67,9 @@ class Told:
         self.take(events.LauncherEnded(trial, self.intake.state.trials[trial].epoch, code, **more))
 
     def said(self, trial=""):
-        recorded = Recorded(self.folder.journal, self.app.metric)
-        recorded.advance()
-        return [change.text for change in recorded.history.of(trial)]
+        reader = JournalReader(self.folder.journal, self.app.metric)
+        reader.advance()
+        return [change.text for change in reader.history.of(trial)]
 
     def view(self, answers=None):
         return View(self.app, self.folder, lambda: self.clock.time, answers)
@@ -137,43 +137,43 @@ def test_gpus_that_are_given_back_are_said(tmp_path):
 
 
 def test_a_journal_is_followed_while_it_grows_and_when_it_is_compacted(told):
-    recorded = Recorded(told.folder.journal, "loss")
-    assert recorded.advance()
-    assert not recorded.advance()
+    reader = JournalReader(told.folder.journal, "loss")
+    assert reader.advance()
+    assert not reader.advance()
     first_rung(told)
-    assert recorded.advance()
-    whole = recorded.history.of(TRIALS[0])
-    assert recorded.state == told.intake.state
-    assert recorded.history.curves[TRIALS[1]] == [(1, 0.2), (2, 0.1)]
+    assert reader.advance()
+    whole = reader.history.of(TRIALS[0])
+    assert reader.state == told.intake.state
+    assert reader.history.curves[TRIALS[1]] == [(1, 0.2), (2, 0.1)]
     told.intake.compact()
     told.report(TRIALS[1], 3, 0.05)
-    assert recorded.advance()
-    assert recorded.state == told.intake.state
-    assert not recorded.history.complete
-    assert recorded.history.of(TRIALS[0]) == []
+    assert reader.advance()
+    assert reader.state == told.intake.state
+    assert not reader.history.complete
+    assert reader.history.of(TRIALS[0]) == []
     assert whole
     # Curves, runs and GPUs follow from events and commands alone, and from the state where those are gone.
-    assert recorded.history.curves[TRIALS[1]] == [(1, 0.2), (2, 0.1), (3, 0.05)]
-    assert [run.trial for run in recorded.history.runs if run.ended is None] == [
+    assert reader.history.curves[TRIALS[1]] == [(1, 0.2), (2, 0.1), (3, 0.05)]
+    assert [run.trial for run in reader.history.runs if run.ended is None] == [
         trial.id for trial, _ in told.intake.state.attempts
     ]
-    assert {one.cell for one in recorded.history.holdings} == {"m1/0", "m1/1", "m1/2"}
+    assert {one.cell for one in reader.history.holdings} == {"m1/0", "m1/1", "m1/2"}
     page = checked(told.view().page())
     assert "was compacted" in page.text
 
 
 def test_a_line_that_is_not_complete_is_read_when_it_is(told):
-    recorded = Recorded(told.folder.journal, "loss")
-    recorded.advance()
+    reader = JournalReader(told.folder.journal, "loss")
+    reader.advance()
     before = told.folder.journal.read_bytes()
     told.take(events.Granted("lease-1", gpus("m1", 3), None))
     whole = told.folder.journal.read_bytes()
     told.folder.journal.write_bytes(whole[: len(before) + 20])
-    recorded.advance()
-    assert not recorded.history.holdings
+    reader.advance()
+    assert not reader.history.holdings
     told.folder.journal.write_bytes(whole)
-    recorded.advance()
-    assert len(recorded.history.holdings) == 3
+    reader.advance()
+    assert len(reader.history.holdings) == 3
 
 
 def test_the_page_escapes_what_users_write_and_shows_all_parts(told):

@@ -15,7 +15,7 @@ from yarn_plugin.quantities import count, number
 
 if TYPE_CHECKING:
     from themis_agent.app_file import AppFile
-    from themis_agent.submitting.entry import Access
+    from themis_agent.submitting.client import Access
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -45,7 +45,7 @@ def validate(
     """Check the file of a search; print its brackets, trials and GPU hours. Nothing is started."""
     from themis_agent.app_file import load
     from themis_agent.local.driver import check_fits
-    from themis_agent.submitting import entry
+    from themis_agent.submitting import client
     from themis_agent.validation import gpu_hours, gpu_time, plan
 
     app = load(file)
@@ -62,7 +62,7 @@ def validate(
         console.write_json(json_file, written)
     if rm is None:
         return 0
-    return _validate_on_yarn(app, file, entry.Access(rm, arbiter, token_file, verify, queue))
+    return _validate_on_yarn(app, file, client.Access(rm, arbiter, token_file, verify, queue))
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -93,11 +93,11 @@ def run(file: Path, local: bool, gpus: int | None, state: Path | None, json_file
 
 
 def _validate_on_yarn(app: "AppFile", file: Path, access: "Access") -> int:
-    from themis_agent.submitting import entry
+    from themis_agent.submitting import client
     from themis_agent.submitting.request import SubmissionError
 
     try:
-        checked = entry.checked(app, file.resolve().parent, access)
+        checked = client.checked(app, file.resolve().parent, access)
     except SubmissionError as refused:
         return print_problems(refused.problems)
     for line in checked.notes if checked is not None else ():
@@ -147,13 +147,13 @@ def _resubmit(
     verify: str | bool,
     json_file: Path | None,
 ) -> int:
-    from themis_agent.submitting import entry
+    from themis_agent.submitting import client
     from themis_agent.submitting.request import SubmissionError
 
-    earlier = entry.submission_in(folder)
-    access = entry.Access(rm or earlier.resource_manager, arbiter or earlier.arbiter.url, token_file, verify)
+    earlier = client.submission_in(folder)
+    access = client.Access(rm or earlier.resource_manager, arbiter or earlier.arbiter.url, token_file, verify)
     try:
-        search = entry.resume(folder, access, console.err.print)
+        search = client.resume(folder, access, console.err.print)
     except SubmissionError as refused:
         return print_problems(refused.problems)
     print_submitted(search, json_file)

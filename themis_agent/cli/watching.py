@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from themis_agent.agent.state import State, TrialState
     from themis_agent.local.folder import Folder
     from themis_agent.view.changes import Change
-    from themis_agent.view.recorded import Recorded
-    from themis_agent.view.shown import Shown
+    from themis_agent.view.journal_reader import JournalReader
+    from themis_agent.view.snapshot import Snapshot
 
 WATCH_S = 1.0
 """How often `status --watch` and `logs -f` look."""
@@ -34,24 +34,24 @@ _ENDED = ("complete", "pruned", "failed", "stopped")
 def status(directory: Path, watch: bool, json_file: Path | None) -> None:
     """Show the trials of a search, running or not, and the address of its page. DIR is its directory."""
     from themis_agent.local.progress import as_json, progress
-    from themis_agent.view.presence import page_address
-    from themis_agent.view.standing import standing
+    from themis_agent.view.explanation import standing
+    from themis_agent.view.liveness import page_address
 
-    folder, recorded = _opened(directory)
+    folder, reader = _opened(directory)
     address = page_address(folder)
     if watch:
-        _watch(folder, recorded)
+        _watch(folder, reader)
     else:
-        shown = _shown(folder, recorded, address is not None)
+        shown = _shown(folder, reader, address is not None)
         console.out.print(progress(shown.app, shown.state, len(shown.state.trials)))
         console.out.print(standing(shown, address is not None))
         if address is not None:
             console.out.print(f"page: {address}")
     if json_file is not None:
-        console.write_json(json_file, as_json(_state(folder, recorded)))
+        console.write_json(json_file, as_json(_state(folder, reader)))
 
 
-def _watch(folder: "Folder", recorded: "Recorded") -> None:
+def _watch(folder: "Folder", reader: "JournalReader") -> None:
     from rich.live import Live
 
     from themis_agent.local.progress import progress
@@ -60,23 +60,23 @@ def _watch(folder: "Folder", recorded: "Recorded") -> None:
     if not sys.stdout.isatty():
         told = 0
         while True:
-            state = _state(folder, recorded)
-            found = recorded.history.changes
+            state = _state(folder, reader)
+            found = reader.history.changes
             for change in found[told:]:
                 console.out.print(_line(change, change.trial or app.name))
             told = len(found)
             if state.finished:
                 return
             time.sleep(WATCH_S)
-            recorded.advance()
+            reader.advance()
     with Live(console=console.out, auto_refresh=False) as live:
         while True:
-            state = _state(folder, recorded)
+            state = _state(folder, reader)
             live.update(progress(app, state, max(console.out.height - 4, 5)), refresh=True)
             if state.finished:
                 return
             time.sleep(WATCH_S)
-            recorded.advance()
+            reader.advance()
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -87,17 +87,17 @@ def why(directory: Path, trial: str | None) -> None:
 
     TRIAL: its name or number; without it, what happened to the search itself.
     """
-    from themis_agent.view.presence import page_address
-    from themis_agent.view.standing import now, standing
+    from themis_agent.view.explanation import now, standing
+    from themis_agent.view.liveness import page_address
 
-    folder, recorded = _opened(directory)
+    folder, reader = _opened(directory)
     is_running = page_address(folder) is not None
-    shown = _shown(folder, recorded, is_running)
+    shown = _shown(folder, reader, is_running)
     found = None if trial is None else _trial(shown.state, trial, directory)
     subject = shown.app.name if found is None else found.id
-    if not recorded.history.complete:
+    if not reader.history.complete:
         console.out.print("The journal was compacted: what happened before that is not shown.")
-    for change in recorded.history.of(found.id if found is not None else ""):
+    for change in reader.history.of(found.id if found is not None else ""):
         console.out.print(_line(change, subject))
         for line in change.last_lines:
             console.out.print(f"    {line}")
@@ -112,15 +112,15 @@ def why(directory: Path, trial: str | None) -> None:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE", help="HTML.")
 def report(directory: Path, out: Path) -> None:
     """Write the page of a search into one HTML file, which needs no network."""
+    from themis_agent.view.explanation import standing
+    from themis_agent.view.liveness import page_address
     from themis_agent.view.page import page
-    from themis_agent.view.presence import page_address
-    from themis_agent.view.shown import clock
-    from themis_agent.view.standing import standing
+    from themis_agent.view.snapshot import clock
     from yarn_plugin.report import write
 
-    folder, recorded = _opened(directory)
+    folder, reader = _opened(directory)
     is_running = page_address(folder) is not None
-    shown = _shown(folder, recorded, is_running)
+    shown = _shown(folder, reader, is_running)
     write(page(shown, standing(shown, is_running), f"As of {clock(shown.wall, 0.0)}."), out)
     console.out.print(f"written to {out}")
 
@@ -157,14 +157,14 @@ def logs(directory: Path, trial: str, rank: int, follow: bool) -> None:
     """Print the log of a trial, from all its starts, oldest first. TRIAL: its name or number."""
     from themis_agent.view.trial_logs import TrialLog
 
-    folder, recorded = _opened(directory)
-    name = _trial(_state(folder, recorded), trial, directory).id
+    folder, reader = _opened(directory)
+    name = _trial(_state(folder, reader), trial, directory).id
     log, start = TrialLog(folder.logs / name, rank), 0
     text = codecs.getincrementaldecoder("utf-8")(errors="replace")
     while True:
         # Before the log is read: what was written until then is in it.
-        recorded.advance()
-        state = _state(folder, recorded)
+        reader.advance()
+        state = _state(folder, reader)
         for number, data in log.new():
             if number != start:
                 console.out.print(f"== start {number}")
@@ -181,33 +181,33 @@ def logs(directory: Path, trial: str, rank: int, follow: bool) -> None:
         )
 
 
-def _opened(directory: Path) -> tuple["Folder", "Recorded"]:
+def _opened(directory: Path) -> tuple["Folder", "JournalReader"]:
     from themis_agent.local.folder import Folder
-    from themis_agent.view.recorded import Recorded
+    from themis_agent.view.journal_reader import JournalReader
 
     folder = Folder(directory.resolve())
     app, _ = folder.load()
-    recorded = Recorded(folder.journal, app.metric)
-    recorded.advance()
-    return folder, recorded
+    reader = JournalReader(folder.journal, app.metric)
+    reader.advance()
+    return folder, reader
 
 
-def _state(folder: "Folder", recorded: "Recorded") -> "State":
-    if recorded.state is None:
+def _state(folder: "Folder", reader: "JournalReader") -> "State":
+    if reader.state is None:
         raise BadInputError(
             "DIR",
             str(folder.root),
             "its search has not begun; of a submitted one, `themis-agent list --rm URL --all` shows YARN's state",
         )
-    return recorded.state
+    return reader.state
 
 
-def _shown(folder: "Folder", recorded: "Recorded", is_running: bool) -> "Shown":
-    from themis_agent.view.shown import Shown
+def _shown(folder: "Folder", reader: "JournalReader", is_running: bool) -> "Snapshot":
+    from themis_agent.view.snapshot import Snapshot
 
-    state = _state(folder, recorded)
-    passed = max(time.time() - recorded.wall, 0.0) if is_running and not state.finished else 0.0
-    return Shown(folder.load()[0], state, recorded.history, recorded.at + passed, recorded.wall + passed)
+    state = _state(folder, reader)
+    passed = max(time.time() - reader.wall, 0.0) if is_running and not state.finished else 0.0
+    return Snapshot(folder.load()[0], state, reader.history, reader.at + passed, reader.wall + passed)
 
 
 def _trial(state: "State", given: str, directory: Path) -> "TrialState":
@@ -221,6 +221,6 @@ def _trial(state: "State", given: str, directory: Path) -> "TrialState":
 
 
 def _line(change: "Change", subject: str) -> str:
-    from themis_agent.view.shown import clock
+    from themis_agent.view.snapshot import clock
 
     return f"{clock(change.wall)} {subject} {change.text}"

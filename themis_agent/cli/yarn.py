@@ -43,13 +43,13 @@ def submit(
     folder on a file system that all nodes share: the search lives there, below its name.
     """
     from themis_agent.app_file import load
-    from themis_agent.submitting import entry
+    from themis_agent.submitting import client
     from themis_agent.submitting.request import SubmissionError
 
     app = load(file)
-    access = entry.Access(rm, arbiter, token_file, verify, queue, class_path, master_memory_mb)
+    access = client.Access(rm, arbiter, token_file, verify, queue, class_path, master_memory_mb)
     try:
-        search = entry.submit(app, file.resolve().parent, access, console.err.print)
+        search = client.submit(app, file.resolve().parent, access, console.err.print)
     except SubmissionError as refused:
         return print_problems(refused.problems)
     if not wait:
@@ -71,11 +71,11 @@ def submit(
 @options.JSON
 def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | None) -> None:
     """List the searches of a cluster, the latest first. Only those submitted from this machine show their trials."""
-    from themis_agent.submitting import applications, entry, recent
+    from themis_agent.submitting import applications, client, recent
     from themis_agent.submitting.search import state_of, trials_of
 
     rows, written = [], []
-    for one in applications.searches(entry.manager(rm, verify)):
+    for one in applications.searches(client.manager(rm, verify)):
         if one.has_ended and not ended:
             continue
         folder = recent.folder_of(one.id)
@@ -103,18 +103,18 @@ def stop(search: str, kill: bool, rm: str | None, verify: str | bool) -> None:
     SEARCH: its folder, or the id of its application if you submitted it from this machine. With --kill and --rm, the id
     of any application.
     """
-    from themis_agent.submitting import applications, entry, recent
+    from themis_agent.submitting import applications, client, recent
     from themis_agent.submitting.search import stop as stopped
 
     folder = Path(search).resolve() if Path(search).is_dir() else recent.folder_of(search)
     if kill:
         app = search
         if folder is not None:
-            submitted = entry.submission_in(folder)
+            submitted = client.submission_in(folder)
             app, rm = submitted.yarn_app, rm or submitted.resource_manager
         if rm is None:
             raise BadInputError("--rm", rm, "required with --kill")
-        applications.kill(entry.manager(rm, verify), app)
+        applications.kill(client.manager(rm, verify), app)
         console.out.print(f"{app} has been killed")
         return
     if folder is None:

@@ -9,6 +9,7 @@ from typing import Any
 from themis_agent.yarn.submission import LocalResource
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.model.resources import GPU
+from yarn_plugin.observe.fields import objects_in
 from yarn_plugin.observe.resource_manager import ManagerRefusedError, NotAManagerError, ResourceManager
 
 TYPE = "THEMIS"
@@ -130,7 +131,7 @@ def searches(manager: ResourceManager) -> list[Listed]:
     """
     answer = manager.get("/apps", applicationTypes=TYPE)
     inner = answer.get("apps", answer) or {}
-    found = [_listed(one) for one in _objects(inner.get("app"))]
+    found = [_listed(one) for one in objects_in(inner.get("app"))]
     return sorted(found, key=lambda one: one.started_ms, reverse=True)
 
 
@@ -155,14 +156,9 @@ def _listed(app: dict[str, Any]) -> Listed:
 
 def _gpus(app: dict[str, Any]) -> Iterator[int]:
     """What it holds in each partition."""
-    for partition in _objects((app.get("resourceInfo") or {}).get("resourceUsagesByPartition")):
-        used = _objects(((partition.get("used") or {}).get("resourceInformations") or {}).get("resourceInformation"))
+    for partition in objects_in((app.get("resourceInfo") or {}).get("resourceUsagesByPartition")):
+        used = objects_in(((partition.get("used") or {}).get("resourceInformations") or {}).get("resourceInformation"))
         yield from (int(one.get("value") or 0) for one in used if one.get("name") == GPU)
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    """The objects in a list; the ResourceManager may write a list of one without brackets."""
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
 
 
 def _body(app: str, name: str, queue: str, partition: str, master: Master) -> dict[str, Any]:

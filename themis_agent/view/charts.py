@@ -5,7 +5,7 @@ from typing import Literal
 
 from themis_agent.local.progress import parameters_of, status
 from themis_agent.view.history import Run
-from themis_agent.view.shown import Shown
+from themis_agent.view.snapshot import Snapshot
 from yarn_plugin.quantities import NOTHING, count
 from yarn_plugin.report import Bar, Curve, CurveChart, Gantt, Key, Moment, Row, Series, Span, Text, TimeChart
 from yarn_plugin.report.figure import COLOURS, Shape, colour
@@ -33,7 +33,7 @@ _ENDS: dict[str, tuple[Shape | None, _Tone]] = {
 _NO_END: tuple[Shape | None, _Tone] = (None, "ink")
 
 
-def curves(shown: Shown) -> CurveChart:
+def curves(shown: Snapshot) -> CurveChart:
     """The metric of each trial over its steps; the colour is that of its bracket."""
     best = shown.state.best
     drawn = []
@@ -51,7 +51,7 @@ def curves(shown: Shown) -> CurveChart:
     return CurveChart(title, "step", shown.app.metric, tuple(drawn), tuple(legend), tuple(ends))
 
 
-def gpus(shown: Shown) -> tuple[Block, ...]:
+def gpus(shown: Snapshot) -> tuple[Block, ...]:
     """Which trial ran on which GPU, and how many GPUs were held and in use."""
     history = shown.history
     span = Span(0.0, max(shown.at - shown.began, 1.0))
@@ -81,7 +81,7 @@ def gpus(shown: Shown) -> tuple[Block, ...]:
     return (chart, *notes, _counts(shown, span))
 
 
-def _bar(shown: Shown, run: Run) -> Bar:
+def _bar(shown: Snapshot, run: Run) -> Bar:
     trial = shown.state.trials[run.trial]
     end = shown.at if run.ended is None else run.ended
     stepped = NOTHING if run.first_step is None else f"{run.first_step:g} to {run.last_step:g}"
@@ -92,7 +92,7 @@ def _bar(shown: Shown, run: Run) -> Bar:
     return Bar(run.started - shown.began, end - shown.began, str(trial.number), _bracket(trial.bracket), detail=detail)
 
 
-def _counts(shown: Shown, span: Span) -> TimeChart:
+def _counts(shown: Snapshot, span: Span) -> TimeChart:
     held = [(one.start, one.end) for one in shown.history.holdings]
     used = [(run.started, run.ended) for run in shown.history.runs for _ in run.cells]
     series = (
@@ -107,7 +107,7 @@ def _counts(shown: Shown, span: Span) -> TimeChart:
     )  # fmt: skip
 
 
-def _level(shown: Shown, intervals: list[tuple[float, float | None]]) -> tuple[tuple[float, float], ...]:
+def _level(shown: Snapshot, intervals: list[tuple[float, float | None]]) -> tuple[tuple[float, float], ...]:
     """How many intervals there are at each time; of very many times, the largest number around each."""
     steps: dict[float, int] = defaultdict(int)
     for start, end in intervals:

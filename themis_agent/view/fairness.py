@@ -1,6 +1,6 @@
 """Finish-time fairness and bids of a search over time."""
 
-from themis_agent.view.shown import Shown, clock
+from themis_agent.view.snapshot import Snapshot, clock
 from yarn_plugin.quantities import count, number
 from yarn_plugin.report import Column, Series, Table, Text, TimeChart
 from yarn_plugin.report.markup import Block
@@ -12,7 +12,7 @@ MAX_POINTS = 600
 """Points of the chart: the latest."""
 
 
-def fairness(shown: Shown) -> tuple[Block, ...]:
+def fairness(shown: Snapshot) -> tuple[Block, ...]:
     """rho with what is held, as answered to the arbiter, and the bids."""
     history = shown.history
     held = tuple((at - shown.began, rho) for at, rho in history.rhos[-MAX_POINTS:])

@@ -10,14 +10,14 @@ from prometheus_client.registry import Collector
 
 from themis_agent.local.progress import status
 from themis_agent.view.answers import Answered
-from themis_agent.view.shown import Shown
+from themis_agent.view.snapshot import Snapshot
 
 TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 STATUSES = ("waiting", "running", "stopping", "paused", "complete", "pruned", "failed", "stopped")
 
 
-def render(shown: Shown, answered: Mapping[str, Answered]) -> str:
+def render(shown: Snapshot, answered: Mapping[str, Answered]) -> str:
     """The text of /metrics. `answered`: the agent's answers since it started, by kind."""
     registry = CollectorRegistry()
     registry.register(_Metrics(shown, answered))
@@ -25,7 +25,7 @@ def render(shown: Shown, answered: Mapping[str, Answered]) -> str:
 
 
 class _Metrics(Collector):
-    def __init__(self, shown: Shown, answered: Mapping[str, Answered]) -> None:
+    def __init__(self, shown: Snapshot, answered: Mapping[str, Answered]) -> None:
         self._shown, self._answered = shown, answered
 
     def collect(self) -> Iterator[Metric]:

@@ -10,7 +10,7 @@ from themis_agent.validation import gpu_time, plan
 from themis_agent.view.changes import Change, metric_text
 from themis_agent.view.charts import curves, gpus
 from themis_agent.view.fairness import fairness
-from themis_agent.view.shown import Shown, clock, duration
+from themis_agent.view.snapshot import Snapshot, clock, duration
 from yarn_plugin.quantities import count, number
 from yarn_plugin.report import (
     Badge,
@@ -48,7 +48,7 @@ TONES: dict[str, Tone] = {
 }
 
 
-def page(shown: Shown, standing: str, made: str, reload_s: int | None = None) -> Page:
+def page(shown: Snapshot, standing: str, made: str, reload_s: int | None = None) -> Page:
     """The page. `standing`: how the search stands, in a sentence; `reload_s`: how often a browser loads it again."""
     app = shown.app
     began = datetime.fromtimestamp(shown.wall - (shown.at - shown.began)).strftime("%Y-%m-%d %H:%M:%S")
@@ -74,7 +74,7 @@ def page(shown: Shown, standing: str, made: str, reload_s: int | None = None) ->
     )
 
 
-def _top(shown: Shown, standing: str) -> Iterator[Block]:
+def _top(shown: Snapshot, standing: str) -> Iterator[Block]:
     state, history = shown.state, shown.history
     yield Text(standing, "lead")
     if not history.complete:
@@ -108,7 +108,7 @@ def _top(shown: Shown, standing: str) -> Iterator[Block]:
     yield KeyFigures(tuple(figures))
 
 
-def _best(shown: Shown) -> Iterator[Block]:
+def _best(shown: Snapshot) -> Iterator[Block]:
     best = shown.state.best
     if best is None:
         yield Text("No trial has reported yet.", "muted")
@@ -120,7 +120,7 @@ def _best(shown: Shown) -> Iterator[Block]:
     yield Table((Column("parameter"), Column("value")), rows)
 
 
-def _trials(shown: Shown) -> Table:
+def _trials(shown: Snapshot) -> Table:
     names = list(shown.app.space)[:MAX_PARAMETERS]
     ranked = shown.ranked()
     columns = (Column("trial"), Column("status"), Column("bracket", True), Column("rung", True), Column("step"),
@@ -134,7 +134,7 @@ def _trials(shown: Shown) -> Table:
     return Table(columns, rows, note=" ".join(notes) or None)
 
 
-def _trial(shown: Shown, trial: TrialState, names: Sequence[str]) -> tuple[Cell, ...]:
+def _trial(shown: Snapshot, trial: TrialState, names: Sequence[str]) -> tuple[Cell, ...]:
     parameters, of, now = _parameters(trial), shown.app.max_steps, status(trial)
     step = Meter(trial.step, of, f"{trial.step:g} of {of:g}")
     held = len(trial.attempt.cells) if trial.attempt is not None else None
@@ -159,7 +159,7 @@ def _value(value: object) -> Cell:
     return Figure(value, f"{value:.4g}" if isinstance(value, float) else str(value))
 
 
-def _is_numeric(shown: Shown, name: str) -> bool:
+def _is_numeric(shown: Snapshot, name: str) -> bool:
     return shown.app.space[name].type != "categorical"
 
 
@@ -168,7 +168,7 @@ def _parameters(trial: TrialState) -> dict[str, object]:
     return found
 
 
-def _rungs(shown: Shown) -> Table:
+def _rungs(shown: Snapshot) -> Table:
     names = ("running", "stopping", "waiting", "paused", "pruned", "complete", "failed", "stopped")
     rows = []
     for rung in plan(shown.app):
@@ -183,21 +183,21 @@ def _rungs(shown: Shown) -> Table:
     return Table(tuple(Column(name, True) for name in columns), tuple(rows), note=note)
 
 
-def _failures(shown: Shown) -> Block:
+def _failures(shown: Snapshot) -> Block:
     failed = [one for one in shown.history.changes if one.tone == "bad" and one.trial]
     failed += [one for one in shown.history.changes if one.last_lines and one.tone != "bad"]
     entries = tuple(_entry(shown, one) for one in sorted(failed, key=lambda one: one.at)[-MAX_CHANGES:])
     return Entries(entries, empty="Nothing has failed.")
 
 
-def _happened(shown: Shown) -> Iterator[Block]:
+def _happened(shown: Snapshot) -> Iterator[Block]:
     found = shown.history.changes[-MAX_CHANGES:]
     if len(found) < len(shown.history.changes):
         yield Text(f"The latest {len(found)} of {len(shown.history.changes)} events.", "muted")
     yield Entries(tuple(_entry(shown, one) for one in reversed(found)))
 
 
-def _entry(shown: Shown, change: Change) -> Entry:
+def _entry(shown: Snapshot, change: Change) -> Entry:
     word = (
         "promoted"
         if change.fate == "training"
@@ -213,7 +213,7 @@ def _entry(shown: Shown, change: Change) -> Entry:
     )
 
 
-def _search(shown: Shown) -> Iterator[Block]:
+def _search(shown: Snapshot) -> Iterator[Block]:
     app = shown.app
     yield Code(" ".join(app.words))
     rows = tuple((name, _range(one.model_dump(exclude_unset=True))) for name, one in app.space.items())

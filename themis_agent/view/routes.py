@@ -17,10 +17,10 @@ from themis_agent.app_file import AppFile
 from themis_agent.local.folder import Folder
 from themis_agent.view import metrics
 from themis_agent.view.answers import AnswerTimes
+from themis_agent.view.explanation import standing
+from themis_agent.view.journal_reader import JournalReader
 from themis_agent.view.page import page
-from themis_agent.view.recorded import Recorded
-from themis_agent.view.shown import Shown, clock
-from themis_agent.view.standing import standing
+from themis_agent.view.snapshot import Snapshot, clock
 from yarn_plugin.report import render
 from yarn_plugin.report.page import POLICY
 
@@ -48,12 +48,12 @@ class View:
     ) -> None:
         self.key = read_key(folder.token())
         self._app, self._now = app, now
-        self._recorded = Recorded(folder.journal, app.metric)
+        self._reader = JournalReader(folder.journal, app.metric)
         self._answers = answers or AnswerTimes()
 
     def page(self) -> str | None:
         """The page now; None before the search has begun. For any thread."""
-        with self._recorded.lock:
+        with self._reader.lock:
             shown = self._shown()
             if shown is None:
                 return None
@@ -63,16 +63,16 @@ class View:
 
     def metrics(self) -> str | None:
         """The metrics now; None before the search has begun. For any thread."""
-        with self._recorded.lock:
+        with self._reader.lock:
             shown = self._shown()
             return None if shown is None else metrics.render(shown, self._answers.counts())
 
-    def _shown(self) -> Shown | None:
-        self._recorded.advance()
-        state = self._recorded.state
+    def _shown(self) -> Snapshot | None:
+        self._reader.advance()
+        state = self._reader.state
         if state is None:
             return None
-        return Shown(self._app, state, self._recorded.history, max(self._now(), self._recorded.at), time.time())
+        return Snapshot(self._app, state, self._reader.history, max(self._now(), self._reader.at), time.time())
 
 
 def add_view(app: FastAPI, view: View) -> None:

@@ -10,7 +10,7 @@ from themis_agent.view.history import History
 
 
 @dataclass(frozen=True)
-class Shown:
+class Snapshot:
     """`at`, `wall`: now, in the journal's time and in seconds since the epoch; of a search that has ended or does not
     run, the time of its last event."""
 

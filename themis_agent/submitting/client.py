@@ -1,4 +1,4 @@
-"""What commands and programs call: a cluster named by addresses, a search by its file."""
+"""What commands and programs call to check, submit and resume a search; a cluster is named by its addresses."""
 
 import getpass
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from themis_agent.app_file import AppFile
 from themis_agent.local.driver import result
 from themis_agent.local.folder import Folder
-from themis_agent.submitting import applications, steps
+from themis_agent.submitting import applications, transaction
 from themis_agent.submitting.request import MASTER_MEMORY_MB, Checked, Request, SubmissionError, check
 from themis_agent.submitting.search import Search, state_of
 from themis_agent.yarn import submission
@@ -59,7 +59,7 @@ def submit(app: AppFile, directory: Path, access: Access, note: Callable[[str], 
     assert found is not None
     for line in found.notes:
         note(line)
-    done = steps.submit(found)
+    done = transaction.submit(found)
     return Search(request.manager, done.yarn_app, found.folder)
 
 
@@ -101,7 +101,7 @@ def resume(folder: Path, access: Access, note: Callable[[str], object]) -> Searc
     assert found is not None
     for line in found.notes:
         note(line)
-    done = steps.resubmit(found, earlier)
+    done = transaction.resubmit(found, earlier)
     return Search(request.manager, done.yarn_app, folder)
 
 

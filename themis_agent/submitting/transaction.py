@@ -1,4 +1,4 @@
-"""Submits a search in steps, each of which is undone if a later one fails: a search is submitted, or nothing is."""
+"""Submits a search as a transaction: each step is undone if a later one fails, so that nothing is half-submitted."""
 
 import logging
 import platform

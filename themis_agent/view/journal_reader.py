@@ -45,7 +45,7 @@ class _Replay(Replay[State | None, Event, Command]):
             self._seen = self.state
 
 
-class Recorded:
+class JournalReader:
     """See the module. `metric`: the name of what trials report.
 
     `state`: None before the search has begun. `at`, `wall`: of the last event, in the journal's time and since the

@@ -6,14 +6,14 @@ from themis_agent.agent.searching import typical_step_s
 from themis_agent.agent.state import State, TrialState
 from themis_agent.local.progress import parameters_of, status, summary
 from themis_agent.view.changes import gpus, metric_text
-from themis_agent.view.shown import Shown, clock, duration
+from themis_agent.view.snapshot import Snapshot, clock, duration
 from yarn_plugin.quantities import count, number
 
 MAX_NAMED = 6
 """Trials that a sentence names at most."""
 
 
-def standing(shown: Shown, is_running: bool) -> str:
+def standing(shown: Snapshot, is_running: bool) -> str:
     """How the search stands. `is_running`: whether an agent answers."""
     state = shown.state
     if state.outcome is not None:
@@ -25,7 +25,7 @@ def standing(shown: Shown, is_running: bool) -> str:
     return f"The search goes on: {summary(state)}."
 
 
-def now(shown: Shown, trial: TrialState | None) -> Iterator[str]:
+def now(shown: Snapshot, trial: TrialState | None) -> Iterator[str]:
     """Why a trial, or without one the search, does what it does now; nothing about a trial that has ended."""
     if trial is None:
         yield from _search(shown)
@@ -79,7 +79,7 @@ def _named(names: list[str]) -> str:
     return ", ".join(names[:MAX_NAMED]) + more
 
 
-def _search(shown: Shown) -> Iterator[str]:
+def _search(shown: Snapshot) -> Iterator[str]:
     state, history = shown.state, shown.history
     best = state.best
     if best is not None:
