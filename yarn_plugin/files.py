@@ -15,18 +15,20 @@ PRIVATE_MODE = 0o600
 
 
 @contextlib.contextmanager
-def draft(path: Path, mode: int = 0o666, durable: bool = False, sole_writer: bool = False) -> Iterator[BinaryIO]:
+def draft(path: Path, mode: int = 0o666, durable: bool = False, sole_writer: bool | str = False) -> Iterator[BinaryIO]:
     """A draft to write, which replaces `path` when the block ends; it is removed if the block or the replacement fails.
 
     It is opened for appending. `mode`: its mode from the start, less the umask. `durable`: after the block, content and
     name survive a loss of power. Each draft has a unique name, so that several processes may write the same file; the
     draft of a killed process stays there. `sole_writer`: the file is locked, so that only one process writes it: then
-    the draft is `path` with `.part`, and replaces an earlier one.
+    the draft is `path` with `.part`, and replaces an earlier one. With a name, only one process of this name writes it:
+    the draft is `path` with `.NAME.part`.
 
     Raises:
         OSError: it could not be written; `path` is unchanged.
     """
-    draft_path = sole_draft(path) if sole_writer else path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    writer = secrets.token_hex(4) if sole_writer is False else "" if sole_writer is True else sole_writer
+    draft_path = path.with_name(f"{path.name}.{writer}.part" if writer else f"{path.name}.part")
     if sole_writer:
         draft_path.unlink(missing_ok=True)
     descriptor = os.open(draft_path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, mode)
@@ -44,11 +46,6 @@ def draft(path: Path, mode: int = 0o666, durable: bool = False, sole_writer: boo
         raise
     if durable:
         _sync_folder(path.parent)
-
-
-def sole_draft(path: Path) -> Path:
-    """The draft of a file with a sole writer."""
-    return path.with_name(f"{path.name}.part")
 
 
 def write(path: Path, content: str | bytes, mode: int = 0o666, durable: bool = False) -> None:

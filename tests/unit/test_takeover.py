@@ -1,5 +1,7 @@
 """A later attempt of an application master takes over from one that still lives."""
 
+import threading
+
 import pytest
 
 from themis_agent.local.folder import Folder
@@ -78,3 +80,27 @@ def test_an_attempt_that_is_superseded_while_it_compacts_the_journal_does_not_re
     (second,) = taken
     second.append({"n": 2})
     assert content(second) == [1, 2]
+
+
+def test_an_attempt_that_is_superseded_does_not_replace_the_journal_by_the_draft_of_its_successor(folder):
+    first, taken = attempt(folder, 1), []
+    first.append({"n": 1})
+    written, replaced = threading.Event(), threading.Event()
+
+    def check():
+        # The second attempt takes over, and is compacting the journal when the first one replaces it.
+        second = attempt(folder, 2)
+        second._check = lambda: (written.set(), replaced.wait(10))
+        thread = threading.Thread(target=second.rewrite, args=({"n": 2},))
+        taken.extend((second, thread))
+        thread.start()
+        assert written.wait(10)
+
+    first._check = check
+    with pytest.raises(JournalUnavailableError):
+        first.rewrite({"n": 0})
+    second, thread = taken
+    replaced.set()
+    thread.join(10)
+    assert content(second) == [2]
+    assert not [one.name for one in folder.root.iterdir() if one.suffix == ".part"]

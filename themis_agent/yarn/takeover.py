@@ -1,8 +1,8 @@
 """One attempt of an application master takes over from those before it, which may still live and not know it.
 
 1. It publishes its address with its number: from now on, earlier ones that look find that they are superseded.
-2. It removes the draft with which an earlier one may be about to replace the journal, and replaces the journal by a
-   copy: what an earlier one still writes goes into a file that nobody reads.
+2. It removes the drafts with which earlier ones may be about to replace the journal (each attempt has its own), and
+   replaces the journal by a copy: what an earlier one still writes goes into a file that nobody reads.
 
 An attempt looks again after each record that it has written, and before it acts on it. So whatever it acts on was
 written before step 1, is in the copy, and is known to its successor.
@@ -46,9 +46,9 @@ class Fence:
 class FencedRecords(RecordFile):
     """The journal of an attempt. No record that is appended, or replaces others, is acted on by a superseded one."""
 
-    def __init__(self, path: Path, check: Callable[[], None]) -> None:
-        self._check = check
-        super().__init__(path)
+    def __init__(self, path: Path, fence: Fence) -> None:
+        self._check: Callable[[], None] = fence.check
+        super().__init__(path, writer=f"attempt-{fence.attempt}")
 
     def append(self, *records: Record | bytes, durable: bool = True) -> None:
         """Append records.
@@ -79,10 +79,11 @@ def take_over(folder: Folder, fence: Fence, url: str) -> FencedRecords:
     """
     fence.check()
     folder.publish(url, fence.attempt)
-    files.sole_draft(folder.journal).unlink(missing_ok=True)
+    for draft in folder.root.glob(f"{folder.journal.name}.*part"):
+        draft.unlink(missing_ok=True)
     if folder.journal.exists():
         with folder.journal.open("rb") as old, files.draft(folder.journal, files.PRIVATE_MODE, durable=True) as copy:
             shutil.copyfileobj(old, copy)
     # An earlier attempt that still lives holds the lock of the old file.
     folder.journal.with_name(f"{folder.journal.name}.lock").unlink(missing_ok=True)
-    return FencedRecords(folder.journal, fence.check)
+    return FencedRecords(folder.journal, fence)

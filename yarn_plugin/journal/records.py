@@ -118,7 +118,8 @@ class RecordFile:
     """The records of a journal file, opened for writing.
 
     `dropped`: a description of the damage that was removed when the file was opened, or None. `lost`: the valid records
-    after that damage, which were removed too (`accept_loss`).
+    after that damage, which were removed too (`accept_loss`). `writer`: where several processes may believe that they
+    have it open, as a lock is not seen by other machines: the name of this one.
 
     Raises:
         JournalInUseError: another process has it open.
@@ -131,8 +132,10 @@ class RecordFile:
         path: Path,
         accept_loss: bool = False,
         before_loss: Callable[[tuple[Record, ...]], object] = lambda lost: None,
+        writer: str = "",
     ) -> None:
         self.path = path
+        self._sole_writer: str | bool = writer or True
         self.dropped: str | None = None
         self.lost: tuple[Record, ...] = ()
         self.written = 0
@@ -206,7 +209,7 @@ class RecordFile:
         """
         opened = -1
         try:
-            with files.draft(self.path, PRIVATE_MODE, durable=True, sole_writer=True) as file:
+            with files.draft(self.path, PRIVATE_MODE, durable=True, sole_writer=self._sole_writer) as file:
                 size = sum(file.write(encode(record)) for record in records)
                 self.before_replacement()
                 # Before the file is renamed: afterwards nothing may fail.
@@ -245,7 +248,10 @@ class RecordFile:
             self.lost = tuple(_valid_records_after(self.path, damage.at))
             before_loss(self.lost)
         aside = self.path.with_name(f"{self.path.name}.dropped-{int(time.time())}")
-        with self.path.open("rb") as file, files.draft(aside, PRIVATE_MODE, durable=True, sole_writer=True) as copy:
+        with (
+            self.path.open("rb") as file,
+            files.draft(aside, PRIVATE_MODE, durable=True, sole_writer=self._sole_writer) as copy,
+        ):
             file.seek(damage.at)
             shutil.copyfileobj(file, copy)
         os.ftruncate(self._file, damage.at)
