@@ -42,10 +42,16 @@ class Arbiter:
 
     def __init__(self, questions):
         self.said, self.away, self.is_registered, self.demand = [], False, True, None
+        self.knows, self.asked = True, 0
         arbiter = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
+                arbiter.asked += 1
+                if not arbiter.knows:
+                    problem = wire.Problem(field="app", value="app-1", expected="no such application")
+                    self._answer(404, wire.Problems(problems=[problem]).model_dump_json().encode())
+                    return
                 self.send_response(200)
                 self.send_header("Content-Type", "text/event-stream")
                 self.end_headers()
@@ -95,8 +101,9 @@ class Arbiter:
 def connected():
     made = []
 
-    def connect(questions=None, check=lambda: None):
+    def connect(questions=None, check=lambda: None, knows=True):
         arbiter, heard = Arbiter(questions or {}), []
+        arbiter.knows = knows
         access = ArbiterAccess(url=arbiter.url, app="app-1")
         link = ArbiterLink(access, "token", Translation(lambda wall: wall), heard.append, check, AnswerTimes(), 12)
         link.start()
@@ -178,3 +185,19 @@ def test_the_demand_of_the_search_is_sent_once_the_arbiter_is_there(connected):
     arbiter, _, _ = connected()
     until(lambda: arbiter.demand is not None)
     assert arbiter.demand == [{"yarn.io/gpu": 12}]
+
+
+def test_an_arbiter_that_does_not_know_the_search_is_asked_less_and_less_and_the_agent_knows(connected, monkeypatch):
+    waits = []
+    monkeypatch.setattr(arbiter_link, "FOLLOW_AGAIN_S", 0.01)
+    monkeypatch.setattr(arbiter_link, "MAX_FOLLOW_AGAIN_S", 0.04)
+    monkeypatch.setattr(ArbiterLink, "_wait_to_follow", lambda self, wait_s: (waits.append(wait_s), time.sleep(wait_s)))
+    arbiter, _, heard = connected({"one": time.time() + 60}, knows=False)
+    until(lambda: arbiter.asked > 4)
+    assert waits[:4] == [0.01, 0.02, 0.04, 0.04]
+    (refused,) = heard
+    assert "no such application" in refused.problem
+    arbiter.knows = True
+    until(lambda: len(heard) == 3)
+    assert isinstance(heard[1], events.ArbiterListens)
+    assert heard[2].id == "one"

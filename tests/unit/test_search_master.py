@@ -58,7 +58,7 @@ def yarn(tmp_path, monkeypatch):
 class Attempt:
     """An attempt of the master of a search, in a thread."""
 
-    def __init__(self, yarn, number=1, before=0, **fields):
+    def __init__(self, yarn, number=1, before=0, registered_as="app-1", **fields):
         root = yarn.folder / "search"
         self.executed, self.folder, self.problem = yarn.folder / "executed", Folder(root), None
         command = f"python {TRAIN} --rate={{rate}} --executed={self.executed} --step-s={fields.pop('step_s', 0.0)}"
@@ -70,7 +70,7 @@ class Attempt:
         submission = Submission(
             yarn_app="application_1_0001",
             resource_manager="",
-            arbiter=ArbiterAccess(url="", app=""),
+            arbiter=ArbiterAccess(url="", app=registered_as),
             python=sys.executable,
             container=ContainerSize(memory_mb=128),
             attempts_before=before,
@@ -213,7 +213,8 @@ def test_a_gpu_is_given_back_when_the_container_on_it_has_ended(yarn):
         assert len(steps) <= 20 + 1
 
 
-def test_a_search_that_goes_on_in_another_application_has_no_lease_of_the_one_before(yarn, monkeypatch):
+@pytest.mark.parametrize("number", [1, 2], ids=["first attempt", "the first one died before it wrote its restart"])
+def test_a_search_that_goes_on_in_another_application_has_no_lease_of_the_one_before(yarn, monkeypatch, number):
     first = Attempt(yarn, step_s=0.2, max_steps=30)
     first.until(lambda: len(first.steps()) == 2 and min(map(len, first.steps())) > 2)
     for container in yarn.processes.values():
@@ -224,7 +225,7 @@ def test_a_search_that_goes_on_in_another_application_has_no_lease_of_the_one_be
     assert isinstance(first.join().problem, OSError)
     grant = Leases.start
     monkeypatch.setattr(Leases, "start", lambda self: None)
-    second = Attempt(yarn, before=1, step_s=0.2, max_steps=30)
+    second = Attempt(yarn, number, before=1, registered_as="app-2", step_s=0.2, max_steps=30)
     second.until(lambda: hasattr(second.search, "_agent") and not second.search._agent.state.leases)
     second.until(lambda: not any(second.search._agent.state.attempts))
     assert len(yarn.started) == 2, "nothing is started without a lease"

@@ -136,6 +136,30 @@ def test_gpus_that_are_given_back_are_said(tmp_path):
     told.records.close()
 
 
+def test_leases_of_an_arbiter_that_forgot_the_search_are_held_until_it_is_registered_anew(told):
+    told.take(events.Granted("lease-1", gpus("m1", 3), 1000.0))
+    told.take(events.ArbiterRefused("arbiter http://a: no such application"))
+    said = "as the arbiter does not listen to it: arbiter http://a: no such application; `themis-agent stop"
+    assert said in checked(told.view().page()).text
+    told.take(events.Restarted((), registered_as="app-2"))
+    assert told.said()[1:] == [
+        "gets no more GPUs: the arbiter does not listen to it: arbiter http://a: no such application",
+        "went on with a new agent; 0 launchers still ran",
+        "no longer holds 3 GPUs (m1/0, m1/1, m1/2): the arbiter does not lease them to it any more",
+    ]
+    assert said not in checked(told.view().page()).text
+    # A new arbiter may give a lease the name of an earlier one.
+    told.take(events.Granted("lease-1", gpus("m1", 1), 1000.0))
+    reader = JournalReader(told.folder.journal, "loss")
+    reader.advance()
+    assert [(one.cell, one.end is None) for one in reader.history.holdings] == [
+        ("m1/0", False),
+        ("m1/1", False),
+        ("m1/2", False),
+        ("m1/0", True),
+    ]
+
+
 def test_a_journal_is_followed_while_it_grows_and_when_it_is_compacted(told):
     reader = JournalReader(told.folder.journal, "loss")
     assert reader.advance()

@@ -24,9 +24,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The search begins."""
+    """The search begins. `registered_as`: its id at the arbiter; "": without one."""
 
     settings: Settings
+    registered_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,13 @@ class Running:
 class Restarted:
     """The agent has been restarted.
 
-    `running`: the launchers that still run; all others are gone. `registered_anew`: the search is another application
-    at the arbiter than before, which has no lease yet.
+    `running`: the launchers that still run; all others are gone. `registered_as`: its id at the arbiter; another one
+    than before has no lease yet. `registered_anew`: that, as earlier versions said it.
     """
 
     running: tuple[Running, ...] = ()
     registered_anew: bool = False
+    registered_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,18 @@ class LeasesRead:
 
 
 @dataclass(frozen=True, slots=True)
+class ArbiterRefused:
+    """The arbiter does not listen to this search, and will not: it does not know it any more, say."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArbiterListens:
+    """The arbiter that refused listens to this search again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What is your finish-time fairness?"""
 
@@ -222,6 +236,8 @@ Event = (
     | Revoked
     | LeaseEnded
     | LeasesRead
+    | ArbiterRefused
+    | ArbiterListens
     | Asked
     | Offered
     | StopRequested

@@ -118,7 +118,8 @@ class State:
 
     `search`: one of `themis_agent.search`. `granted`: the latest leases that were granted, ended or not. `outcome`:
     None while it goes on. `finished`: there is an outcome, and nothing runs any more. `suspended`: nothing starts
-    before the next restart.
+    before the next restart. `registered_as`: its id at the arbiter; "": without one. `arbiter_problem`: why the arbiter
+    does not listen to it; "": it does.
     """
 
     settings: Settings
@@ -130,6 +131,8 @@ class State:
     outcome: Outcome | None = None
     finished: bool = False
     suspended: bool = False
+    registered_as: str = ""
+    arbiter_problem: str = ""
 
     def with_trial(self, trial: TrialState) -> "State":
         """The state with a trial changed."""

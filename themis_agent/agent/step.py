@@ -14,6 +14,8 @@ from dataclasses import replace
 from themis_agent.agent import leasing, placing, searching, trials
 from themis_agent.agent.commands import Command, Finish, KillTrial, StopTrial
 from themis_agent.agent.events import (
+    ArbiterListens,
+    ArbiterRefused,
     Asked,
     Begun,
     Event,
@@ -38,15 +40,18 @@ KILL_AFTER_S = 5.0
 def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State | None, tuple[Command, ...]]:
     """The state after an event, and what is to be done. None: the search has not begun. `at`: seconds."""
     if state is None:
-        return (searching.begun(event.settings, at), ()) if isinstance(event, Begun) else (None, ())
+        if not isinstance(event, Begun):
+            return None, ()
+        return replace(searching.begun(event.settings, at), registered_as=event.registered_as), ()
     before = state
     answers: list[Command] = []
     match event:
         case Begun():
             pass
         case Restarted():
-            if event.registered_anew:
+            if event.registered_anew or event.registered_as != state.registered_as:
                 state = leasing.without_leases(state)
+            state = replace(state, registered_as=event.registered_as, arbiter_problem="")
             state = replace(trials.restarted(state, at, event), finished=False, suspended=False)
         case Sampled():
             trial = state.trials[event.trial]
@@ -55,6 +60,10 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
             state = leasing.take(state, event)
         case LeasesRead():
             state = leasing.replaced(state, event)
+        case ArbiterRefused():
+            state = replace(state, arbiter_problem=event.problem)
+        case ArbiterListens():
+            state = replace(state, arbiter_problem="")
         case Asked() | Offered():
             answers.append(leasing.answer(state, at, event))
         case StopRequested():

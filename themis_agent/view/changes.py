@@ -4,7 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from themis_agent.agent.events import Event, Granted, LauncherEnded, LeaseEnded, Reported, Restarted, Revoked, Suspended
+from themis_agent.agent.events import (
+    ArbiterListens,
+    ArbiterRefused,
+    Event,
+    Granted,
+    LauncherEnded,
+    LeaseEnded,
+    LeasesRead,
+    Reported,
+    Restarted,
+    Revoked,
+    Suspended,
+)
 from themis_agent.agent.state import Attempt, Fate, State, TrialState
 from yarn_plugin.quantities import NOTHING, count, number
 
@@ -67,6 +79,10 @@ def _of_search(before: State, after: State, event: Event, at: float) -> Iterator
             yield Change("", f"no longer holds {gpus(cells)}: the lease has ended")
         case Restarted():
             yield Change("", f"went on with a new agent; {count(len(event.running), 'launcher')} still ran", "warn")
+        case ArbiterRefused():
+            yield Change("", f"gets no more GPUs: the arbiter does not listen to it: {event.problem}", "bad")
+        case ArbiterListens():
+            yield Change("", "is listened to by the arbiter again", "good")
         case Suspended():
             yield Change("", "is being suspended: trials save checkpoints and end", "warn")
     yield from _given_back(before, after, event)
@@ -87,6 +103,9 @@ def _given_back(before: State, after: State, event: Event) -> Iterator[Change]:
     revoked |= set(event.cells) if isinstance(event, Revoked) else set()
     if isinstance(event, Revoked) and not event.cells:
         revoked |= gone
+    if gone and isinstance(event, LeasesRead | Restarted):
+        yield Change("", f"no longer holds {gpus(tuple(sorted(gone)))}: the arbiter does not lease them to it any more")
+        return
     for cells, why in ((gone & revoked, "they are vacated"), (gone - revoked, "no trial can use them any more")):
         if cells:
             yield Change("", f"gave back {gpus(tuple(sorted(cells)))}: {why}")

@@ -22,7 +22,14 @@ def standing(shown: Snapshot, is_running: bool) -> str:
     if not is_running:
         when = clock(shown.wall)
         return f"No agent runs this search; the last event was at {when}. `themis-agent resume DIR` goes on with it."
-    return f"The search goes on: {summary(state)}."
+    return f"The search goes on: {summary(state)}.{_refused(state)}"
+
+
+def _refused(state: State) -> str:
+    if not state.arbiter_problem:
+        return ""
+    again = "`themis-agent stop --kill DIR`, then `themis-agent resume DIR` registers it anew"
+    return f" It gets no more GPUs, as the arbiter does not listen to it: {state.arbiter_problem}; {again}."
 
 
 def now(shown: Snapshot, trial: TrialState | None) -> Iterator[str]:

@@ -10,6 +10,7 @@ from themis_agent.agent.events import (
     Granted,
     LauncherEnded,
     LeaseEnded,
+    LeasesRead,
     Offered,
     Reported,
     Restarted,
@@ -108,14 +109,23 @@ class History:
             found = changes(before, after, decided.event, decided.at, self.metric)
             self.changes += (replace(one, at=decided.at, wall=decided.wall) for one in found)
             del self.changes[:-MAX_CHANGES]
+            if isinstance(decided.event, LeasesRead | Restarted):
+                self._hold_alone(after, decided.at)
 
     def reconcile(self, state: State, at: float) -> None:
         """Add what a state shows and no decision did: the journal no longer has the beginning."""
         self.begun = state.begun_at
-        self._leases |= {*state.granted, *state.leases}
         for trial, attempt in state.attempts:
             if trial.id not in self._open:
                 self._start(Run(trial.id, attempt.epoch, attempt.places, attempt.started_at, gone=set(attempt.ended)))
+        self._hold_alone(state, at)
+
+    def _hold_alone(self, state: State, at: float) -> None:
+        """Leases as they are now: no event said how they changed."""
+        held = {(name, gpu.cell) for name, lease in state.leases.items() for gpu in lease.gpus}
+        for name, cell in self._held.keys() - held:
+            self._give_back(at, name, (cell,))
+        self._leases = {*state.granted, *state.leases}
         for name, lease in state.leases.items():
             self._hold(name, (gpu.cell for gpu in lease.gpus), at)
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from themis_agent.agent import messages
 from themis_agent.agent.commands import Command, SendBid, SendEstimate
-from themis_agent.agent.events import Event
+from themis_agent.agent.events import ArbiterListens, ArbiterRefused, Event
 from themis_agent.arbiter_messages import Translation, answer
 from themis_agent.live import InvalidEventError
 from themis_agent.view.answers import AnswerTimes, Kind
@@ -30,7 +30,8 @@ MIN_ANSWER_S = 10.0
 """How long an answer is tried at least."""
 
 FOLLOW_AGAIN_S = 10.0
-"""After which an arbiter that refuses to say anything is asked again."""
+MAX_FOLLOW_AGAIN_S = 300.0
+"""After which an arbiter that does not listen to this search is asked again; doubled each time, up to the maximum."""
 
 
 class ArbiterLink:
@@ -60,6 +61,7 @@ class ArbiterLink:
         self._outbox, self._changed = Outbox(), threading.Condition()
         self._answers, self._most_gpus = answers, most_gpus
         self._asked: dict[str, float] = {}
+        self._refusal = ""
         self._closed = False
         self._failure: Exception | None = None
 
@@ -113,21 +115,40 @@ class ArbiterLink:
             self._failure = problem
 
     def _listen(self) -> None:
+        wait_s = FOLLOW_AGAIN_S
         while not self._closed:
             try:
                 for _ in self._client().follow(
                     self._access.app,
                     on_lost=lambda reason: log.warning("leases stay as they are: %s", reason),
-                    on_end=lambda reason: log.warning("the arbiter no longer knows this application: %s", reason),
+                    on_end=self._refused,
                     on_message=self._take,
                     should_stop=lambda: self._closed,
                 ):
                     pass
+            except ArbiterRefusedError as refused:
+                self._refused(str(refused))
             except (ArbiterError, InvalidEventError) as problem:
                 log.warning("no messages from the arbiter: %s", problem)
-            time.sleep(FOLLOW_AGAIN_S)
+            if self._closed:
+                return
+            self._wait_to_follow(wait_s)
+            wait_s = min(2 * wait_s, MAX_FOLLOW_AGAIN_S) if self._refusal else FOLLOW_AGAIN_S
+
+    def _wait_to_follow(self, wait_s: float) -> None:
+        time.sleep(wait_s)
+
+    def _refused(self, reason: str) -> None:
+        """The arbiter does not know this application, or not any more."""
+        if not self._closed and reason != self._refusal:
+            log.warning("the arbiter does not listen to this search: %s", reason)
+            self._refusal = reason
+            self._put(ArbiterRefused(reason))
 
     def _take(self, name: str, fields: dict[str, Any]) -> None:
+        if self._refusal:
+            self._refusal = ""
+            self._put(ArbiterListens())
         try:
             message = messages.read(name, fields)
         except ValidationError as problem:

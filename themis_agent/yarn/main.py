@@ -48,7 +48,6 @@ class Search:
     def __init__(self, folder: Folder, app: AppFile, submission: Submission, attempt: int, host: str) -> None:
         self._folder, self._app, self._submission = folder, app, submission
         self._fence = Fence(folder, submission.attempts_before + attempt)
-        self._is_first = attempt == 1
         self._host, self._listener = host, listening(host)
         self._port = self._listener.getsockname()[1]
         self._url = f"http://{host}:{self._port}"
@@ -90,16 +89,15 @@ class Search:
             self._end()
 
     def _begin(self, launches: Launches) -> Future[None]:
-        state = self._agent.state
+        state, registered_as = self._agent.state, self._submission.arbiter.app
         if state is None:
             log.info("%s begins", self._app.name)
-            return self._agent.put(events.Begun(self._app.settings()))
+            return self._agent.put(events.Begun(self._app.settings(), registered_as))
         launchers = launches.unfinished(state)
         log.info("%s goes on as attempt %d: %d launchers", self._app.name, self._fence.attempt, len(launchers))
         # Those that are gone end after this event, with what they had to say.
         running = tuple(events.Running(one.trial, one.epoch, one.number) for one in launchers)
-        # The first attempt of an application that goes on with a search: its leases were those of another application.
-        begun = self._agent.put(events.Restarted(running, registered_anew=self._is_first))
+        begun = self._agent.put(events.Restarted(running, registered_as=registered_as))
         self._driver.adopt(launchers)
         return begun
 

@@ -135,7 +135,7 @@ class RecordFile:
         writer: str = "",
     ) -> None:
         self.path = path
-        self._sole_writer: str | bool = writer or True
+        self._writer: str | bool = writer or True
         self.dropped: str | None = None
         self.lost: tuple[Record, ...] = ()
         self.written = 0
@@ -209,7 +209,7 @@ class RecordFile:
         """
         opened = -1
         try:
-            with files.draft(self.path, PRIVATE_MODE, durable=True, sole_writer=self._sole_writer) as file:
+            with files.draft(self.path, PRIVATE_MODE, durable=True, sole_writer=self._writer) as file:
                 size = sum(file.write(encode(record)) for record in records)
                 self.before_replacement()
                 # Before the file is renamed: afterwards nothing may fail.
@@ -250,7 +250,7 @@ class RecordFile:
         aside = self.path.with_name(f"{self.path.name}.dropped-{int(time.time())}")
         with (
             self.path.open("rb") as file,
-            files.draft(aside, PRIVATE_MODE, durable=True, sole_writer=self._sole_writer) as copy,
+            files.draft(aside, PRIVATE_MODE, durable=True, sole_writer=self._writer) as copy,
         ):
             file.seek(damage.at)
             shutil.copyfileobj(file, copy)
