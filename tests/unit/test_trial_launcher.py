@@ -177,6 +177,7 @@ def test_agent_stops_it_after_a_checkpoint_and_the_next_epoch_goes_on(tmp_path, 
     )
     assert second.wait(30) == 0
     assert agent.of("started")[0].resumed == ended.last_step
+    assert agent.of("started")[0].restore_s > 0
     assert [one.step for one in agent.of("reported")] == [ended.last_step + more for more in range(1, 6)]
 
 

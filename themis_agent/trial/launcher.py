@@ -86,6 +86,7 @@ class Launcher:
         self._outcomes: deque[uploads.Outcome] = deque()
         self._uploads: uploads.Uploads | None = None
         self._seen_step = self._committed = self._last_step = None  # type: int | None
+        self._restore_s = 0.0
         self._superseded = False
         self._reader = LogReader(re.compile(spec.loss_pattern) if spec.loss_pattern else None)
         self._times, self._told_iteration_s, self._profiled_at = IterationTimes(), 0.0, -math.inf
@@ -136,8 +137,11 @@ class Launcher:
         gang = Gang(spec, master, devices, environment, self._gpus.descriptors)
         if self._checkpoints is not None and 0 in spec.ranks:
             self._uploads = uploads.Uploads(self._checkpoints, self._note_outcome)
-        event = Started(**self._header(), host=spec.host, port=port, devices=devices or [], resumed=resumed)
-        self._tell(event)
+        header = self._header()
+        devices = devices or []
+        self._tell(
+            Started(**header, host=spec.host, port=port, devices=devices, resumed=resumed, restore_s=self._restore_s)
+        )
         return _Run(self, gang, reports, directory).until_ended()
 
     # Before the start
@@ -161,8 +165,10 @@ class Launcher:
         self._checkpoints = Checkpoints(store_at(spec.url), self._spec.trial, self._spec.epoch, spec.keep)
         told = ""
         while True:
+            began = time.monotonic()
             try:
                 begun, resumed = self._begin(self._checkpoints, local)
+                self._restore_s = time.monotonic() - began
             except DamagedError:
                 # Of this epoch, which the launcher of rank 0 has begun: waiting does not help, a new epoch does.
                 raise

@@ -110,7 +110,8 @@ class Event(Wire):
 
 class Started(Event):
     """The processes run. `port`: MASTER_PORT, from the launcher of rank 0. `devices`: used by this container.
-    `resumed`: the step of the checkpoint that they start from; None: from scratch.
+    `resumed`: the step of the checkpoint that they start from; None: from scratch. `restore_s`: for reading it from the
+    store.
     """
 
     type: Literal["started"] = "started"
@@ -118,6 +119,7 @@ class Started(Event):
     port: Port | None = None
     devices: list[str] = []
     resumed: Step | None = None
+    restore_s: float = 0.0
 
 
 class Reported(Event):
