@@ -3,7 +3,6 @@ size.
 """
 
 import importlib.util
-import itertools
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ import time
 import psutil
 import pytest
 
+from tests.resumed_steps import check_resumed, executed_by_epoch
 from tests.trial_agent import ROOT, Agent, journal, launch
 
 STEPS, INTERVAL = 40, 10
@@ -23,24 +23,6 @@ STEPS, INTERVAL = 40, 10
 def executed(folder, epoch):
     """The steps that a launcher has journaled, with their losses, in order."""
     return [(one["step"], one["loss"]) for one in journal(folder, epoch) if one["type"] == "reported"]
-
-
-def check_resumed(epochs, reference, interruptions):
-    """Steps 1 to N without gaps; at most an interval executed again for each interruption; the losses of the
-    reference.
-    """
-    assert [step for step, _ in reference] == list(range(1, len(reference) + 1))
-    for before, after in itertools.pairwise(epochs):
-        assert after[0][0] <= before[-1][0] + 1
-    for one in epochs:
-        assert [step for step, _ in one] == list(range(one[0][0], one[0][0] + len(one)))
-    again = sum(map(len, epochs)) - len({step for one in epochs for step, _ in one})
-    assert again <= INTERVAL * interruptions, f"{again} steps were executed again"
-    assert {step for one in epochs for step, _ in one} == set(range(1, epochs[-1][-1][0] + 1))
-    expected = dict(reference)
-    for one in epochs:
-        for step, loss in one:
-            assert loss == pytest.approx(expected[step], abs=1e-5)
 
 
 @pytest.mark.parametrize("example", ["digits_jax", "digits_torch"])
@@ -80,13 +62,15 @@ def test_losses_agree_over_a_kill_and_another_world_size(tmp_path, example):
         epochs = [executed(tmp_path / "interrupted", epoch) for epoch in (1, 2)]
         assert INTERVAL < len(epochs[0]) < STEPS
         assert epochs[1][0][0] > INTERVAL
-        check_resumed(epochs, reference, interruptions=1)
+        check_resumed(epochs, reference, interruptions=1, interval=INTERVAL)
 
         # The check detects lost checkpoints.
         shutil.rmtree(store / "t1")
         assert train("interrupted", 3, [0], steps=INTERVAL + 2).wait(150) == 0
         with pytest.raises(AssertionError, match="executed again"):
-            check_resumed([epochs[0], executed(tmp_path / "interrupted", 3)], reference, interruptions=1)
+            check_resumed(
+                [epochs[0], executed(tmp_path / "interrupted", 3)], reference, interruptions=1, interval=INTERVAL
+            )
     finally:
         for process in started:
             process.kill()
@@ -123,9 +107,7 @@ def search(folder):
 
 def steps_of_best(folder):
     """The steps of the first trial with their losses, start by start."""
-    starts = sorted((folder / "state/logs/trial-00000").glob("epoch-*/launcher-0.jsonl"))
-    found = [[json.loads(line) for line in file.read_text().splitlines()] for file in starts]
-    return [[(one["step"], one["loss"]) for one in events if one["type"] == "reported"] for events in found]
+    return executed_by_epoch(folder / "state/logs")
 
 
 @pytest.mark.matrix
@@ -157,10 +139,10 @@ def test_a_search_loses_no_step_over_a_promotion_and_a_kill(tmp_path, checkpoint
     assert launched.wait(150) == 0
     reference = executed(tmp_path / "alone", 1)
     if checkpoints == "kept":
-        check_resumed(steps_of_best(tmp_path), reference, interruptions=2)
+        check_resumed(steps_of_best(tmp_path), reference, interruptions=2, interval=INTERVAL)
     else:
         with pytest.raises(AssertionError, match="executed again"):
-            check_resumed(steps_of_best(tmp_path), reference, interruptions=2)
+            check_resumed(steps_of_best(tmp_path), reference, interruptions=2, interval=INTERVAL)
 
 
 def until(condition, agent):
