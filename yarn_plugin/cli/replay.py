@@ -10,7 +10,8 @@ import click
 from yarn_plugin import console
 from yarn_plugin.api import translate
 from yarn_plugin.cli.options import json_option
-from yarn_plugin.drive.recorded_training import RecordedTraining, recorded_training
+from yarn_plugin.drive.recorded_rounds import RecordedRound, RecordedRounds, recorded_rounds
+from yarn_plugin.drive.recorded_training import RecordedTraining, lease_pool, recorded_training
 from yarn_plugin.drive.registry import installed
 from yarn_plugin.drive.replay import replay as run
 from yarn_plugin.drive.training_runs import TrainingRun, simulate_all
@@ -30,10 +31,19 @@ from yarn_plugin.simulation.leasing.outcome import Figures, figures
     metavar="NAME[,NAME]",
     help="Run the applications of a pool of leased GPUs again under these policies, such as tiresias, in virtual time.",
 )
-@click.option("--pool", metavar="NAME", help="With --policy: the pool.  [default: the only one whose GPUs are leased]")
+@click.option("--rounds", is_flag=True, help="Show the rounds of a pool of leased GPUs; --json also has the leases.")
+@click.option(
+    "--pool", metavar="NAME", help="With --policy or --rounds: the pool.  [default: the only one whose GPUs are leased]"
+)
 @json_option
 def replay(
-    journal: Path, app: str | None, limit: int, policy: str | None, pool: str | None, json_file: Path | None
+    journal: Path,
+    app: str | None,
+    limit: int,
+    policy: str | None,
+    rounds: bool,
+    pool: str | None,
+    json_file: Path | None,
 ) -> None:
     """Explain an arbiter's decisions from JOURNAL alone: the file `journal` in its --state directory.
 
@@ -49,10 +59,16 @@ def replay(
     Examples:
       yarn-plugin replay ~/.local/state/yarn-plugin/arbiter/rm1-8088/journal --app app_17
       yarn-plugin replay journal --policy tiresias,gandiva
+      yarn-plugin replay journal --rounds --json rounds.json
     """
-    if policy is None and pool is not None:
-        raise BadInputError("--pool", pool, "needs --policy")
+    if policy is None and not rounds and pool is not None:
+        raise BadInputError("--pool", pool, "needs --policy or --rounds")
+    if policy is not None and rounds:
+        raise BadInputError("--rounds", "", "cannot be combined with --policy")
     done = run(journal, installed())
+    if rounds:
+        _print_rounds(recorded_rounds(lease_pool(done.state, pool), done.history), json_file)
+        return
     if policy is not None:
         _compare(recorded_training(done.state, done.history, pool), policy.split(","), json_file)
         return
@@ -94,6 +110,40 @@ def _compare(recorded: RecordedTraining, policies: list[str], json_file: Path | 
         console.err.print(f"note: left out, as they never described their jobs: {apps}")
     if json_file is not None:
         console.write_json(json_file, [{"run": name, **asdict(its), "unfinished": n} for name, its, n in rows])
+
+
+def _print_rounds(recorded: RecordedRounds, json_file: Path | None) -> None:
+    names = {one.app: one.name for one in recorded.apps}
+    columns = ("#round", "time", "opened by", "#GPUs", "offered to", "bids", "won (c)", "leftover to", "idle")
+    rows = [_round_row(one, names) for one in recorded.rounds]
+    console.out.print(console.table(None, columns, rows))
+    if not recorded.complete:
+        console.out.print("earlier rounds are no longer in the journal")
+    if json_file is not None:
+        console.write_json(json_file, asdict(recorded))
+
+
+def _round_row(one: RecordedRound, names: dict[str, str]) -> tuple[object, ...]:
+    def name(app: str) -> str:
+        return names.get(app, app)
+
+    def amounts(given: tuple[tuple[str, int], ...]) -> str:
+        return ", ".join(f"{name(app)} {gpus}" for app, gpus in given)
+
+    won = ", ".join(
+        f"{name(award.app)} {award.kept} of {award.won} ({_part(award.share_min, award.share_max)})"
+        for award in one.awards
+        if award.won
+    )
+    asked, bids = (", ".join(map(name, apps)) for apps in (one.offered_to, [bid.app for bid in one.bids]))
+    when, opened = datetime.fromtimestamp(one.at).strftime("%Y-%m-%d %H:%M:%S"), ", ".join(one.opened_by)
+    return (
+        one.round, when, opened, one.gpus, asked, bids, one.error or won, amounts(one.leftovers), amounts(one.idle),
+    )  # fmt: skip
+
+
+def _part(low: float, high: float) -> str:
+    return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
 
 
 def _row(name: str, its: Figures, unfinished: int) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def recorded_training(
     Raises:
         BadInputError: there is no such pool, or nothing to run of it.
     """
-    home = _pool(state, pool)
+    home = lease_pool(state, pool)
     assert isinstance(home.parameters, LeaseSettings)
     apps = _apps(history, home.name)
     end = history[-1].at if history else 0.0
@@ -85,7 +85,12 @@ def recorded_training(
     )
 
 
-def _pool(state: State, name: str | None) -> Pool:
+def lease_pool(state: State, name: str | None) -> Pool:
+    """A pool of leased GPUs by its name; None: the only one.
+
+    Raises:
+        BadInputError: there is none of this name, or several.
+    """
     leased = {pool.name: pool for pool in state.pools if isinstance(pool.parameters, LeaseSettings)}
     if name is None and len(leased) == 1:
         return next(iter(leased.values()))

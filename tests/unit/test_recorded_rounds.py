@@ -1,0 +1,84 @@
+"""What a journal tells of the rounds of a pool of leased GPUs: `yarn-plugin replay --rounds`."""
+
+import json
+
+import pytest
+
+from tests.lease_world import SETTINGS, World, node, row
+from tests.toys.stage import Simulated
+from yarn_plugin import console
+from yarn_plugin.cli import cli
+from yarn_plugin.decide.events import Deregistered
+from yarn_plugin.decide.pools.lease import LeaseSettings
+from yarn_plugin.journal.records import RecordFile
+from yarn_plugin.model.resources import GPU
+from yarn_plugin.model.share import Pool
+
+
+def any_number(offer):
+    """Rows for each number of offered GPUs: rho falls as it grows."""
+    most = sum(slot.gpus for machine in offer.machines for slot in machine.slots)
+    return tuple(row(8.0 / gpus, *[1] * gpus) for gpus in range(1, most + 1))
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """Eight GPUs. ann has them for 100 s; then bob and kim, who are worse off, bid, and ann is the bystander."""
+    settings = {**SETTINGS, "f": 0.4, "lease_s": 100.0, "place_within_s": 0.0, "round_window_s": 1.0}
+    pool = Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=LeaseSettings(**settings))
+    path = tmp_path / "journal"
+    records = RecordFile(path)
+    world = World.of(node("n1", 4), node("n2", 4), stage=Simulated(pool, journal=records))
+    ann = world.arrive("ann", rho=16.0, rows=any_number)
+    world.wait(20.0)
+    world.arrive("bob", rho=32.0, rows=any_number)
+    world.arrive("kim", rho=32.0, rows=any_number)
+    world.wait(150.0)
+    world.stage.take(Deregistered(ann))
+    records.close()
+    return path
+
+
+def rounds(journal, tmp_path, *options):
+    out = tmp_path / "rounds.json"
+    assert console.run(cli, "yarn-plugin", ["replay", str(journal), "--rounds", *options, "--json", str(out)]) == 0
+    return json.loads(out.read_text())
+
+
+def test_a_round_has_its_bids_awards_payments_and_leftovers(journal, tmp_path, capsys):
+    found = rounds(journal, tmp_path)
+    assert (found["pool"], found["f"], found["complete"]) == ("gpu", 0.4, True)
+    names = {one["app"]: one["name"] for one in found["apps"]}
+    assert sorted(names.values()) == ["ann", "bob", "kim"]
+    alone, contended = [one for one in found["rounds"] if one["awards"]][:2]
+    assert [names[app] for app in alone["offered_to"]] == ["ann"]
+    assert [(one["won"], one["kept"], one["share_min"]) for one in alone["awards"]] == [(8, 8, 1.0)]
+    assert sorted(names[app] for app in contended["offered_to"]) == ["bob", "kim"]
+    assert [(one["rows"], one["best_rho"], one["best_gpus"]) for one in contended["bids"]] == [(8, 1.0, 8)] * 2
+    assert all(one["kept"] < one["won"] and one["share_max"] < 1 for one in contended["awards"])
+    paid = sum(one["won"] - one["kept"] for one in contended["awards"])
+    assert [(names[app], gpus) for app, gpus in contended["leftovers"]] == [("ann", paid)]
+    printed = capsys.readouterr().out
+    assert "won (c)" in printed
+    assert "bob, kim" in printed
+
+
+def test_a_lease_tells_who_held_which_gpu_and_why_it_ended(journal, tmp_path):
+    found = rounds(journal, tmp_path, "--pool", "gpu")
+    names = {one["app"]: one["name"] for one in found["apps"]}
+    first = [one for one in found["leases"] if names[one["app"]] == "ann" and one["wins"][0]["how"] == "bid"]
+    assert len({one["cell"] for one in first}) == 8
+    lost = [one for one in first if one["lost_in"] is not None]
+    assert lost
+    assert all(one["start"] < one["revoked_at"] <= one["end"] for one in lost)
+    assert {one["ended_by"] for one in lost} == {"lease-vacated"}
+    kept = [one for one in first if one["lost_in"] is None]
+    assert {(one["wins"][1]["how"], one["ended_by"]) for one in kept} == {("leftover", "app-ended")}
+    held = [one for one in found["leases"] if one["end"] is None]
+    assert {names[one["app"]] for one in held} <= {"bob", "kim"}
+
+
+def test_rounds_and_policies_are_not_shown_at_once(journal, capsys):
+    options = ["replay", str(journal), "--rounds", "--policy", "srsf"]
+    assert console.run(cli, "yarn-plugin", options) != 0
+    assert "--rounds" in capsys.readouterr().err
