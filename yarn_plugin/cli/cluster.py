@@ -80,7 +80,8 @@ def _directory(command: _Command) -> _Command:
     "--cpu-per-node",
     type=float,
     metavar="CORES",
-    help="CPU quota of each node, 0.05 or more; needs the right to write cgroups.  [default: none]",
+    help="CPU quota of each node outside --gpu-partition, 0.05 or more; needs the right to write cgroups.  "
+    "[default: none]",
 )
 @click.option("--hdfs", is_flag=True, help="Also start a NameNode and a DataNode.")
 @click.option(

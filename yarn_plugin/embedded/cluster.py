@@ -196,7 +196,8 @@ def _groups(spec: ClusterSpec, cluster_id: str, progress: Progress) -> dict[str,
     if parent is None:
         progress("warning: --cpu-per-node is ignored; it needs root, or a cgroup delegated to this user")
         return {}
-    return {host: parent / f"yarn-plugin-{cluster_id[:12]}-{host}" for host in spec.hosts}
+    limited = [node.host for node in spec.topology if node not in spec.gpu_nodes]
+    return {host: parent / f"yarn-plugin-{cluster_id[:12]}-{host}" for host in limited}
 
 
 def _bring_up(record: ClusterRecord, progress: Progress) -> None:

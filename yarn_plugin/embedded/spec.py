@@ -29,10 +29,10 @@ class ClusterSpec:
 
     `memory_mb` (MiB), `vcores` and `gpus_per_node`: the resources of each node for the scheduler; YARN does not check
     them against the machine. `gpu_partition`: how many nodes, the last ones, form an exclusive partition `gpu` with
-    queue `root.gpu`; only they have GPUs then. `cpu_per_node` (cores): a CPU quota for each node, where control
-    groups can be written. `node_expiry_ms`: time without heartbeats after which a node is lost. `reconnect_ms`:
-    interval of daemons' attempts to reconnect to the ResourceManager (Hadoop's default: 30,000). `ivy_settings`: an
-    Ivy settings file, for a mirror of the jars.
+    queue `root.gpu`; only they have GPUs then. `cpu_per_node` (cores): a CPU quota for each node outside that
+    partition, where control groups can be written. `node_expiry_ms`: time without heartbeats after which a node is
+    lost. `reconnect_ms`: interval of daemons' attempts to reconnect to the ResourceManager (Hadoop's default: 30,000).
+    `ivy_settings`: an Ivy settings file, for a mirror of the jars.
 
     Idle GPUs make YARN's preemption lenient: it compares dominant fractions, which are those of the unused GPUs,
     so nothing is preempted for a demand as small as a new application master. For work without GPUs, set
