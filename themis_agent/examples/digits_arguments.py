@@ -29,7 +29,8 @@ def parse(description: str, place: Place) -> argparse.Namespace:
     parser.add_argument("--learning-rate", type=float, default=0.1, help="of SGD with momentum")
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--hidden", type=int, default=32, help="units of the hidden layer")
-    parser.add_argument("--batch", type=int, default=96, help="images of a step, over all processes")
+    parser.add_argument("--batch", type=int, default=96, help="images of an update, over all processes")
+    parser.add_argument("--batches-per-step", type=int, default=1, metavar="N", help="updates of a step; 15: an epoch")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and of the order of the images")
     parser.add_argument("--checkpoint-every", type=int, default=20, metavar="STEPS")
     parser.add_argument(
@@ -40,6 +41,8 @@ def parse(description: str, place: Place) -> argparse.Namespace:
         help="make a step last as long as on GPUs: this on one, half of it on two, ...; the loss stays real",
     )
     arguments = parser.parse_args()
+    if arguments.batches_per_step < 1:
+        parser.error(f"--batches-per-step {arguments.batches_per_step}: must be at least 1")
     if arguments.batch % place.world_size:
         parser.error(f"--batch {arguments.batch}: give a multiple of {place.world_size}, the number of processes")
     return arguments

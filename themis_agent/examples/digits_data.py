@@ -1,6 +1,6 @@
-"""Scikit-learn's handwritten digits in an order that depends on a seed and the step alone.
+"""Scikit-learn's handwritten digits in an order that depends on a seed and the number of the update alone.
 
-Each step's global batch is the same whatever the number of processes, so the loss at a step is too (up to rounding).
+Each update's global batch is the same whatever the number of processes, so the loss after it is too (up to rounding).
 """
 
 from typing import Any
@@ -23,10 +23,10 @@ class Digits:
         self.held_out = images[:HELD_OUT], labels[:HELD_OUT]
         self._batch, self._seed = batch, seed
 
-    def shard(self, step: int, rank: int, world_size: int) -> tuple[Any, Any]:
-        """The images and labels of one process in a step; steps count from 1, the batch is divided evenly."""
+    def shard(self, update: int, rank: int, world_size: int) -> tuple[Any, Any]:
+        """The images and labels of one process in an update; these count from 1, the batch is divided evenly."""
         per_epoch = len(self._images) // self._batch
-        epoch, place = divmod(step - 1, per_epoch)
+        epoch, place = divmod(update - 1, per_epoch)
         order = np.random.default_rng([self._seed, epoch]).permutation(len(self._images))
         each = self._batch // world_size
         begin = place * self._batch + rank * each

@@ -49,10 +49,11 @@ def train(arguments: Any, place: Place, mesh: Mesh, digits: Digits) -> None:
     emulated = EmulatedStep(arguments.emulated_step_ms, place.world_size)
     while step < arguments.steps:
         step += 1
-        mine = (*digits.shard(step, place.rank, place.world_size), np.array([should_stop()]))
-        shards = [jax.make_array_from_process_local_data(split, one) for one in mine]
-        # Whether any process is to stop is part of the step: so all stop after the same one.
-        weights, velocity, stopping = update(weights, velocity, *shards)
+        for number in range((step - 1) * arguments.batches_per_step + 1, step * arguments.batches_per_step + 1):
+            mine = (*digits.shard(number, place.rank, place.world_size), np.array([should_stop()]))
+            shards = [jax.make_array_from_process_local_data(split, one) for one in mine]
+            # Whether any process is to stop is part of the step: so all stop after the same one.
+            weights, velocity, stopping = update(weights, velocity, *shards)
         loss = float(held_out_loss(weights, images, labels))
         emulated.end()
         report(step, loss)

@@ -44,13 +44,14 @@ def train(arguments: Any, place: Place, device: torch.device, digits: Digits) ->
     emulated = EmulatedStep(arguments.emulated_step_ms, place.world_size)
     while step < arguments.steps:
         step += 1
-        mine, answers = (
-            torch.as_tensor(one, device=device) for one in digits.shard(step, place.rank, place.world_size)
-        )
-        optimizer.zero_grad()
-        # DDP takes the mean over processes; their shards are equally large.
-        loss_of(model(mine), answers).backward()
-        optimizer.step()
+        for number in range((step - 1) * arguments.batches_per_step + 1, step * arguments.batches_per_step + 1):
+            mine, answers = (
+                torch.as_tensor(one, device=device) for one in digits.shard(number, place.rank, place.world_size)
+            )
+            optimizer.zero_grad()
+            # DDP takes the mean over processes; their shards are equally large.
+            loss_of(model(mine), answers).backward()
+            optimizer.step()
         with torch.no_grad():
             loss = float(loss_of(network(images), labels))
         emulated.end()
