@@ -76,6 +76,7 @@ class World:
         self.nodes, self.refuse = [node("a", 4), node("b", 2)], set()
         self.pools = [pool("sql", "root.sql"), pool("gpu", "root.gpu", controller="lease")]
         self.apps, self.bodies, self.registered, self.limits = {}, {}, set(), {}
+        self.master = "N/A:-1"
         self.rm, self.arbiter = WebServer(self._manager), WebServer(self._arbiter)
         self.store, self.home = folder / "store", folder / "home"
         self.store.mkdir()
@@ -115,6 +116,7 @@ class World:
 
     def _app(self, name):
         user = {"name": "digits", "user": getpass.getuser(), "queue": "root.gpu", "startedTime": 1}
+        user["amRPCAddress"] = self.master
         used = {"resourceInformations": {"resourceInformation": [{"name": "yarn.io/gpu", "value": 3}]}}
         usage = {"resourceUsagesByPartition": [{"partitionName": "", "used": used}]}
         return {"id": name, "state": self.apps[name], "finalStatus": "UNDEFINED", "resourceInfo": usage, **user}
@@ -531,6 +533,7 @@ def test_stop_asks_the_agent_with_the_token_of_the_folder(world, capsys):
     token = Folder(search.folder).token()
     agent = WebServer(lambda one: asked.append((one.method, one.path, one.token)) or reply({}, 204))
     Folder(search.folder).publish(agent.url, 1)
+    world.apps[YARN_APP], world.master = "RUNNING", agent.url.removeprefix("http://")
     for words in ((YARN_APP,), (search.folder,)):
         assert command("stop", *words) == 0
     agent.close()
@@ -540,6 +543,49 @@ def test_stop_asks_the_agent_with_the_token_of_the_folder(world, capsys):
     assert "does not answer; has the search ended? If not, use --kill" in capsys.readouterr().err
     assert command("stop", "--kill", YARN_APP) == 0
     assert world.apps[YARN_APP] == "KILLED"
+    assert command("stop", "--kill", YARN_APP) == 0
+    assert capsys.readouterr().out.splitlines() == [f"YARN is killing {YARN_APP}", f"{YARN_APP} had ended before"]
+
+
+@pytest.fixture
+def agent():
+    """In place of an agent; `asked`: what it was."""
+    made = WebServer(lambda one: reply({}, 204))
+    yield made
+    made.close()
+
+
+def test_the_token_of_a_search_is_sent_to_its_application_master_alone(world, capsys, monkeypatch, agent):
+    search = world.submit()
+    Folder(search.folder).token()
+    Folder(search.folder).publish(agent.url, 1)
+
+    def refusal():
+        assert command("stop", search.folder) != 0
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    assert "is ACCEPTED, its master is being started; try again, or use --kill" in refusal()
+    world.apps[YARN_APP], world.master = "RUNNING", "node-1:4711"
+    assert f"has the agent at {agent.url}, but YARN says that it is at node-1:4711" in refusal()
+    world.master = agent.url.removeprefix("http://")
+    Folder(search.folder).address.chmod(0o666)
+    assert "everybody can write agent.json; chmod o-w" in refusal()
+    Folder(search.folder).address.chmod(0o644)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getuid", lambda: search.folder.stat().st_uid + 1)
+        assert "is another user's" in refusal()
+    world.apps[YARN_APP] = "FINISHED"
+    assert f"{YARN_APP} has ended already: UNDEFINED" in refusal()
+    del world.apps[YARN_APP]
+    assert f"{YARN_APP}: ResourceManager {world.rm.url} does not know it" in refusal().replace("'", "")
+    assert not agent.asked
+
+
+def test_an_application_that_yarn_does_not_know_is_not_killed(world, capsys):
+    assert command("stop", "--kill", "application_1_9", "--rm", world.rm.url) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"APPLICATION 'application_1_9': ResourceManager {world.rm.url} does not know it" in line
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | No
 @click.command(context_settings=console.CONTEXT)
 @click.argument("search", metavar="SEARCH")
 @click.option("--kill", is_flag=True, help="Have YARN end the application at once.")
-@options.rm(required=False, more=" Only for --kill.  [default: as it was submitted]")
+@options.rm(required=False, more="  [default: as it was submitted]")
 @console.ca_option
 def stop(search: str, kill: bool, rm: str | None, verify: str | bool) -> None:
     """Stop a search: its trials save checkpoints and end. `themis-agent best DIR` then prints the best one.
@@ -103,21 +103,21 @@ def stop(search: str, kill: bool, rm: str | None, verify: str | bool) -> None:
     SEARCH: its folder, or the id of its application if you submitted it from this machine. With --kill and --rm, the id
     of any application.
     """
-    from themis_agent.submitting import applications, client, recent
-    from themis_agent.submitting.search import stop as stopped
+    from themis_agent.submitting import client, recent, stopping
+    from themis_agent.yarn import submission
 
     folder = Path(search).resolve() if Path(search).is_dir() else recent.folder_of(search)
+    submitted = client.submission_in(folder) if folder is not None and (kill or submission.is_in(folder)) else None
+    rm = rm or (submitted.resource_manager if submitted is not None else None)
+    manager = client.manager(rm, verify) if rm is not None else None
+    app = submitted.yarn_app if submitted is not None else None
     if kill:
-        app = search
-        if folder is not None:
-            submitted = client.submission_in(folder)
-            app, rm = submitted.yarn_app, rm or submitted.resource_manager
-        if rm is None:
+        if manager is None:
             raise BadInputError("--rm", rm, "required with --kill")
-        applications.kill(client.manager(rm, verify), app)
-        console.out.print(f"{app} has been killed")
+        app = app or search
+        console.out.print(f"YARN is killing {app}" if stopping.kill(manager, app) else f"{app} had ended before")
         return
     if folder is None:
         raise BadInputError("SEARCH", search, "was not submitted from here; give its folder, or --kill and --rm URL")
-    stopped(folder)
+    stopping.stop(folder, app, manager)
     console.out.print(f"{search} is stopping: its trials save checkpoints")

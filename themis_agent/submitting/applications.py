@@ -32,7 +32,8 @@ class NotAcceptedError(ReportedError):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An application as YARN lists it. `final`: SUCCEEDED, FAILED, KILLED, or UNDEFINED. `gpus`: that it holds now."""
+    """An application as YARN lists it. `final`: SUCCEEDED, FAILED, KILLED, or UNDEFINED. `gpus`: that it holds now.
+    `master`: host and port of its application master, as that has registered."""
 
     id: str
     name: str
@@ -44,6 +45,7 @@ class Listed:
     gpus: int
     tracking_url: str
     diagnostics: str
+    master: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -151,6 +153,7 @@ def _listed(app: dict[str, Any]) -> Listed:
         gpus=sum(_gpus(app)),
         tracking_url=tracking if tracking != "UNASSIGNED" else "",
         diagnostics=text("diagnostics"),
+        master=text("amRPCAddress"),
     )
 
 

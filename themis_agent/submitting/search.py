@@ -6,30 +6,20 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import requests
-from pydantic import ValidationError
-
 from themis_agent.agent.state import State
 from themis_agent.local.driver import Result, result
 from themis_agent.local.folder import Folder
 from themis_agent.local.progress import parameters_of, status
-from themis_agent.submitting import applications
+from themis_agent.submitting import stopping
 from themis_agent.submitting.applications import Listed
-from themis_agent.trial.wire import AgentAddress
-from yarn_plugin.errors import BadInputError, ReportedError
+from yarn_plugin.errors import BadInputError
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ResourceManager
 from yarn_plugin.quantities import number
 
 POLL_S = 2.0
-STOP_S = 30.0
-"""How long the agent may take to answer."""
 
 SHOWN = 20
 """The most trials in a notebook's table."""
-
-
-class StopError(ReportedError):
-    """The agent of a search was not reached, or refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +76,12 @@ class Search:
             StopError: the agent was not reached, or refused.
         """
         if kill:
-            applications.kill(self._manager, self.application)
+            stopping.kill(self._manager, self.application)
         else:
-            stop(self.folder)
+            stopping.stop(self.folder, self.application, self._manager)
 
     def _known(self) -> Listed:
-        known = applications.get(self._manager, self.application)
-        if known is None:
-            raise BadInputError("APPLICATION", self.application, "the ResourceManager does not know it (any more)")
-        return known
+        return stopping.known(self._manager, self.application)
 
     def _ended(self) -> Listed | None:
         try:
@@ -141,31 +128,3 @@ def state_of(folder: Path) -> State | None:
 def trials_of(state: State | None) -> dict[str, int]:
     """How many trials do what."""
     return dict(sorted(Counter(status(one) for one in state.trials.values()).items())) if state is not None else {}
-
-
-def stop(folder: Path) -> None:
-    """Ask the agent of a search, on YARN or on this machine, to stop it.
-
-    Raises:
-        StopError: it was not reached, or refused.
-        BadInputError: the folder holds no search that has begun, or is another user's.
-    """
-    found = Folder(folder)
-    try:
-        url = AgentAddress.model_validate_json(found.address.read_text()).url
-        token = found.token_file.read_text()
-    except FileNotFoundError:
-        raise BadInputError("SEARCH", str(folder), "holds no search that has begun") from None
-    except PermissionError:
-        raise BadInputError("SEARCH", str(folder), "is another user's; a YARN administrator can use --kill") from None
-    except ValidationError:
-        raise BadInputError("SEARCH", str(folder), "its agent.json is damaged; use --kill") from None
-    with requests.Session() as session:
-        session.trust_env = False
-        headers = {"Authorization": f"Bearer {token}"}
-        try:
-            answer = session.post(f"{url}/v1/stop", headers=headers, timeout=STOP_S, allow_redirects=False)
-        except requests.RequestException:
-            raise StopError(f"the agent at {url} does not answer; has the search ended? If not, use --kill") from None
-    if answer.status_code != 204:
-        raise StopError(f"the agent at {url} refused ({answer.status_code}); use --kill")

@@ -93,6 +93,11 @@ class Submission(Part):
         return [self.python, f"{CODE}/themis_agent/yarn/start.py", *waits, *self.compiled_for, module, *arguments]
 
 
+def is_in(folder: Path) -> bool:
+    """Whether a folder has one."""
+    return (folder / FILE).exists()
+
+
 def write(folder: Path, submission: Submission) -> None:
     """Write it into the folder of a search."""
     files.write_private(folder / FILE, submission.model_dump_json(indent=2) + "\n")

@@ -1,0 +1,121 @@
+"""Stopping a search by its agent, or killing its application by YARN.
+
+The token of a search is sent to nobody but its agent: the folder must be the user's own, and the address in it the one
+that the ResourceManager has of the application master. After an agent has died, somebody else may listen there.
+"""
+
+import os
+import stat
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import requests
+from pydantic import ValidationError
+
+from themis_agent.local.folder import Folder
+from themis_agent.submitting import applications
+from themis_agent.submitting.applications import Listed
+from themis_agent.trial.wire import AgentAddress
+from yarn_plugin.errors import BadInputError, ReportedError
+from yarn_plugin.observe.resource_manager import ResourceManager
+
+ANSWER_S = 30.0
+"""How long the agent may take to answer."""
+
+LOOPBACK = "127.0.0.1"
+"""Where the agent of a search on this machine listens."""
+
+
+class StopError(ReportedError):
+    """The agent of a search was not reached, or refused."""
+
+
+def stop(folder: Path, application: str | None, manager: ResourceManager | None) -> None:
+    """Ask the agent of a search to stop it. `application`: YARN's id; None: it runs on this machine.
+
+    Raises:
+        StopError: it was not reached, or refused.
+        BadInputError: the folder holds no search that has begun, or is another user's.
+        ManagerError: the ResourceManager refuses, or is away.
+    """
+    url, token = _agent_in(folder)
+    where = _master(manager, application) if manager is not None and application is not None else LOOPBACK
+    if where not in (urlsplit(url).netloc, urlsplit(url).hostname):
+        said = f"YARN says that it is at {where}" if application is not None else f"one on this machine is at {where}"
+        raise StopError(f"{folder}/agent.json has the agent at {url}, but {said}; try again in a moment, or use --kill")
+    with requests.Session() as session:
+        session.trust_env = False
+        headers = {"Authorization": f"Bearer {token}"}
+        try:
+            answer = session.post(f"{url}/v1/stop", headers=headers, timeout=ANSWER_S, allow_redirects=False)
+        except requests.RequestException:
+            raise StopError(f"the agent at {url} does not answer; has the search ended? If not, use --kill") from None
+    if answer.status_code != 204:
+        raise StopError(f"the agent at {url} refused ({answer.status_code}); use --kill")
+
+
+def kill(manager: ResourceManager, application: str) -> bool:
+    """Have YARN end an application; False: it had ended before.
+
+    Raises:
+        BadInputError: the ResourceManager does not know it.
+        ManagerError: the ResourceManager refuses, or is away.
+    """
+    if known(manager, application).has_ended:
+        return False
+    applications.kill(manager, application)
+    return True
+
+
+def known(manager: ResourceManager, application: str) -> Listed:
+    """An application as YARN lists it.
+
+    Raises:
+        BadInputError: the ResourceManager does not know it.
+        ManagerError: the ResourceManager refuses, or is away.
+    """
+    found = applications.get(manager, application)
+    if found is None:
+        raise BadInputError(
+            "APPLICATION", application, f"ResourceManager {manager.url} does not know it (any more); see `list --all`"
+        )
+    return found
+
+
+def _agent_in(folder: Path) -> tuple[str, str]:
+    """The address of the agent, and the token of the search."""
+    found = Folder(folder)
+    try:
+        for path in (folder, found.address, found.token_file):
+            _check_own(folder, path)
+        return AgentAddress.model_validate_json(found.address.read_text()).url, found.token_file.read_text()
+    except FileNotFoundError:
+        raise BadInputError(
+            "SEARCH", str(folder), "holds no search that has begun; --kill ends a submitted one"
+        ) from None
+    except PermissionError:
+        raise _foreign(folder) from None
+    except ValidationError:
+        raise BadInputError("SEARCH", str(folder), "its agent.json is damaged; use --kill") from None
+
+
+def _check_own(folder: Path, path: Path) -> None:
+    status = path.stat()
+    if status.st_uid != os.getuid():
+        raise _foreign(folder)
+    if status.st_mode & stat.S_IWOTH:
+        raise BadInputError("SEARCH", str(folder), f"everybody can write {path.name or path}; chmod o-w {path}")
+
+
+def _foreign(folder: Path) -> BadInputError:
+    return BadInputError("SEARCH", str(folder), "is another user's; a YARN administrator can use --kill")
+
+
+def _master(manager: ResourceManager, application: str) -> str:
+    """The address of an application master, as YARN has it."""
+    found = known(manager, application)
+    if found.has_ended:
+        raise StopError(f"{application} has ended already: {found.diagnostics or found.final}")
+    if found.state != "RUNNING":
+        raise StopError(f"{application} is {found.state}, its master is being started; try again, or use --kill")
+    return found.master
