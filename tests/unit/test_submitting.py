@@ -17,7 +17,7 @@ import themis_agent
 from tests.http_servers import WebServer, reply
 from themis_agent.agent import events
 from themis_agent.app_file import read
-from themis_agent.cli import cli
+from themis_agent.cli import cli, watching
 from themis_agent.cli.results import print_problems
 from themis_agent.live import LiveAgent
 from themis_agent.local.folder import Folder
@@ -685,3 +685,33 @@ def test_a_database_driver_is_staged_too():
     assert packages.drivers("a.log") == []
     with pytest.raises(packages.NotInstalledError, match="storage 'nodb://h/d': its driver is not installed"):
         packages.drivers("nodb://h/d")
+
+
+def test_the_status_of_a_search_that_has_not_begun_is_what_it_waits_for(world, capsys, monkeypatch):
+    search = world.submit()
+    assert command("status", search.folder, "--json", world.home / "status.json") == 0
+    said = f"waiting: the search has not begun; {YARN_APP} is ACCEPTED"
+    assert capsys.readouterr().out.splitlines() == [said]
+    assert json.loads((world.home / "status.json").read_text())["trials"] == []
+
+    def begin(seconds):
+        agent = LiveAgent(RecordFile(Folder(search.folder).journal), lambda command: None)
+        for event in (events.Begun(world.app().settings()), events.StopRequested()):
+            agent.put(event)
+        agent.run(lambda state: state is not None and state.finished)
+        agent.close()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(watching.time, "sleep", begin)
+        assert command("status", search.folder, "--watch") == 0
+    first, *happened = capsys.readouterr().out.splitlines()
+    assert first == said
+    assert any("is over: stopped by the user" in line for line in happened)
+
+
+def test_the_status_of_a_search_that_will_not_begin_is_an_error(world, capsys):
+    search = world.submit()
+    world.apps[YARN_APP] = "FAILED"
+    assert command("status", search.folder, "--watch") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"has not begun, and {YARN_APP} has ended: UNDEFINED; `themis-agent resume {search.folder}`" in line

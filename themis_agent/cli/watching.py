@@ -38,6 +38,10 @@ def status(directory: Path, watch: bool, json_file: Path | None) -> None:
     from themis_agent.view.liveness import page_address
 
     folder, reader = _opened(directory)
+    if reader.state is None and not _begins(folder, reader, watch):
+        if json_file is not None:
+            console.write_json(json_file, {"finished": False, "outcome": None, "trials": []})
+        return
     address = page_address(folder)
     if watch:
         _watch(folder, reader)
@@ -49,6 +53,23 @@ def status(directory: Path, watch: bool, json_file: Path | None) -> None:
             console.out.print(f"page: {address}")
     if json_file is not None:
         console.write_json(json_file, as_json(_state(folder, reader)))
+
+
+def _begins(folder: "Folder", reader: "JournalReader", watch: bool) -> bool:
+    """Say what a search waits for that has not begun; with `watch`, until it begins."""
+    from themis_agent.submitting.waiting import waiting
+
+    told = ""
+    while reader.state is None:
+        said = waiting(folder.root)
+        if said != told:
+            console.out.print(f"waiting: {said}")
+            told = said
+        if not watch:
+            return False
+        time.sleep(WATCH_S)
+        reader.advance()
+    return True
 
 
 def _watch(folder: "Folder", reader: "JournalReader") -> None:

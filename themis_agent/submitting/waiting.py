@@ -1,0 +1,32 @@
+"""What a search that has not begun waits for."""
+
+from pathlib import Path
+
+from themis_agent.submitting import applications, client
+from themis_agent.yarn import submission
+from yarn_plugin.errors import BadInputError
+from yarn_plugin.observe.resource_manager import ManagerError
+
+
+def waiting(folder: Path) -> str:
+    """What a search waits for.
+
+    Raises:
+        BadInputError: its application has ended, so it will not begin.
+    """
+    if not submission.is_in(folder):
+        return "the search has not begun"
+    submitted = client.submission_in(folder)
+    app = submitted.yarn_app
+    try:
+        known = applications.get(client.manager(submitted.resource_manager), app)
+    except ManagerError as problem:
+        return f"the search has not begun; {problem}"
+    resumed = f"`themis-agent resume {folder}` submits it again"
+    if known is None:
+        raise BadInputError("DIR", str(folder), f"has not begun, and YARN does not know {app} any more; {resumed}")
+    if known.has_ended:
+        why = known.diagnostics or known.final
+        raise BadInputError("DIR", str(folder), f"has not begun, and {app} has ended: {why}; {resumed}")
+    why = f": {known.diagnostics}" if known.diagnostics else ""
+    return f"the search has not begun; {app} is {known.state}{why}"
