@@ -69,8 +69,8 @@ class Agent:
         self._server.server_close()
 
 
-def launch(folder, command, agent=None, **fields):
-    """Start a launcher; its standard output and error are discarded unless it fails to start."""
+def launch(folder, command, agent=None, code=None, **fields):
+    """Start a launcher; `code`: by this, and not as usual."""
     folder.mkdir(parents=True, exist_ok=True)
     spec = {
         "trial": "t1",
@@ -90,9 +90,8 @@ def launch(folder, command, agent=None, **fields):
     path = folder / f"spec-{spec['epoch']}-{spec['ranks'][0]}.json"
     path.write_text(json.dumps(spec))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
-    return subprocess.Popen(
-        [sys.executable, "-m", "themis_agent.trial.launcher", str(path)], env=environment, cwd=folder
-    )
+    program = ("-c", code) if code else ("-m", "themis_agent.trial.launcher")
+    return subprocess.Popen([sys.executable, *program, str(path)], env=environment, cwd=folder)
 
 
 def script(folder, text):

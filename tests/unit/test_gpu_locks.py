@@ -1,11 +1,14 @@
 """A GPU of a host is used by one launcher at a time."""
 
+import os
+import socket
 import subprocess
 import sys
 
 import pytest
 
 from tests.trial_agent import Agent, launch, script
+from themis_agent.trial import gpu_locks
 from themis_agent.trial.gpu_locks import GpuLocks
 
 
@@ -52,3 +55,32 @@ def test_gpus_with_long_names_are_told_apart(tmp_path):
     assert locks.take()
     assert not GpuLocks([f"{tmp_path}/{host}/1"]).take()
     locks.close()
+
+
+def test_locks_of_other_users_are_not_waited_for_for_ever(tmp_path, monkeypatch):
+    mine, other, strange = names = [f"{tmp_path}/{number}" for number in range(3)]
+    held, foreign = GpuLocks([mine]), GpuLocks([other])
+    locks = GpuLocks(names)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+        stranger.bind(f"\0themis-agent/gpu/{strange}")
+        assert held.take() and foreign.take()
+        assert not locks.take()
+        user, holder = os.getuid(), gpu_locks._holder
+        assert [holder(name) for name in names] == [user, user, None]
+        monkeypatch.setattr(gpu_locks, "_holder", lambda name: user + 1 if name == other else holder(name))
+        assert locks.without_other_users() == (other, strange)
+        assert locks.missing == (mine,)
+        held.close()
+        assert locks.take()
+    foreign.close()
+    locks.close()
+
+
+def test_a_launcher_goes_on_when_another_user_keeps_the_lock_of_its_gpu(tmp_path, agent, capfd):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+        stranger.bind(f"\0themis-agent/gpu/{tmp_path}/gpu")
+        command = script(tmp_path, "print('step 1 loss 0.5')")
+        code = "from themis_agent.trial import launcher; launcher.OTHER_USERS_S = 1.0; launcher.main()"
+        with launch(tmp_path, command, agent, gpu_locks=[f"{tmp_path}/gpu"], code=code) as launcher:
+            assert launcher.wait(30) == 0
+    assert f"another user still holds the lock of GPU {tmp_path}/gpu" in capfd.readouterr().err

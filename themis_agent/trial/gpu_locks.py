@@ -3,16 +3,25 @@
 A lock is a Unix socket with an abstract name, which the kernel frees when the last process that has it open is gone.
 Training processes inherit it. So a launcher whose node was lost, and started anew, keeps its GPUs from others until it
 has noticed. Containers with a network of their own do not see each other's locks.
+
+Any user of the host can take a lock, and searches of other users do. So a lock of the same user is waited for, and one
+of another user only for a time: whose search no longer leases the GPU ends within that, unless it was never a search.
+The socket listens, so that the kernel says whose it is.
 """
 
 import contextlib
 import errno
 import hashlib
+import os
 import socket
+import struct
 from collections.abc import Sequence
 
 MAX_ADDRESS = 107
 """Bytes of a Unix socket's address."""
+
+_CREDENTIALS = struct.Struct("3i")
+"""What SO_PEERCRED is: process, user, group."""
 
 
 class GpuLocks:
@@ -36,6 +45,12 @@ class GpuLocks:
         self._missing = [name for name in self._missing if not self._take(name)]
         return not self._missing
 
+    def without_other_users(self) -> tuple[str, ...]:
+        """Go on without the locks that other users hold; returns these. Not often: it fills the holder's queue."""
+        others = tuple(name for name in self._missing if _holder(name) != os.getuid())
+        self._missing = [name for name in self._missing if name not in others]
+        return others
+
     def close(self) -> None:
         """Free those that no other process has inherited."""
         for one in self._sockets:
@@ -47,6 +62,7 @@ class GpuLocks:
             one = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             try:
                 one.bind(_address(name))
+                one.listen()
             except OSError as problem:
                 if problem.errno == errno.EADDRINUSE:
                     return False
@@ -54,6 +70,19 @@ class GpuLocks:
             closing.pop_all()
             self._sockets.append(one)
             return True
+
+
+def _holder(name: str) -> int | None:
+    """The user who holds a lock; None: nobody, or it does not listen, as those of searches do."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+        one.setblocking(False)
+        try:
+            one.connect(_address(name))
+            found = one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return None
+    user: int = _CREDENTIALS.unpack(found)[1]
+    return user
 
 
 def _address(name: str) -> bytes:

@@ -58,6 +58,9 @@ _PROFILE_S = 1.0
 _READS = 32
 """Of 64 KiB each, more than a pipe holds: a process that writes fast does not keep the launcher from all else."""
 
+OTHER_USERS_S = 300.0
+"""How long GPUs are waited for whose locks other users hold: longer than their launchers may go on without a lease."""
+
 _LAST_WORDS_S = 5.0
 """How long the last event may wait for the agent."""
 
@@ -150,8 +153,14 @@ class Launcher:
         if not self._gpus.take():
             sys.stderr.write(f"waiting for GPUs that another launcher holds: {', '.join(self._gpus.missing)}\n")
             sys.stderr.flush()
+        until = time.monotonic() + OTHER_USERS_S
         while not self._gpus.take():
             self._wait_before_start()
+            if time.monotonic() >= until and self._gpus.missing:
+                until = time.monotonic() + OTHER_USERS_S
+                for name in self._gpus.without_other_users():
+                    sys.stderr.write(f"another user still holds the lock of GPU {name}, which is leased to this one\n")
+                sys.stderr.flush()
 
     def _restore(self) -> int | None:
         """Fill the checkpoint directory; the step of the checkpoint in it."""
