@@ -114,7 +114,9 @@ class AppFile(Section):
 
     name: Annotated[
         str,
-        matching(r"[\w-][\w.-]{0,63}", "must have 1 to 64 letters, digits, '.', '-' or '_', and not begin with '.'"),
+        matching(
+            r"\w[\w.-]{0,63}", "must have 1 to 64 letters, digits, '.', '-' or '_', and not begin with '.' or '-'"
+        ),
     ]
     command: str | list[str]
     metric: Annotated[str, matching(_NAME, "must be a name of letters, digits and _, such as loss")] = "loss"

@@ -483,6 +483,10 @@ def test_a_search_that_has_ended_does_not_go_on(world):
         agent.put(event)
     agent.run(lambda state: state is not None and state.finished)
     agent.close()
+    Folder(search.folder).token()
+    Folder(search.folder).publish("http://127.0.0.1:1", 1)
+    with pytest.raises(ReportedError, match="its search has ended already: stopped by the user"):
+        search.stop()
     with pytest.raises(SubmissionError, match="has ended: "):
         client.resume(search.folder, world.access(), print)
     assert search.wait(5).reason == search.best().reason
@@ -540,7 +544,7 @@ def test_stop_asks_the_agent_with_the_token_of_the_folder(world, capsys):
     assert asked == [("POST", "/v1/stop", f"Bearer {token}")] * 2
     capsys.readouterr()
     assert command("stop", search.folder) == 1
-    assert "does not answer; has the search ended? If not, use --kill" in capsys.readouterr().err
+    assert "does not answer; use --kill" in capsys.readouterr().err
     assert command("stop", "--kill", YARN_APP) == 0
     assert world.apps[YARN_APP] == "KILLED"
     assert command("stop", "--kill", YARN_APP) == 0

@@ -34,6 +34,7 @@ SPACE = tomllib.loads(GOOD)["space"]
 
 
 WRONG = [
+    ({"name": "-x"}, "name '-x': must have 1 to 64 letters, digits, '.', '-' or '_', and not begin with '.' or '-'"),
     ({"name": "a b"}, "name 'a b': must have 1 to 64 letters, digits, '.', '-' or '_', and not begin"),
     ({"name": ".."}, "name '..': must have 1 to 64 letters"),
     ({"vcores": 0}, "vcores 0: must be at least 1"),

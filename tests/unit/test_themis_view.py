@@ -313,3 +313,11 @@ def test_a_log_is_read_over_all_starts_and_when_it_is_rotated(tmp_path):
     (second / "rank-0.log").write_text("f")
     assert list(log.new()) == [(2, b""), (2, b"f")]
     log.close()
+
+
+def test_a_small_loss_is_told_from_none(told, capsys):
+    told.take(events.Granted("lease-1", gpus("m1", 3), None))
+    told.report(TRIALS[0], 1, 8.12e-11)
+    told.records.close()
+    assert console.run(cli, "themis-agent", ["status", str(told.folder.root)]) == 0
+    assert "8.12e-11" in capsys.readouterr().out

@@ -6,8 +6,9 @@ from rich.console import RenderableType
 
 from themis_agent.agent.state import State, TrialState
 from themis_agent.app_file import AppFile
+from themis_agent.view.changes import metric_text
 from yarn_plugin import console
-from yarn_plugin.quantities import NOTHING, count, number
+from yarn_plugin.quantities import NOTHING, count
 
 SHOWN = 20
 """The most trials that are shown: those that run, then the best ones."""
@@ -37,7 +38,7 @@ def progress(app: AppFile, state: State, shown: int = SHOWN) -> RenderableType:
             status(one),
             f"{one.bracket}.{one.rung}",
             f"{one.step:g}/{one.until:g}",
-            number(state.metric(one), 4),
+            metric_text(state.metric(one)),
             len(one.attempt.cells) if one.attempt is not None else NOTHING,
             parameters_of(one),
         )
@@ -96,7 +97,7 @@ class Changes:
         for trial in state.trials.values():
             now = status(trial)
             if now != self._known.get(trial.id, "waiting"):
-                metric = f", {number(state.metric(trial), 4)}" if trial.loss is not None else ""
+                metric = f", {metric_text(state.metric(trial))}" if trial.loss is not None else ""
                 more = f": {trial.error}" if now == "failed" else ""
                 said.append(f"{trial.id} {now} at step {trial.step:g}{metric}{more}")
                 said += [f"    {line}" for line in trial.last_lines] if now == "failed" else []

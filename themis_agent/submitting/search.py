@@ -12,9 +12,9 @@ from themis_agent.local.folder import Folder
 from themis_agent.local.progress import parameters_of, status
 from themis_agent.submitting import stopping
 from themis_agent.submitting.applications import Listed
+from themis_agent.view.changes import metric_text
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.observe.resource_manager import ManagerAwayError, ResourceManager
-from yarn_plugin.quantities import number
 
 POLL_S = 2.0
 
@@ -109,7 +109,7 @@ class Search:
         )
         columns = ("trial", "status", "step", "metric", "parameters")
         rows = [
-            (one.id, status(one), f"{one.step:g}", number(state.metric(one), 4) if state else "", parameters_of(one))
+            (one.id, status(one), f"{one.step:g}", metric_text(state.metric(one)) if state else "", parameters_of(one))
             for one in trials[:SHOWN]
         ]
         cells = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)

@@ -4,6 +4,7 @@ The token of a search is sent to nobody but its agent: the folder must be the us
 that the ResourceManager has of the application master. After an agent has died, somebody else may listen there.
 """
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -39,6 +40,8 @@ def stop(folder: Path, application: str | None, manager: ResourceManager | None)
         ManagerError: the ResourceManager refuses, or is away.
     """
     url, token = _agent_in(folder)
+    if (ended := _end_of(folder)) is not None:
+        raise StopError(f"{folder}: its search has ended already: {ended}")
     where = _master(manager, application) if manager is not None and application is not None else LOOPBACK
     if where not in (urlsplit(url).netloc, urlsplit(url).hostname):
         said = f"YARN says that it is at {where}" if application is not None else f"one on this machine is at {where}"
@@ -49,7 +52,8 @@ def stop(folder: Path, application: str | None, manager: ResourceManager | None)
         try:
             answer = session.post(f"{url}/v1/stop", headers=headers, timeout=ANSWER_S, allow_redirects=False)
         except requests.RequestException:
-            raise StopError(f"the agent at {url} does not answer; has the search ended? If not, use --kill") from None
+            advice = "use --kill" if application is not None else "`themis-agent resume DIR` goes on with the search"
+            raise StopError(f"the agent at {url} does not answer; {advice}") from None
     if answer.status_code != 204:
         raise StopError(f"the agent at {url} refused ({answer.status_code}); use --kill")
 
@@ -97,6 +101,14 @@ def _agent_in(folder: Path) -> tuple[str, str]:
         raise _foreign(folder) from None
     except ValidationError:
         raise BadInputError("SEARCH", str(folder), "its agent.json is damaged; use --kill") from None
+
+
+def _end_of(folder: Path) -> str | None:
+    """How the search has ended; None: it has not, as far as the journal can be read."""
+    with contextlib.suppress(ReportedError, OSError):
+        state = Folder(folder).state()
+        return state.outcome.reason if state.finished and state.outcome is not None else None
+    return None
 
 
 def _check_own(folder: Path, path: Path) -> None:
