@@ -191,6 +191,12 @@ def test_a_search_is_submitted(world):
     assert recent.folder_of(YARN_APP) == search.folder
 
 
+def test_a_search_knows_both_addresses_of_a_pair_of_resource_managers(world):
+    addresses = f"http://127.0.0.1:1,{world.rm.url}"
+    search = client.submit(world.app(), world.home, world.access(rm=addresses), print)
+    assert submission.read(search.folder).resource_manager == addresses
+
+
 STEPS = [
     ("POST", "/apps/new-application"),
     ("POST", "/apps"),

@@ -118,7 +118,7 @@ def _prepared(checked: Checked, given: tuple[LocalResource, ...]) -> tuple[Submi
     python = app.environment.python or packages.interpreter()
     prepared = Submission(
         yarn_app="",
-        resource_manager=request.manager.url,
+        resource_manager=request.manager.addresses,
         arbiter=ArbiterAccess(url="", app=""),
         python=python,
         compiled_for=(str(sys.implementation.cache_tag), platform.machine()),

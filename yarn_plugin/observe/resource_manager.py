@@ -117,6 +117,11 @@ class ResourceManager:
         return len(self._urls) > 1
 
     @property
+    def addresses(self) -> str:
+        """All addresses, as on the command line."""
+        return ",".join(self._urls)
+
+    @property
     def clock(self) -> float | None:
         """The time of the last answer by the ResourceManager's clock, in epoch seconds."""
         try:
