@@ -17,7 +17,7 @@ from themis_agent.agent import events
 from themis_agent.agent.commands import SampleTrial
 from themis_agent.agent.tags import TAGS
 from themis_agent.app_file import read
-from themis_agent.cli import cli
+from themis_agent.cli import cli, watching
 from themis_agent.live import MACHINE
 from themis_agent.local.folder import Folder
 from themis_agent.service import listening, serving
@@ -321,3 +321,17 @@ def test_a_small_loss_is_told_from_none(told, capsys):
     told.records.close()
     assert console.run(cli, "themis-agent", ["status", str(told.folder.root)]) == 0
     assert "8.12e-11" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [("status", "--watch"), ("logs", "0", "-f")], ids=" ".join)
+def test_a_search_that_nobody_runs_any_more_is_not_followed_for_ever(told, capsys, monkeypatch, words):
+    monkeypatch.setattr(watching, "QUIET_S", 0.2)
+    monkeypatch.setattr(watching, "WATCH_S", 0.1)
+    told.take(events.Granted("lease-1", gpus("m1", 3), None))
+    told.records.close()
+    log = told.folder.logs / TRIALS[0] / "epoch-1" / "rank-0.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("step 1")
+    code = console.run(cli, "themis-agent", [words[0], str(told.folder.root), *words[1:]])
+    assert code == (1 if words[0] == "status" else 0)
+    assert "No agent runs this search" in capsys.readouterr().err

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 WATCH_S = 1.0
 """How often `status --watch` and `logs -f` look."""
 
+QUIET_S = 10.0
+"""After so long without news they look whether an agent still runs."""
+
 _ENDED = ("complete", "pruned", "failed", "stopped")
 
 
@@ -31,8 +34,11 @@ _ENDED = ("complete", "pruned", "failed", "stopped")
 @options.DIRECTORY
 @click.option("--watch", is_flag=True, help="Go on until the search has ended; without a terminal, print each event.")
 @options.JSON
-def status(directory: Path, watch: bool, json_file: Path | None) -> None:
-    """Show the trials of a search, running or not, and the address of its page. DIR is its directory."""
+def status(directory: Path, watch: bool, json_file: Path | None) -> int:
+    """Show the trials of a search, running or not, and the address of its page. DIR is its directory.
+
+    Exit code with --watch: 1 if no agent runs the search any more, and it has not ended.
+    """
     from themis_agent.local.progress import as_json, progress
     from themis_agent.view.explanation import standing
     from themis_agent.view.liveness import page_address
@@ -41,11 +47,12 @@ def status(directory: Path, watch: bool, json_file: Path | None) -> None:
     if reader.state is None and not _begins(folder, reader, watch):
         if json_file is not None:
             console.write_json(json_file, {"finished": False, "outcome": None, "trials": []})
-        return
-    address = page_address(folder)
+        return 0
+    has_ended = True
     if watch:
-        _watch(folder, reader)
+        has_ended = _watch(folder, reader)
     else:
+        address = page_address(folder)
         shown = _shown(folder, reader, address is not None)
         console.out.print(progress(shown.app, shown.state, len(shown.state.trials)))
         console.out.print(standing(shown, address is not None))
@@ -53,6 +60,7 @@ def status(directory: Path, watch: bool, json_file: Path | None) -> None:
             console.out.print(f"page: {address}")
     if json_file is not None:
         console.write_json(json_file, as_json(_state(folder, reader)))
+    return 0 if has_ended else 1
 
 
 def _begins(folder: "Folder", reader: "JournalReader", watch: bool) -> bool:
@@ -72,12 +80,43 @@ def _begins(folder: "Folder", reader: "JournalReader", watch: bool) -> bool:
     return True
 
 
-def _watch(folder: "Folder", reader: "JournalReader") -> None:
+class _Followed:
+    """A search whose journal is followed."""
+
+    def __init__(self, folder: "Folder", reader: "JournalReader") -> None:
+        self._folder, self._reader = folder, reader
+        self._quiet_since = time.monotonic()
+
+    def advance(self) -> None:
+        """Read what is new."""
+        if self._reader.advance():
+            self._quiet_since = time.monotonic()
+
+    def is_abandoned(self) -> bool:
+        """Whether nobody goes on with it; says so then."""
+        from themis_agent.submitting.waiting import is_abandoned
+        from themis_agent.view.explanation import standing
+
+        if time.monotonic() < self._quiet_since + QUIET_S:
+            return False
+        self._quiet_since = time.monotonic()
+        if not is_abandoned(self._folder.root):
+            return False
+        if self._reader.advance():
+            # Its last words: they are shown first.
+            return False
+        console.err.print(standing(_shown(self._folder, self._reader, is_running=False), is_running=False))
+        return True
+
+
+def _watch(folder: "Folder", reader: "JournalReader") -> bool:
+    """Show a search until it has ended; False: nobody goes on with it."""
     from rich.live import Live
 
     from themis_agent.local.progress import progress
 
     app, _ = folder.load()
+    followed = _Followed(folder, reader)
     if not sys.stdout.isatty():
         told = 0
         while True:
@@ -86,18 +125,18 @@ def _watch(folder: "Folder", reader: "JournalReader") -> None:
             for change in found[told:]:
                 console.out.print(_line(change, change.trial or app.name))
             told = len(found)
-            if state.finished:
-                return
+            if state.finished or followed.is_abandoned():
+                return state.finished
             time.sleep(WATCH_S)
-            reader.advance()
+            followed.advance()
     with Live(console=console.out, auto_refresh=False) as live:
         while True:
             state = _state(folder, reader)
             live.update(progress(app, state, max(console.out.height - 4, 5)), refresh=True)
-            if state.finished:
-                return
+            if state.finished or followed.is_abandoned():
+                return state.finished
             time.sleep(WATCH_S)
-            reader.advance()
+            followed.advance()
 
 
 @click.command(context_settings=console.CONTEXT)
@@ -179,12 +218,13 @@ def logs(directory: Path, trial: str, rank: int, follow: bool) -> None:
     from themis_agent.view.trial_logs import TrialLog
 
     folder, reader = _opened(directory)
+    followed = _Followed(folder, reader)
     name = _trial(_state(folder, reader), trial, directory).id
     log, start = TrialLog(folder.logs / name, rank), 0
     text = codecs.getincrementaldecoder("utf-8")(errors="replace")
     while True:
         # Before the log is read: what was written until then is in it.
-        reader.advance()
+        followed.advance()
         state = _state(folder, reader)
         for number, data in log.new():
             if number != start:
@@ -192,7 +232,7 @@ def logs(directory: Path, trial: str, rank: int, follow: bool) -> None:
                 start = number
             console.out.print(text.decode(data), end="")
         one = state.trials[name]
-        if not follow or state.finished or (one.fate in _ENDED and one.attempt is None):
+        if not follow or state.finished or (one.fate in _ENDED and one.attempt is None) or followed.is_abandoned():
             break
         time.sleep(WATCH_S / 4)
     log.close()

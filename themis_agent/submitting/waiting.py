@@ -1,8 +1,10 @@
-"""What a search that has not begun waits for."""
+"""What a search that has not begun waits for, and whether anybody will go on with one that has."""
 
 from pathlib import Path
 
+from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications, client
+from themis_agent.view.liveness import page_address
 from themis_agent.yarn import submission
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.observe.resource_manager import ManagerError
@@ -30,3 +32,17 @@ def waiting(folder: Path) -> str:
         raise BadInputError("DIR", str(folder), f"has not begun, and {app} has ended: {why}; {resumed}")
     why = f": {known.diagnostics}" if known.diagnostics else ""
     return f"the search has not begun; {app} is {known.state}{why}"
+
+
+def is_abandoned(folder: Path) -> bool:
+    """Whether no agent runs a search, and YARN will start none."""
+    if page_address(Folder(folder)) is not None:
+        return False
+    if not submission.is_in(folder):
+        return True
+    submitted = client.submission_in(folder)
+    try:
+        known = applications.get(client.manager(submitted.resource_manager), submitted.yarn_app)
+    except ManagerError:
+        return False
+    return known is None or known.has_ended
