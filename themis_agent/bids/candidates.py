@@ -64,20 +64,21 @@ class OfferedGpus:
 
     def __init__(self, machines: Sequence[Machine], held: Iterable[Place], speeds: Speeds | None = None) -> None:
         self._speeds = speeds or Speeds(())
-        self.machines = {machine.id: machine for machine in sorted(machines, key=lambda machine: machine.id)}
-        self.rank_of = {name: self._speeds.rank(machine.model) for name, machine in self.machines.items()}
+        self._offer, others = free_gpus(machines)
+        self.free, self.racks = self._offer.free, self._offer.racks
+        self.machines = {**self._offer.machines, **{machine.id: machine for machine in others}}
+        self.slots = {**self._offer.slots, **{slot.id: machine for machine in others for slot in machine.slots}}
+        if self._speeds.matter:
+            self.rank_of = {name: self._speeds.rank(machine.model) for name, machine in self.machines.items()}
+        else:
+            self.rank_of = dict.fromkeys(self.machines, 0)
         self.held = tuple(place for place in held if place.gpus)
-        self.free = {name: machine.gpus for name, machine in self.machines.items() if machine.gpus > 0}
-        self.racks: dict[str, list[str]] = {}
-        for name in self.free:
-            self.racks.setdefault(self.machines[name].rack, []).append(name)
-        every_rack = {self.machines[name].rack for name in self.free} | {place.rack for place in self.held}
+        every_rack = self.racks.keys() | {place.rack for place in self.held}
         self.only_rack = next(iter(every_rack)) if len(every_rack) == 1 else None
         homes = {place.rack for place in self.held}
         self.alike = (
             [] if self.only_rack is not None else sorted(rack for rack in self.racks if rack and rack not in homes)
         )
-        self.slots = {slot.id: machine for machine in self.machines.values() for slot in machine.slots}
         self._held_slots: Inside = {}
         for place in self.held:
             _add(self._held_slots, place.rack, place.machine, place.slot, place.gpus)
@@ -189,6 +190,10 @@ class OfferedGpus:
                     if piece.within not in slots or piece.within == name or piece.within in one
                 )
 
+    def has_rack(self, name: str) -> bool:
+        """Whether machines of the offer, with or without free GPUs, are in this rack."""
+        return any(machine.rack == name for machine in self.machines.values())
+
     def regions(self) -> list[str]:
         """Classes of machines: anywhere, any rack where nothing is held, and the rack where most is held."""
         if self.only_rack is not None:
@@ -201,11 +206,7 @@ class OfferedGpus:
 
     def bins(self, within: str, level: Level = "machine") -> Bins:
         """The free GPUs of the machines, or of the slots, in a rack or anywhere: (GPUs, how many)."""
-        members = self.free if within == ANYWHERE else self.racks[within]
-        if level == "machine":
-            return tuple(sorted(Counter(self.free[name] for name in members).items()))
-        slots = (slot.gpus for name in members for slot in self.machines[name].slots if slot.gpus)
-        return tuple(sorted(Counter(slots).items()))
+        return self._offer.bins(within, level)
 
     def all_bins(self, within: str, level: Level) -> list[Bins]:
         """The different bins of a class: one, but for `ANY_RACK`."""
@@ -273,18 +274,71 @@ class OfferedGpus:
         key = piece.within, piece.gpus
         if key not in self._most_slots:
             racks = self.alike if piece.within == ANY_RACK else [piece.within] if piece.within else self.racks
-            self._most_slots[key] = max(
-                sum(slot.gpus > 0 for slot in self.machines[name].slots)
-                for rack in racks
-                for name in self.racks[rack]
-                if self.free[name] >= piece.gpus
-            )
+            kinds = [kind for rack in racks for kind in self._offer.slots_by_gpus[rack]]
+            self._most_slots[key] = max([slots for gpus, slots in kinds if gpus >= piece.gpus])
         return _even(piece.gpus, self._most_slots[key])
 
     @cached_property
     def _most_slots(self) -> dict[tuple[str, int], int]:
         """Over how many slots a piece may be spread, by class and size."""
         return {}
+
+
+class FreeGpus:
+    """The free GPUs of an offer. `machines`: those with any, in order of their ids. `free`: by machine. `racks`: their
+    machines."""
+
+    def __init__(self, machines: Sequence[Machine]) -> None:
+        self.machines = {machine.id: machine for machine in sorted(machines, key=lambda machine: machine.id)}
+        self.free = {name: machine.gpus for name, machine in self.machines.items()}
+        self.racks: dict[str, list[str]] = {}
+        for name in self.free:
+            self.racks.setdefault(self.machines[name].rack, []).append(name)
+        self.slots = {slot.id: machine for machine in self.machines.values() for slot in machine.slots}
+        self._bins: dict[tuple[str, Level], Bins] = {}
+
+    def bins(self, within: str, level: Level) -> Bins:
+        """See `OfferedGpus.bins`."""
+        if (within, level) not in self._bins:
+            members = self.free if within == ANYWHERE else self.racks[within]
+            if level == "machine":
+                counts = Counter([self.free[name] for name in members])
+            else:
+                counts = Counter([slot.gpus for name in members for slot in self.machines[name].slots if slot.gpus])
+            self._bins[within, level] = tuple(sorted(counts.items()))
+        return self._bins[within, level]
+
+    @cached_property
+    def slots_by_gpus(self) -> dict[str, set[tuple[int, int]]]:
+        """By rack: the free GPUs of its machines, and in how many slots they are."""
+        return {
+            rack: {(self.free[name], sum([slot.gpus > 0 for slot in self.machines[name].slots])) for name in names}
+            for rack, names in self.racks.items()
+        }
+
+
+def _free_in(machine: Machine) -> tuple[object, ...]:
+    slots = tuple([(slot.id, slot.gpus) for slot in machine.slots if slot.gpus])
+    return machine.id, machine.rack, machine.model, slots
+
+
+_last = FreeGpus(())
+"""Cache of the last free GPUs of an offer: the offers of a simulated round differ in what bidders hold alone."""
+
+
+def free_gpus(machines: Sequence[Machine]) -> tuple[FreeGpus, list[Machine]]:
+    """The free GPUs of these machines, the same object for the same GPUs; and those machines that are not in it."""
+    global _last
+    known = _last.machines
+    others = [machine for machine in machines if known.get(machine.id) is not machine]
+    with_gpus = [machine for machine in others if machine.gpus > 0]
+    same = len(machines) - len(others) + len(with_gpus) == len(known) and all(
+        one.id in known and _free_in(one) == _free_in(known[one.id]) for one in with_gpus
+    )
+    if not same:
+        _last = FreeGpus([machine for machine in machines if machine.gpus > 0])
+        others = [machine for machine in machines if machine.gpus <= 0]
+    return _last, others
 
 
 def _add(inside: Inside, rack: str, machine: str, slot: str, gpus: int) -> None:
@@ -490,6 +544,9 @@ def _at_home(offered: OfferedGpus, totals: Sequence[int]) -> Iterator[tuple[Kind
 
 def _enumerated(offered: OfferedGpus) -> list[tuple[Kind, ...]]:
     """Every subset of the free GPUs but for equal machines; nothing if there are too many."""
+    if len(offered.free) >= MAX_ENUMERATED:
+        # At least two choices for each machine; n equal ones have n + 1 subsets.
+        return []
     alike: dict[tuple[object, ...], list[Machine]] = {}
     homes = {place.machine for place in offered.held}
     for name in offered.free:

@@ -3,6 +3,7 @@
 import heapq
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -119,6 +120,9 @@ class _Level:
     def _deadlines(self) -> tuple[list[float], list[int]]:
         """Every time at which the last job may end if all run at once, ascending, and how many GPUs that needs, as
         numbers below 0, so that they ascend too."""
+        if self._sizes.shape[1] == 1:
+            # There is nothing to choose: most clusters' jobs are gangs of one size.
+            return [self._table.max().item()], [-self._sizes.sum().item()]
         earliest = self._table[self._rows, self._last].max()
         times = np.unique(self._table[self._table >= earliest])
         # Below the time of a choice, a job needs the next larger one.
@@ -131,6 +135,8 @@ class _Level:
 
     def _gangs(self, number: int) -> list[tuple[int, int]]:
         """The smallest gangs with which all jobs end by a time, by its index: (size, how many), the largest first."""
+        if number not in self._gangs_by and self._sizes.shape[1] == 1:
+            self._gangs_by[number] = sorted(Counter(self._sizes[:, 0].tolist()).items(), reverse=True)
         if number not in self._gangs_by:
             columns = (self._table > self._deadlines[0][number]).sum(axis=1)
             counts = np.bincount(self._sizes[self._rows, columns]).tolist()
@@ -183,7 +189,15 @@ def _choices(jobs: Sequence[Job], alike: Sequence[tuple[Job, list[int]]], level:
     """The gangs of each job, ascending, the seconds that it takes with each, and the column of its last one."""
     works = np.array([job.iterations_left * job.iteration_s for job in jobs])
     known = [(rows, gangs(job, job.max_gpus, level)) for job, rows in alike]
-    columns = max(len(choices) for _, choices in known)
+    columns = max([len(choices) for _, choices in known])
+    if len(known) == 1:
+        choices = known[0][1]
+        parts = np.array([part for _, part in choices])
+        return (
+            np.tile(np.array([size for size, _ in choices], dtype=np.int64), (len(jobs), 1)),
+            np.multiply.outer(works, parts),
+            np.full(len(jobs), columns - 1, dtype=np.int64),
+        )
     sizes, table = np.zeros((len(jobs), columns), dtype=np.int64), np.zeros((len(jobs), columns))
     last = np.zeros(len(jobs), dtype=np.int64)
     for rows, choices in known:

@@ -71,16 +71,31 @@ class _Regions:
     """Which place contains which."""
 
     def __init__(self, offered: OfferedGpus) -> None:
-        self._above: dict[str, tuple[str, ...]] = {ANYWHERE: (ANYWHERE,), ANY_RACK: (ANY_RACK, ANYWHERE)}
-        for machine in offered.machines.values():
-            rack = (machine.rack, *((ANY_RACK,) if machine.rack in offered.alike else ()), ANYWHERE)
-            self._above[machine.rack] = rack
-            for slot in machine.slots:
-                self._above[slot.id] = (slot.id, machine.id, *rack)
-            self._above[machine.id] = (machine.id, *rack)
+        self._offered, self._alike = offered, frozenset(offered.alike)
+        self._known: dict[str, tuple[str, ...]] = {ANY_RACK: (ANY_RACK, ANYWHERE)}
 
     def depth(self, place: str) -> int:
-        return len(self._above[place])
+        """How many places contain it, itself included."""
+        return len(self._above(place))
+
+    def _above(self, place: str) -> tuple[str, ...]:
+        """The places that contain a place, itself included."""
+        found = self._known.get(place)
+        if found is None:
+            found = self._known[place] = self._found_above(place)
+        return found
+
+    def _found_above(self, place: str) -> tuple[str, ...]:
+        offered = self._offered
+        if place in offered.machines:
+            return (place, *self._above_rack(offered.machines[place].rack))
+        if place in offered.slots:
+            machine = offered.slots[place]
+            return (place, machine.id, *self._above_rack(machine.rack))
+        return self._above_rack(place) if place != ANYWHERE or offered.has_rack(ANYWHERE) else (ANYWHERE,)
+
+    def _above_rack(self, rack: str) -> tuple[str, ...]:
+        return (rack, *((ANY_RACK,) if rack in self._alike else ()), ANYWHERE)
 
     def is_part(self, part: Candidate, whole: Candidate) -> bool:
         """Whether whoever has the GPUs of `whole` has those of `part`, wherever they are. May miss some."""
@@ -111,4 +126,4 @@ class _Regions:
         """Whether GPUs of one piece are a possible place for the other."""
         if outer.level == "slot" and inner.level != "slot" and outer.gpus > 1:
             return False
-        return outer.within in self._above[inner.within]
+        return outer.within in self._above(inner.within)

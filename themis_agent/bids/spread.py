@@ -165,8 +165,15 @@ def _merged(runs: Iterable[tuple[Any, int]]) -> tuple[tuple[Any, int], ...]:
 
 def places_of(gpus: Gpus, machines: Iterable[Machine]) -> tuple[Place, ...]:
     """Where these GPUs are. A slot that no machine has is taken to be alone in its rack."""
-    known = {slot.id: (machine.rack, machine.id, machine.model) for machine in machines for slot in machine.slots}
-    found = []
+    wanted, found = dict(gpus), []
+    if not wanted:
+        return ()
+    known = {
+        slot.id: (machine.rack, machine.id, machine.model)
+        for machine in machines
+        for slot in machine.slots
+        if slot.id in wanted
+    }
     for slot, count in gpus:
         rack, machine, model = known.get(slot, (f"rack of {slot}", f"machine of {slot}", ""))
         found.append(Place(rack, machine, slot, count, model))

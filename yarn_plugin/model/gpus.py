@@ -41,7 +41,7 @@ class Machine:
     @property
     def gpus(self) -> int:
         """Its free GPUs."""
-        return sum(slot.gpus for slot in self.slots)
+        return self.slots[0].gpus if len(self.slots) == 1 else sum([slot.gpus for slot in self.slots])
 
 
 @dataclass(frozen=True, slots=True)

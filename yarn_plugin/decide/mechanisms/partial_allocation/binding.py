@@ -3,7 +3,17 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from yarn_plugin.decide.mechanisms.partial_allocation.fitting import Fit, Kind, Step, alike, fit, kinds_of
+from yarn_plugin.decide.mechanisms.partial_allocation.fitting import (
+    Fit,
+    Kind,
+    Step,
+    alike,
+    changed,
+    fit,
+    free_of,
+    kinds_of,
+    like,
+)
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
 from yarn_plugin.decide.mechanisms.partial_allocation.slots import from_slots
 from yarn_plugin.model.gpus import Gpus, Piece
@@ -90,9 +100,12 @@ class _Binder:
             if (app, index) not in placed:
                 waiting.setdefault(kind, []).append(app)
         named = {kind.place.machine for kind in waiting if kind.place.machine >= 0}
+        # Machines that are not like themselves in the offer.
+        others = named | changed(offer, free)
         for step in found.steps or ():
-            for machine in self._machines(step, free, named):
-                slots = offer.slots_of[machine]
+            for machine in self._machines(step, free, named, others):
+                others.add(machine)
+                slots: Sequence[int] = offer.slots_of[machine]
                 if step.kind.in_slot and step.alike.number >= 0:
                     slots = [slots[step.slot]]
                 elif step.kind.in_slot:
@@ -101,12 +114,12 @@ class _Binder:
                     gpus[app].update(self._take(free, slots, step.kind.gpus, self._held[app]))
         return tuple(tuple(sorted(one.items())) for one in gpus)
 
-    def _machines(self, step: Step, free: Sequence[int], named: set[int]) -> list[int]:
+    def _machines(self, step: Step, free: Sequence[int], named: set[int], others: set[int]) -> list[int]:
         """Machines for a step, those first on which nobody holds GPUs."""
-        found: list[int] = []
-        for number in range(len(self._offer.machines)):
+        found = like(self._offer, step.alike, step.kind.in_slot, others)
+        for number in others:
             one = alike(self._offer, free, named, number)
-            gpus = one.free if step.kind.in_slot else (sum(one.free),)
+            gpus = free_of(one, step.kind.in_slot)
             if (one.rack, one.number, gpus) == (step.alike.rack, step.alike.number, step.alike.free):
                 found.append(number)
         return sorted(found, key=lambda number: (self._all_holds[number], number))[: step.machines]
@@ -118,9 +131,10 @@ class _Binder:
                 free[self._offer.number_of_slot[name]] -= gpus
         return free
 
-    def _room(self, free: Sequence[int], machine: int, kind: Kind, held: Mapping[str, int]) -> list[int]:
+    def _room(self, free: Sequence[int], machine: int, kind: Kind, held: Mapping[str, int]) -> Sequence[int]:
         """The slots of a machine that a piece may use; none if it has too few free GPUs."""
-        slots, names = self._offer.slots_of[machine], self._offer.slots
+        slots: Sequence[int] = self._offer.slots_of[machine]
+        names = self._offer.slots
         if kind.in_slot:
             slots = [slot for slot in slots if free[slot] >= kind.gpus and kind.place.slot in (-1, slot - slots[0])]
             slots = sorted(slots, key=lambda slot: (-held.get(names[slot], 0), free[slot], slot))[:1]

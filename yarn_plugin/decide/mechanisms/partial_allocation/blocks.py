@@ -1,5 +1,6 @@
 """A necessary condition that no linear measure expresses: the remainders of racks do not add up to whole machines."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,14 +54,15 @@ class Blocks:
         if not sizes or max(len(tables) * rows, width) * len(pieces) > MAX_NUMBERS:
             return cls(np.zeros(0), np.zeros((len(tables), rows, 0)), np.zeros(0), np.zeros((0, 0)))
         gpus, blocks = np.zeros(len(racks)), np.zeros((len(sizes), len(racks)))
-        for machine in offer.machines:
-            gpus[racks[machine.rack]] += machine.gpus
-            blocks[:, racks[machine.rack]] += [machine.gpus // size for size in sizes]
+        alike = Counter(zip([one.rack for one in offer.machines], offer.machine_gpus, strict=True))
+        for (name, free), count in alike.items():
+            gpus[racks[name]] += free * count
+            blocks[:, racks[name]] += [free // size * count for size in sizes]
         need = np.zeros((len(pieces), width))
         for piece, number in pieces.items():
             parts = [piece.gpus // size for size in sizes]
             if piece.within:
-                rack = racks[offer.machines[offer.within[piece.within][0][0]].rack]
+                rack = racks[offer.machines[offer.within(piece.within)[0][0]].rack]
                 need[number, [rack + len(racks) * k for k in range(1 + len(sizes))]] = [piece.gpus, *parts]
             else:
                 need[number, -len(sizes) :] = parts

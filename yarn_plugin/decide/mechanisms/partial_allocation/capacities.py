@@ -99,10 +99,10 @@ class _Measures:
         return [*places, *rack, ""]
 
     def _bins(self, place: str) -> list[int]:
-        machines, slots = self._offer.within[place]
+        machines, slots = self._offer.within(place)
         if self._slots:
             return [self._offer.slot_gpus[slot] for slot in slots]
-        return [self._offer.machines[machine].gpus for machine in machines]
+        return [self._offer.machine_gpus[machine] for machine in machines]
 
 
 def dual_feasible(size: int, largest: int, k: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer, Place
-from yarn_plugin.model.gpus import Piece
+from yarn_plugin.model.gpus import Machine, Piece
 
 MAX_STEPS = 3_000
 """Of the search for cases that greedy packing does not decide; piece sizes that divide each other never need it."""
@@ -86,32 +86,98 @@ def fit(offer: Offer, slot_gpus: Sequence[int], kinds: Mapping[Kind, int]) -> Fi
 
 def group(offer: Offer, slot_gpus: tuple[int, ...], named: frozenset[int]) -> Counter[Alike]:
     """How many machines are alike; `named`: the numbers of those that pieces name."""
-    grouped = offer.grouped
-    if (slot_gpus, named) not in grouped:
-        if len(grouped) >= MAX_GROUPED:
-            grouped.clear()
-        grouped[slot_gpus, named] = _group(offer, slot_gpus, named)
-    found: Counter[Alike] = grouped[slot_gpus, named]
-    return found
+    remembered = _remembered(offer)
+    if (slot_gpus, named) not in remembered.groups:
+        if len(remembered.groups) >= MAX_GROUPED:
+            remembered.groups.clear()
+        remembered.groups[slot_gpus, named] = _group(offer, remembered, slot_gpus, named)
+    return remembered.groups[slot_gpus, named]
 
 
 MAX_GROUPED = 64
 """Groupings of the machines that are remembered: most are for the whole offer and no named machines."""
 
 
-def _group(offer: Offer, slot_gpus: tuple[int, ...], named: frozenset[int]) -> Counter[Alike]:
-    machines: Counter[Alike] = Counter()
-    for number in range(len(offer.machines)):
+class _Remembered:
+    """What is known of an offer. `alike`: each machine with all its offered GPUs; equal ones are the same object.
+    `counted`: how many there are of each. `groups`: results of `group`."""
+
+    def __init__(self, offer: Offer) -> None:
+        self.alike = [_offered(machine) for machine in offer.machines]
+        kinds = {id(one): one for one in self.alike}
+        self.counted = Counter({kinds[kind]: count for kind, count in Counter(map(id, self.alike)).items()})
+        self.groups: dict[tuple[tuple[int, ...], frozenset[int]], Counter[Alike]] = {}
+
+
+def _remembered(offer: Offer) -> _Remembered:
+    if "fitting" not in offer.remembered:
+        offer.remembered["fitting"] = _Remembered(offer)
+    found: _Remembered = offer.remembered["fitting"]
+    return found
+
+
+def changed(offer: Offer, slot_gpus: Sequence[int]) -> set[int]:
+    """The numbers of the machines that have other free GPUs now than in the offer."""
+    slots = [slot for slot, (now, then) in enumerate(zip(slot_gpus, offer.slot_gpus, strict=True)) if now != then]
+    return {offer.machine_of_slot[slot] for slot in slots}
+
+
+def _group(offer: Offer, remembered: _Remembered, slot_gpus: tuple[int, ...], named: frozenset[int]) -> Counter[Alike]:
+    machines = Counter(remembered.counted)
+    for number in named | changed(offer, slot_gpus):
+        machines[remembered.alike[number]] -= 1
         machines[alike(offer, slot_gpus, named, number)] += 1
-    return machines
+    return +machines
 
 
 def alike(offer: Offer, slot_gpus: Sequence[int], named: Set[int], number: int) -> Alike:
     """What a machine is like."""
-    free = tuple(slot_gpus[slot] for slot in offer.slots_of[number])
+    slots = offer.slots_of[number]
+    free = tuple(slot_gpus[slots.start : slots.stop])
     if number in named:
         return Alike(offer.machines[number].rack, number, free)
-    return Alike(offer.machines[number].rack, -1, tuple(sorted(free)))
+    return Alike(offer.machines[number].rack, -1, free if len(free) == 1 else tuple(sorted(free)))
+
+
+_known: dict[int, tuple[Machine, Alike]] = {}
+"""Cache of `_offered`, by the identity of the machine: most of a large pool are the same objects in many rounds."""
+
+_kinds: dict[Alike, Alike] = {}
+"""The machines in `_known`, each kind once."""
+
+_MAX_KNOWN = 1 << 14
+
+
+def _offered(machine: Machine) -> Alike:
+    """What a machine is like with all its offered GPUs."""
+    known = _known.get(id(machine))
+    if known is None:
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+            _kinds.clear()
+        one = Alike(machine.rack, -1, tuple(sorted([slot.gpus for slot in machine.slots])))
+        # The machine too, so that no other gets its id.
+        known = _known[id(machine)] = machine, _kinds.setdefault(one, one)
+    return known[1]
+
+
+def like(offer: Offer, wanted: Alike, in_slots: bool, other: Set[int]) -> list[int]:
+    """The numbers of the machines that are like this with all their offered GPUs, but those of `other`.
+
+    `in_slots`: each slot counts, not only their sum.
+    """
+    known = _remembered(offer)
+    kinds = {
+        id(one)
+        for one in known.counted
+        if (one.rack, one.number) == (wanted.rack, wanted.number) and free_of(one, in_slots) == wanted.free
+    }
+    return [number for number, one in enumerate(known.alike) if id(one) in kinds and number not in other]
+
+
+def free_of(one: Alike, in_slots: bool) -> tuple[int, ...]:
+    """The free GPUs of a machine: of each slot, or all."""
+    return one.free if in_slots else (sum(one.free),)
 
 
 def places(kind: Kind, machines: Mapping[Alike, int]) -> Iterator[tuple[int, Alike, int]]:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import Any
 
 from yarn_plugin.model.gpus import Machine, Piece
@@ -40,11 +42,23 @@ class Offer:
     @classmethod
     def of(cls, machines: Sequence[Machine]) -> "Offer":
         """An offer of these machines in any order."""
-        return cls(tuple(sorted(machines, key=lambda machine: machine.id)))
+        return cls(tuple(sorted(machines, key=_id)))
+
+    @classmethod
+    def of_same(cls, machines: tuple[Machine, ...]) -> "Offer":
+        """An offer of these machines in any order; the same object for the same object, of which there are many: most
+        bids of a round answer the same offer."""
+        known = _known.get(id(machines))
+        if known is None:
+            if len(_known) >= _MAX_KNOWN:
+                _known.clear()
+            # The machines too, so that no others get their id.
+            known = _known[id(machines)] = machines, cls.of(machines)
+        return known[1]
 
     @cached_property
-    def grouped(self) -> dict[tuple[tuple[int, ...], frozenset[int]], Any]:
-        """Remembers the results of `fitting.group` for this offer."""
+    def remembered(self) -> dict[str, Any]:
+        """What `fitting` remembers of this offer."""
         return {}
 
     @cached_property
@@ -63,12 +77,10 @@ class Offer:
         return [number for number, machine in enumerate(self.machines) for _ in machine.slots]
 
     @cached_property
-    def slots_of(self) -> list[list[int]]:
+    def slots_of(self) -> list[range]:
         """The numbers of each machine's slots."""
-        slots: list[list[int]] = [[] for _ in self.machines]
-        for slot, machine in enumerate(self.machine_of_slot):
-            slots[machine].append(slot)
-        return slots
+        ends = list(accumulate([len(machine.slots) for machine in self.machines], initial=0))
+        return [range(start, end) for start, end in pairwise(ends)]
 
     @cached_property
     def machine_of(self) -> dict[str, str]:
@@ -80,38 +92,52 @@ class Offer:
         """The number of each slot, by id."""
         return {name: number for number, name in enumerate(self.slots)}
 
+    @cached_property
+    def number_of_machine(self) -> dict[str, int]:
+        """The number of each machine, by id."""
+        return {machine.id: number for number, machine in enumerate(self.machines)}
+
+    @cached_property
+    def machine_gpus(self) -> list[int]:
+        """The free GPUs of each machine."""
+        return [machine.gpus for machine in self.machines]
+
     def place(self, within: str) -> Place:
         """The slot, machine or rack with this id; "": anywhere. See `within` for equal ids."""
-        machines, slots = self.within[within]
+        machines, slots = self.within(within)
         if self.is_slot(within):
             return Place("", machines[0], self.slots_of[machines[0]].index(slots[0]))
-        if within in self._machine_ids:
+        if within in self.number_of_machine:
             return Place("", machines[0])
         return Place(within)
 
-    @cached_property
-    def _machine_ids(self) -> set[str]:
-        return {machine.id for machine in self.machines}
+    def has(self, place: str) -> bool:
+        """Whether this is the id of a slot, machine or rack of the offer, or ""."""
+        return place in self.number_of_machine or place in self.number_of_slot or place in self._racks
 
-    @cached_property
-    def within(self) -> dict[str, tuple[list[int], list[int]]]:
-        """The numbers of the machines and the slots in each slot, machine and rack, and under "" in the whole offer.
+    def within(self, place: str) -> tuple[Sequence[int], Sequence[int]]:
+        """The numbers of the machines and the slots in a slot, machine or rack, and under "" in the whole offer.
 
         If a slot has the id of its machine, the id stands for the machine; if a machine has the id of a rack, for the
         machine.
         """
-        places: dict[str, tuple[list[int], list[int]]] = {"": ([], [])}
-        for number, machine in enumerate(self.machines):
-            for place in ("", machine.rack):
-                machines, slots = places.setdefault(place, ([], []))
-                if number not in machines[-1:]:
-                    machines.append(number)
-                    slots.extend(self.slots_of[number])
-        for slot, name in enumerate(self.slots):
-            places[name] = [self.machine_of_slot[slot]], [slot]
-        for number, machine in enumerate(self.machines):
-            places[machine.id] = [number], self.slots_of[number]
-        return places
+        machine = self.number_of_machine.get(place)
+        if machine is not None:
+            return [machine], self.slots_of[machine]
+        slot = self.number_of_slot.get(place)
+        if slot is not None:
+            return [self.machine_of_slot[slot]], [slot]
+        return self._racks[place]
+
+    @cached_property
+    def _racks(self) -> dict[str, tuple[Sequence[int], Sequence[int]]]:
+        """`within` of each rack, and of ""."""
+        racks: dict[str, tuple[list[int], list[int]]] = {}
+        for number, (machine, mine) in enumerate(zip(self.machines, self.slots_of, strict=True)):
+            machines, slots = racks.setdefault(machine.rack, ([], []))
+            machines.append(number)
+            slots += mine
+        return {**racks, "": (range(len(self.machines)), range(len(self.slots)))}
 
     def is_slot(self, place: str) -> bool:
         """Whether this is the id of a slot rather than of something that contains slots."""
@@ -120,7 +146,7 @@ class Offer:
     def offered(self, place: str) -> int:
         """How many GPUs are offered in a slot, machine or rack, or under "" in all."""
         if place not in self._offered:
-            self._offered[place] = sum([self.slot_gpus[slot] for slot in self.within[place][1]])
+            self._offered[place] = sum([self.slot_gpus[slot] for slot in self.within(place)[1]])
         return self._offered[place]
 
     @cached_property
@@ -132,15 +158,24 @@ class Offer:
         key = piece.within, piece.level
         if key not in self._largest:
             in_slot, bins = self.bins(piece)
-            self._largest[key] = max([self.slot_gpus[one] if in_slot else self.machines[one].gpus for one in bins])
+            gpus = self.slot_gpus if in_slot else self.machine_gpus
+            self._largest[key] = max([gpus[one] for one in bins])
         return self._largest[key]
 
     @cached_property
     def _largest(self) -> dict[tuple[str, str], int]:
         return {}
 
-    def bins(self, piece: Piece) -> tuple[bool, list[int]]:
+    def bins(self, piece: Piece) -> tuple[bool, Sequence[int]]:
         """Whether a piece must lie in one slot rather than in one machine, and the numbers of those it may lie in."""
-        machines, slots = self.within[piece.within]
+        machines, slots = self.within(piece.within)
         in_slot = piece.level == "slot" or self.is_slot(piece.within)
         return in_slot, slots if in_slot else machines
+
+
+_id = attrgetter("id")
+
+_known: dict[int, tuple[tuple[Machine, ...], Offer]] = {}
+"""Cache of `Offer.of_same`, by the identity of the machines."""
+
+_MAX_KNOWN = 16

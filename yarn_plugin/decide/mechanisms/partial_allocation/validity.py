@@ -3,7 +3,7 @@
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Bid, GpuOffer, Row
-from yarn_plugin.model.gpus import Machine, Piece
+from yarn_plugin.model.gpus import Piece
 
 MIN_NUMBER, MAX_NUMBER = 1e-9, 1e15
 """Of rho and of seconds: what is computed from them stays finite."""
@@ -28,7 +28,7 @@ def checked_bid(bid: Bid, offer: GpuOffer) -> Bid:
         _rho("cluster_s", bid.cluster_s)
     if len(bid.rows) > MAX_ROWS:
         raise BadInputError("rows", len(bid.rows), f"must be at most {MAX_ROWS} rows")
-    places = _indexed(offer.machines)
+    places = Offer.of_same(offer.machines)
     seen: dict[tuple[tuple[str, str, int], ...], int] = {}
     for index, row in enumerate(bid.rows):
         _check_row(f"rows.{index}", row, places)
@@ -36,19 +36,6 @@ def checked_bid(bid: Bid, offer: GpuOffer) -> Bid:
         if (first := seen.setdefault(pieces, index)) != index:
             raise BadInputError(f"rows.{index}.pieces", _text(row), f"must differ from those of rows.{first}")
     return bid
-
-
-_last: tuple[tuple[Machine, ...], Offer] = ((), Offer(()))
-"""Cache of the last offer and its index: many are made of the same machines."""
-
-
-def _indexed(machines: tuple[Machine, ...]) -> Offer:
-    global _last
-    known, places = _last
-    if known is not machines:
-        places = Offer.of(machines)
-        _last = machines, places
-    return places
 
 
 def _check_row(field: str, row: Row, places: Offer) -> None:
@@ -77,7 +64,7 @@ def _check_piece(field: str, piece: Piece, places: Offer) -> None:
     _number(f"{field}.gpus", piece.gpus)
     if piece.gpus < 1:
         raise BadInputError(f"{field}.gpus", piece.gpus, "must be 1 or more")
-    if not isinstance(piece.within, str) or piece.within not in places.within:
+    if not isinstance(piece.within, str) or not places.has(piece.within):
         raise BadInputError(
             f"{field}.within", _shown(piece.within), "must be the id of a slot, machine or rack of the offer"
         )

@@ -22,7 +22,9 @@ def problem(turn: Turn, now: Round) -> PartialAllocationProblem:
     Who did not answer, or is gone, has made the empty bid.
     """
     settings, offer = turn.settings, turn.by_slot(now.offer)
-    is_whole = turn.inventory.order.keys() >= {gpu for gpus in offer.values() for gpu in gpus}
+    # The index is of the same GPUs as when they were offered, or else does not know of it.
+    is_known = turn.index.offered is not None and turn.index.offered[0] == now.number
+    is_whole = is_known or turn.inventory.order.keys() >= {gpu for gpus in offer.values() for gpu in gpus}
     bids = [_bid(turn, now, app, is_whole) for app in now.bidders]
     others = [_without_bid(turn, now, app) for app in turn.active() if app not in now.bidders]
     return PartialAllocationProblem(

@@ -31,7 +31,6 @@ class LeaseIndex:
         self.is_within: tuple[int, View] | None = None
         self.offered: tuple[int, int, int] | None = None
         self._offer: tuple[BySlot, dict[int, Machine], tuple[Machine, ...]] | None = None
-        self._in_offer: dict[int, tuple[list[tuple[str, ...]], Machine]] = {}
         self.free = set(inventory.places)
         self._free_in = {slot: len(gpus) for slot, gpus in inventory.gpus_in.items()}
         self._machines = list(inventory.layout)
@@ -155,8 +154,7 @@ class LeaseIndex:
         """
         inventory = self.inventory
         if self._offer is None or self._offer[0] is not offer:
-            numbers = sorted({inventory.machine_of[slot] for slot in offer})
-            machines = {number: self._machine_in(offer, number) for number in numbers}
+            machines = self._machines_in(offer)
             self._offer = offer, machines, tuple(machines.values())
         _, machines, alone = self._offer
         slots = {inventory.places[gpu].slot for gpu in others if gpu in inventory.places} - offer.keys()
@@ -170,14 +168,23 @@ class LeaseIndex:
             machines[number] = replace(one, slots=counts)
         return tuple([machines[number] for number in sorted(machines)])
 
-    def _machine_in(self, offer: BySlot, number: int) -> Machine:
-        """A machine with its slots that have GPUs in an offer; the same object while they are the same."""
-        one, known = self.inventory.layout[number], self._in_offer.get(number)
-        gpus = [offer.get(slot.id, ()) for slot in one.slots]
-        if known is None or known[0] != gpus:
-            slots = tuple([Slot(slot.id, len(mine)) for slot, mine in zip(one.slots, gpus, strict=True) if mine])
-            known = self._in_offer[number] = gpus, replace(one, slots=slots)
-        return known[1]
+    def _machines_in(self, offer: BySlot) -> dict[int, Machine]:
+        """The machines of an offer with their slots that have GPUs in it, by their places in the layout.
+
+        The same objects as in the last offer where nothing has changed since.
+        """
+        before, layout = {} if self._offer is None else self._offer[0], self.inventory.layout
+        changed = [slot for slot, gpus in offer.items() if before.get(slot) is not gpus]
+        changed += [slot for slot in before if slot not in offer]
+        machines = {} if self._offer is None else dict(self._offer[1])
+        for number in {self.inventory.machine_of[slot] for slot in changed}:
+            one = layout[number]
+            slots = tuple([Slot(slot.id, len(offer[slot.id])) for slot in one.slots if slot.id in offer])
+            if not slots:
+                machines.pop(number, None)
+            elif number not in machines or machines[number].slots != slots:
+                machines[number] = replace(one, slots=slots)
+        return dict(sorted(machines.items()))
 
     def of(self, app: str) -> Iterator[Held]:
         """The leases of an application, those not started included, the oldest first."""
