@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement, product
+from operator import itemgetter
 from typing import Literal
 
 from themis_agent.bids.models import Models, Speeds
@@ -285,12 +286,14 @@ class OfferedGpus:
 
 
 class FreeGpus:
-    """The free GPUs of an offer. `machines`: those with any, in order of their ids. `free`: by machine. `racks`: their
-    machines."""
+    """The free GPUs of these machines. `machines`: those with any, in order of their ids. `free`: by machine. `racks`:
+    their machines."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
-        self.machines = {machine.id: machine for machine in sorted(machines, key=lambda machine: machine.id)}
-        self.free = {name: machine.gpus for name, machine in self.machines.items()}
+        counted = [(machine.id, gpus, machine) for machine in machines if (gpus := machine.gpus) > 0]
+        counted.sort(key=itemgetter(0))
+        self.machines = {name: machine for name, _, machine in counted}
+        self.free = {name: gpus for name, gpus, _ in counted}
         self.racks: dict[str, list[str]] = {}
         for name in self.free:
             self.racks.setdefault(self.machines[name].rack, []).append(name)
@@ -311,10 +314,9 @@ class FreeGpus:
     @cached_property
     def slots_by_gpus(self) -> dict[str, set[tuple[int, int]]]:
         """By rack: the free GPUs of its machines, and in how many slots they are."""
-        return {
-            rack: {(self.free[name], sum([slot.gpus > 0 for slot in self.machines[name].slots])) for name in names}
-            for rack, names in self.racks.items()
-        }
+        machines, free = self.machines, self.free
+        known = {name: (gpus, sum([slot.gpus > 0 for slot in machines[name].slots])) for name, gpus in free.items()}
+        return {rack: {known[name] for name in names} for rack, names in self.racks.items()}
 
 
 def _free_in(machine: Machine) -> tuple[object, ...]:
@@ -336,8 +338,8 @@ def free_gpus(machines: Sequence[Machine]) -> tuple[FreeGpus, list[Machine]]:
         one.id in known and _free_in(one) == _free_in(known[one.id]) for one in with_gpus
     )
     if not same:
-        _last = FreeGpus([machine for machine in machines if machine.gpus > 0])
-        others = [machine for machine in machines if machine.gpus <= 0]
+        _last = FreeGpus(machines)
+        others = [machine for machine in machines if machine.id not in _last.free]
     return _last, others
 
 

@@ -29,7 +29,7 @@ class KnownJobs(ByLevel):
             alike.setdefault((job.min_gpus, job.max_gpus, job.step_gpus, job.slowdown), []).append(row)
         self._alike = [(self._jobs[rows[0]], rows) for rows in alike.values()]
         super().__init__(self.kinds)
-        self._levels: dict[int, _Level] = {}
+        self._levels: dict[int, _Level | _FixedGangs] = {}
 
     @property
     def kinds(self) -> list[Job]:
@@ -51,10 +51,50 @@ class KnownJobs(ByLevel):
         """Seconds if every job's GPUs lie together in one of these cells."""
         return (self._at(level).seconds(bins),)
 
-    def _at(self, level: int) -> "_Level":
+    def _at(self, level: int) -> "_Level | _FixedGangs":
         if level not in self._levels:
-            self._levels[level] = _Level(self._jobs, self._alike, level)
+            are_fixed = all(job.min_gpus + job.step_gpus > job.max_gpus for job, _ in self._alike)
+            self._levels[level] = (_FixedGangs if are_fixed else _Level)(self._jobs, self._alike, level)
         return self._levels[level]
+
+
+class _FixedGangs:
+    """See `_Level`: the same where every job can use one number of GPUs alone, so that there is nothing to choose."""
+
+    def __init__(self, jobs: Sequence[Job], alike: Sequence[tuple[Job, list[int]]], level: int) -> None:
+        self._names, self._sizes = [job.id for job in jobs], [job.min_gpus for job in jobs]
+        self._seconds = [0.0] * len(jobs)
+        for one, rows in alike:
+            [(_, part)] = gangs(one, one.max_gpus, level)
+            for row in rows:
+                self._seconds[row] = jobs[row].iterations_left * jobs[row].iteration_s * part
+        self._longest = max(self._seconds)
+        self._gangs = sorted(Counter(self._sizes).items(), reverse=True)
+        self._widest, self._needed = self._gangs[0][0], sum(self._sizes)
+        self._with_lanes: dict[int, float] = {}
+
+    def seconds(self, bins: Bins) -> float:
+        """Seconds until the last job ends; infinite if a job cannot run."""
+        gpus = sum([size * cells for size, cells in bins])
+        if gpus < self._widest:
+            return math.inf
+        if self._run_at_once(gpus, bins):
+            return self._longest
+        lanes = seats(bins, self._widest)
+        if lanes == 0:
+            return math.inf
+        if lanes not in self._with_lanes:
+            self._with_lanes[lanes] = longest_first(sorted(self._seconds, reverse=True), lanes)
+        return self._with_lanes[lanes]
+
+    def gangs(self, bins: Bins) -> dict[str, int]:
+        """The GPUs of each job that runs at first."""
+        gpus = sum([size * cells for size, cells in bins])
+        first = len(self._names) if self._run_at_once(gpus, bins) else seats(bins, self._widest)
+        return dict(zip(self._names[:first], self._sizes[:first], strict=True))
+
+    def _run_at_once(self, gpus: int, bins: Bins) -> bool:
+        return gpus >= self._needed and fits(bins, self._gangs)
 
 
 class _Level:
@@ -120,9 +160,6 @@ class _Level:
     def _deadlines(self) -> tuple[list[float], list[int]]:
         """Every time at which the last job may end if all run at once, ascending, and how many GPUs that needs, as
         numbers below 0, so that they ascend too."""
-        if self._sizes.shape[1] == 1:
-            # There is nothing to choose: most clusters' jobs are gangs of one size.
-            return [self._table.max().item()], [-self._sizes.sum().item()]
         earliest = self._table[self._rows, self._last].max()
         times = np.unique(self._table[self._table >= earliest])
         # Below the time of a choice, a job needs the next larger one.
@@ -135,8 +172,6 @@ class _Level:
 
     def _gangs(self, number: int) -> list[tuple[int, int]]:
         """The smallest gangs with which all jobs end by a time, by its index: (size, how many), the largest first."""
-        if number not in self._gangs_by and self._sizes.shape[1] == 1:
-            self._gangs_by[number] = sorted(Counter(self._sizes[:, 0].tolist()).items(), reverse=True)
         if number not in self._gangs_by:
             columns = (self._table > self._deadlines[0][number]).sum(axis=1)
             counts = np.bincount(self._sizes[self._rows, columns]).tolist()
@@ -189,15 +224,7 @@ def _choices(jobs: Sequence[Job], alike: Sequence[tuple[Job, list[int]]], level:
     """The gangs of each job, ascending, the seconds that it takes with each, and the column of its last one."""
     works = np.array([job.iterations_left * job.iteration_s for job in jobs])
     known = [(rows, gangs(job, job.max_gpus, level)) for job, rows in alike]
-    columns = max([len(choices) for _, choices in known])
-    if len(known) == 1:
-        choices = known[0][1]
-        parts = np.array([part for _, part in choices])
-        return (
-            np.tile(np.array([size for size, _ in choices], dtype=np.int64), (len(jobs), 1)),
-            np.multiply.outer(works, parts),
-            np.full(len(jobs), columns - 1, dtype=np.int64),
-        )
+    columns = max(len(choices) for _, choices in known)
     sizes, table = np.zeros((len(jobs), columns), dtype=np.int64), np.zeros((len(jobs), columns))
     last = np.zeros(len(jobs), dtype=np.int64)
     for rows, choices in known:

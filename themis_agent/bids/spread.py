@@ -65,6 +65,12 @@ class Spread:
         )
 
 
+@lru_cache(maxsize=4096)
+def in_one_slot(gpus: int) -> Spread:
+    """The spread of so many GPUs in one slot."""
+    return Spread.of([Place("", "", "", gpus)])
+
+
 def machine_shape(slots: Iterable[int]) -> MachineShape:
     """The shape of a machine with so many GPUs in its slots."""
     return _counted(slots)

@@ -3,7 +3,7 @@
 from themis_agent.bids.candidates import OfferedGpus, candidates
 from themis_agent.bids.finish_time import FinishTime, cluster_s, ideal_s, rounded
 from themis_agent.bids.pruning import selected, undominated
-from themis_agent.bids.spread import Place, Spread, places_of
+from themis_agent.bids.spread import in_one_slot, places_of
 from themis_agent.search.work import Work
 from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer, Row
 
@@ -35,7 +35,7 @@ def bid_table(work: Work, offer: GpuOffer, elapsed_s: float, finish: FinishTime 
     held = sum(place.gpus for place in offered.held)
 
     def seconds_with(gpus: int) -> float:
-        return elapsed_s + finish.remaining_with(Spread.of([Place("", "", "", held + gpus)]))
+        return elapsed_s + finish.remaining_with(in_one_slot(held + gpus))
 
     found = []
     for candidate in candidates(offered, finish.wants, seconds_with):
