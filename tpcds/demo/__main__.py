@@ -1,33 +1,32 @@
 """The command of `make demo`."""
 
+import io
 import os
 import platform
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 import click
 import psutil
 
 from tpcds import data as datasets
 from tpcds.data import DataSet
-from tpcds.demo.cluster import (
-    CPU_PER_NODE,
-    NODE_MEMORY_MB,
-    NODE_VCORES,
-    NODES,
-    DemoCluster,
-    DemoError,
-    demo_cluster,
-    sampling,
-)
+from tpcds.demo.cluster import FOR_QUERIES, DemoCluster, DemoError, demo_cluster, sampling
 from tpcds.demo.record import DemoRecord, Environment, Run, Scenario
 from tpcds.demo.report import write_report
 from tpcds.demo.runs import RunSpec, SubmittedQuery, query_started, stage_finished
+from tpcds.demo.searches import verdict as searches_verdict
+from tpcds.demo.searches.page import write_page
+from tpcds.demo.searches.run import run_searches
 from tpcds.reference import DuckDbEngine
 from yarn_plugin import console
 from yarn_plugin.console import out
@@ -46,6 +45,7 @@ class ScenarioRunner:
         self._cluster, self._data, self._duckdb = cluster, data, duckdb
         self._a, self._b = queries
         self._arrival_delay_s = 0.0
+        self._stack = ExitStack()
 
     def switching(self) -> Scenario:
         """A starts alone; B arrives when A's first stage has finished."""
@@ -77,20 +77,16 @@ class ScenarioRunner:
 
     def _both(self, a: SubmittedQuery, folder: Path, samples: Path) -> Scenario:
         b = self._submit("B", self._b, True, folder)
-        try:
-            return Scenario(runs=(self._result(a), self._result(b)), samples=samples)
-        finally:
-            a.stop()
-            b.stop()
+        return Scenario(runs=(self._result(a), self._result(b)), samples=samples)
 
     def _submit(self, name: str, query: int, switching: bool, folder: Path) -> SubmittedQuery:
-        return SubmittedQuery(self._cluster, self._data, RunSpec(name, query, switching), folder / name)
+        submitted = SubmittedQuery(self._cluster, self._data, RunSpec(name, query, switching), folder / name)
+        # At the end of the scenario, also if the demo is interrupted.
+        self._stack.callback(submitted.stop)
+        return submitted
 
     def _result(self, submitted: SubmittedQuery) -> Run:
-        try:
-            run = submitted.finish(self._duckdb, self._data, self._cluster.folder)
-        finally:
-            submitted.stop()
+        run = submitted.finish(self._duckdb, self._data, self._cluster.folder)
         equal = "equal to DuckDB" if run.equal_to_duckdb else "NOT equal to DuckDB"
         rows = count(run.rows, "row")
         out.print(f"  {run.name} (query {run.query}): {run.seconds:.1f} s, {rows}, {equal}")
@@ -101,7 +97,7 @@ class ScenarioRunner:
         folder = self._cluster.folder / name
         folder.mkdir()
         samples = folder / "samples.jsonl"
-        with sampling(self._cluster, samples):
+        with sampling(self._cluster, samples), self._stack:
             yield folder, samples.relative_to(self._cluster.folder)
 
 
@@ -118,31 +114,72 @@ class ScenarioRunner:
 @click.option("--scale", default="6", show_default=True, metavar="SCALE", help="TPC-DS scale factor.")
 @click.option("--query-a", type=click.IntRange(1, 99), default=72, show_default=True, help="Number of query A.")
 @click.option("--query-b", type=click.IntRange(1, 99), default=12, show_default=True, help="Number of query B.")
-def demo(folder: Path, scale: str, query_a: int, query_b: int) -> int:
-    """Run the demo on a real YARN cluster of four nodes with half a core each, and write a report.
+@click.option(
+    "--only",
+    type=click.Choice(("queries", "searches")),
+    help="Run one part: the queries, or the searches with query B beside them.  [default: both]",
+)
+def demo(folder: Path, scale: str, query_a: int, query_b: int, only: str | None) -> None:
+    """Run the demo on real YARN clusters on this machine, and write two reports.
 
     Start it with `python -m tpcds.demo`, or with `make demo` in a clone.
 
-    Query A runs alone until query B arrives and halves its share. The arbiter notifies A at once; A switches to the
-    plan with the earliest estimated completion and reuses finished stages. For comparison, A also runs with switching
-    off, and without B. The exit code is 1 if an answer is wrong or A never switched its plan.
+    Queries, on four nodes with half a core each: query A runs alone until query B arrives and halves its share. The
+    arbiter notifies A at once; A switches to the plan with the earliest estimated completion and reuses finished
+    stages. For comparison, A also runs with switching off, and without B.
+
+    Searches: three Hyperband searches with real training in JAX bid for the GPUs of two nodes, which YARN only counts,
+    in auctions (Themis). The same arbiter divides two other nodes among queries, where query B runs meanwhile.
+
+    The exit code is 1 if an answer is wrong, A never switched its plan, or a search failed.
 
     Needs Linux, Java 17 or newer, and about 10 GB of memory. Scale 6 takes 3 GB of disk below ~/.cache/yarn-plugin and
-    about 10 minutes the first time, when data is generated and Hadoop downloaded. Without permission to create cgroups,
+    10 to 20 minutes the first time, when data is generated and Hadoop downloaded. Without permission to create cgroups,
     the nodes are not limited to half a core.
     """
     size = datasets.parse_scale(scale)
+    if only != "queries" and (find_spec("jax") is None or find_spec("sklearn") is None):
+        raise DemoError("the searches train with jax and scikit-learn; install the extra [jax], or give --only queries")
     folder = _empty_folder(folder.resolve())
     out.print(f"data: TPC-DS at scale {scale}")
     data = datasets.open_data(datasets.ensure(size))
     duckdb = DuckDbEngine(data)
+    problems: list[str] = []
     try:
-        record = _run(folder, data, duckdb, size, (query_a, query_b))
+        if only != "searches":
+            problems += _queries(folder, data, duckdb, size, (query_a, query_b))
+        if only != "queries":
+            problems += _searches(folder, data, duckdb, query_b)
     finally:
         duckdb.close()
+    if problems:
+        raise DemoError("; ".join(problems))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """End at once what was started, on the first SIGINT or SIGTERM; further ones do not interrupt that.
+
+    Also where a shell has started the demo in the background, and SIGINT would be ignored.
+    """
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _queries(folder: Path, data: DataSet, duckdb: DuckDbEngine, scale: float, queries: tuple[int, int]) -> list[str]:
+    """Run the queries and write their report; returns what is wrong."""
+    record = _run(folder, data, duckdb, scale, queries)
     (folder / "demo.json").write_text(record.model_dump_json(indent=2) + "\n")
     write_report(folder / "demo.json", folder / "report.html")
-    return _verdict(record, folder)
+    return list(_verdict(record, folder))
+
+
+def _searches(folder: Path, data: DataSet, duckdb: DuckDbEngine, query: int) -> list[str]:
+    """Run the searches and write their page; returns what is wrong."""
+    record = run_searches(folder / "searches", data, duckdb, query)
+    (folder / "searches.json").write_text(record.model_dump_json(indent=2) + "\n")
+    write_page(folder / "searches.json", folder / "searches.html")
+    return list(searches_verdict.print_verdict(record, folder / "searches.html"))
 
 
 def _empty_folder(folder: Path) -> Path:
@@ -166,8 +203,9 @@ def _empty_folder(folder: Path) -> Path:
 
 
 def _run(folder: Path, data: DataSet, duckdb: DuckDbEngine, scale: float, queries: tuple[int, int]) -> DemoRecord:
-    out.print(f"cluster: {NODES} nodes with {CPU_PER_NODE:g} cores each, and the arbiter")
-    with demo_cluster(folder) as cluster:
+    nodes, cores = FOR_QUERIES.nodes, FOR_QUERIES.cpu_per_node
+    out.print(f"cluster: {nodes} nodes with {cores:g} cores each, and the arbiter")
+    with demo_cluster(folder, FOR_QUERIES) as cluster:
         runner = ScenarioRunner(cluster, data, duckdb, queries)
         out.print("scenario 1 of 3: B arrives while A runs; A may switch its plan")
         switching = runner.switching()
@@ -190,10 +228,10 @@ def _environment(cluster: DemoCluster) -> Environment:
         versions={"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         machine_cores=os.cpu_count() or 1,
         machine_memory_mb=psutil.virtual_memory().total // 2**20,
-        nodes=NODES,
-        node_vcores=NODE_VCORES,
-        node_memory_mb=NODE_MEMORY_MB,
-        cpu_per_node=CPU_PER_NODE,
+        nodes=FOR_QUERIES.nodes,
+        node_vcores=FOR_QUERIES.vcores,
+        node_memory_mb=FOR_QUERIES.memory_mb,
+        cpu_per_node=FOR_QUERIES.cpu_per_node,
         quotas=cluster.quotas,
         executor="1 core, 1408 MiB including overhead; one per node",
     )
@@ -206,7 +244,8 @@ def _notes() -> tuple[str, ...]:
     )
 
 
-def _verdict(demo: DemoRecord, folder: Path) -> int:
+def _verdict(demo: DemoRecord, folder: Path) -> Iterator[str]:
+    """Print what came out; yields what is wrong."""
     runs = [run for _, scenario in demo.scenarios() for run in scenario.runs]
     from qoop.report import read_journal
 
@@ -219,16 +258,18 @@ def _verdict(demo: DemoRecord, folder: Path) -> int:
     out.print(console.table(None, ("query A", "#seconds", "answers equal to DuckDB"), rows))
     out.print(f"switches of A: {switches}; report: {folder / 'report.html'}", soft_wrap=True)
     if not all(run.equal_to_duckdb for run in runs):
-        raise DemoError(f"an answer differs from DuckDB's; see {folder / 'report.html'}")
+        yield f"an answer differs from DuckDB's; see {folder / 'report.html'}"
     if not switches:
-        raise DemoError(
-            "A never switched its plan; no other plan would have finished sooner; try again on a less busy machine"
-        )
-    return 0
+        yield "A never switched its plan; no other plan would have finished sooner; try again on a less busy machine"
 
 
 def main() -> None:
     """Run the command."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Progress also appears at once in a file or a pipe.
+        sys.stdout.reconfigure(line_buffering=True)
     sys.exit(console.run(demo, "tpcds.demo"))
 
 

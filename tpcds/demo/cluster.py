@@ -12,13 +12,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tpcds.demo.guard import Guard, guarded
 from tpcds.demo.record import AppSample, Sample
 from tpcds.errors import TpcdsError
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError
 
-NODES, NODE_MEMORY_MB, NODE_VCORES, CPU_PER_NODE = 4, 1792, 4, 0.5
 EXECUTOR_MEMORY = "1g"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A cluster. `cpu_per_node`: cores of each node without GPUs. `gpu_nodes`: of the nodes, those with GPUs."""
+
+    nodes: int
+    memory_mb: int
+    vcores: int
+    cpu_per_node: float
+    gpu_nodes: int = 0
+    gpus_per_node: int = 0
+
+
+FOR_QUERIES = Shape(nodes=4, memory_mb=1792, vcores=4, cpu_per_node=0.5)
 """A node has room for one executor and one small application master: four executors are a full share, two are half."""
 
 START_TIMEOUT_S = 60.0
@@ -32,7 +47,10 @@ class DemoError(TpcdsError):
 
 @dataclass(frozen=True, slots=True)
 class DemoCluster:
-    """The demo's cluster and arbiter: addresses, tokens, and the environment of Spark clients."""
+    """The demo's cluster and arbiter: addresses, tokens, and the environment of Spark clients.
+
+    `guard`: ends what is started on it if the demo is killed.
+    """
 
     folder: Path
     rm_url: str
@@ -41,6 +59,7 @@ class DemoCluster:
     user_token_file: Path
     environment: Mapping[str, str]
     quotas: str
+    guard: Guard
 
     def client(self) -> ArbiterClient:
         """A client of the arbiter with the admin token."""
@@ -53,48 +72,59 @@ def command(name: str) -> str:
 
 
 @contextmanager
-def demo_cluster(folder: Path) -> Iterator[DemoCluster]:
-    """Start a cluster of four nodes with half a core each, and an arbiter; stop both at the end in any case.
+def demo_cluster(folder: Path, shape: Shape, config: str | None = None) -> Iterator[DemoCluster]:
+    """Start a cluster and an arbiter, with this configuration; stop both at the end in any case.
 
     Raises:
         DemoError: one of them does not start; quotes its error.
     """
-    cluster = folder / "cluster"
+    with (
+        guarded(folder / "cluster") as guard,
+        _cluster(folder / "cluster", shape, guard) as (addresses, output),
+        _arbiter(folder / "arbiter", addresses["ResourceManager"], config, guard) as (url, admin_token),
+    ):
+        token_file = folder / "user.token"
+        run("yarn-plugin", "token", getpass.getuser(), "--arbiter", url, "--out", token_file, token=admin_token)
+        environment = {name: addresses[name] for name in ("HADOOP_CONF_DIR", "SPARK_CONF_DIR")}
+        environment["YARN_CONF_DIR"] = addresses["HADOOP_CONF_DIR"]
+        quotas = next((line for line in output.splitlines() if "cpu" in line.lower() or "cgroup" in line), "cgroups")
+        manager = addresses["ResourceManager"]
+        yield DemoCluster(folder, manager, url, admin_token, token_file, environment, quotas, guard)
+
+
+@contextmanager
+def _cluster(cluster: Path, shape: Shape, guard: Guard) -> Iterator[tuple[dict[str, str], str]]:
+    """The cluster's addresses, and what its start printed."""
     try:
-        addresses, output = _up(cluster)
-        with _arbiter(folder / "arbiter", addresses["ResourceManager"]) as (url, admin_token):
-            token_file = folder / "user.token"
-            user = getpass.getuser()
-            _run("yarn-plugin", "token", user, "--arbiter", url, "--out", token_file, token=admin_token)
-            environment = {name: addresses[name] for name in ("HADOOP_CONF_DIR", "SPARK_CONF_DIR")}
-            environment["YARN_CONF_DIR"] = addresses["HADOOP_CONF_DIR"]
-            quotas = next(
-                (line for line in output.splitlines() if "cpu" in line.lower() or "cgroup" in line), "cgroups"
-            )
-            yield DemoCluster(folder, addresses["ResourceManager"], url, admin_token, token_file, environment, quotas)
+        yield _up(cluster, shape, guard)
     finally:
         subprocess.run(
             [command("yarn-plugin"), "cluster", "down", "--dir", str(cluster)], capture_output=True, check=False
         )
 
 
-def _up(cluster: Path) -> tuple[dict[str, str], str]:
+def _up(cluster: Path, shape: Shape, guard: Guard) -> tuple[dict[str, str], str]:
     out = cluster.parent / "addresses.json"
-    size = ("--nodes", NODES, "--memory", NODE_MEMORY_MB, "--vcores", NODE_VCORES, "--gpus-per-node", 0)
-    cpu = ("--cpu-per-node", CPU_PER_NODE, "--port-base", 0)
-    output = _run("yarn-plugin", "cluster", "up", "--dir", cluster, *size, *cpu, "--json", out)
+    size = ("--nodes", shape.nodes, "--memory", shape.memory_mb, "--vcores", shape.vcores)
+    gpus = ("--gpus-per-node", shape.gpus_per_node, "--gpu-partition", shape.gpu_nodes)
+    cpu = ("--cpu-per-node", shape.cpu_per_node, "--port-base", 0)
+    output = run("yarn-plugin", "cluster", "up", "--dir", cluster, *size, *gpus, *cpu, "--json", out, guard=guard)
     addresses: dict[str, str] = json.loads(out.read_text())
     return addresses, output
 
 
 @contextmanager
-def _arbiter(state: Path, rm_url: str) -> Iterator[tuple[str, str]]:
+def _arbiter(state: Path, rm_url: str, config: str | None, guard: Guard) -> Iterator[tuple[str, str]]:
     state.mkdir(parents=True, exist_ok=True)
     address = state / "arbiter.json"
     address.unlink(missing_ok=True)
     with (state / "log").open("w") as log:
         arguments = ["arbiter", "--rm", rm_url, "--state", str(state), "--listen", "127.0.0.1:0"]
+        if config is not None:
+            (state / "arbiter.toml").write_text(config)
+            arguments += ["--config", str(state / "arbiter.toml")]
         process = subprocess.Popen([command("yarn-plugin"), *arguments], stdout=log, stderr=log)
+        guard.watch(process.pid)
         try:
             url = _wait_for_arbiter(process, address, state / "log")
             yield url, (state / "admin.token").read_text().strip()
@@ -120,16 +150,27 @@ def _wait_for_arbiter(process: subprocess.Popen[bytes], address: Path, log: Path
     raise DemoError(f"the arbiter did not start: {last}; see {log}")
 
 
-def _run(name: str, *arguments: object, token: str | None = None) -> str:
+def run(name: str, *arguments: object, token: str | None = None, guard: Guard | None = None) -> str:
+    """Run a command installed with this package; returns what it printed.
+
+    Raises:
+        DemoError: it failed; quotes its error.
+    """
     environment = {**os.environ, **({"YARN_ARBITER_TOKEN": token} if token else {})}
-    done = subprocess.run(
-        [command(name), *map(str, arguments)], capture_output=True, text=True, env=environment, check=False
-    )
-    if done.returncode:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        problem = lines[-1].removeprefix(f"{name}: ") if lines else f"exited with code {done.returncode}"
+    words = [command(name), *map(str, arguments)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        if guard is not None:
+            guard.watch(process.pid)
+        try:
+            printed, errors = process.communicate()
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode:
+        lines = (errors.strip() or printed.strip()).splitlines()
+        problem = lines[-1].removeprefix(f"{name}: ") if lines else f"exited with code {process.returncode}"
         raise DemoError(f"`{name} {arguments[0]}` failed: {problem}")
-    return done.stdout + done.stderr
+    return printed + errors
 
 
 @contextmanager

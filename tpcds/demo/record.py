@@ -124,7 +124,7 @@ class DemoRecord(RecordModel):
         except OSError as problem:
             raise DemoReportError(f"demo {str(path)!r}: {os_reason(problem)}") from None
         except ValidationError as wrong:
-            raise DemoReportError(f"demo {str(path)!r}: {_describe(wrong)}") from None
+            raise DemoReportError(f"demo {str(path)!r}: {describe(wrong)}") from None
 
     def scenarios(self) -> tuple[tuple[str, Scenario], ...]:
         """The scenarios with their names."""
@@ -148,10 +148,11 @@ def read_samples(path: Path) -> Iterator[Sample]:
             if number == len(lines):
                 # The sampler was stopped while writing this line.
                 return
-            raise DemoReportError(f"samples {str(path)!r}, line {number}: {_describe(wrong)}") from None
+            raise DemoReportError(f"samples {str(path)!r}, line {number}: {describe(wrong)}") from None
 
 
-def _describe(wrong: ValidationError) -> str:
+def describe(wrong: ValidationError) -> str:
+    """The first error of a file, with its field."""
     error = wrong.errors()[0]
     where = ".".join(map(str, error["loc"]))
     expected = expectation(dict(error), "object")

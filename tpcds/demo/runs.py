@@ -45,6 +45,7 @@ class SubmittedQuery:
             self._process = subprocess.Popen(
                 self._command(cluster, data), env={**os.environ, **cluster.environment}, stdout=log, stderr=log
             )
+        cluster.guard.watch(self._process.pid)
         self._ended_at = 0.0
         self._waiter = threading.Thread(target=self._wait, daemon=True)
         self._waiter.start()
@@ -58,7 +59,7 @@ class SubmittedQuery:
         return [
             command("qoop"), "submit", "--plan", "always", "--master", "yarn", "--executor-memory", EXECUTOR_MEMORY,
             *confs, "--name", self.spec.name,
-            "--arbiter", cluster.arbiter_url, "--token-file", str(cluster.user_token_file),
+            "--arbiter", cluster.arbiter_url, "--token-file", str(cluster.user_token_file), "--pool", "sql",
             "--tables", str(data.path), "--output", "parquet", str(self.folder / "rows"),
             "--journal", str(self.journal), *([] if self.spec.switching else ["--no-replanning"]),
             str(self.folder / "query.sql"),
