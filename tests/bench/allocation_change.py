@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import live_fairness
-from tests.bench.trial_times import Run, recorded
+from tests.bench.trial_times import Run, holder_before, recorded
 from yarn_plugin.console import out, table
 from yarn_plugin.journal.records import read_records
 
 PARTS = ("notice", "stop", "hand-over", "container", "restore", "processes")
-IDLE_AFTER_S = 10.0
-"""A GPU that was free for so long was not handed over from one to the next: nobody wanted it, or it was paid."""
 
 
 def measure() -> dict[str, Any]:
@@ -61,7 +59,7 @@ def _revocations(journal: Path) -> dict[str, list[float]]:
 def _changes(runs: Sequence[Run], revocations: Mapping[str, list[float]]) -> Iterator[dict[str, float]]:
     """The parts of each change, and their sum."""
     for run in runs:
-        before = _before(run, runs)
+        before = holder_before(run, runs)
         if before is None or not before.revoked or run.started is None or run.trains_from is None:
             continue
         decided = max(at for at in revocations[before.revoked] if at <= before.stop_told)
@@ -75,17 +73,6 @@ def _changes(runs: Sequence[Run], revocations: Mapping[str, list[float]]) -> Ite
             run.trains_from - run.started["at"],
         )
         yield {**dict(zip(PARTS, times, strict=True)), "total": run.trains_from - decided}
-
-
-def _before(run: Run, runs: Sequence[Run]) -> Run | None:
-    """The last run that a GPU of this one had before, if it has not been idle since then."""
-    left = [
-        one
-        for one in runs
-        if one.ended is not None and one.start_told < run.start_told and set(one.cells) & set(run.cells)
-    ]
-    last = max(left, key=lambda one: one.ended, default=None)
-    return last if last is not None and run.start_told - last.ended < IDLE_AFTER_S else None
 
 
 def _checkpoints(runs: Sequence[Run]) -> Iterator[dict[str, float]]:

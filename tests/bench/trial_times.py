@@ -1,7 +1,7 @@
 """When the trials of a search were told to start and stop, ran, and saved checkpoints, by its journals."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +14,9 @@ from themis_agent.agent.tags import TAGS
 from themis_agent.live import MACHINE
 from yarn_plugin.journal.records import read_records
 from yarn_plugin.journal.replay import Replay
+
+IDLE_AFTER_S = 10.0
+"""A GPU that was free for so long was not handed over from one to the next: nobody wanted it, or it was paid."""
 
 
 @dataclass
@@ -104,3 +107,14 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
         except ValueError:
             # The last line of a launcher that was killed.
             return
+
+
+def holder_before(run: Run, runs: Sequence[Run]) -> Run | None:
+    """The last run that a GPU of this one had before, if it has not been idle since then."""
+    left = [
+        one
+        for one in runs
+        if one.ended is not None and one.start_told < run.start_told and set(one.cells) & set(run.cells)
+    ]
+    last = max(left, key=lambda one: one.ended, default=None)
+    return last if last is not None and run.start_told - last.ended < IDLE_AFTER_S else None
