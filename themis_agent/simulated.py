@@ -216,7 +216,8 @@ def _losses(job: TrainingJob, done: float) -> tuple[tuple[float, float], ...]:
     """Losses over the second half of what a job has done."""
     if job.loss is None or done < 1:
         return ()
-    return tuple([(done * part, job.loss.at(done * part)) for part in LATEST])
+    loss_at = job.loss.at
+    return tuple([(iteration, loss_at(iteration)) for iteration in [done * part for part in LATEST]])
 
 
 KIND = ThemisKind()

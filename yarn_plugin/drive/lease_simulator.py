@@ -119,7 +119,8 @@ class _Run:
         for name in self.active:
             job, known = self.jobs[name], self.seen.get(name)
             if job.held:
-                job.advance(at)
+                if job.since != at:
+                    job.advance(at)
                 moves = True
             if known is None or (known.done, known.attained_gpu_s, known.held) != (
                 job.done,
@@ -407,8 +408,9 @@ class LeaseSimulation:
         for name in run.active:
             job, gpus = run.jobs[name], places.get(name, ())
             if gpus or job.held:
-                job.place(at, gpus, self._layout, self._checkpoint_s)
-                if (end := job.ends_at()) is not None:
+                if gpus != job.held or job.since != at:
+                    job.place(at, gpus, self._layout, self._checkpoint_s)
+                if job.rate and (end := job.ends_at()) is not None:
                     ends.append(end)
         run.wake += 1
         if ends:

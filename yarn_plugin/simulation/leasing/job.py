@@ -35,7 +35,7 @@ class RunningJob:
     `goal`: iterations after which it stops and waits for a decision. `starts_at`: until then it restores its checkpoint
     and makes no progress. `attained_gpu_s`: GPU seconds held until `since`. `busy_gpu_s`: of these, those in which GPUs
     computed; `ideal_gpu_s`: what the same iterations take on GPUs that are not spread. `moves`: how often it was moved.
-    `first_max_gpus`: the most GPUs that it could use at first.
+    `first_max_gpus`: the most GPUs that it could use at first. `gpus`: how many it holds.
     """
 
     id: str
@@ -52,15 +52,17 @@ class RunningJob:
     ideal_gpu_s: float = 0.0
     moves: int = 0
     first_max_gpus: int = field(init=False)
+    gpus: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.first_max_gpus = self.profile.max_gpus
+        self.gpus = total(self.held)
 
     def advance(self, at: float) -> None:
         """Account for the time until `at`."""
         elapsed = at - self.since
         if elapsed > 0 and self.held:
-            self.attained_gpu_s += total(self.held) * elapsed
+            self.attained_gpu_s += self.gpus * elapsed
             running = max(at - max(self.since, self.starts_at), 0.0)
             self.done = min(self.done + self.rate * running, self.goal)
             self.busy_gpu_s += self.used * running
@@ -73,7 +75,7 @@ class RunningJob:
         if gpus == self.held:
             return
         begun = self.attained_gpu_s > 0
-        self.held = gpus
+        self.held, self.gpus = gpus, total(gpus)
         self._set_rate(layout)
         if self.used and begun:
             self.moves += 1
@@ -97,6 +99,6 @@ class RunningJob:
         self.done = self.goal
 
     def _set_rate(self, layout: Layout) -> None:
-        self.used = self.profile.usable(total(self.held))
+        self.used = self.profile.usable(self.gpus)
         factor = layout.slowdown(self.held, self.profile.slowdown) / layout.speed(self.held, self.profile.speeds)
         self.rate = self.used / (self.profile.iteration_s * factor)

@@ -36,14 +36,13 @@ def who_can_use_more(turn: Turn) -> list[str]:
 
     They are when one of their leases ends or is given back: until then, a job that they add waits.
     """
-    members, index = turn.state.members, turn.index
+    members, index, usable = turn.state.members, turn.index, turn.descriptions.usable
     disturbed = {turn.state.leases[lease].lease.app for lease in index.ending_or_leaving(turn.at)}
-
-    def has_all(app: str) -> bool:
-        most = turn.descriptions.usable(app, members[app].gangs)
-        return 0 < most <= index.gpus_of(app) and app not in disturbed
-
-    return [app for app in turn.active() if not has_all(app)]
+    return [
+        app
+        for app in turn.active()
+        if app in disturbed or not 0 < usable(app, members[app].gangs) <= index.gpus_of(app)
+    ]
 
 
 def note_estimate(turn: Turn, app: str, estimate: Estimate, described: Described) -> None:

@@ -124,16 +124,12 @@ class LeaseIndex:
 
     # Questions.
 
-    def free_by_slot(self) -> dict[str, tuple[str, ...]]:
-        """The usable GPUs in no lease, by slot."""
-        for slot in sorted(self._outdated_slots):
-            gpus = tuple([gpu for gpu in self.inventory.gpus_in[slot] if gpu in self.free])
-            if gpus:
-                self._free_by_slot[slot] = gpus
-            else:
-                self._free_by_slot.pop(slot, None)
+    def free_by_slot(self) -> Mapping[str, tuple[str, ...]]:
+        """The usable GPUs in no lease, by slot: all slots, in the order of the inventory."""
+        for slot in self._outdated_slots:
+            self._free_by_slot[slot] = tuple([gpu for gpu in self.inventory.gpus_in[slot] if gpu in self.free])
         self._outdated_slots.clear()
-        return self._free_by_slot.copy()
+        return self._free_by_slot
 
     def machines(self, others: Iterable[str] = ()) -> tuple[Machine, ...]:
         """All machines with their free GPUs, and with others as if they were free."""

@@ -22,6 +22,7 @@ from yarn_plugin.decide.pools.lease.validity import check_rho
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer
 from yarn_plugin.model.causes import LeaseRound
+from yarn_plugin.model.gpus import Gpus
 
 MAX_TRIES = 3
 """How often a problem is given to the worker whose process is lost."""
@@ -57,8 +58,7 @@ def open_if_due(turn: Turn) -> None:
     for app in apps:
         if estimates.answer_from_table(turn, app, number):
             continue
-        gpus = [gpu for one in turn.leases_of(app) if one.started_at is not None for gpu in one.staying]
-        held = turn.inventory.count(gpus)
+        held = _staying(turn, app)
         where = turn.inventory.machines_of([slot for slot, _ in held])
         needs_rho = turn.settings.policy == THEMIS
         question = EstimateRequest(number, contention(turn, app), held, where, len(turn.inventory.places), needs_rho)
@@ -69,6 +69,14 @@ def open_if_due(turn: Turn) -> None:
     if not asked:
         # Tables answer for all: there is nothing to wait for.
         proceed(turn)
+
+
+def _staying(turn: Turn, app: str) -> Gpus:
+    """What an application holds and has not to vacate."""
+    if not turn.index.leaving:
+        return turn.index.holds(app)
+    gpus = [gpu for one in turn.leases_of(app) if one.started_at is not None for gpu in one.staying]
+    return turn.inventory.count(gpus)
 
 
 # Answers.
@@ -178,14 +186,17 @@ def _rank(turn: Turn, now: Round) -> None:
 
 def _offered(turn: Turn, ending: Sequence[Held]) -> BySlot:
     """The free GPUs and those of ending leases."""
-    offerable, crowded = turn.offerable(), bool(turn.state.crowded)
-    offer = turn.inventory.by_slot(offerable) if crowded else turn.index.free_by_slot()
+    offerable, inventory = turn.offerable(), turn.inventory
     expiring = {gpu for held in ending for gpu in held.staying}
-    for slot in {turn.inventory.places[gpu].slot for gpu in expiring}:
-        gpus = turn.inventory.gpus_in[slot]
-        offer[slot] = tuple([gpu for gpu in gpus if gpu in offerable or gpu in expiring])
+    shared = {
+        slot: tuple([gpu for gpu in inventory.gpus_in[slot] if gpu in offerable or gpu in expiring])
+        for slot in {inventory.places[gpu].slot for gpu in expiring}
+    }
     # In the order of the machines, whatever became free first: the journal of a replay is the same to the byte.
-    return {slot: offer[slot] for slot in turn.inventory.gpus_in if slot in offer}
+    if turn.state.crowded:
+        offer = {**inventory.by_slot(offerable), **shared}
+        return {slot: offer[slot] for slot in inventory.gpus_in if slot in offer}
+    return {slot: gpus for slot, gpus in {**turn.index.free_by_slot(), **shared}.items() if gpus}
 
 
 def _rhos(turn: Turn, apps: Sequence[str]) -> tuple[tuple[str, float | None], ...]:

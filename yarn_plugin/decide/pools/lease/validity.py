@@ -86,7 +86,7 @@ def _is_valid(job: Job) -> bool:
         and 0 < slowdown.rack < inf
         and (not job.losses or all(0 <= iteration < inf and -inf < loss < inf for iteration, loss in job.losses))
         and (not job.speeds or all(0 < speed < inf for _, speed in job.speeds))
-        and (not job.held or min(gpus for _, gpus in job.held) >= 1)
+        and (not job.held or min([gpus for _, gpus in job.held]) >= 1)
     )
 
 
