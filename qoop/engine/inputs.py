@@ -9,6 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from qoop.engine.catalogue import COSTLY
+from qoop.engine.connection import without_delay
 from qoop.engine.scala import as_float, items
 from qoop.estimate.gate import Inputs
 
@@ -34,6 +35,7 @@ OPERATOR = re.compile(r"^[\s:+-]*(\w+)", re.MULTILINE)
 def read_inputs(frame: DataFrame, enough: float) -> Inputs:
     """The inputs of a query; a table of unknown size is listed until `enough` bytes were found."""
     plan = frame._jdf.queryExecution().optimizedPlan()
+    without_delay(frame.sparkSession)
     text = _printed(plan)
     # Columns of the result need not be named by an operator.
     named = Counter(COLUMN.findall(text) + COLUMN.findall(str(plan.output().toString())))

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.engine.connection import without_delay
 from qoop.engine.scala import items
 from qoop.equivalence.canonical import canonical_text
 from qoop.equivalence.exact import is_exact
@@ -95,6 +96,7 @@ class Verification:
         plan = frame._jdf.queryExecution().analyzed()
         if not plan.deterministic():
             raise UnverifiableError("an expression is not deterministic")
+        without_delay(self._session)
         text = plan.toJSON()
         nodes = json.loads(text)
         if EXPAND_CLASS in text:
@@ -117,6 +119,7 @@ def has_exact_values(frame: DataFrame) -> bool:
         patterns: Any = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
         if not any(plan.containsPattern(getattr(patterns, name)()) for name in MAY_BE_INEXACT):
             return True
+        without_delay(frame.sparkSession)
         return is_exact(read_tree(json.loads(plan.toJSON())))
     except Exception:  # noqa: BLE001 - a plan that cannot be read is in doubt
         return False

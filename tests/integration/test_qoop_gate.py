@@ -5,6 +5,7 @@ from pyspark.sql import SparkSession
 
 import qoop
 from qoop import api
+from qoop.engine.connection import open_connections
 from qoop.engine.inputs import MAX_FILES, MAX_LEAVES, UNKNOWN_BYTES, read_inputs
 from qoop.engine.scala import as_float
 from qoop.errors import QoopError
@@ -49,6 +50,13 @@ def test_only_the_columns_that_are_read_count(spark):
     (whole,) = sizes(spark, "SELECT * FROM plain ORDER BY id")
     (narrow,) = sizes(spark, "SELECT sum(id) FROM plain")
     assert whole is not None and narrow == pytest.approx(whole / 4)
+
+
+def test_the_jvm_sends_large_answers_at_once(spark):
+    """Not after 40 ms, when this side has acknowledged the first 8 KB."""
+    gateway = spark.sparkContext._gateway
+    read_inputs(spark.sql("SELECT * FROM plain"), 1e12)
+    assert any(connection.getSocket().getTcpNoDelay() for connection in open_connections(gateway))
 
 
 def test_partitions_that_are_pruned_do_not_count(spark):
