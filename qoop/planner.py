@@ -15,8 +15,12 @@ from qoop.plans.candidates import MAX_CANDIDATES, CutPolicy, RowEstimates, candi
 from qoop.plans.plan import Plan, Query
 from qoop.plans.trees import JoinCost, shape
 from qoop.replan.decision import without_ruinous
+from qoop.replan.needless_cuts import fastest_in_stages, without_needless_cuts
 
-MAX_ADDED = 4
+MAX_MERGED = 3
+"""Of how many of the fastest plans a variant without needless stages is added."""
+
+MAX_ADDED = 4 + MAX_MERGED
 """How many ways to run a query in fewer stages are added to its plans."""
 
 PESSIMISM_LEVELS = (0.0, 1.0, -1.0)
@@ -89,7 +93,8 @@ def plan(
     wanted = MAX_CANDIDATES - (MAX_ADDED if fewer_stages else 0)
     plans = candidates(text.query, [_estimates(one) for one in estimators], cut_policy, wanted)
     if fewer_stages:
-        plans = with_fewer_stages(plans, estimator.rows)
+        merged = [without_needless_cuts(one, estimator) for one in fastest_in_stages(plans, estimator, MAX_MERGED)]
+        plans = with_fewer_stages([*plans, *merged], estimator.rows)
     return PlannedQuery(text, tuple(without_ruinous(plans, estimators)), estimator, moment)
 
 

@@ -1,6 +1,9 @@
 """The work of joins, scans and stages, in seconds of one core at nominal speed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 from qoop.estimate.cardinality import Cardinalities
 from qoop.plans.graph import RelationSet
@@ -18,7 +21,8 @@ class CostModel:
     `group_row`: aggregating a row. `shuffle_row`, `shuffle_byte`: writing, fetching and sorting a side that is not
     broadcast. `read_byte`, `write_byte`: reading and writing a stage's output. `broadcast_bytes`: the largest side that
     is broadcast. `stage_seconds`: the driver's fixed time for a stage; `exchange_seconds`: for each of its shuffles or
-    broadcasts. `task_bytes`: input bytes of one task, which bounds parallelism.
+    broadcasts that waits for another; `concurrent_seconds`: for each that others run beside. `task_bytes`: input bytes
+    of one task, which bounds parallelism.
     """
 
     scan_row: float = 5.0e-9
@@ -34,6 +38,7 @@ class CostModel:
     broadcast_bytes: float = 10 * 1024 * 1024
     stage_seconds: float = 0.2
     exchange_seconds: float = 0.07
+    concurrent_seconds: float = 0.02
     task_bytes: float = 4 * 1024 * 1024
 
 
@@ -50,53 +55,116 @@ class Work:
         return self.fixed_seconds + self.core_seconds / max(min(slots, self.tasks), 1e-9)
 
 
+JoinWork = tuple[float, int]
+"""The core seconds of a join, and the exchanges that it needs."""
+
+
 class JoinCosts:
     """The work of joining two sets of relations, without the work below them; cached."""
 
     def __init__(self, rows: Cardinalities, model: CostModel) -> None:
         self._rows, self._model = rows, model
-        self._known: dict[tuple[RelationSet, RelationSet], tuple[float, int]] = {}
+        self._known: dict[tuple[RelationSet, RelationSet, RelationSet | None], JoinWork] = {}
 
     def seconds(self, left: RelationSet, right: RelationSet) -> float:
-        """The core seconds of a join."""
+        """The core seconds of a join, if Spark knows the size of both sides, as it does of stage outputs."""
         return self(left, right)[0]
 
-    def __call__(self, left: RelationSet, right: RelationSet) -> tuple[float, int]:
-        """The core seconds of a join and the shuffles it needs."""
+    def __call__(self, left: RelationSet, right: RelationSet, seen: tuple[float, float] | None = None) -> JoinWork:
+        """The work of a join; `seen`: the bytes by which Spark plans, of the left and of the right side."""
+        if seen is None:
+            seen = (_bytes(self._rows, left), _bytes(self._rows, right))
+        build = None
+        if min(seen) <= self._model.broadcast_bytes:
+            build = min((seen[0], left), (seen[1], right))[1]
         sides = (left, right) if left < right else (right, left)
-        known = self._known.get(sides)
+        known = self._known.get((*sides, build))
         if known is None:
-            known = self._known[sides] = _join(self._rows, self._model, *sides)
+            known = self._known[(*sides, build)] = _join(self._rows, self._model, *sides, build)
         return known
+
+
+def seen_bytes(rows: Cardinalities, index: int) -> float:
+    """The bytes of a table as Spark sees them before it runs: of the columns that are read, whatever the filters.
+
+    Spark scales the size of the files by the widths of the columns (SizeInBytesOnlyStatsPlanVisitor).
+    """
+    table, columns = rows.base(index), rows.graph.relations[index].columns
+    if not table.columns:
+        return table.bytes
+    width = 8.0 + sum(table.column(name).width for name in columns)
+    return table.bytes * min(width / (8.0 + sum(column.width for column in table.columns.values())), 1.0)
+
+
+class Part(NamedTuple):
+    """What a stage computes on the way: the bytes by which Spark plans, and the exchanges that it waits for.
+
+    Spark takes the size of a join to be the product of its sides', so only tables, stored outputs and what is made of
+    very small tables are known to be small; the true size is known once all of its inputs have been shuffled.
+    """
+
+    seen_bytes: float
+    steps: int
+
+
+MOST_BYTES = 1e30
+"""Upper limit of the sizes by which Spark is assumed to plan."""
+
+NOTHING_INSIDE: Mapping[str, Part] = MappingProxyType({})
 
 
 @dataclass
 class WorkSum:
-    """The work of a stage, summed over its fragments. `result_bytes`: those of its largest result."""
+    """The work of a stage, summed over its fragments.
+
+    `steps`: the exchanges on its longest chain, each of which waits for the one before. `result_bytes`: those of its
+    largest result.
+    """
 
     core_seconds: float = 0.0
     exchanges: int = 0
+    steps: int = 0
     read_bytes: float = 0.0
     result_bytes: float = 0.0
 
     def add_tree(
-        self, tree: Tree, inputs: frozenset[RelationSet], rows: Cardinalities, joins: JoinCosts, model: CostModel
-    ) -> None:
-        """Add the joins of a tree; subtrees in `inputs` are only read."""
-        pending: list[Tree] = [tree]
-        while pending:
-            part = pending.pop()
-            if part.relations in inputs:
-                size = rows.rows(part.relations) * rows.width(part.relations)
-                self.add_read(rows.rows(part.relations) * model.scan_row + size * model.read_byte, size)
-            elif isinstance(part, Leaf):
-                self.add_read(*_scan(rows, model, part.relations))
-            else:
-                seconds, shuffles = joins(part.left.relations, part.right.relations)
-                self.core_seconds += seconds
-                self.exchanges += shuffles
-                pending += (part.left, part.right)
-        self.result_bytes = max(self.result_bytes, rows.rows(tree.relations) * rows.width(tree.relations))
+        self,
+        tree: Tree,
+        inputs: frozenset[RelationSet],
+        rows: Cardinalities,
+        joins: JoinCosts,
+        model: CostModel,
+        inside: Mapping[str, Part] = NOTHING_INSIDE,
+    ) -> Part:
+        """Add the joins of a tree; subtrees in `inputs` are only read, blocks in `inside` are computed here too."""
+        part = self._add(tree, inputs, rows, joins, model, inside)
+        self.result_bytes = max(self.result_bytes, _bytes(rows, tree.relations))
+        self.steps = max(self.steps, part.steps)
+        return part
+
+    def _add(
+        self,
+        tree: Tree,
+        inputs: frozenset[RelationSet],
+        rows: Cardinalities,
+        joins: JoinCosts,
+        model: CostModel,
+        inside: Mapping[str, Part],
+    ) -> Part:
+        if tree.relations in inputs:
+            size = _bytes(rows, tree.relations)
+            self.add_read(rows.rows(tree.relations) * model.scan_row + size * model.read_byte, size)
+            return Part(size, 0)
+        if isinstance(tree, Leaf):
+            self.add_read(*_scan(rows, model, tree.relations))
+            index = tree.relations.bit_length() - 1
+            return inside.get(rows.graph.relations[index].source) or Part(seen_bytes(rows, index), 0)
+        left, right = (self._add(side, inputs, rows, joins, model, inside) for side in (tree.left, tree.right))
+        seconds, exchanges = joins(tree.left.relations, tree.right.relations, (left.seen_bytes, right.seen_bytes))
+        self.core_seconds += seconds
+        self.exchanges += exchanges
+        steps = max(left.steps, right.steps) + 1 if exchanges > 1 else max(left.steps, right.steps, 1)
+        return Part(min(left.seen_bytes * right.seen_bytes, MOST_BYTES), steps)
 
     def add_read(self, core_seconds: float, size: float) -> None:
         """Add a read of `size` bytes."""
@@ -106,7 +174,8 @@ class WorkSum:
     def work(self, model: CostModel) -> Work:
         """The work of the whole stage."""
         tasks = max(self.read_bytes, self.result_bytes) / model.task_bytes
-        fixed = model.stage_seconds + self.exchanges * model.exchange_seconds
+        beside = max(self.exchanges - self.steps, 0)
+        fixed = model.stage_seconds + self.steps * model.exchange_seconds + beside * model.concurrent_seconds
         return Work(self.core_seconds, fixed, max(tasks, 1.0))
 
 
@@ -118,15 +187,23 @@ def _scan(rows: Cardinalities, model: CostModel, relation: RelationSet) -> tuple
     return table.rows * (model.scan_row + model.scan_value * len(columns)), size
 
 
-def _join(rows: Cardinalities, model: CostModel, left: RelationSet, right: RelationSet) -> tuple[float, int]:
-    """The core seconds of a join, and its exchanges: a small side is broadcast, two large ones are shuffled."""
-    sides = sorted((rows.rows(side), rows.rows(side) * rows.width(side)) for side in (left, right))
-    (small_rows, small_bytes), (large_rows, large_bytes) = sides
+def _bytes(rows: Cardinalities, relations: RelationSet) -> float:
+    return rows.rows(relations) * rows.width(relations)
+
+
+def _join(
+    rows: Cardinalities, model: CostModel, left: RelationSet, right: RelationSet, build: RelationSet | None
+) -> JoinWork:
+    """The work of a join. `build`: the side that Spark broadcasts; None if it shuffles both."""
+    small, large = sorted((left, right), key=rows.rows)
     result = rows.rows(left | right) * model.result_row
-    hash_join = small_rows * model.build_row + large_rows * model.probe_row + result
+    if build is not None:
+        small, large = build, left if build == right else right
+    hash_join = rows.rows(small) * model.build_row + rows.rows(large) * model.probe_row + result
     if not rows.graph.are_joined(left, right):
-        return hash_join + small_rows * large_rows * model.probe_row, 1
-    if small_bytes <= model.broadcast_bytes:
+        return hash_join + rows.rows(small) * rows.rows(large) * model.probe_row, 1
+    if build is not None:
         return hash_join, 1
-    shuffle = (small_rows + large_rows) * model.shuffle_row + (small_bytes + large_bytes) * model.shuffle_byte
-    return hash_join + shuffle, 2
+    shuffled_rows = rows.rows(small) + rows.rows(large)
+    shuffled_bytes = _bytes(rows, small) + _bytes(rows, large)
+    return hash_join + shuffled_rows * model.shuffle_row + shuffled_bytes * model.shuffle_byte, 2

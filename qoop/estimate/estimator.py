@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from qoop.estimate.calibration import Calibration
 from qoop.estimate.cardinality import Cardinalities, result_statistics
-from qoop.estimate.cost import CostModel, JoinCosts, Work, WorkSum
+from qoop.estimate.cost import MOST_BYTES, CostModel, JoinCosts, Part, Work, WorkSum
 from qoop.estimate.packing import Task
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import UNKNOWN, TableStatistics
@@ -94,13 +94,12 @@ class Estimator:
 
     def _work(self, stage: StageId, fragments: tuple[StageFragment, ...]) -> Work:
         total = WorkSum()
-        for index, fragment in enumerate(fragments):
-            rows = self.rows.get(fragment.block)
-            if rows is not None:
-                tree = fragment.tree or left_deep(len(rows.graph.relations))
-                total.add_tree(tree, fragment.inputs, rows, self._joins[fragment.block], self.model)
-            if index > 0 or stage.relations == BLOCK_RESULT:
-                self._add_outside_core(total, fragment.block)
+        order = {name: place for place, name in enumerate(self.query.blocks)}
+        inside: dict[str, Part] = {}
+        # Those of inner blocks first: the outer ones wait for them.
+        for fragment in sorted(fragments, key=lambda one: order[one.block]):
+            whole = stage.relations == BLOCK_RESULT or fragment.block != stage.block
+            inside[fragment.block] = self._add_fragment(total, fragment, whole, inside)
         if stage != RESULT:
             total.core_seconds += self.stage_rows(stage) * self._width(stage) * self.model.write_byte
         return self.calibration.apply(total.work(self.model))
@@ -126,15 +125,32 @@ class Estimator:
         old = self._old_priors.get(name)
         return old.with_tables(tables) if old is not None else Prior(graph, tables)
 
-    def _add_outside_core(self, total: WorkSum, name: str) -> None:
+    def _add_fragment(self, total: WorkSum, fragment: StageFragment, whole: bool, inside: Mapping[str, Part]) -> Part:
+        """Add a fragment's work. `whole`: it is a block to its result, not only a part of its core."""
+        name, block = fragment.block, self.query.blocks[fragment.block]
+        rows, part = self.rows.get(name), Part(0.0 if block.is_union else 1.0, 0)
+        if rows is not None:
+            tree = fragment.tree or left_deep(len(rows.graph.relations))
+            part = total.add_tree(tree, fragment.inputs, rows, self._joins[name], self.model, inside)
+        return self._add_outside_core(total, name, part, inside) if whole else part
+
+    def _add_outside_core(self, total: WorkSum, name: str, core: Part, inside: Mapping[str, Part]) -> Part:
         """Add the work of a block outside its core: joins with other tables, grouping."""
         block, model = self.query.blocks[name], self.model
-        for source in block.outer_sources:
+        seen, steps = core
+        for source in sorted(block.outer_sources):
             table = self._tables.get(source, UNKNOWN)
             total.add_read(table.rows * (model.scan_row + 3 * model.scan_value + model.probe_row), table.rows * 24.0)
+            other = inside.get(source) or Part(table.bytes, 0)
+            seen = seen + other.seen_bytes if block.is_union else seen * other.seen_bytes
+            steps = max(steps, other.steps)
         if block.keys is not None and block.graph is not None:
             total.core_seconds += self.rows[name].rows(block.graph.all_relations) * model.group_row
             total.exchanges += 1
+            steps += 1
+            seen = seen if block.keys else 8.0 * len(block.outputs)
+        total.steps = max(total.steps, steps)
+        return Part(min(seen, MOST_BYTES), steps)
 
     def _width(self, stage: StageId) -> float:
         if stage.relations == BLOCK_RESULT:

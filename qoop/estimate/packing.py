@@ -2,27 +2,45 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from qoop.estimate.cost import Work
 
-Key = TypeVar("Key", bound=Hashable)
+
+class Ordered(Hashable, Protocol):
+    """What names a stage: of two that are equally long the lesser starts first."""
+
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+Key = TypeVar("Key", bound=Ordered)
 
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[Key]):
-    """A stage to pack: the stages that it waits for, and its work (if it is running, the remaining work)."""
+    """A stage to pack: the stages that it waits for, and its work (if it is `running`, the remaining work)."""
 
     key: Key
     depends_on: frozenset[Key]
     work: Work
+    running: bool = False
+
+
+MAX_CONCURRENT_STAGES = 4
+"""Maximum number of concurrent stages, also limited by the slots."""
+
+
+def max_concurrent(slots: float) -> int:
+    """How many stages of a query run at the same time on a share."""
+    return max(1, min(MAX_CONCURRENT_STAGES, int(slots)))
 
 
 def completion_time(stages: Sequence[Task[Key]], slots: float) -> float:
     """Seconds until all stages have finished on a constant number of slots.
 
-    A ready stage first spends its fixed time; then the ready stages divide the slots equally, each up to its number of
-    tasks (Spark's FAIR pools; Tetris, with which QOOP packs, does the same if all tasks have the size of a slot).
+    The shortest ready stages start first, at most `max_concurrent` at the same time. A stage first spends its fixed
+    time; then these stages divide the slots equally, each up to its number of tasks (Spark's FAIR pools; Tetris, with
+    which QOOP packs, does the same if all tasks have the size of a slot).
     """
     return max(finish_times(stages, slots).values(), default=0.0)
 
@@ -32,18 +50,24 @@ def finish_times(stages: Sequence[Task[Key]], slots: float) -> Mapping[Key, floa
     done: dict[Key, float] = {}
     fixed = {stage.key: stage.work.fixed_seconds for stage in stages}
     left = {stage.key: stage.work.core_seconds for stage in stages}
-    waiting = {stage.key: stage for stage in stages}
-    known = frozenset(waiting)
+    keys = frozenset(fixed)
+    running = [stage for stage in stages if stage.running]
+    waiting = [stage for stage in stages if not stage.running]
+    waiting.sort(key=lambda stage: (stage.work.seconds(slots), stage.key))
     now = 0.0
-    while waiting:
-        ready = [stage for stage in waiting.values() if not (stage.depends_on & known) - done.keys()]
-        computing = [stage for stage in ready if fixed[stage.key] <= _NOTHING]
+    while running or waiting:
+        if waiting and (free := max_concurrent(slots) - len(running)) > 0:
+            ready = [stage for stage in waiting if not (stage.depends_on & keys) - done.keys()][:free]
+            running += ready
+            taken = {stage.key for stage in ready}
+            waiting = [stage for stage in waiting if stage.key not in taken]
+        computing = [stage for stage in running if fixed[stage.key] <= _NOTHING]
         speeds = _divide(computing, slots)
-        steps = [fixed[stage.key] for stage in ready if fixed[stage.key] > _NOTHING]
+        steps = [fixed[stage.key] for stage in running if fixed[stage.key] > _NOTHING]
         steps += [left[key] / speed for key, speed in speeds.items()]
         step = max(min(steps), 0.0)
         now += step
-        for stage in ready:
+        for stage in running:
             key = stage.key
             if fixed[key] > _NOTHING:
                 fixed[key] -= step
@@ -51,7 +75,7 @@ def finish_times(stages: Sequence[Task[Key]], slots: float) -> Mapping[Key, floa
                 left[key] -= step * speeds[key]
             if fixed[key] <= _NOTHING and left[key] <= _NOTHING:
                 done[key] = now
-                del waiting[key]
+        running = [stage for stage in running if stage.key not in done]
     return done
 
 

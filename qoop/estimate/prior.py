@@ -1,6 +1,6 @@
 """Cardinality estimates from statistics alone, and the sources of their errors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import exp, inf, log
 from typing import NamedTuple
 
@@ -17,6 +17,14 @@ class ErrorSource(NamedTuple):
 
     relations: RelationSet
     uncertainty: float
+
+
+class _Pair(NamedTuple):
+    """Two relations joined by several equality classes, and the logarithm by which the estimate would be too small."""
+
+    relations: RelationSet
+    classes: tuple[int, ...]
+    excess: float
 
 
 class Prior:
@@ -125,26 +133,43 @@ class Prior:
         return self.tables[self.graph.bit[column.relation].bit_length() - 1].column(column.name)
 
     def _composite_keys(self, relations: RelationSet) -> float:
-        """Correct joins on several columns: together these have no more values than the larger relation has rows."""
-        return sum((excess for pair, excess in self._pairs.items() if pair & ~relations == 0), 0.0)
+        """Correct joins on several columns: together these have no more values than the larger relation has rows.
 
-    def _find_pairs(self) -> dict[RelationSet, float]:
-        """For each pair joined by several classes, the logarithm by which independent selectivities are too small."""
-        found: dict[RelationSet, float] = {}
+        Each further relation is joined once, so of relations that all share these columns only some pairs count.
+        """
+        pairs = [pair for pair in self._pairs if pair.relations & ~relations == 0]
+        if len(pairs) < 2:
+            return sum(pair.excess for pair in pairs)
+        total = 0.0
+        linked: dict[int, list[RelationSet]] = {}
+        for pair in pairs:
+            new = [index for index in pair.classes if not _are_linked(linked.get(index, []), pair.relations)]
+            if len(new) > 1:
+                total += pair.excess if len(new) == len(pair.classes) else max(self._excess(pair.relations, new), 0.0)
+            for index in new:
+                linked[index] = _linked(linked.get(index, []), pair.relations)
+        return total
+
+    def _find_pairs(self) -> list["_Pair"]:
+        """The pairs joined by several classes whose independent selectivities are too small, largest error first."""
+        found: list[_Pair] = []
         for i in range(len(self.graph.relations)):
             for j in range(i):
-                shared = [
-                    max(self._base_distinct(columns, i), self._base_distinct(columns, j))
-                    for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True)
-                    if touched >> i & 1 and touched >> j & 1
-                ]
-                if len(shared) > 1:
-                    excess = sum(log(count) for count in shared) - log(
-                        max(self.tables[i].rows, self.tables[j].rows, 1.0)
-                    )
-                    if excess > 0:
-                        found[1 << i | 1 << j] = excess
-        return found
+                pair = 1 << i | 1 << j
+                shared = [index for index, touched in enumerate(self.graph.class_sets) if touched & pair == pair]
+                excess = self._excess(pair, shared) if len(shared) > 1 else 0.0
+                if excess > 0:
+                    found.append(_Pair(pair, tuple(shared), excess))
+        return sorted(found, key=lambda one: -one.excess)
+
+    def _excess(self, pair: RelationSet, classes: Sequence[int]) -> float:
+        """The logarithm by which the independent selectivities of these classes are too small for a pair."""
+        i, j = members(pair)
+        values = [
+            max(self._base_distinct(self.graph.classes[index], i), self._base_distinct(self.graph.classes[index], j))
+            for index in classes
+        ]
+        return sum(map(log, values)) - log(max(self.tables[i].rows, self.tables[j].rows, 1.0))
 
     def _join_sources(self) -> list[ErrorSource]:
         """The uncertain joins: least where one side is an unfiltered key, most where values repeat on both sides."""
@@ -167,6 +192,19 @@ class Prior:
     def _base_distinct(self, columns: frozenset[Column], index: int) -> float:
         alias = self.graph.relations[index].alias
         return max(self.tables[index].column(column.name).distinct for column in columns if column.relation == alias)
+
+
+def _are_linked(groups: Sequence[RelationSet], pair: RelationSet) -> bool:
+    return any(pair & ~group == 0 for group in groups)
+
+
+def _linked(groups: Sequence[RelationSet], pair: RelationSet) -> list[RelationSet]:
+    """The groups with those that a pair touches united."""
+    united = pair
+    for group in groups:
+        if group & pair:
+            united |= group
+    return [united, *(group for group in groups if not group & pair)]
 
 
 def _across(predicate: Predicate, tables: list[TableStatistics], graph: JoinGraph) -> float:

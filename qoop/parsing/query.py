@@ -110,7 +110,7 @@ def _mark_shared(parts: SplitQuery, blocks: dict[str, Block]) -> dict[str, Block
         block, times = blocks[name], readers[name]
         if times > 1:
             saves_work = block.is_union or block.keys is not None or block.is_planned
-            block = replace(block, shared=saves_work, copied=not saves_work)
+            block = replace(block, shared=saves_work, copied=not saves_work, readers=times)
         marked[name] = block
         for used, count in parts.read_counts(name).items():
             readers[used] += count * (1 if block.shared else times)

@@ -46,7 +46,7 @@ class Block:
     `graph`: its inner-join core; None if it has none that can be reordered, and `reason` says why. `outer_sources`: the
     tables and blocks that it reads outside its core. `keys`: the core columns that it groups by; None if it does not
     group. `shared`: it has several readers, and its result is computed once and stored. `copied`: it has several
-    readers, and each computes it itself, so its core is not cut into stages.
+    readers, and each computes it itself, so its core is not cut into stages. `readers`: how many it has.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Block:
     is_union: bool = False
     shared: bool = False
     copied: bool = False
+    readers: int = 1
 
     @property
     def is_planned(self) -> bool:
@@ -212,11 +213,15 @@ class Plan:
                 found |= {name, *(block.sources() & self.query.blocks.keys())}
         return frozenset(found)
 
-    def _is_read_twice_by_one(self, name: str) -> bool:
-        """Whether a block's several readers are in one block, such as a union, and each computes it as written."""
-        if not self.as_written or not self.query.blocks[name].shared or name in self._computed_once:
-            return False
-        return sum(name in block.sources() for block in self.query.blocks.values()) == 1
+    def _times_in_one(self, name: str) -> int:
+        """How often a block that reads this one computes it: as written, once for each time that it names it.
+
+        Where several blocks read it, each computes it once.
+        """
+        block = self.query.blocks[name]
+        if not self.as_written or not block.shared or name in self._computed_once:
+            return 1
+        return block.readers if sum(name in other.sources() for other in self.query.blocks.values()) == 1 else 1
 
     @cached_property
     def _contents(self) -> dict[tuple[StageId, frozenset[StageId]], StageContent]:
@@ -244,7 +249,7 @@ class Plan:
                 inner = self.content(result, ready)
                 known = {one.block for one in fragments} & self._computed_once
                 new = [one for one in inner.fragments if one.block not in known]
-                fragments += new * (2 if self._is_read_twice_by_one(name) else 1)
+                fragments += new * self._times_in_one(name)
                 reads |= inner.reads
         return StageContent(tuple(fragments), frozenset(reads))
 

@@ -226,12 +226,13 @@ def _evaluate(
     unneeded = tuple(sorted(running.keys() - used))
     if not unneeded:
         return Candidate(number, alone)
-    together = finish_times([*tasks, *(_remaining(stage, running[stage]) for stage in unneeded)], slots)[RESULT]
     # A stage that delays nothing may finish: its output allows backtracking. Not so a block's result that this plan
     # computes differently.
-    may_finish = rules.let_finish and not any(stage in plan.stages(progress.ready) for stage in unneeded)
-    if may_finish and together <= alone + rules.cancel_seconds:
-        return Candidate(number, together, let_finish=unneeded)
+    if rules.let_finish and not any(stage in plan.stages(progress.ready) for stage in unneeded):
+        also = [_remaining(stage, running[stage]) for stage in unneeded]
+        together = finish_times([*tasks, *also], slots)[RESULT]
+        if together <= alone + rules.cancel_seconds:
+            return Candidate(number, together, let_finish=unneeded)
     return Candidate(number, alone + rules.cancel_seconds, cancel=unneeded)
 
 
@@ -265,4 +266,6 @@ def _remaining(stage: StageId, running: StageProgress) -> Task[StageId]:
     """The remaining work of a running stage; an overdue one is assumed to be two thirds done."""
     rest = max(1.0 - running.done, running.done * (OVERDUE_FACTOR - 1.0))
     work = running.work
-    return Task(stage, frozenset(), Work(work.core_seconds * rest, work.fixed_seconds * min(rest, 1.0), work.tasks))
+    return Task(
+        stage, frozenset(), Work(work.core_seconds * rest, work.fixed_seconds * min(rest, 1.0), work.tasks), True
+    )

@@ -9,7 +9,13 @@ from qoop.plans.plan import Plan
 from qoop.replan.decision import Candidate, Progress, Rules, choose, evaluate, min_gain_for_switch
 
 PREMIUM = 0.1
-"""The fraction of its time that a query may spend on being able to switch: on stages that no estimate asks for."""
+"""The fraction of its time that a query may spend on being able to switch: on stages that no estimate asks for.
+
+A shorter query than `Rules.min_gain / PREMIUM` spends nothing: it ends before a switch could save as much.
+"""
+
+PLANNED_SECONDS = 0.1
+"""What a plan costs beside its stages: comparing it with the query as written, and writing its text."""
 
 DOUBTS = (0.0, 1.0, -1.0)
 """How far estimates may be wrong: as expected, with more rows, with fewer rows."""
@@ -27,14 +33,14 @@ def first_plan(
     """Choose the plan to start with, given all candidates as expected.
 
     A plan that can be left after a stage is worth a small premium. If no plan would save what a switch must save over
-    the query as written, at any likely share and whichever way the estimates are wrong, or if it would cost more on
-    average, the query runs as written.
+    the query as written, at any likely share and whichever way the estimates are wrong, or if it would cost more than
+    the premium on average, the query runs as written.
     """
     written = next((number for number, plan in enumerate(plans) if plan.as_written), None)
     if written is None or rules.force:
         return choose(candidates, None, rules)
     ranked = sorted(candidates, key=lambda one: (one.seconds, one.plan))
-    limit = ranked[0].seconds * (1.0 + PREMIUM)
+    limit = ranked[0].seconds * (1.0 + _premium(ranked[0].seconds, rules))
     insured = [one for one in ranked if one.seconds <= limit and len(plans[one.plan].stages()) > 1]
     planned = [one.plan for one in (*insured, *ranked) if one.plan != written]
     compared = list(dict.fromkeys(planned))[:COMPARED]
@@ -47,15 +53,21 @@ def _is_worth_it(
     plans: Sequence[Plan], estimator: Estimator, compared: Sequence[int], written: int, slots: float, rules: Rules
 ) -> bool:
     """Whether some plan could win, and the first one costs no more than the premium on average over the doubts."""
-    could_win, ratios = False, []
+    could_win, ratios, premiums = False, [], []
     for doubt in DOUBTS:
         doubted = estimator.with_pessimism(doubt) if doubt else estimator
         for share in SHARES:
             now, *others = _seconds(plans, doubted, slots * share, rules, (written, *compared))
-            could_win |= any(now - other >= min_gain_for_switch(now, rules) for other in others)
+            could_win |= any(now - other - PLANNED_SECONDS >= min_gain_for_switch(now, rules) for other in others)
             if share == 1.0:
-                ratios.append(log(others[0] / now))
-    return could_win and fmean(ratios) <= log(1.0 + PREMIUM)
+                ratios.append(log((others[0] + PLANNED_SECONDS) / now))
+                premiums.append(log(1.0 + _premium(now, rules)))
+    return could_win and fmean(ratios) <= fmean(premiums)
+
+
+def _premium(seconds: float, rules: Rules) -> float:
+    """The fraction of its time that a query of so many seconds may spend on being able to switch."""
+    return PREMIUM if PREMIUM * seconds >= rules.min_gain else 0.0
 
 
 def _seconds(

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from qoop.estimate.calibration import Calibration
 from qoop.estimate.cost import Work
+from qoop.estimate.packing import max_concurrent
 from qoop.plans.plan import RESULT, StageId
 from qoop.replan.causes import (
     FailedStage,
@@ -66,9 +67,6 @@ from qoop.replan.state import Running, Share, State
 
 MAX_ATTEMPTS = 4
 """Attempts at a stage that fails for reasons outside the query (as Spark's task attempts)."""
-
-MAX_CONCURRENT_STAGES = 4
-"""Maximum number of concurrent stages, also limited by the slots."""
 
 COLD_START_S = 10.0
 """Seconds that executors may need to start up; until a stage was measured, none counts as late before that."""
@@ -370,7 +368,7 @@ def _start(state: State, at: float) -> tuple[State, list[Command]]:
     stages = plan.stages(available)
     ready = [stage for stage in stages if plan.reads(stage, available) <= state.ready.keys()]
     works = {stage: state.estimator.work(plan, stage, available) for stage in ready}
-    free_places = max(1, min(MAX_CONCURRENT_STAGES, int(slots))) - len(state.running)
+    free_places = max_concurrent(slots) - len(state.running)
     commands: list[Command] = []
     running = dict(state.running)
     for stage in sorted(ready, key=lambda stage: (works[stage].seconds(slots), stage))[: max(free_places, 0)]:

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from qoop.estimate.cost import Work
-from qoop.estimate.packing import Task, completion_time
+from qoop.estimate.packing import Task, completion_time, max_concurrent
 from qoop.plans.plan import RESULT
 from qoop.replan import commands, events
 from qoop.replan.decision import Progress, Rules, StageProgress, choose, evaluate
@@ -161,12 +161,22 @@ GRAINS = 240
 
 
 def crawl(tasks, slots):
-    """When each is done: slots are handed out grain by grain, each to whoever has the fewest and can use one more."""
+    """When each is done: slots are handed out grain by grain, each to whoever has the fewest and can use one more.
+
+    At most as many run as the query may start: those that run already, then the shortest.
+    """
+    places = sorted(tasks, key=lambda task: (task.work.seconds(slots), task.key))
+    started = [task for task in tasks if task.running]
     fixed = {task.key: task.work.fixed_seconds for task in tasks}
     left = {task.key: task.work.core_seconds for task in tasks}
     done, now, grain = {}, 0.0, slots / GRAINS
     while len(done) < len(tasks):
-        ready = [task for task in tasks if task.key not in done and task.depends_on <= done.keys()]
+        started = [task for task in started if task.key not in done]
+        able_to_start = (task for task in places if task.key not in done and task not in started)
+        for task in able_to_start:
+            if task.depends_on <= done.keys() and len(started) < max_concurrent(slots):
+                started.append(task)
+        ready = started
         computing = [task for task in ready if fixed[task.key] <= 1e-9]
         rate = {task.key: 0.0 for task in computing}
         for _ in range(GRAINS):
@@ -229,7 +239,8 @@ def dumb(plan, plans, estimator, progress, slots, rules):
 def rest_of(stage, progress):
     one = progress.running[stage]
     rest = 1.0 - one.done
-    return Task(stage, frozenset(), Work(one.work.core_seconds * rest, one.work.fixed_seconds * rest, one.work.tasks))
+    left = Work(one.work.core_seconds * rest, one.work.fixed_seconds * rest, one.work.tasks)
+    return Task(stage, frozenset(), left, running=True)
 
 
 @given(st.sampled_from(TEXTS), sizes, happenings, st.sampled_from((1.0, 3.0, 40.0)), st.sampled_from((0.0, 0.3, 0.5)))

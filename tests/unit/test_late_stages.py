@@ -66,7 +66,7 @@ def test_a_cold_start_is_no_evidence():
 
 
 def test_measurements_reduce_the_lateness_of_running_stages():
-    state, _ = begin(CHAIN, (30_000_000, 100_000, 2_500_000, 30_000, 2_000_000, 1))
+    state, _ = begin(CHAIN, (30_000_000, 1_000_000, 2_500_000, 30_000, 2_000_000, 1))
     state, _ = step(state, 14.0, events.TimerFired())
     finished, *others = state.running
     assert others

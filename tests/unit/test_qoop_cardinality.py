@@ -66,6 +66,38 @@ def test_an_unconnected_set_is_a_cross_join():
     assert Prior(graph(), TABLES).rows(ORDERS | ITEMS) == pytest.approx(500_000)
 
 
+SALES, RETURNS, WEB = 1, 2, 4
+
+
+def sold_and_returned(*columns_of_web):
+    """Sales, returns of them and sales on the web, joined on customer and item; each has ten million combinations."""
+    tables = {
+        "sales": statistics(100_000, customer=10_000, item=1_000),
+        "returns": statistics(10_000, customer=10_000, item=1_000),
+        "web": statistics(50_000, customer=10_000, item=1_000),
+    }
+    relations = tuple(relation(name, "customer", "item") for name in tables)
+    classes = tuple(
+        frozenset(Column(name, column) for name in tables if name != "web" or column in columns_of_web)
+        for column in ("customer", "item")
+    )
+    return Prior(JoinGraph(relations, classes, (), frozenset()), tables)
+
+
+def test_columns_that_several_tables_share_join_each_further_table_once():
+    """Two columns together have no more values than a table has rows: that corrects one join of each table."""
+    known = sold_and_returned("customer", "item")
+    assert known.rows(SALES | RETURNS) == pytest.approx(10_000)
+    assert known.rows(RETURNS | WEB) == pytest.approx(10_000)
+    assert known.rows(SALES | RETURNS | WEB) == pytest.approx(10_000)
+
+
+def test_a_table_that_shares_one_column_leaves_the_others_as_they_are():
+    known = sold_and_returned("customer")
+    assert known.rows(SALES | RETURNS) == pytest.approx(10_000)
+    assert known.rows(SALES | RETURNS | WEB) == pytest.approx(10_000 * 50_000 / 10_000)
+
+
 def test_the_estimate_of_a_set_does_not_depend_on_the_order_of_asking():
     one, other = Prior(graph(UNSURE), TABLES), Prior(graph(UNSURE), TABLES)
     sets = range(1, 16)

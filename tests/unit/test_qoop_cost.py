@@ -1,11 +1,13 @@
 """Work of joins and stages, the machine's calibration, and packing."""
 
+from dataclasses import replace
+
 import pytest
 
 from qoop.estimate.calibration import INITIAL_UNCERTAINTY, TRUST_CORE, TRUST_FIXED, Calibration
 from qoop.estimate.cardinality import Cardinalities
 from qoop.estimate.cost import CostModel, JoinCosts, Work, WorkSum
-from qoop.estimate.packing import Task, completion_time, finish_times
+from qoop.estimate.packing import MAX_CONCURRENT_STAGES, Task, completion_time, finish_times
 from qoop.estimate.prior import Prior
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.plans.graph import JoinGraph, Relation
@@ -58,6 +60,56 @@ def test_there_is_a_step_at_the_size_that_is_still_broadcast():
 def test_a_cross_join_costs_every_pair():
     _, joins = costs(1e4, 1e5, connected=False)
     assert joins.seconds(1, 2) > 1e4 * 1e5 * MODEL.probe_row
+
+
+CUSTOMERS, SEGMENTS, ORDERS = 1, 2, 4
+
+
+def three_tables(customers=2e6, segments=20.0, orders=1e5):
+    """Orders of customers of segments: few customers are of the segments that are left."""
+    tables = {
+        "customers": TableStatistics(customers, customers * 5, {"k": ColumnStatistics(customers)}),
+        "segments": TableStatistics(segments, segments * 10, {"k": ColumnStatistics(customers)}),
+        "orders": TableStatistics(orders, orders * 200, {"k": ColumnStatistics(orders)}),
+    }
+    relations = tuple(Relation(name, name, False, ("k",), ()) for name in tables)
+    pair = frozenset(Column(name, "k") for name in tables)
+    rows = Cardinalities(Prior(JoinGraph(relations, (pair,), (), frozenset(pair)), tables), {})
+    return rows, JoinCosts(rows, MODEL)
+
+
+def stage(tree, inputs=frozenset(), **rows):
+    known, joins = three_tables(**rows)
+    work = WorkSum()
+    work.add_tree(tree, inputs, known, joins, MODEL)
+    return work
+
+
+def test_spark_does_not_know_that_a_join_that_it_computes_is_small():
+    """So it shuffles both sides; of a stage's output it knows the size, and broadcasts it."""
+    tree = joined(Leaf(ORDERS), joined(Leaf(CUSTOMERS), Leaf(SEGMENTS)))
+    assert stage(tree).exchanges == 1 + 2
+    assert stage(tree, frozenset({CUSTOMERS | SEGMENTS})).exchanges == 1
+
+
+def test_spark_broadcasts_the_side_that_it_takes_for_the_smaller():
+    """A table of two million rows in a small file, rather than the twenty rows that a join will have."""
+    computed = stage(joined(joined(Leaf(SEGMENTS), Leaf(ORDERS)), Leaf(CUSTOMERS)))
+    stored = stage(joined(joined(Leaf(SEGMENTS), Leaf(ORDERS)), Leaf(CUSTOMERS)), frozenset({SEGMENTS | ORDERS}))
+    assert computed.core_seconds > 2e6 * MODEL.build_row > stored.core_seconds
+
+
+def test_a_join_is_broadcast_if_all_its_tables_are_tiny():
+    tiny = stage(joined(Leaf(ORDERS), joined(Leaf(CUSTOMERS), Leaf(SEGMENTS))), customers=100.0)
+    assert tiny.exchanges == 2
+
+
+def test_broadcasts_that_need_not_wait_for_each_other_cost_less_than_shuffles_that_do():
+    chain = WorkSum(exchanges=4, steps=4).work(MODEL).fixed_seconds
+    star = WorkSum(exchanges=4, steps=1).work(MODEL).fixed_seconds
+    assert chain - star == pytest.approx(3 * (MODEL.exchange_seconds - MODEL.concurrent_seconds))
+    broadcast = stage(joined(joined(Leaf(ORDERS), Leaf(SEGMENTS)), Leaf(CUSTOMERS)))
+    assert (broadcast.exchanges, broadcast.steps) == (2, 1)
 
 
 def test_a_part_that_is_only_read_costs_its_bytes_not_its_joins():
@@ -141,6 +193,21 @@ def test_a_suspected_machine_is_slower_by_the_factor():
 
 def task(key, core, *after, fixed=0.0, tasks=16.0):
     return Task(key, frozenset(after), Work(core, fixed, tasks))
+
+
+def test_no_more_stages_run_at_once_than_there_are_slots_shortest_first():
+    """Their fixed times then follow each other."""
+    stages = [task("long", 0.0, fixed=3.0), task("short", 0.0, fixed=1.0), task("middle", 0.0, fixed=2.0)]
+    assert finish_times(stages, 1.0) == {"short": 1.0, "middle": 3.0, "long": 6.0}
+    assert finish_times(stages, 2.0) == {"short": 1.0, "middle": 2.0, "long": 4.0}
+    assert finish_times(stages, 64.0)["long"] == 3.0
+    many = [task(str(number), 0.0, fixed=1.0) for number in range(MAX_CONCURRENT_STAGES + 1)]
+    assert completion_time(many, 64.0) == 2.0
+
+
+def test_a_running_stage_keeps_its_place():
+    stages = [task("short", 0.0, fixed=1.0), replace(task("long", 0.0, fixed=3.0), running=True)]
+    assert finish_times(stages, 1.0) == {"long": 3.0, "short": 4.0}
 
 
 def test_stages_side_by_side_divide_the_slots():

@@ -15,6 +15,7 @@ from qoop.replan.decision import Progress, Rules, evaluate
 from qoop.replan.events import Planned, ShareChanged, StageFailed, StageFinished
 from qoop.replan.first_choice import PREMIUM, first_plan
 from qoop.replan.machine import step
+from qoop.replan.needless_cuts import without_needless_cuts
 from qoop.replan.state import State
 from tests.property.query_world import TEXTS, Known
 
@@ -72,6 +73,31 @@ def test_the_cut_is_where_the_doubt_is_largest():
     assert rows.uncertainty(cut) == max(rows.uncertainty(other) for other in whole.cuts)
 
 
+def seconds(planned, plan, slots=4.0):
+    (found,) = evaluate([plan], planned.estimator, NOTHING, slots, Rules())
+    return found.seconds
+
+
+def test_stages_that_cost_more_than_they_save_are_merged():
+    """After the two large tables only a few rows are left: cuts above them save nothing."""
+    planned = made(CHAIN, [30_000_000, 20_000_000, 100_000, 100_000, 10, 10], fewer_stages=False)
+    cut = max(planned.plans, key=lambda plan: len(plan.stages()))
+    fewer = without_needless_cuts(cut, planned.estimator)
+    assert len(fewer.stages()) < len(cut.stages())
+    assert seconds(planned, fewer) <= seconds(planned, cut)
+    assert {name: part.tree for name, part in fewer.block_plans.items()} == {
+        name: part.tree for name, part in cut.block_plans.items()
+    }
+
+
+def test_a_stage_whose_size_spark_must_know_stays():
+    """Its small output is broadcast to a table of many rows; computed in one piece, both would be shuffled."""
+    text = "SELECT a.x FROM a, b, c WHERE a.k = b.k AND b.m = c.m AND a.x = 1"
+    planned = made(text, [2_000_000, 2_000_000, 300_000_000, 10, 10, 10], fewer_stages=False)
+    cut = next(plan for plan in planned.plans if len(plan.stages()) > 1)
+    assert without_needless_cuts(cut, planned.estimator).stages() == cut.stages()
+
+
 def test_without_the_option_plans_are_cut_as_the_policy_says():
     assert not any(plan.as_written for plan in made(CHAIN, LARGE, fewer_stages=False).plans)
 
@@ -89,12 +115,21 @@ def test_a_bad_order_of_the_text_is_not_run_as_written():
 
 def test_a_plan_with_stages_is_chosen_if_it_costs_no_more_than_the_premium():
     planned = made("SELECT a.x FROM a, b, c, d WHERE a.x = b.x AND b.m = c.m AND c.k = d.k", LARGE)
-    pieces = next(number for number, plan in enumerate(planned.plans) if len(plan.stages()) == 1)
-    staged = next(number for number, plan in enumerate(planned.plans) if len(plan.stages()) > 1)
-    within = {f"plan{pieces}": 0.01, f"plan{staged}": 0.01 * (1 + PREMIUM)}
-    beyond = {f"plan{pieces}": 0.01, f"plan{staged}": 0.0111}
-    assert len(first(planned, **within).stages()) > 1
-    assert len(first(planned, **beyond).stages()) == 1
+    piece, staged = (
+        next(number for number, plan in enumerate(planned.plans) if (len(plan.stages()) > 1) == several)
+        for several in (False, True)
+    )
+
+    def stages(seconds, factor):
+        """Those of the first plan, if all others take longer than one in one piece and one with stages."""
+        others = {f"plan{number}": 10 * seconds for number in range(len(planned.plans))}
+        chosen = first(planned, **{**others, f"plan{piece}": seconds, f"plan{staged}": seconds * factor})
+        return len(chosen.stages())
+
+    assert stages(10.0, 1 + PREMIUM) > 1
+    assert stages(10.0, 1.11) == 1
+    assert stages(1.0, 1.01) == 1, "it would end before a switch could save what it must"
+    assert stages(1.0, 0.99) > 1
 
 
 def test_a_query_without_another_plan_runs_as_written():
@@ -124,6 +159,12 @@ def test_as_written_spark_computes_a_join_for_each_reader_and_a_grouping_once(gr
     assert written.as_written
     blocks = [fragment.block for fragment in written.content(RESULT).fragments]
     assert blocks.count("qoop_v") == times
+
+
+def test_as_written_spark_computes_a_join_as_often_as_a_union_reads_it():
+    branches = " UNION ALL ".join(f"SELECT {how}(x) AS x FROM v" for how in ("sum", "max", "min"))
+    written = made(f"WITH v AS (SELECT a.k, b.x FROM a, b WHERE a.k = b.k) SELECT x FROM ({branches})", LARGE).plans[-1]
+    assert [fragment.block for fragment in written.content(RESULT).fragments].count("qoop_v") == 3
 
 
 def test_a_running_query_as_written_serves_no_other_plan():
