@@ -1,4 +1,8 @@
-"""Times of a query on qoop and on plain Spark with AQE: once on both to warm up, then in rounds, in random order."""
+"""Times of a query on qoop and on plain Spark with AQE: once on both to warm up, then in rounds, in random order.
+
+The two runs of a round follow each other, and the result is the geometric mean of the rounds' ratios: what else the
+machine does mostly affects both.
+"""
 
 import random
 import statistics
@@ -22,7 +26,7 @@ def ratio_to_spark(
     options: qoop.Options,
     observe: Callable[[Outcome], object] = lambda outcome: None,
 ) -> dict[str, Any]:
-    """The medians, their ratio and the stages; `observe` is called after each run of qoop."""
+    """The median times, the ratio, its range and the stages; `observe` is called after each run of qoop."""
     text = spark_text(query)
     times: dict[str, list[float]] = {"spark": [], "qoop": []}
     stages, reason = 0, None
@@ -39,9 +43,19 @@ def ratio_to_spark(
             if round_number:
                 times[engine].append(time.perf_counter() - started)
     plain, ours = (statistics.median(times[engine]) for engine in ("spark", "qoop"))
+    pairs = [mine / other for mine, other in zip(times["qoop"], times["spark"], strict=True)]
+    ratio = statistics.geometric_mean(pairs)
     out.print(
-        f"  query {query}: spark {plain:.2f} s, qoop {ours:.2f} s, ratio {ours / plain:.2f} ({count(stages, 'stage')})"
-        + (f": {reason}" if reason else ""),
+        f"  query {query}: spark {plain:.2f} s, qoop {ours:.2f} s, ratio {ratio:.2f} "
+        f"({min(pairs):.2f} to {max(pairs):.2f}; {count(stages, 'stage')})" + (f": {reason}" if reason else ""),
         soft_wrap=True,
     )
-    return {"query": query, "spark_s": plain, "qoop_s": ours, "ratio": ours / plain, "stages": stages, "reason": reason}
+    return {
+        "query": query,
+        "spark_s": plain,
+        "qoop_s": ours,
+        "ratio": ratio,
+        "ratios": pairs,
+        "stages": stages,
+        "reason": reason,
+    }
