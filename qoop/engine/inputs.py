@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from qoop.engine.catalogue import COSTLY
 from qoop.engine.connection import without_delay
-from qoop.engine.scala import as_float, items
+from qoop.engine.scala import items
 from qoop.estimate.gate import Inputs
 
 MAX_FIELDS = 10_000
@@ -29,6 +29,8 @@ READS_ALL = COSTLY - {"Join"}
 """Operators that read all rows before they return the first; a join need not read its larger side."""
 
 COLUMN = re.compile(r"#(\d+)")
+SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.E+]+) (\w+)")
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 OPERATOR = re.compile(r"^[\s:+-]*(\w+)", re.MULTILINE)
 
 
@@ -36,6 +38,7 @@ def read_inputs(frame: DataFrame, enough: float) -> Inputs:
     """The inputs of a query; a table of unknown size is listed until `enough` bytes were found."""
     plan = frame._jdf.queryExecution().optimizedPlan()
     without_delay(frame.sparkSession)
+    plan.stats()
     text = _printed(plan)
     # Columns of the result need not be named by an operator.
     named = Counter(COLUMN.findall(text) + COLUMN.findall(str(plan.output().toString())))
@@ -62,13 +65,27 @@ def _stops_early(text: str) -> bool:
 
 def _bytes_read(leaf: Any, named: Counter[str], frame: DataFrame, enough: float) -> float | None:
     """The bytes of the columns of a leaf that other operators name."""
-    size: float | None = as_float(leaf.stats().sizeInBytes())
-    if size is not None and size >= UNKNOWN_BYTES:
+    text = str(leaf.verboseStringWithSuffix(MAX_FIELDS))
+    if not SIZE.search(text):
+        # Of what Spark does not need to know the size of, such as the right side of a semi join.
+        leaf.stats()
+        text = str(leaf.verboseStringWithSuffix(MAX_FIELDS))
+    size = _printed_size(text)
+    if size is None or size >= UNKNOWN_BYTES:
         size = _listed_bytes(leaf, frame, enough)
-    columns = COLUMN.findall(str(leaf.simpleString(MAX_FIELDS)))
+    columns = COLUMN.findall(text)
     if size is None or not columns:
         return size
     return size * sum(named[column] > 1 for column in columns) / len(columns)
+
+
+def _printed_size(text: str) -> float | None:
+    """The size in the statistics that Spark prints after an operator, to three digits."""
+    printed = SIZE.findall(text)
+    if not printed:
+        return None
+    number, unit = printed[-1]
+    return float(number) * 1024.0 ** UNITS.index(unit)
 
 
 def _listed_bytes(leaf: Any, frame: DataFrame, enough: float) -> float | None:
