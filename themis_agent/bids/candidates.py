@@ -247,8 +247,7 @@ class OfferedGpus:
                 _add(named, machine.rack, machine.id, piece.within, piece.gpus * count)
             elif piece.within in self.machines:
                 machine = self.machines[piece.within]
-                before = self._held_slots.get(machine.rack, {}).get(machine.id, {})
-                for slot, gpus in _scattered(machine, piece.gpus, before).items():
+                for slot, gpus in self._scattered(machine, piece.gpus).items():
                     _add(named, machine.rack, machine.id, slot, gpus)
             else:
                 shape = machine_shape([piece.gpus] if piece.level == "slot" else self._parts(piece))
@@ -269,6 +268,18 @@ class OfferedGpus:
                 machines.append(machine_shape(slots.values()))
             racks.append(rack_shape(machines))
         return spread_of(racks)
+
+    def _scattered(self, machine: Machine, gpus: int) -> Mapping[str, int]:
+        """So many GPUs of a machine in its slots, in the worst case beside what is held."""
+        key = machine.id, gpus
+        if key not in self._scattered_in:
+            before = self._held_slots.get(machine.rack, {}).get(machine.id, {})
+            self._scattered_in[key] = _scattered(machine, gpus, before)
+        return self._scattered_in[key]
+
+    @cached_property
+    def _scattered_in(self) -> dict[tuple[str, int], Mapping[str, int]]:
+        return {}
 
     def _parts(self, piece: Piece) -> list[int]:
         """The GPUs of a piece in slots, in the worst case."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from themis_agent.bids.candidates import ANY_RACK, ANYWHERE, Candidate, OfferedGpus
+from themis_agent.bids.candidates import ANY_RACK, ANYWHERE, Candidate, Kind, OfferedGpus
 from yarn_plugin.model.gpus import Piece
 
 Valued = tuple[Candidate, float]
@@ -67,25 +67,18 @@ def _specificity(candidate: Candidate, regions: "_Regions") -> int:
     return sum(regions.depth(piece.within) * count for piece, count in candidate.kinds)
 
 
-class _Regions:
-    """Which place contains which."""
+class _Above(dict[str, tuple[str, ...]]):
+    """The places that contain each place, itself included; found when first asked for, as most are never named."""
 
     def __init__(self, offered: OfferedGpus) -> None:
+        super().__init__({ANY_RACK: (ANY_RACK, ANYWHERE)})
         self._offered, self._alike = offered, frozenset(offered.alike)
-        self._known: dict[str, tuple[str, ...]] = {ANY_RACK: (ANY_RACK, ANYWHERE)}
 
-    def depth(self, place: str) -> int:
-        """How many places contain it, itself included."""
-        return len(self._above(place))
-
-    def _above(self, place: str) -> tuple[str, ...]:
-        """The places that contain a place, itself included."""
-        found = self._known.get(place)
-        if found is None:
-            found = self._known[place] = self._found_above(place)
+    def __missing__(self, place: str) -> tuple[str, ...]:
+        found = self[place] = self._found(place)
         return found
 
-    def _found_above(self, place: str) -> tuple[str, ...]:
+    def _found(self, place: str) -> tuple[str, ...]:
         offered = self._offered
         if place in offered.machines:
             return (place, *self._above_rack(offered.machines[place].rack))
@@ -97,12 +90,34 @@ class _Regions:
     def _above_rack(self, rack: str) -> tuple[str, ...]:
         return (rack, *((ANY_RACK,) if rack in self._alike else ()), ANYWHERE)
 
+
+class _Regions:
+    """Which place contains which."""
+
+    def __init__(self, offered: OfferedGpus) -> None:
+        self._above = _Above(offered)
+        self._ordered: dict[int, tuple[Candidate, list[Kind], int]] = {}
+
+    def depth(self, place: str) -> int:
+        """How many places contain it, itself included."""
+        return len(self._above[place])
+
+    def _order(self, part: Candidate) -> tuple[Candidate, list[Kind], int]:
+        """Its kinds, those bound to the smallest place first, then the largest; and the size of its largest piece."""
+        known = self._ordered.get(id(part))
+        if known is None:
+            kinds = sorted(part.kinds, key=lambda kind: (-len(self._above[kind[0].within]), -kind[0].gpus))
+            # The candidate too, so that no other gets its id.
+            known = self._ordered[id(part)] = part, kinds, max([piece.gpus for piece, _ in kinds], default=0)
+        return known
+
     def is_part(self, part: Candidate, whole: Candidate) -> bool:
         """Whether whoever has the GPUs of `whole` has those of `part`, wherever they are. May miss some."""
-        if part.gpus > whole.gpus:
+        _, kinds, largest = self._order(part)
+        if part.gpus > whole.gpus or largest > self._order(whole)[2]:
             return False
         room: list[tuple[Piece, int, int]] = [(piece, piece.gpus, count) for piece, count in whole.kinds]
-        for piece, count in sorted(part.kinds, key=lambda kind: (-self.depth(kind[0].within), -kind[0].gpus)):
+        for piece, count in kinds:
             left = count
             following: list[tuple[Piece, int, int]] = []
             for other, gpus, often in sorted(room, key=lambda one: one[1]):
@@ -126,4 +141,4 @@ class _Regions:
         """Whether GPUs of one piece are a possible place for the other."""
         if outer.level == "slot" and inner.level != "slot" and outer.gpus > 1:
             return False
-        return outer.within in self._above(inner.within)
+        return outer.within in self._above[inner.within]
