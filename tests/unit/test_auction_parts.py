@@ -16,7 +16,7 @@ from yarn_plugin.decide.mechanisms.partial_allocation.fitting import fit, kinds_
 from yarn_plugin.decide.mechanisms.partial_allocation.leftovers import draw_order, hand_out
 from yarn_plugin.decide.mechanisms.partial_allocation.offer import Offer
 from yarn_plugin.decide.mechanisms.partial_allocation.rounding import kept_of, usable
-from yarn_plugin.decide.mechanisms.partial_allocation.slots import keep
+from yarn_plugin.decide.mechanisms.partial_allocation.slots import from_slots, keep
 from yarn_plugin.decide.mechanisms.partial_allocation.valuation import NAT, STARVED, gains, log_rho_without
 from yarn_plugin.model.gpus import Machine, Piece, Slot
 
@@ -244,3 +244,38 @@ def test_a_search_cut_off_states_its_gap_and_keeps_shares_in_bounds():
     assert cut_off.value <= exact.value <= cut_off.value + cut_off.gap + 1e-6
     for award in cut_off.awards:
         assert 0 <= award.share_min <= award.share_max <= 1
+
+
+def test_leftovers_go_to_the_machine_that_the_rule_names():
+    chance = random.Random(11)
+    for _ in range(200):
+        machines = [machine(f"m{k}", chance.randint(1, 4)) for k in range(6)]
+        offer = Offer.of(machines)
+        free = {slot: chance.randint(0, gpus) for slot, gpus in zip(offer.slots, offer.slot_gpus, strict=True)}
+        held = tuple(sorted((slot, 1) for slot in chance.sample(offer.slots, 2)))
+        most = min(sum(free.values()), 3)
+        if not most:
+            continue
+        app = AppWithoutBid("a", most, held, (), (Gang(2 + most, 2 + most, 1),))
+        leftovers, _ = hand_out(offer, free, [app], 1, 1)
+        assert leftovers[0].gpus == tuple(sorted(_by_the_rule(offer, free, dict(held), most).items()))
+
+
+def _by_the_rule(offer, free, held, wanted):
+    """One machine at a time: of those with enough, where most is held, then the fullest; else the freest."""
+    left, taken = {slot: gpus for slot, gpus in free.items() if gpus}, {}
+    while wanted:
+        room, holds = Counter(), Counter()
+        for slot, gpus in left.items():
+            room[offer.machine_of[slot]] += gpus
+        for slot, gpus in held.items():
+            holds[offer.machine_of[slot]] += gpus
+        enough = [(-holds[name], gpus, name) for name, gpus in room.items() if gpus >= wanted]
+        name = min(enough or [(-gpus, -holds[name], name) for name, gpus in room.items()])[-1]
+        here = {slot: gpus for slot, gpus in left.items() if offer.machine_of[slot] == name}
+        for slot, gpus in from_slots(here, wanted, held).items():
+            taken[slot] = gpus
+            left[slot] -= gpus
+            wanted -= gpus
+        left = {slot: gpus for slot, gpus in left.items() if gpus}
+    return taken

@@ -220,3 +220,42 @@ def test_the_upper_median():
     jobs = [Job(str(i), 1.0, seconds) for i, seconds in enumerate((120.0, 80.0, 100.0, 100.0))]
     assert median_job(jobs).id == "3"
     assert median_job(jobs[:2]).iteration_s == 120.0
+
+
+def test_gangs_of_one_size_run_at_once_or_wait_for_each_other():
+    jobs = [
+        Job(name, work, 1.0, min_gpus=4, max_gpus=4, slowdown=NONE) for name, work in (("a", 8), ("b", 6), ("c", 4))
+    ]
+    phase = KnownJobs(jobs)
+    assert phase.seconds(spread([[4], [4], [4]])) == 2.0
+    # Two lanes: the third job follows the second.
+    assert phase.seconds(spread([[4], [4]])) == 2.5
+    assert phase.gangs(spread([[4], [4]])) == (SLOT, {"a": 4, "b": 4})
+    assert phase.gangs(spread([[4], [4], [4]])) == (SLOT, {"a": 4, "b": 4, "c": 4})
+    assert math.isinf(phase.seconds(spread([[3]])))
+    assert phase.gangs(spread([[3]])) is None
+
+
+def test_bids_do_not_depend_on_the_offers_before():
+    machines = tuple(Machine(f"m{k}", f"r{k % 2}", (Slot(f"m{k}/a", 2), Slot(f"m{k}/b", 2))) for k in range(6))
+    held = Machine("m6", "r0", (Slot("m6/a", 0),))
+    beside = Machine("m0", "r0", (Slot("m0/a", 2), Slot("m0/b", 2), Slot("m0/c", 0)))
+    fewer = Machine("m0", "r0", (Slot("m0/a", 1), Slot("m0/b", 2)))
+    offers = [
+        GpuOffer(1, machines, 600.0, 2.0, (), 28),
+        GpuOffer(1, (*machines, held), 600.0, 2.0, (("m6/a", 2),), 28),
+        GpuOffer(1, (beside, *machines[1:]), 600.0, 2.0, (("m0/c", 1),), 28),
+        GpuOffer(1, (fewer, *machines[1:]), 600.0, 2.0, (), 28),
+        GpuOffer(1, machines[:3], 600.0, 2.0, (), 28),
+    ]
+    work = plain([job("a", 100.0), job("b", 80.0)])
+    empty = GpuOffer(1, (), 600.0, 2.0)
+
+    def anew(offer):
+        bid_table(work, empty, 5.0)
+        return bid_table(work, offer, 5.0)
+
+    expected = [anew(offer) for offer in offers]
+    for first, second in product(range(len(offers)), repeat=2):
+        assert bid_table(work, offers[first], 5.0) == expected[first]
+        assert bid_table(work, offers[second], 5.0) == expected[second]
