@@ -24,9 +24,9 @@ class Sleepers:
         answer.raise_for_status()
         return answer.json()
 
-    def submit(self, queue, memory_mb=128, seconds=600, command=None, environment=None, partition=""):
+    def submit(self, queue, memory_mb=128, seconds=600, command=None, environment=None, partition="", **fields):
         """Submit an application whose master sleeps, or runs a command; returns its id. `partition`: of the containers
-        that it asks for; its master runs in the default one."""
+        that it asks for; its master runs in the default one. `fields`: more of YARN's request."""
         made = self.session.post(f"{self.url}/apps/new-application", timeout=20).json()
         app = made.get("application-id") or next(iter(made.values()))["application-id"]
         body = {
@@ -40,6 +40,7 @@ class Sleepers:
             },
             "resource": {"memory": memory_mb, "vCores": 1},
             "app-node-label-expression": partition,
+            **fields,
         }
         assert self.session.post(f"{self.url}/apps", json=body, timeout=20).status_code == 202
         self.submitted.append(app)

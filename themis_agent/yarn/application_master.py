@@ -26,6 +26,10 @@ from themis_agent.yarn.submission import LocalResource
 GPU = "yarn.io/gpu"
 _PRIORITY = 1
 
+NODE_ANSWERS_WITHIN_MS = 20_000
+_NODE_TIMEOUTS = ("yarn.rpc.nm-command-timeout", "yarn.client.nodemanager-connect.max-wait-ms")
+"""A node that hangs, or is gone, keeps the master from its other containers for so long; by default 1 and 3 minutes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
@@ -72,8 +76,11 @@ class ApplicationMaster:
         configuration = self._yarn.conf.YarnConfiguration()
         self._scheduler = self._yarn.client.api.AMRMClient.createAMRMClient()
         self._nodes = self._yarn.client.api.NMClient.createNMClient()
-        for client in (self._scheduler, self._nodes):
-            client.init(configuration)
+        of_nodes = self._yarn.conf.YarnConfiguration(configuration)
+        for name in _NODE_TIMEOUTS:
+            of_nodes.setLong(name, NODE_ANSWERS_WITHIN_MS)
+        for client, its_configuration in ((self._scheduler, configuration), (self._nodes, of_nodes)):
+            client.init(its_configuration)
             client.start()
         # Launchers outlive a failed application master.
         self._nodes.cleanupRunningContainersOnStop(False)
@@ -141,7 +148,8 @@ class ApplicationMaster:
         self._nodes.stopContainer(container._java.getId(), container._java.getNodeId())
 
     def release(self, container: Container) -> None:
-        """Give back a container that was never started."""
+        """Give back a container that was never started, or may have been, by a node that did not answer: YARN has the
+        node end it, and start it no more."""
         self._scheduler.releaseAssignedContainer(container._java.getId())
 
     def finish(self, succeeded: bool = True, message: str = "", tracking_url: str = "") -> None:
