@@ -335,3 +335,13 @@ def test_a_search_that_nobody_runs_any_more_is_not_followed_for_ever(told, capsy
     code = console.run(cli, "themis-agent", [words[0], str(told.folder.root), *words[1:]])
     assert code == (1 if words[0] == "status" else 0)
     assert "No agent runs this search" in capsys.readouterr().err
+
+
+def test_without_a_report_there_is_no_best_trial_and_nothing_to_export(told, tmp_path, capsys):
+    told.take(events.StopRequested())
+    told.records.close()
+    words = ["best", str(told.folder.root), "--export", str(tmp_path / "to")]
+    assert console.run(cli, "themis-agent", words) == 1
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("stopped by the user\n", "no trial has reported\n")
+    assert not (tmp_path / "to").exists()

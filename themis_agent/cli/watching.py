@@ -201,6 +201,8 @@ def best(directory: Path, export: Path | None, json_file: Path | None) -> int:
     state = folder.state()
     found, trial = result(state), state.best
     print_result(app.metric, found)
+    if trial is None:
+        console.err.print("no trial has reported yet" if state.outcome is None else "no trial has reported")
     if export is not None and trial is not None:
         console.out.print(f"checkpoint of step {folder.export(app, trial, export)} copied to {export}")
     if json_file is not None:
