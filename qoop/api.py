@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
@@ -31,6 +31,7 @@ from qoop.engine.session import (
 )
 from qoop.engine.snapshot import NoSnapshotError, pin_tables
 from qoop.engine.spark_engine import SparkEngine
+from qoop.engine.stored_once import StoredOnce
 from qoop.engine.verification import Verification
 from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
@@ -49,6 +50,8 @@ from qoop.run.query_run import Feed, Outcome, QueryRun
 from yarn_plugin.errors import describe
 
 PlanWhen = Literal["always", "auto"]
+
+Place = TypeVar("Place")
 
 PLAN_SETTING = "spark.qoop.plan"
 """The Spark property with the default of `Options.plan`."""
@@ -154,29 +157,52 @@ def collect(
 
 
 def write(
-    spark: SparkSession, text: str | ParsedText, options: Options | None, store: Callable[[DataFrame], None]
+    spark: SparkSession,
+    text: str | ParsedText,
+    options: Options | None,
+    store: Callable[[DataFrame], Place],
+    publish: Callable[[Place], None],
 ) -> Outcome:
-    """Run a query and pass its complete, persisted result to `store`, which a switch can thus not interrupt."""
-    return _write(_Query(spark, _parsed(spark, text), options or Options()), store)
+    """Run a query and write its rows.
+
+    Args:
+        store: writes rows to a place where nobody reads them yet, and returns the place. Called for each attempt at the
+            last stage, which a switch may cancel.
+        publish: takes the place of the complete result.
+    """
+    query = _Query(spark, _parsed(spark, text), options or Options())
+
+    def consume(frame: DataFrame) -> tuple[int, Place]:
+        counted, rows = counting(in_session_of(spark, frame))
+        place = store(counted)
+        return int(rows() or 0), place
+
+    try:
+        outcome = query.run(consume)
+        publish(query.result)
+    finally:
+        query.close()
+    return outcome
 
 
-def _store(query: "_Query", store: Callable[[DataFrame], None]) -> Outcome:
-    """Run a query and store its rows, directly if it is not planned: no switch can then interrupt that."""
-    if query.is_planned:
-        return _write(query, store)
+def _store(query: "_Query", statement: StatementAsWritten) -> Outcome:
+    """Run a query and store its rows: directly, unless another plan might then be needed after some were stored."""
+    atomic = query.is_planned and statement.is_atomic
+    if query.is_planned and not atomic:
+        return _keep_and_store(query, statement.execute)
 
     def consume(frame: DataFrame) -> tuple[int, None]:
         counted, rows = counting(in_session_of(query.spark, frame))
-        store(counted)
+        statement.execute(counted)
         return int(rows() or 0), None
 
     try:
-        return query.run(consume, once=True)
+        return query.run(consume, StoredOnce(consume, atomic))
     finally:
         query.close()
 
 
-def _write(query: "_Query", store: Callable[[DataFrame], None]) -> Outcome:
+def _keep_and_store(query: "_Query", store: Callable[[DataFrame], None]) -> Outcome:
     persisted: list[DataFrame] = []
 
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
@@ -214,7 +240,7 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
     except AnalysisException:
         # Its query means something only as part of the statement, such as DEFAULT.
         return _execute_as_written(spark, parsed.text)
-    return _store(query, written.execute)
+    return _store(query, written)
 
 
 def _parsed(spark: SparkSession, text: str | ParsedText) -> ParsedText:
@@ -312,8 +338,8 @@ class _Query:
         self._session = query_session(self.spark)
         return self._plan()
 
-    def run(self, consume: Callable[[DataFrame], tuple[int, Any]], once: bool = False) -> Outcome:
-        """Run the query to its end; `consume` is part of the last stage; `once`: it must not be tried again."""
+    def run(self, consume: Callable[[DataFrame], tuple[int, Any]], once: StoredOnce | None = None) -> Outcome:
+        """Run the query to its end; `consume` is part of the last stage; `once`: takes its place if it stores rows."""
         options = self._options
         planned, reason = self._planned
         self._checkpoints = self._new_checkpoints()
@@ -323,7 +349,7 @@ class _Query:
                 self._parsed.text,
                 planned,
                 reason,
-                options.rules,
+                replace(options.rules, stores=once is not None),
                 journal,
                 options.confirm,
                 options.warn,

@@ -172,6 +172,17 @@ class QueryAsWritten:
         return self._spark.sql(self.text) if self._parsed is None else _frame_of(self._spark, self._parsed)
 
 
+FILES = {"parquet", "orc", "csv", "json", "text", "avro"}
+"""Sources whose rows Spark writes as files."""
+
+COMMITTERS = (
+    "spark.sql.sources.commitProtocolClass",
+    "spark.sql.sources.outputCommitterClass",
+    "spark.sql.parquet.output.committer.class",
+)
+"""Settings of how written files are committed."""
+
+
 class StatementAsWritten:
     """A statement that stores the rows of a query, as Spark parses it.
 
@@ -199,9 +210,31 @@ class StatementAsWritten:
         Raises:
             pyspark.errors.PySparkException: Spark rejects the statement.
         """
+        self._analysed()
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether Spark stores no row if computing one fails: it writes files, and shows them when all are written."""
+        plan = self._analysed()
+        kind = str(plan.getClass().getSimpleName())
+        if kind == "CreateDataSourceTableAsSelectCommand":
+            provider = plan.table().provider()
+            return provider.isDefined() and str(provider.get()).lower() in FILES and self._commits_last()
+        return kind == "InsertIntoHadoopFsRelationCommand" and self._commits_last()
+
+    def _commits_last(self) -> bool:
+        """Whether Spark moves the files of all tasks at the end; not if the user has chosen how they are committed."""
+        state = self._spark._jsparkSession.sessionState()
+        if any(state.conf().contains(name) for name in COMMITTERS):
+            return False
+        return str(state.newHadoopConf().get("mapreduce.fileoutputcommitter.algorithm.version")) == "1"
+
+    def _analysed(self) -> Any:
         state = self._spark._jsparkSession.sessionState()
         skip = self._spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
-        state.executePlan(self._plan, skip).assertAnalyzed()
+        execution = state.executePlan(self._plan, skip)
+        execution.assertAnalyzed()
+        return execution.analyzed()
 
     def execute(self, rows: DataFrame) -> None:
         """Execute it with these rows in place of its query's."""

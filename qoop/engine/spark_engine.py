@@ -6,14 +6,15 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.checkpoints import Checkpoints
 from qoop.engine.executors import Executors, ExecutorTarget
+from qoop.engine.failures import CANCELLED, LOST_PART, TRANSIENT, StoppedError, causes_of, message_of
 from qoop.engine.jobs import core_seconds, tagged
 from qoop.engine.session import QueryAsWritten, columns_of
+from qoop.engine.stored_once import StoredOnce
 from qoop.engine.verification import DifferentPlanError, Verification, has_exact_values
 from qoop.errors import QoopError
 from qoop.parsing.render import composed, views_read
@@ -52,7 +53,8 @@ class SparkEngine:
         emit: takes events; called from several threads.
         warn: prints a line for the user; called from several threads.
         verification: compares plans with the query as written; a plan that is different fails.
-        once: `consume` stores rows, so a result that has failed must not be tried again.
+        once: used in place of `consume` if that stores rows; only those of a plan that was compared with the query, and
+            no switch cancels it.
     """
 
     def __init__(
@@ -65,9 +67,10 @@ class SparkEngine:
         emit: Callable[[Event], None],
         warn: Callable[[str], None] = lambda line: None,
         verification: Verification | None = None,
-        once: bool = False,
+        once: StoredOnce | None = None,
     ) -> None:
         self._once = once
+        self._storing: set[str] = set()
         self._verification = verification
         self._checks = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-check")
         self._definitions: dict[str, str] = {}
@@ -106,7 +109,7 @@ class SparkEngine:
             thread = InheritableThread(self._run, args=args, name=tag, daemon=True)
             thread.start()
         except Exception as problem:  # noqa: BLE001 - PySpark fails in many ways once Spark has stopped
-            failed = StageFailed(stage, f"Spark has stopped: {_message(problem)}", False, query != self._written.text)
+            failed = StageFailed(stage, f"Spark has stopped: {message_of(problem)}", False, query != self._written.text)
             self._ended(stage, tag, failed)
             return
         with self._lock:
@@ -136,7 +139,8 @@ class SparkEngine:
     def cancel(self, stages: tuple[StageId, ...]) -> None:
         """Cancel stages; each emits an event when it has stopped. Those that have ended already are ignored."""
         with self._lock:
-            self._cancelled |= {tag for stage in stages if (tag := self._running.get(stage)) is not None}
+            found = {tag for stage in stages if (tag := self._running.get(stage)) is not None}
+            self._cancelled |= found - self._storing
         self._cancel_again()
 
     def set_executors(self, target: int, by: float) -> None:
@@ -202,7 +206,7 @@ class SparkEngine:
     def _compute(self, query: str, view: str | None, attempt: int, tag: str) -> tuple[float, float]:
         self._raise_if_cancelled(tag)
         if query == self._written.text:
-            return self._finish(self._consume(self._written.frame()), tag)
+            return self._finish(self._take(self._written.frame(), tag), tag)
         frame = self._session.sql(query)
         if view is not None:
             exact = has_exact_values(frame)
@@ -212,9 +216,22 @@ class SparkEngine:
             stored = self._checkpoints.save(view, frame, attempt, whole=not exact)
             return stored.rows, stored.bytes
         checked = self._checked(query)
-        made = self._consume(self._with_written_names(frame))
+        if self._once is not None:
+            checked.result()
+        made = self._take(self._with_written_names(frame), tag)
         checked.result()
         return self._finish(made, tag)
+
+    def _take(self, frame: DataFrame, tag: str) -> tuple[int, Any]:
+        if self._once is None:
+            return self._consume(frame)
+        return self._once.store(frame, lambda: self._begin_to_store(tag))
+
+    def _begin_to_store(self, tag: str) -> None:
+        """From now on only the end of the query cancels this stage."""
+        with self._lock:
+            self._raise_if_cancelled(tag)
+            self._storing.add(tag)
 
     def _finish(self, made: tuple[int, Any], tag: str) -> tuple[float, float]:
         """Take a result, unless its stage was cancelled meanwhile and another one computes the result."""
@@ -246,19 +263,20 @@ class SparkEngine:
     def _failure(self, stage: StageId, tag: str, problem: BaseException, of_plan: bool) -> Event:
         with self._lock:
             was_cancelled = tag in self._cancelled
-        if was_cancelled:
+        if was_cancelled or isinstance(problem, StoppedError):
             return StageCancelled(stage)
         if isinstance(problem, DifferentPlanError):
             return CannotPlan(str(problem))
+        final = self._once is not None and self._once.is_over
         try:
-            message, causes = _message(problem), _causes(problem)
+            message, causes = message_of(problem), [cause.message for cause in causes_of(problem)]
         except Exception:  # noqa: BLE001 - the JVM does not respond
-            return StageFailed(stage, f"Spark has stopped: {type(problem).__name__}", False, of_plan)
+            return StageFailed(stage, f"Spark has stopped: {type(problem).__name__}", False, of_plan, final)
         cancelled = next((cause for cause in causes if CANCELLED in cause), None)
         if cancelled is not None:
             return QueryCancelled(cancelled)
         is_transient = any(sign in cause for sign in TRANSIENT for cause in causes)
-        return StageFailed(stage, message, is_transient and not self._once, of_plan)
+        return StageFailed(stage, message, is_transient and not final, of_plan, final)
 
     def _watch(self) -> None:
         """Report changes in the number of executors and lost outputs; repeat cancellations.
@@ -286,7 +304,7 @@ class SparkEngine:
 
     def _warn_of_failed_check(self, problem: Exception) -> None:
         try:
-            message = _message(problem)[:300]
+            message = message_of(problem)[:300]
         except Exception:  # noqa: BLE001 - the JVM does not respond
             message = "the JVM of the Spark driver does not respond"
         if not self._closed.is_set():
@@ -332,56 +350,3 @@ class SparkEngine:
 
 class ResultTypeError(QoopError):
     """The types of a plan's result differ from those of the query as written."""
-
-
-class StoppedError(QoopError):
-    """A stage was cancelled before it started a job."""
-
-
-def _message(problem: BaseException) -> str:
-    """The error message in one line, without Java's stack trace."""
-    text = str(problem.java_exception.getMessage()) if isinstance(problem, Py4JJavaError) else str(problem)
-    return _line(text)
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split("\n\nDriver stacktrace:")[0].split())[:1000]
-
-
-MAX_CAUSES = 20
-"""How many nested Java exceptions are examined."""
-
-LOST_PART = "Checkpoint block"
-"""How Spark's message starts when a part of an output that is stored whole was lost."""
-
-TRANSIENT = (
-    LOST_PART,
-    "ExecutorLostFailure",
-    "FetchFailed",
-    "FAILED_READ_FILE.FILE_NOT_EXIST",
-    "FileNotFoundException",
-    "PATH_NOT_FOUND",
-    "Could not read",
-    "Connection refused",
-    "Connection reset",
-    "exited caused by one of the running tasks",
-    "Master removed our application",
-    "OutOfMemoryError",
-)
-"""Messages that mean that the cluster failed, not the query: the stage is retried."""
-
-
-CANCELLED = "SPARK_JOB_CANCELLED"
-"""Message of a stage that was not cancelled by the planner, but by the user's program or in Spark's web UI."""
-
-
-def _causes(problem: BaseException) -> list[str]:
-    """The messages of an exception and of all that it wraps: Spark wraps the failure of one of a stage's jobs."""
-    java = getattr(problem, "java_exception", None) or getattr(problem, "_origin", None)
-    messages = [_message(problem)]
-    todo = [java] if java is not None else []
-    while todo and len(messages) < MAX_CAUSES:
-        exception = todo.pop()
-        messages.append(_line(str(exception.toString())))
-        todo += [cause for cause in (exception.getCause(), *exception.getSuppressed()) if cause is not None]
-    return messages

@@ -20,7 +20,8 @@ class Rules:
     `min_gain`: the seconds that it must save. `cancel_seconds`: the cost of cancelling running stages. `let_finish`:
     running stages that the new plan does not need may finish if that is estimated to be cheaper. `force` (a test
     option): after every stage and every change of the share, switch to another tree of the unfinished part at any cost;
-    on a change of the share preferably to one that cancels running stages.
+    on a change of the share preferably to one that cancels running stages. `stores`: the last stage stores rows, so
+    there is no switch once it runs.
     """
 
     hysteresis: float = 0.15
@@ -28,6 +29,7 @@ class Rules:
     cancel_seconds: float = 0.2
     let_finish: bool = True
     force: bool = False
+    stores: bool = False
 
 
 @dataclass(frozen=True, slots=True)

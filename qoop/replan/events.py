@@ -51,13 +51,15 @@ class StageFinished:
 class StageFailed:
     """A stage failed. `retry`: the cause is outside the query, so a retry may succeed.
 
-    `of_plan`: it was a plan's stage, not the query as written.
+    `of_plan`: it was a plan's stage, not the query as written. `final`: it may have stored rows, so nothing may
+    be tried again.
     """
 
     stage: StageId
     error: str
     retry: bool
     of_plan: bool = False
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

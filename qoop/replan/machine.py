@@ -81,8 +81,9 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     state, commands, cause = _apply_event(_with_progress(state, at), at, event)
     if state.phase in ("done", "failed"):
         return replace(state, timer_at=None), tuple(commands)
-    # 2. Choose a plan, or compare the current one with the others.
-    if cause is not None and state.share is not None and state.phase in ("running", "switching"):
+    # 2. Choose a plan, or compare the current one with the others; not while rows are stored, which no switch may stop.
+    is_storing = state.rules.stores and RESULT in state.running
+    if cause is not None and state.share is not None and state.phase in ("running", "switching") and not is_storing:
         state, decided = _decide(state, cause, event)
         commands += decided
     # 3. Start stages, unless a switch is waiting for stages to stop.
@@ -202,6 +203,8 @@ def _recalibrated(state: State, before: Calibration) -> State:
 def _apply_failed(state: State, event: StageFailed) -> tuple[State, list[Command], WhyDecided | None]:
     running = state.running.get(event.stage)
     state = _without(state, [event.stage])
+    if event.final:
+        return replace(state, phase="failed"), [*_stop_all(state), Fail(_failed(event, state))], None
     if state.phase == "as written" and event.of_plan:
         # It failed before it could be cancelled.
         return state, [], None

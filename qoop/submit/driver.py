@@ -5,18 +5,16 @@ import logging
 import re
 import signal
 import sys
-import uuid
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pydantic import ValidationError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from qoop.api import Options, collect, execute, write
-from qoop.engine.folders import QueryFolder
+from qoop.engine.output import OutputFiles
 from qoop.engine.session import java_message, syntax_of
 from qoop.errors import QoopError, did_you_mean
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
@@ -26,7 +24,7 @@ from qoop.replan.decision import Rules
 from qoop.run.progress import ProgressLines
 from qoop.run.query_run import Feed, Outcome
 from qoop.submit import rows
-from qoop.submit.job import Job, Output
+from qoop.submit.job import Job
 from qoop.submit.stderr import redirect_stderr
 from qoop.tables.folder import FolderCatalogue
 from yarn_plugin import console
@@ -106,44 +104,14 @@ def _execute(spark: SparkSession, job: Job, parsed: ParsedText, options: Options
             raise QoopError("--output: cannot be given for a statement that itself stores its rows; remove --output")
         return execute(spark, parsed, options)
     if job.output is not None:
-        return write(spark, parsed, options, _writer(spark, job.output))
+        with OutputFiles(spark, job.output.path, job.output.format) as files:
+            return write(spark, parsed, options, files.store, files.publish)
     answer = collect(spark, parsed, options, job.rows + 1)
     first = answer.rows[: job.rows]
     rows.print_rows(job.format, [name for name, _ in answer.columns], first)
     if len(answer.rows) > len(first):
         _print(f"only the first {count(len(first), 'row')} printed; --rows prints more, --output writes all")
     return answer.outcome
-
-
-def _writer(spark: SparkSession, output: Output) -> Callable[[DataFrame], None]:
-    """A function that writes a result atomically: to a temporary folder next to the path, which is then renamed.
-
-    Raises:
-        QoopError: the path exists, or cannot be written.
-    """
-    path = output.path.rstrip("/")
-    try:
-        draft = QueryFolder(spark, f"{path}.qoop-", uuid.uuid4().hex[:8])
-        taken = draft.exists(path)
-    except Py4JJavaError as problem:
-        raise QoopError(f"--output {output.path!r}: {java_message(problem)}") from None
-    if taken:
-        raise QoopError(f"--output {output.path!r}: already exists; remove it, or choose another path")
-
-    def put(frame: DataFrame) -> None:
-        writer = frame.write.option("header", "true") if output.format == "csv" else frame.write
-        try:
-            draft.create()
-            writer.format(output.format).save(f"{draft.path}/rows")
-            if draft.exists(path) or not draft.move("rows", path):
-                problem = "the result could not be renamed to this path and was discarded; choose another path"
-                raise QoopError(f"--output {output.path!r}: {problem}")
-        except Py4JJavaError as failed:
-            raise QoopError(f"--output {output.path!r}: {java_message(failed)}") from None
-        finally:
-            draft.delete()
-
-    return put
 
 
 def _options(spark: SparkSession, job: Job, lines: ProgressLines) -> Options:

@@ -5,6 +5,7 @@ import re
 import signal
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from pyspark.errors import AnalysisException, ParseException
@@ -12,11 +13,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType
 
 import qoop
+from qoop import api
 from qoop.engine.catalogue import SparkCatalogue
+from qoop.engine.checkpoints import persist
+from qoop.engine.session import StatementAsWritten
+from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import QoopError
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
+from qoop.run import journal
 from qoop.run.query_run import QueryFailedError
 from tests.integration.spark_sessions import (
     active_jobs,
@@ -282,6 +288,85 @@ def test_a_failed_insert_inserts_no_rows(spark, table):
     with session_unchanged(spark), pytest.raises(QueryFailedError, match="DIVIDE_BY_ZERO"):
         qoop.execute(spark, f"INSERT INTO {table} SELECT 'x', n FROM ({FAILS_IN_THE_MIDDLE})", STAGED)
     assert spark.table(table).count() == 0
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """What is kept before it is stored."""
+    frames = []
+
+    def note(frame):
+        frames.append(frame)
+        return persist(frame)
+
+    monkeypatch.setattr(api, "persist", note)
+    return frames
+
+
+SWITCHED = qoop.Options(rules=Rules(force=True), cut_policy=CutPolicy(everywhere=True))
+
+STORED = {
+    "INSERT INTO stored": 1,
+    "INSERT OVERWRITE stored": 0,
+    "CREATE TABLE made USING parquet PARTITIONED BY (category) AS": 0,
+}
+"""Statements, and how many rows of before are there after them."""
+
+
+def stored_by(spark, statement, options):
+    """Run a statement; returns how, and the rows of its table, one of which may have been there before."""
+    spark.sql("INSERT INTO stored VALUES ('before', 1)")
+    try:
+        outcome = qoop.execute(spark, f"{statement} {JOINED}", options)
+        return outcome, rows_of(spark.sql(f"SELECT category, n FROM {statement.split()[2]}"))
+    finally:
+        spark.sql("DROP TABLE IF EXISTS made")
+
+
+@pytest.mark.parametrize("statement", STORED)
+def test_rows_of_a_plan_are_stored_directly(spark, table, kept, tmp_path, statement):
+    file = tmp_path / "journal"
+    outcome, found = stored_by(spark, statement, replace(SWITCHED, journal=file))
+    assert found == rows_of(spark.sql(JOINED)) + Counter({("before", 1): STORED[statement]})
+    assert outcome.counts.stages > 1 and outcome.counts.switches > 0 and kept == []
+    finished = [one["event"] for one in journal.read(file) if one.get("event", {}).get("type") == "StageFinished"]
+    assert finished[-1]["rows"] == spark.sql(JOINED).count()
+
+
+@pytest.mark.parametrize("statement", STORED)
+def test_rows_are_stored_once_if_the_last_stage_of_a_plan_fails(spark, table, kept, monkeypatch, statement):
+    """It fails while it writes, having begun to: the statement as written then stores the rows."""
+    as_planned = SparkEngine._with_written_names
+    failing = "CASE WHEN category = 'Music' THEN 1 DIV (n - n) ELSE 1 END = 1"
+    monkeypatch.setattr(SparkEngine, "_with_written_names", lambda self, frame: as_planned(self, frame).where(failing))
+    warned = []
+    outcome, found = stored_by(spark, statement, replace(STAGED, warn=warned.append))
+    assert found == rows_of(spark.sql(JOINED)) + Counter({("before", 1): STORED[statement]})
+    assert outcome.counts.failed == 1 and kept == []
+    assert any("running the query as written" in line and "DIVIDE_BY_ZERO" in line for line in warned)
+
+
+def test_a_statement_that_may_have_stored_rows_is_not_repeated(spark, table, monkeypatch):
+    def fails_late(statement, rows):
+        execute(statement, rows)
+        raise RuntimeError("Connection reset")
+
+    execute = StatementAsWritten.execute
+    monkeypatch.setattr(StatementAsWritten, "execute", fails_late)
+    with pytest.raises(QueryFailedError, match="Connection reset"):
+        qoop.execute(spark, f"INSERT INTO stored {JOINED}", STAGED)
+    assert rows_of(spark.table(table)) == rows_of(spark.sql(JOINED))
+
+
+def test_what_the_user_has_chosen_to_commit_files_stores_a_complete_result(spark, table, kept):
+    name = "spark.sql.parquet.output.committer.class"
+    spark.conf.set(name, "org.apache.parquet.hadoop.ParquetOutputCommitter")
+    try:
+        qoop.execute(spark, f"INSERT INTO stored {JOINED}", STAGED)
+    finally:
+        spark.conf.unset(name)
+    assert rows_of(spark.table(table)) == rows_of(spark.sql(JOINED))
+    assert len(kept) == 1
 
 
 def test_create_view_works(spark):

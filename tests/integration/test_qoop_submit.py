@@ -272,11 +272,11 @@ def test_the_next_query_removes_files_of_a_query_that_was_killed_with_all_its_pr
         process.kill()
     slow.process.wait(30)
     wait_until(lambda: slow.processes() == [])
-    (remaining,) = written_files(tmp_path)
+    own, remaining = written_files(tmp_path)
     draft = tmp_path / "result.qoop-1234"
     draft.mkdir()
     (draft / "_alive").touch()
-    for folder in (tmp_path / "outputs" / remaining, draft):
+    for folder in (tmp_path / "outputs" / remaining, tmp_path / own, draft):
         for file in folder.rglob("*"):
             os.utime(file, (time.time() - 3600,) * 2)
     other = tmp_path / "outputs" / "qoop-of-another"

@@ -111,3 +111,27 @@ def test_a_stage_of_a_plan_that_was_given_up_fails_nothing():
         assert (late.phase, late.counts.failed, found) == ("as written", 0, ())
     late, found = step(state, 1.0, events.StageFailed(RESULT, "out of memory", False))
     assert (late.phase, [type(one) for one in found]) == ("failed", [commands.Fail])
+
+
+def test_nothing_follows_a_stage_that_may_have_stored_rows():
+    made = planned(TEXTS[0], [1_000_000] * 6)
+    state, _ = step(State(made.plans, made.estimator, made.estimator, Rules()), 0.0, events.Planned(len(made.plans), 2))
+    state, _ = step(state, 0.0, events.ShareChanged(4.0, None, "", 0.0))
+    given_up, _ = step(state, 0.5, events.CannotPlan("another plan is not equivalent"))
+    for before in (state, given_up):
+        late, found = step(before, 1.0, events.StageFailed(RESULT, "could not rename", False, of_plan=True, final=True))
+        assert (late.phase, type(found[-1])) == ("failed", commands.Fail)
+
+
+def test_no_switch_while_the_last_stage_stores_rows():
+    """A forced switch would come with every share."""
+    made = planned(TEXTS[0], [10] * 6)
+    for stores in (False, True):
+        rules = Rules(force=True, stores=stores)
+        state, _ = step(State(made.plans, made.estimator, made.estimator, rules), 0.0, events.Planned(9, 2))
+        state, _ = step(state, 0.0, events.ShareChanged(4.0, None, "", 0.0))
+        while RESULT not in state.running:
+            state, _ = step(state, 1.0, events.StageFinished(min(state.running), 10.0, 80.0, 0.1, 0.1))
+        late, found = step(state, 2.0, events.ShareChanged(2.0, None, "", 0.0))
+        assert any(isinstance(one, commands.Note) for one in found) != stores
+        assert late.share.slots == 2.0

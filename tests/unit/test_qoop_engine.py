@@ -12,6 +12,7 @@ from qoop.engine import spark_engine
 from qoop.engine.checkpoints import ExecutorCheckpoints, unpersist_with
 from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.spark_engine import SparkEngine
+from qoop.engine.stored_once import StoredOnce
 from qoop.plans.plan import StageId
 from qoop.replan.events import CheckpointLost, ExecutorsChanged, StageCancelled, StageFailed, StageFinished
 
@@ -388,18 +389,77 @@ def test_a_failure_on_garbage_collection_does_not_stop_the_others(died):
     assert not frames[0].kept
 
 
-@pytest.mark.parametrize("once", [False, True])
-def test_a_result_that_stores_rows_is_not_tried_again(monkeypatch, died, once):
-    monkeypatch.setattr(spark_engine, "InheritableThread", lambda run, **more: threading.Thread(target=run, **more))
-    spark, events = Spark(), []
+# A last stage that stores rows.
+
+
+class Storing:
+    """An engine whose result is stored by a function of the test."""
+
+    def __init__(self, monkeypatch, consume, once):
+        monkeypatch.setattr(spark_engine, "InheritableThread", lambda run, **more: threading.Thread(target=run, **more))
+        self.spark, self.events, written = Spark(), [], Fake(text="SELECT 1", frame=lambda: None)
+        self.engine = SparkEngine(
+            self.spark, "q", written, LosingCheckpoints(), consume, self.events.append, once=once and once(consume)
+        )
+
+    def start(self):
+        self.engine.start(ONE, "SELECT 1", None, 0)
+
+    def wait(self, kind):
+        wait_for(lambda: any(isinstance(event, kind) for event in self.events), lambda: self.events)
+        (found,) = [event for event in self.events if isinstance(event, kind)]
+        return found
+
+
+ATOMICALLY, AT_ONCE = (lambda consume: StoredOnce(consume, True)), (lambda consume: StoredOnce(consume, False))
+
+
+@pytest.mark.parametrize(
+    ("once", "problem", "retry", "final"),
+    [
+        (None, "ExecutorLostFailure (executor 1 exited)", True, False),
+        (ATOMICALLY, "ExecutorLostFailure (executor 1 exited)", False, True),
+        (AT_ONCE, "ExecutorLostFailure (executor 1 exited)", False, True),
+        (ATOMICALLY, "[TASK_WRITE_FAILED] Task failed while writing rows", False, False),
+        (AT_ONCE, "[TASK_WRITE_FAILED] Task failed while writing rows", False, True),
+        (ATOMICALLY, "Checkpoint block rdd_1_2 not found!", True, False),
+        (ATOMICALLY, "could not rename", False, True),
+    ],
+)
+def test_rows_are_not_stored_again_where_some_may_have_been(monkeypatch, died, once, problem, retry, final):
+    tried = []
 
     def consume(frame):
-        raise RuntimeError("ExecutorLostFailure (executor 1 exited)")
+        tried.append(frame)
+        raise RuntimeError(problem)
 
-    written = Fake(text="SELECT 1", frame=lambda: None)
-    engine = SparkEngine(spark, "q", written, LosingCheckpoints(), consume, events.append, once=once)
-    engine.start(ONE, "SELECT 1", None, 0)
-    wait_for(lambda: any(isinstance(event, StageFailed) for event in events), lambda: events)
-    engine.close()
-    (failed,) = [event for event in events if isinstance(event, StageFailed)]
-    assert failed.retry == (not once)
+    storing = Storing(monkeypatch, consume, once)
+    storing.start()
+    failed = storing.wait(StageFailed)
+    assert (failed.retry, failed.final) == (retry, final)
+    storing.start()
+    wait_for(lambda: len(storing.events) >= 3, lambda: storing.events)
+    storing.engine.close()
+    assert len(tried) == (1 if final else 2)
+
+
+def test_no_switch_stops_a_stage_that_stores_rows_and_none_follows_it(monkeypatch, died):
+    stored, release = threading.Event(), threading.Event()
+
+    def consume(frame):
+        assert not stored.is_set(), "rows are stored twice"
+        stored.set()
+        assert release.wait(20)
+        return 7, "place"
+
+    storing = Storing(monkeypatch, consume, ATOMICALLY)
+    storing.start()
+    assert stored.wait(20)
+    storing.engine.cancel((ONE,))
+    assert storing.spark.stopped == []
+    storing.start()
+    release.set()
+    assert storing.wait(StageFinished).rows == 7.0
+    storing.wait(StageCancelled)
+    assert storing.engine.result == "place"
+    storing.engine.close()

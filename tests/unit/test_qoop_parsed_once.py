@@ -1,5 +1,6 @@
 """The user's text is parsed once on its way to an answer, whichever way it comes."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -54,7 +55,7 @@ class Frame:
 class Engine:
     """Finishes every stage at once."""
 
-    def __init__(self, session, name, written, checkpoints, goal, tell, warn, verification, once=False):
+    def __init__(self, session, name, written, checkpoints, goal, tell, warn, verification, once=None):
         self._goal, self._tell = goal, tell
 
     def check_plan(self, text):
@@ -79,7 +80,7 @@ def spark(monkeypatch):
     """A session in which everything around the planner succeeds."""
     written = SimpleNamespace(is_command=False, columns=[("x", "int")], analysed=None, is_deterministic=True)
     nothing = SimpleNamespace(release=lambda: None, release_with=lambda owner: None)
-    statement = SimpleNamespace(query=object(), check=lambda: None, execute=lambda rows: None)
+    statement = SimpleNamespace(query=object(), check=lambda: None, execute=lambda rows: None, is_atomic=True)
     monkeypatch.setattr(api, "QueryAsWritten", lambda spark, text, query: written)
     monkeypatch.setattr(api, "StatementAsWritten", lambda spark, text: statement)
     monkeypatch.setattr(api, "query_session", lambda spark: spark)
@@ -90,7 +91,9 @@ def spark(monkeypatch):
     monkeypatch.setattr(Known, "frames", lambda known: [], raising=False)
     monkeypatch.setattr(api, "pin_tables", lambda written, session, named: [])
     monkeypatch.setattr(api, "SparkEngine", Engine)
-    monkeypatch.setattr(driver, "_writer", lambda spark, output: lambda frame: None)
+    files = SimpleNamespace(store=lambda frame: "rows", publish=lambda name: None)
+    monkeypatch.setattr(api, "counting", lambda frame: (frame, lambda: 1.0))
+    monkeypatch.setattr(driver, "OutputFiles", lambda spark, path, form: nullcontext(files))
     return SimpleNamespace(
         sparkContext=SimpleNamespace(defaultParallelism=4),
         conf=SimpleNamespace(get=lambda name, default="false": "always" if name == api.PLAN_SETTING else default),

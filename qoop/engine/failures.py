@@ -1,0 +1,83 @@
+"""What a failure of Spark says: its message, its causes, and whether it is the cluster's fault."""
+
+from typing import Any, NamedTuple
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from qoop.errors import QoopError
+
+
+class StoppedError(QoopError):
+    """A stage was cancelled before it started a job."""
+
+
+LOST_PART = "Checkpoint block"
+"""How Spark's message starts when a part of an output that is stored whole was lost."""
+
+TRANSIENT = (
+    LOST_PART,
+    "ExecutorLostFailure",
+    "FetchFailed",
+    "FAILED_READ_FILE.FILE_NOT_EXIST",
+    "FileNotFoundException",
+    "PATH_NOT_FOUND",
+    "Could not read",
+    "Connection refused",
+    "Connection reset",
+    "exited caused by one of the running tasks",
+    "Master removed our application",
+    "OutOfMemoryError",
+)
+"""Messages that mean that the cluster failed, not the query: the stage is retried."""
+
+CANCELLED = "SPARK_JOB_CANCELLED"
+"""Message of a stage that was not cancelled by the planner, but by the user's program or in Spark's web UI."""
+
+MAX_CAUSES = 20
+"""How many nested Java exceptions are examined."""
+
+
+def message_of(problem: BaseException) -> str:
+    """The error message in one line, without Java's stack trace."""
+    text = str(problem.java_exception.getMessage()) if isinstance(problem, Py4JJavaError) else str(problem)
+    return _line(text)
+
+
+class Cause(NamedTuple):
+    """An exception, or one that it wraps: its message in one line.
+
+    `sql_state`: "" if it has none. `in_task`: it has one, and a task raised it.
+    """
+
+    message: str
+    sql_state: str = ""
+    in_task: bool = False
+
+
+def causes_of(problem: BaseException) -> list[Cause]:
+    """An exception and all that it wraps: Spark wraps the failure of one of a stage's jobs."""
+    java = getattr(problem, "java_exception", None) or getattr(problem, "_origin", None)
+    causes = [Cause(message_of(problem))]
+    todo = [java] if java is not None else []
+    while todo and len(causes) < MAX_CAUSES:
+        exception = todo.pop()
+        state = _sql_state(exception)
+        causes.append(Cause(_line(str(exception.toString())), state, bool(state) and _is_of_task(exception)))
+        todo += [cause for cause in (exception.getCause(), *exception.getSuppressed()) if cause is not None]
+    return causes
+
+
+def _sql_state(exception: Any) -> str:
+    try:
+        return str(exception.getSqlState() or "")
+    except Py4JError:
+        # Not an exception of Spark's own.
+        return ""
+
+
+def _is_of_task(exception: Any) -> bool:
+    return any(str(frame.getClassName()) == "org.apache.spark.scheduler.Task" for frame in exception.getStackTrace())
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split("\n\nDriver stacktrace:")[0].split())[:1000]
