@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -112,12 +113,18 @@ MAY_BE_INEXACT = ("AGGREGATE", "AGGREGATE_EXPRESSION", "DISTINCT_LIKE", "INTERSE
 """Spark's names for what a plan without inexact values may lack: most stages only join."""
 
 
+@lru_cache(maxsize=1)
+def _inexact_patterns(jvm: Any) -> Any:
+    """Spark's objects for these names; kept, since looking them up takes longer than asking a plan for them."""
+    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    return jvm.PythonUtils.toSeq([getattr(patterns, name)() for name in MAY_BE_INEXACT])
+
+
 def has_exact_values(frame: DataFrame) -> bool:
     """Whether a frame has the same values, to the last bit, each time that it is computed; False if in doubt."""
     try:
         plan = frame._jdf.queryExecution().analyzed()
-        patterns: Any = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-        if not any(plan.containsPattern(getattr(patterns, name)()) for name in MAY_BE_INEXACT):
+        if not plan.containsAnyPattern(_inexact_patterns(frame.sparkSession._jvm)):
             return True
         without_delay(frame.sparkSession)
         return is_exact(read_tree(json.loads(plan.toJSON())))
