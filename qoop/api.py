@@ -19,6 +19,7 @@ from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, counting, persist
 from qoop.engine.folders import QueryFolder
 from qoop.engine.inputs import read_inputs
+from qoop.engine.pruning import reads_partitions
 from qoop.engine.session import (
     QueryAsWritten,
     StatementAsWritten,
@@ -402,9 +403,10 @@ class _Query:
             raise QoopError(f"checkpoint {url!r}: {java_message(problem)}; {wanted}") from None
 
     def _new_checkpoints(self) -> Checkpoints:
+        in_plan = self.is_planned and reads_partitions(self.written.analysed)
         if self._folder is not None:
-            return FileCheckpoints(self._session, self._folder)
-        return ExecutorCheckpoints(self._session, self._options.warn)
+            return FileCheckpoints(self._session, self._folder, in_plan)
+        return ExecutorCheckpoints(self._session, self._options.warn, in_plan)
 
     def _reason_not_to_plan(self) -> str | None:
         """Why the query is not planned, as far as that is known without planning it."""

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
 from qoop.engine.folders import QueryFolder
+from qoop.engine.pruning import MAX_BYTES, MAX_ROWS, with_rows_in_plan
 from qoop.engine.scala import as_float
 from qoop.engine.session import in_session_of, java_message
 
@@ -73,6 +74,8 @@ class _Persisted:
 class ExecutorCheckpoints:
     """Persists outputs in the executors' memory, or on their disks when memory is short.
 
+    `in_plan`: the rows of small ones are put into the plans of their readers, which then prune partitions of tables.
+
     If an executor dies, Spark recomputes its partitions from the stage's inputs when they are read, so that the answer
     may be late. Of an output that is stored `whole`, whose recomputed partitions might not fit those that others have
     read, Spark forgets the inputs: reading a lost partition fails, and the stage is run again. Decommissioned executors
@@ -81,6 +84,7 @@ class ExecutorCheckpoints:
 
     session: SparkSession
     warn: Callable[[str], None] = lambda line: None
+    in_plan: bool = False
     _frames: dict[str, "_Persisted"] = field(default_factory=dict)
     _owned: list[Any] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
@@ -115,12 +119,15 @@ class ExecutorCheckpoints:
                 unpersist(frame._jdf)
             raise
         self._note(view, _Persisted(frame, batches.id(), batches.getNumPartitions(), whole and owned), owned)
-        frame.createOrReplaceTempView(view)
-        size = relation.stats()
+        stored = self._measured(view, frame, relation.stats(), batches.id())
+        _readable(self.session, frame, stored, self.in_plan).createOrReplaceTempView(view)
+        return stored
+
+    def _measured(self, view: str, frame: DataFrame, size: Any, identity: int) -> StoredOutput:
         if size.rowCount().isDefined():
             return StoredOutput(view, as_float(size.rowCount().get()), as_float(size.sizeInBytes()))
         # Spark has no count if partitions were computed twice because executors were lost meanwhile.
-        return StoredOutput(view, float(frame.count()), _stored_bytes(self.session.sparkContext, batches.id()))
+        return StoredOutput(view, float(frame.count()), _stored_bytes(self.session.sparkContext, identity))
 
     def _note(self, view: str, persisted: "_Persisted", owned: bool) -> None:
         with self._lock:
@@ -166,10 +173,12 @@ class FileCheckpoints:
     """Writes outputs as Parquet files to a folder that all executors reach; they outlive executors.
 
     Each attempt writes to a folder of its own, so that what a cancelled or failed attempt still writes is never read.
+    `in_plan`: as for `ExecutorCheckpoints`.
     """
 
     session: SparkSession
     folder: QueryFolder
+    in_plan: bool = False
     _paths: dict[str, str] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
     _written: int = 0
@@ -188,10 +197,11 @@ class FileCheckpoints:
         read = reader.schema(frame.schema).parquet(path)
         with self._lock:
             self._paths[view] = path
-        read.createOrReplaceTempView(view)
         size = as_float(read._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
         written = rows()
-        return StoredOutput(view, float(read.count()) if written is None else written, size)
+        stored = StoredOutput(view, float(read.count()) if written is None else written, size)
+        _readable(self.session, read, stored, self.in_plan).createOrReplaceTempView(view)
+        return stored
 
     def lost_views(self, suspected: bool = False) -> dict[str, str]:
         """The views whose files no longer exist; looked for once in a while only, unless a loss is suspected."""
@@ -213,6 +223,12 @@ class FileCheckpoints:
 
     def release_with(self, owner: object) -> None:
         """Do nothing: a view made from `owner` may outlive it, so the files stay until the application ends."""
+
+
+def _readable(session: SparkSession, frame: DataFrame, stored: StoredOutput, in_plan: bool) -> DataFrame:
+    """The frame by which a stored output is read."""
+    is_small = stored.rows <= MAX_ROWS and stored.bytes <= MAX_BYTES
+    return with_rows_in_plan(session, frame) if in_plan and is_small else frame
 
 
 def counting(frame: DataFrame) -> tuple[DataFrame, Callable[[], float | None]]:

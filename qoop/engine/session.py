@@ -59,7 +59,7 @@ def in_session_of(spark: SparkSession, frame: DataFrame) -> DataFrame:
     """
     # Not the analysed plan: for an INSERT it would insert again.
     plan = frame._jdf.queryExecution().commandExecuted()
-    return _frame_of(_wrapped(spark, spark._jsparkSession), plan)
+    return frame_of(_wrapped(spark, spark._jsparkSession), plan)
 
 
 def require_classic_session(spark: Any) -> None:
@@ -169,7 +169,7 @@ class QueryAsWritten:
         return self._first
 
     def _new_frame(self) -> DataFrame:
-        return self._spark.sql(self.text) if self._parsed is None else _frame_of(self._spark, self._parsed)
+        return self._spark.sql(self.text) if self._parsed is None else frame_of(self._spark, self._parsed)
 
 
 FILES = {"parquet", "orc", "csv", "json", "text", "avro"}
@@ -241,9 +241,10 @@ class StatementAsWritten:
         replaced = [*items(self._plan.children())]
         replaced[-1] = rows._jdf.queryExecution().logical()
         sequence = self._spark._jvm.PythonUtils.toSeq(replaced)
-        _frame_of(self._spark, self._plan.withNewChildren(sequence))
+        frame_of(self._spark, self._plan.withNewChildren(sequence))
 
 
-def _frame_of(spark: SparkSession, plan: Any) -> DataFrame:
+def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
+    """The frame of a logical plan (a Java object)."""
     datasets = spark._jvm.org.apache.spark.sql.classic.Dataset
     return DataFrame(datasets.ofRows(spark._jsparkSession, plan), spark)

@@ -1,0 +1,41 @@
+"""Stage outputs by which Spark prunes partitions of the tables that it joins with them.
+
+At run time Spark skips the partitions of a table that no row of a small join input matches. It tries that only if the
+input is filtered, or if its rows are in the plan: rows that it has cached, or reads from files, count as unfiltered.
+"""
+
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+
+from qoop.engine.scala import items
+from qoop.engine.session import frame_of
+
+MAX_ROWS, MAX_BYTES = 10_000.0, 1024.0 * 1024.0
+"""How much of an output is put into the plans of its readers: it travels with each of their tasks."""
+
+
+def reads_partitions(written: DataFrame) -> bool:
+    """Whether a query reads a table that is partitioned by columns."""
+    plan = written._jdf.queryExecution().analyzed()
+    leaves = (leaf for part in (plan, *items(plan.subqueriesAll())) for leaf in items(part.collectLeaves()))
+    return any(_partition_columns(leaf) for leaf in leaves)
+
+
+def _partition_columns(leaf: Any) -> int:
+    try:
+        return int(leaf.relation().partitionSchema().size())
+    except Py4JError:
+        # Not a table of files.
+        return 0
+
+
+def with_rows_in_plan(session: SparkSession, stored: DataFrame) -> DataFrame:
+    """A stored frame whose rows are a part of its plan, in the session that reads it. Fetches them."""
+    jvm: Any = session._jvm
+    plan = stored._jdf.queryExecution().analyzed()
+    rows = frame_of(session, plan)._jdf.queryExecution().executedPlan().executeCollect()
+    sequence = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
+    local = jvm.org.apache.spark.sql.catalyst.plans.logical.LocalRelation
+    return frame_of(session, local(plan.output(), sequence, False, jvm.scala.Option.empty()))

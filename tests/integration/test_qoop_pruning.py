@@ -1,0 +1,58 @@
+"""Partitions that Spark skips as no row of a small join input matches them: cutting that input off must not cost it."""
+
+import pytest
+
+import qoop
+from qoop import api
+from qoop.plans.candidates import CutPolicy
+from qoop.replan.commands import StartStage
+from tests.integration.spark_sessions import local_session, session_unchanged, small_data
+
+pytestmark = pytest.mark.integration
+
+TEXT = """SELECT sum(facts.id) AS s, count(facts.k) AS n FROM facts
+    JOIN days ON facts.day = days.day JOIN months ON days.month = months.month WHERE months.name = 'm2'"""
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    with local_session(tmp_path_factory.mktemp("spark"), small_data()) as session:
+        session.sql(
+            "CREATE TABLE facts USING parquet PARTITIONED BY (day) AS SELECT id, id % 97 AS k, id % 20 AS day"
+            " FROM range(20000)"
+        )
+        session.sql("CREATE TABLE days USING parquet AS SELECT id AS day, id % 5 AS month FROM range(20)")
+        session.sql("CREATE TABLE months USING parquet AS SELECT id AS month, concat('m', id) AS name FROM range(5)")
+        yield session
+        for table in ("facts", "days", "months"):
+            session.sql(f"DROP TABLE {table}")
+
+
+def executed(frame):
+    """The rows of a frame, and the plan that Spark chose in the end."""
+    rows = [tuple(row) for row in frame.collect()]
+    return rows, str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+@pytest.mark.parametrize("stored", ["executors", "files"])
+@pytest.mark.parametrize("pruning", [True, False])
+def test_a_small_output_prunes_partitions(spark, monkeypatch, tmp_path, stored, pruning):
+    if not pruning:
+        monkeypatch.setattr(api, "reads_partitions", lambda written: False)
+    expected, _ = executed(spark.sql(TEXT))
+    commands = []
+    options = qoop.Options(
+        cut_policy=CutPolicy(everywhere=True),
+        watch=commands.append,
+        checkpoint=tmp_path.as_uri() if stored == "files" else None,
+    )
+    rows, plan = executed(qoop.sql(spark, TEXT, options))
+    assert rows == expected
+    assert sum(isinstance(command, StartStage) for command in commands) == 2
+    assert ("dynamicpruning" in plan.lower()) == pruning
+
+
+def test_a_query_that_prunes_leaves_nothing_behind(spark):
+    with session_unchanged(spark):
+        answer = qoop.collect(spark, TEXT, qoop.Options(cut_policy=CutPolicy(everywhere=True)))
+    assert [tuple(row) for row in answer.rows] == executed(spark.sql(TEXT))[0]
