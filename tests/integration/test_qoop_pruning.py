@@ -34,8 +34,14 @@ def executed(frame):
     return rows, str(frame._jdf.queryExecution().executedPlan().toString())
 
 
-@pytest.mark.parametrize("stored", ["executors", "files"])
-@pytest.mark.parametrize("pruning", [True, False])
+@pytest.mark.parametrize(
+    ("stored", "pruning"),
+    [
+        ("executors", True),
+        pytest.param("executors", False, marks=pytest.mark.matrix),
+        pytest.param("files", True, marks=pytest.mark.matrix),
+    ],
+)
 def test_a_small_output_prunes_partitions(spark, monkeypatch, tmp_path, stored, pruning):
     if not pruning:
         monkeypatch.setattr(api, "reads_partitions", lambda written: False)
@@ -52,6 +58,7 @@ def test_a_small_output_prunes_partitions(spark, monkeypatch, tmp_path, stored, 
     assert ("dynamicpruning" in plan.lower()) == pruning
 
 
+@pytest.mark.matrix
 def test_a_query_that_prunes_leaves_nothing_behind(spark):
     with session_unchanged(spark):
         answer = qoop.collect(spark, TEXT, qoop.Options(cut_policy=CutPolicy(everywhere=True)))

@@ -312,6 +312,9 @@ STORED = {
 }
 """Statements, and how many rows of before are there after them."""
 
+FIRST, *OTHERS = STORED
+EACH = [FIRST, *(pytest.param(one, marks=pytest.mark.matrix) for one in OTHERS)]
+
 
 def stored_by(spark, statement, options):
     """Run a statement; returns how, and the rows of its table, one of which may have been there before."""
@@ -323,7 +326,7 @@ def stored_by(spark, statement, options):
         spark.sql("DROP TABLE IF EXISTS made")
 
 
-@pytest.mark.parametrize("statement", STORED)
+@pytest.mark.parametrize("statement", EACH)
 def test_rows_of_a_plan_are_stored_directly(spark, table, kept, tmp_path, statement):
     file = tmp_path / "journal"
     outcome, found = stored_by(spark, statement, replace(SWITCHED, journal=file))
@@ -333,7 +336,7 @@ def test_rows_of_a_plan_are_stored_directly(spark, table, kept, tmp_path, statem
     assert finished[-1]["rows"] == spark.sql(JOINED).count()
 
 
-@pytest.mark.parametrize("statement", STORED)
+@pytest.mark.parametrize("statement", EACH)
 def test_rows_are_stored_once_if_the_last_stage_of_a_plan_fails(spark, table, kept, monkeypatch, statement):
     """It fails while it writes, having begun to: the statement as written then stores the rows."""
     as_planned = SparkEngine._with_written_names
