@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tpcds.demo.searches.charts import Times, held_chart, leases_chart, rho_chart
-from tpcds.demo.searches.record import Search, SearchesRecord
+from tpcds.demo.searches.record import BestTrial, Search, SearchesRecord
 from tpcds.demo.searches.sentences import explained, opened, rho_text
 from tpcds.demo.searches.told import END_WORDS, Resumed, Told, part
 from yarn_plugin.quantities import count, number, seconds
@@ -78,7 +78,7 @@ def features(record: SearchesRecord) -> list[tuple[str, bool, str]]:
     told = Told(record)
     payments, leftovers, resumed, best = told.payments, told.leftovers, told.resumed, _best_of(record)
     lowest = min((award.share_max for _, award in payments), default=None)
-    moved = sum(one.is_moved for one in resumed)
+    moved, again = sum(one.is_moved for one in resumed), sum(one.again for one in resumed)
     dealt = [f"{told.name(app)} {gpus} in round {one.round}" for one, app, gpus in leftovers]
     return [
         ("rounds with two bids or more", bool(told.contended), _in_rounds([one.round for one in told.contended])),
@@ -93,13 +93,18 @@ def features(record: SearchesRecord) -> list[tuple[str, bool, str]]:
             bool(told.ended),
             f"{len(told.ended)} of single GPUs, {len(told.lost)} of them lost in an auction",
         ),
-        ("trials resumed from checkpoints", bool(resumed), f"{len(resumed)}, {moved} of them on other GPUs"),
         (
-            "best trial",
-            best is not None,
-            "none" if best is None or best.best is None else f"{best.name} {best.best.trial}",
+            "trials resumed from checkpoints",
+            bool(resumed),
+            f"{len(resumed)}, {moved} on other GPUs; {count(again, 'step')} executed again",
         ),
+        ("best trial", best is not None, "none" if best is None or best.best is None else _named(best.name, best.best)),
     ]
+
+
+def _named(search: str, best: BestTrial) -> str:
+    accuracy = "" if best.accuracy is None else f", accuracy {100 * best.accuracy:.1f} %"
+    return f"{best.trial} of {search}: loss {best.loss:.3g}{accuracy}"
 
 
 def _number_word(value: int) -> str:
