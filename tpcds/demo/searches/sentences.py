@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tpcds.demo.searches.record import Award, Bid, Round
-from tpcds.demo.searches.told import Told, is_payment, part
+from tpcds.demo.searches.told import NO_PAYMENT, Told, is_payment, part
 from yarn_plugin.quantities import count, number
 
 OPENED = {
@@ -64,6 +64,9 @@ def _bid(told: Told, bid: Bid) -> str:
 
 def _award(told: Told, award: Award) -> str:
     name, won = told.name(award.app), count(award.won, "GPU")
+    if not is_payment(award) and award.share_min < NO_PAYMENT:
+        # The solver stops when the whole GPUs to keep are decided.
+        return f"{name} wins {won} and keeps all, as whole GPUs are rounded up: c is between {part(award, 'and')}."
     if not is_payment(award):
         return f"{name} wins {won} and keeps them: its bid costs the others nothing (c = {part(award)})."
     kept = "keeps all, as whole GPUs are rounded up" if award.kept == award.won else f"keeps {award.kept}"

@@ -90,10 +90,10 @@ def is_payment(award: Award) -> bool:
     return award.won > 0 and award.share_max < NO_PAYMENT
 
 
-def part(award: Award) -> str:
-    """c as text; a range where it is not known exactly."""
+def part(award: Award, to: str = "to") -> str:
+    """c as text; a range where it is not known exactly, its bounds joined by a word."""
     low, high = award.share_min, award.share_max
-    return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
+    return f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} {to} {high:.2f}"
 
 
 def _resumed(search: str, runs: tuple[TrialRun, ...]) -> Iterator[Resumed]:
