@@ -7,6 +7,7 @@ import pytest
 from tests.lease_world import World, node, row
 from yarn_plugin.decide.commands import SolveInWorker
 from yarn_plugin.decide.events import Deregistered, NodesChanged, Revised, Solved
+from yarn_plugin.decide.mechanisms.partial_allocation import Gang
 from yarn_plugin.decide.pools.commands import Ask, Grant, Offer, Renew, Revoke
 from yarn_plugin.decide.pools.lease.choice import Standing, bidders, worst_first
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
@@ -303,6 +304,19 @@ def test_who_has_not_bid_for_some_rounds_is_asked_again():
         number for number in range(2, 20) if number - 2 > max([n for n in bids if n < number])
     )
     assert b in {one.app for one in world.sent(Offer)}
+
+
+def test_who_has_not_said_which_jobs_it_has_is_asked_before_its_table_answers():
+    """Else a payment could leave it a part of a gang."""
+    world = World.of(node("n1"), f=0.0, table_rounds=9, lease_s=100.0)
+    jobs = (Job("trial", 100.0, 1.0, min_gpus=4, max_gpus=4),)
+    a = world.arrive("ann", rho=8.0, rows=ALL_FOUR, jobs=jobs, cluster_s=300.0, delay=6.0)
+    world.wait(50.0)
+    assert (world.rounds()[0].won, world.rounds()[0].rhos) == (((a, 4),), ((a, None),)), "its estimate came too late"
+    world.agents[a].delay = 0.1
+    world.wait(250.0)
+    assert [one.question.round for one in world.sent(Ask)] == [1, 2]
+    assert world.stage.state().members[a].gangs == (Gang(4, 4, 1, trials=1),)
 
 
 def test_an_application_is_asked_if_its_table_says_nothing_about_what_it_holds():

@@ -225,6 +225,34 @@ def test_questions_of_the_arbiter_are_answered():
     assert [sum(piece.gpus for piece in row.pieces) for row in said.bid.rows] == [1, 2]
 
 
+def rows_of_two_more(search, held):
+    machines = (Machine("m1", "r1", (Slot("m1", 0),)), Machine("m2", "r1", (Slot("m2", 2),)))
+    (said,) = search.take(events.Offered("o", GpuOffer(7, machines, 60.0, 2.0, held, 4)))
+    return [(sum(piece.gpus for piece in row.pieces), row.rho) for row in said.bid.rows]
+
+
+def test_a_search_whose_trials_all_run_on_all_that_they_can_use_bids_for_no_better_place():
+    one = Settings("plain", trials=1, max_steps=1000, min_gpus=2, max_gpus=2)
+    search = Search(one, held=0)
+    search.take(events.Granted("lease-1", (*gpus("m1", 1), *gpus("m3", 1)), 100.0))
+    assert rows_of_two_more(search, (("m1", 1), ("m3", 1))) == []
+
+
+def test_a_search_whose_trials_all_run_bids_for_what_is_worth_a_move():
+    long, short = (Settings("plain", trials=1, max_steps=steps, max_gpus=2) for steps in (1000, 10))
+    assert rows_of_two_more(Search(short, held=1), (("m1", 1),)) == []
+    *_, (count, rho) = rows_of_two_more(Search(long, held=1), (("m1", 1),))
+    # Two GPUs on the other machine: half of 1,000 s, and 45 s for the move; alone on the pool it would take 500 s.
+    assert (count, rho) == (2, (500 + 45) / (500 * 2))
+
+
+def test_a_search_bids_for_gpus_of_its_own_that_are_offered_again():
+    search = Search(Settings("plain", trials=1, max_steps=10), held=1)
+    machines = (Machine("m1", "r1", (Slot("m1", 1),)),)
+    (said,) = search.take(events.Offered("o", GpuOffer(7, machines, 60.0, 2.0, (), 4)))
+    assert len(said.bid.rows) == 1
+
+
 def test_measured_steps_replace_the_assumed_ones():
     search = Search()
     search.take(events.Profiled(FIRST, 1, 20.0))

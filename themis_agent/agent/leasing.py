@@ -6,8 +6,11 @@ from dataclasses import replace
 from themis_agent.agent import searching
 from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate
 from themis_agent.agent.events import Asked, Granted, LeaseEnded, LeasesRead, Offered, Renewed, Revoked
+from themis_agent.agent.placing import MOVE_S
 from themis_agent.agent.state import Lease, State
 from themis_agent.bids import bid_table, estimate
+from yarn_plugin.model.auction import Bid, GpuOffer
+from yarn_plugin.model.gpus import total
 
 MAX_GRANTED = 1000
 """How many leases are remembered after their end."""
@@ -53,7 +56,19 @@ def answer(state: State, at: float, event: Asked | Offered) -> Command:
     elapsed = at - state.begun_at
     if isinstance(event, Asked):
         return SendEstimate(event.id, estimate(searching.work(state), event.question, elapsed))
-    return SendBid(event.id, bid_table(searching.work(state), event.offer, elapsed))
+    return SendBid(event.id, _bid(state, event.offer, elapsed))
+
+
+def _bid(state: State, offer: GpuOffer, elapsed_s: float) -> Bid:
+    """The bid for what the search would use: a running trial moves for more GPUs only, if that is worth it."""
+    is_settled = total(offer.held) == len(state.gpus) and all(
+        state.trials[job.id].attempt is not None
+        for bracket in state.running_search().work().brackets
+        for job in bracket.jobs
+        if job.iterations_left > 0
+    )
+    bid = bid_table(searching.work(state), offer, elapsed_s, move_s=MOVE_S if is_settled else 0.0)
+    return replace(bid, rows=()) if is_settled and len(state.busy) >= _usable(state) else bid
 
 
 def released(state: State) -> tuple[State, list[Command]]:

@@ -21,8 +21,11 @@ def estimate(work: Work, request: EstimateRequest, elapsed_s: float, finish: Fin
     return Estimate(request.round, fairness(shared, work, request), work.jobs)
 
 
-def bid_table(work: Work, offer: GpuOffer, elapsed_s: float, finish: FinishTime | None = None) -> Bid:
-    """The bid table for an offer. `elapsed_s`, `finish`: as in `estimate`.
+def bid_table(
+    work: Work, offer: GpuOffer, elapsed_s: float, finish: FinishTime | None = None, move_s: float = 0.0
+) -> Bid:
+    """The bid table for an offer. `elapsed_s`, `finish`: as in `estimate`. `move_s`: seconds that it costs to use what
+    is won, since running jobs have to move there.
 
     What is held counts in every row. The rho of a row holds in the worst case of the GPUs that fit its pieces, also of
     their models. There
@@ -40,7 +43,7 @@ def bid_table(work: Work, offer: GpuOffer, elapsed_s: float, finish: FinishTime 
     found = []
     for candidate in candidates(offered, finish.wants, seconds_with):
         remaining_s = min([finish.remaining_on(used, spread) for used, spread in offered.spreads(candidate)])
-        rho = fairness(elapsed_s + remaining_s, work, offer)
+        rho = fairness(elapsed_s + remaining_s + move_s, work, offer)
         if rho is not None and (nothing is None or rho < nothing):
             found.append((candidate, rho))
     kept = selected(undominated(found, offered), offered, MAX_ROWS)

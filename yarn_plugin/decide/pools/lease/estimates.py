@@ -1,8 +1,9 @@
 """Finish-time fairness: what applications say, and what their last bid tables say for them.
 
 Between bids an application is not asked: it could adjust its answer to what it wants to win. Its table answers, for
-what it holds (see `mechanisms.cached_table`). It is asked if it has not bid for `table_rounds` rounds, or if its table
-says nothing about what it holds.
+what it holds (see `mechanisms.cached_table`). It is asked if it has not bid for `table_rounds` rounds, if its table
+says nothing about what it holds, or if it never answered in time: then its jobs are not known, and a payment could
+leave it a part of a gang.
 """
 
 from dataclasses import replace
@@ -20,6 +21,8 @@ def answer_from_table(turn: Turn, app: str, number: int) -> bool:
     """Whether an application's table answers for it in a round; then its estimate is noted."""
     member, settings = turn.state.members[app], turn.settings
     if settings.policy != THEMIS or member.table is None or number - member.table_round > settings.table_rounds:
+        return False
+    if member.estimated_in is None:
         return False
     holds = turn.index.holds(app)
     with_it = _rho_with(turn, app, member.table, holds)
