@@ -162,16 +162,19 @@ def write(
     text: str | ParsedText,
     options: Options | None,
     store: Callable[[DataFrame], Place],
-    publish: Callable[[Place], None],
+    publish: Callable[[Place], None] | None = None,
 ) -> Outcome:
     """Run a query and write its rows.
 
     Args:
-        store: writes rows to a place where nobody reads them yet, and returns the place. Called for each attempt at the
-            last stage, which a switch may cancel.
+        store: without `publish`, called once, with the complete result, which is persisted before: no switch can
+            interrupt it. With `publish`, writes rows to a place where nobody reads them yet, and returns the place;
+            called for each attempt at the last stage, which a switch may cancel.
         publish: takes the place of the complete result.
     """
     query = _Query(spark, _parsed(spark, text), options or Options())
+    if publish is None:
+        return _keep_and_store(query, store)
 
     def consume(frame: DataFrame) -> tuple[int, Place]:
         counted, rows = counting(in_session_of(spark, frame))
@@ -203,7 +206,7 @@ def _store(query: "_Query", statement: StatementAsWritten) -> Outcome:
         query.close()
 
 
-def _keep_and_store(query: "_Query", store: Callable[[DataFrame], None]) -> Outcome:
+def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Outcome:
     persisted: list[DataFrame] = []
 
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
