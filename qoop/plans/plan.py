@@ -91,6 +91,11 @@ class Query:
         """The blocks that have a choice of join trees."""
         return tuple(name for name, block in self.blocks.items() if block.is_planned)
 
+    @property
+    def shared_groupings(self) -> frozenset[str]:
+        """The blocks that group and have several readers."""
+        return frozenset(name for name, block in self.blocks.items() if block.shared and block.keys is not None)
+
 
 @dataclass(frozen=True)
 class BlockPlan:
@@ -209,7 +214,7 @@ class Plan:
         """
         found: set[str] = set()
         for name, block in reversed(list(self.query.blocks.items())) if self.as_written else ():
-            if name in found or (block.shared and block.keys is not None):
+            if name in found or name in self.query.shared_groupings:
                 found |= {name, *(block.sources() & self.query.blocks.keys())}
         return frozenset(found)
 

@@ -34,11 +34,14 @@ def first_plan(
 
     A plan that can be left after a stage is worth a small premium. If no plan would save what a switch must save over
     the query as written, at any likely share and whichever way the estimates are wrong, or if it would cost more than
-    the premium on average, the query runs as written.
+    the premium on average, the query runs as written. So does one with a grouping that several parts read, unless some
+    plan is forced: Spark computes that once too, and what storing it costs beyond that is underestimated.
     """
     written = next((number for number, plan in enumerate(plans) if plan.as_written), None)
     if written is None or rules.force:
         return choose(candidates, None, rules)
+    if plans[written].query.shared_groupings:
+        return written
     ranked = sorted(candidates, key=lambda one: (one.seconds, one.plan))
     limit = ranked[0].seconds * (1.0 + _premium(ranked[0].seconds, rules))
     insured = [one for one in ranked if one.seconds <= limit and len(plans[one.plan].stages()) > 1]

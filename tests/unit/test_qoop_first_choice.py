@@ -108,6 +108,13 @@ def test_a_query_whose_plans_win_nothing_runs_as_written():
     assert first(made("SELECT a.x FROM a, b, c WHERE a.k = b.k AND a.m = c.k", small_dimensions)).as_written
 
 
+def test_a_query_with_a_grouping_that_is_read_twice_runs_as_written():
+    text = "WITH v AS (SELECT a.k, sum(b.x) AS s FROM a JOIN b ON a.x = b.x JOIN c ON a.k = c.k GROUP BY a.k)"
+    rows = [1_000_000, 1_000_000, 10, 10, 10, 10]
+    assert not first(made(f"{text} SELECT v.s FROM v", rows)).as_written
+    assert first(made(f"{text} SELECT v.s FROM v, v w WHERE v.k = w.k", rows)).as_written
+
+
 def test_a_bad_order_of_the_text_is_not_run_as_written():
     text = "SELECT a.k FROM a JOIN b ON a.x = b.x JOIN c ON a.k = c.k"
     assert not first(made(text, [1_000_000, 1_000_000, 10, 10, 10, 10])).as_written
