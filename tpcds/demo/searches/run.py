@@ -85,6 +85,7 @@ class Progress:
     def __init__(self, cluster: DemoCluster, began_at: float) -> None:
         self._client, self._began_at = cluster.client(), began_at
         self._last = 0
+        self._names: dict[str, str] = {}
 
     def say(self, text: str) -> None:
         """Print a line."""
@@ -94,11 +95,12 @@ class Progress:
         """Print the rounds since the last look; nothing while the arbiter does not answer."""
         with suppress(ArbiterError):
             decisions = [one for one in self._client.list_decisions(500) if one.seq > self._last]
-            names = {app.app: app.name for app in self._client.list_apps()}
+            # Those of searches that have ended since the last look are no longer listed.
+            self._names |= {app.app: app.name for app in self._client.list_apps()}
             for one in decisions:
                 self._last = max(self._last, one.seq)
                 if one.because is not None and one.because["kind"] == "lease-round":
-                    self.say(re.sub(r"\bapp_\w+", lambda found: names.get(found[0], found[0]), one.reason))
+                    self.say(re.sub(r"\bapp_\w+", lambda found: self._names.get(found[0], found[0]), one.reason))
 
 
 @contextmanager
