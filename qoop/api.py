@@ -175,14 +175,8 @@ def write(
     query = _Query(spark, _parsed(spark, text), options or Options())
     if publish is None:
         return _keep_and_store(query, store)
-
-    def consume(frame: DataFrame) -> tuple[int, Place]:
-        counted, rows = counting(in_session_of(spark, frame))
-        place = store(counted)
-        return int(rows() or 0), place
-
     try:
-        outcome = query.run(consume)
+        outcome = query.run(_counting_rows(spark, store))
         publish(query.result)
     finally:
         query.close()
@@ -194,16 +188,24 @@ def _store(query: "_Query", statement: StatementAsWritten) -> Outcome:
     atomic = query.is_planned and statement.is_atomic
     if query.is_planned and not atomic:
         return _keep_and_store(query, statement.execute)
-
-    def consume(frame: DataFrame) -> tuple[int, None]:
-        counted, rows = counting(in_session_of(query.spark, frame))
-        statement.execute(counted)
-        return int(rows() or 0), None
-
+    consume = _counting_rows(query.spark, statement.execute)
     try:
         return query.run(consume, StoredOnce(consume, atomic))
     finally:
         query.close()
+
+
+def _counting_rows(
+    spark: SparkSession, store: Callable[[DataFrame], Place]
+) -> Callable[[DataFrame], tuple[int, Place]]:
+    """A consumer of the last stage that stores its rows, and counts them meanwhile."""
+
+    def consume(frame: DataFrame) -> tuple[int, Place]:
+        counted, rows = counting(in_session_of(spark, frame))
+        place = store(counted)
+        return int(rows() or 0), place
+
+    return consume
 
 
 def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Outcome:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from qoop.engine.catalogue import COSTLY
 from qoop.engine.connection import without_delay
-from qoop.engine.scala import items
+from qoop.engine.scala import items, leaves
 from qoop.estimate.gate import Inputs
 
 MAX_FIELDS = 10_000
@@ -42,10 +42,9 @@ def read_inputs(frame: DataFrame, enough: float) -> Inputs:
     text = _printed(plan)
     # Columns of the result need not be named by an operator.
     named = Counter(COLUMN.findall(text) + COLUMN.findall(str(plan.output().toString())))
-    parts = chain((plan,), items(plan.subqueriesAll()))
-    leaves = list(islice((leaf for part in parts for leaf in items(part.collectLeaves())), MAX_LEAVES + 1))
-    sizes = [_bytes_read(leaf, named, frame, enough) for leaf in leaves[:MAX_LEAVES]]
-    return Inputs((*sizes, *(None for _ in leaves[MAX_LEAVES:])), _stops_early(text))
+    found = list(islice(leaves(plan), MAX_LEAVES + 1))
+    sizes = [_bytes_read(leaf, named, frame, enough) for leaf in found[:MAX_LEAVES]]
+    return Inputs((*sizes, *(None for _ in found[MAX_LEAVES:])), _stops_early(text))
 
 
 def _printed(plan: Any) -> str:

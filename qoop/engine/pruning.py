@@ -9,7 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from qoop.engine.scala import items
+from qoop.engine.scala import leaves
 from qoop.engine.session import frame_of
 
 MAX_ROWS, MAX_BYTES = 10_000.0, 1024.0 * 1024.0
@@ -18,9 +18,7 @@ MAX_ROWS, MAX_BYTES = 10_000.0, 1024.0 * 1024.0
 
 def reads_partitions(written: DataFrame) -> bool:
     """Whether a query reads a table that is partitioned by columns."""
-    plan = written._jdf.queryExecution().analyzed()
-    leaves = (leaf for part in (plan, *items(plan.subqueriesAll())) for leaf in items(part.collectLeaves()))
-    return any(_partition_columns(leaf) for leaf in leaves)
+    return any(_partition_columns(leaf) for leaf in leaves(written._jdf.queryExecution().analyzed()))
 
 
 def _partition_columns(leaf: Any) -> int:

@@ -5,12 +5,12 @@ listings that Spark made for the query as written are given to the session of th
 read by such a listing make a query run as written.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from qoop.engine.scala import items
+from qoop.engine.scala import items, leaves
 from qoop.errors import QoopError
 
 SAME_EACH_TIME = {
@@ -38,10 +38,9 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Iterable[DataFr
     Raises:
         NoSnapshotError: a table has no such listing.
     """
-    leaves = _leaves(written)
     stored: set[int] | None = None
     pairs: dict[int, tuple[Any, Any]] = {}
-    for leaf in leaves:
+    for leaf in _leaves(written):
         kind = str(leaf.getClass().getSimpleName())
         if kind in SAME_EACH_TIME:
             continue
@@ -61,9 +60,8 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Iterable[DataFr
     return list(pairs.values())
 
 
-def _leaves(frame: DataFrame) -> list[Any]:
-    plan = frame._jdf.queryExecution().analyzed()
-    return [leaf for part in (plan, *items(plan.subqueriesAll())) for leaf in items(part.collectLeaves())]
+def _leaves(frame: DataFrame) -> Iterator[Any]:
+    return leaves(frame._jdf.queryExecution().analyzed())
 
 
 def _is_files(leaf: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.connection import without_delay
-from qoop.engine.scala import items
+from qoop.engine.scala import items, leaves
 from qoop.equivalence.canonical import canonical_text
 from qoop.equivalence.exact import is_exact
 from qoop.equivalence.expression import Expr
@@ -150,11 +150,10 @@ class _PlanReader:
     def tables(self, plan: Any) -> dict[int, str]:
         """The table of each leaf, by the id of its first column."""
         found: dict[int, str] = {}
-        for part in (plan, *items(plan.subqueriesAll())):
-            for leaf in items(part.collectLeaves()):
-                output = leaf.output()
-                if output.size() and leaf.getClass().getSimpleName() != "CTERelationRef":
-                    found[output.head().exprId().id()] = self._number(leaf.canonicalized())
+        for leaf in leaves(plan):
+            output = leaf.output()
+            if output.size() and leaf.getClass().getSimpleName() != "CTERelationRef":
+                found[output.head().exprId().id()] = self._number(leaf.canonicalized())
         return found
 
     def _number(self, relation: Any) -> str:

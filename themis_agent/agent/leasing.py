@@ -61,13 +61,14 @@ def answer(state: State, at: float, event: Asked | Offered) -> Command:
 
 def _bid(state: State, offer: GpuOffer, elapsed_s: float) -> Bid:
     """The bid for what the search would use: a running trial moves for more GPUs only, if that is worth it."""
+    work = searching.work(state)
     is_settled = total(offer.held) == len(state.gpus) and all(
         state.trials[job.id].attempt is not None
-        for bracket in state.running_search().work().brackets
+        for bracket in work.brackets
         for job in bracket.jobs
         if job.iterations_left > 0
     )
-    bid = bid_table(searching.work(state), offer, elapsed_s, move_s=MOVE_S if is_settled else 0.0)
+    bid = bid_table(work, offer, elapsed_s, move_s=MOVE_S if is_settled else 0.0)
     return replace(bid, rows=()) if is_settled and len(state.busy) >= _usable(state) else bid
 
 

@@ -82,9 +82,6 @@ def idle(turn: Turn, now: Round, allocation: Allocation, reasons: Mapping[str, s
     otherwise = "not wanted" if answered else "no answers"
     if not reasons:
         return ((otherwise, sum(map(len, allocation.left.values()))),) if allocation.left else ()
-    same = set(reasons.values())
-    if len(same) == 1 and reasons.keys() >= allocation.left.keys():
-        return ((same.pop(), sum(map(len, allocation.left.values()))),) if allocation.left else ()
     found: Counter[str] = Counter()
     for slot, gpus in allocation.left.items():
         found[reasons.get(slot, otherwise)] += len(gpus)
