@@ -5,12 +5,17 @@ import json
 import pytest
 
 from tests.lease_world import SETTINGS, World, node, row
+from tests.toys.registry import TOYS
 from tests.toys.stage import Simulated
 from yarn_plugin import console
+from yarn_plugin.api.translate import decisions
 from yarn_plugin.cli import cli
 from yarn_plugin.decide.events import Deregistered
+from yarn_plugin.decide.pools.commands import Offer
 from yarn_plugin.decide.pools.lease import LeaseSettings
+from yarn_plugin.drive.replay import replay
 from yarn_plugin.journal.records import RecordFile
+from yarn_plugin.model.auction import Bid
 from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
 
@@ -76,6 +81,34 @@ def test_a_lease_tells_who_held_which_gpu_and_why_it_ended(journal, tmp_path):
     assert {(one["wins"][1]["how"], one["ended_by"]) for one in kept} == {("leftover", "app-ended")}
     held = [one for one in found["leases"] if one["end"] is None]
     assert {names[one["app"]] for one in held} <= {"bob", "kim"}
+
+
+def test_a_bid_that_does_not_count_is_late_malformed_or_missing(tmp_path, capsys):
+    """Four are offered GPUs: ann bids, bob long after the deadline, kim in vain, and mia not at all."""
+    pool = Pool("gpu", "root.gpu", (GPU,), controller="lease", parameters=LeaseSettings(**{**SETTINGS, "f": 0.0}))
+    path = tmp_path / "journal"
+    records = RecordFile(path)
+    world = World.of(node("n1", 4), stage=Simulated(pool, journal=records))
+    world.arrive("ann", rho=3.0, rows=(row(1.0, 2),))
+    bob = world.arrive("bob", rho=9.0, bids=False)
+    kim = world.arrive("kim", rho=9.0, rows=(row(1.0, 5),))
+    mia = world.arrive("mia", rho=9.0, bids=False)
+    world.wait(20.0)
+    offer = next(one for one in world.sent(Offer) if one.app == bob)
+    world.stage.say(bob, Bid(1, 9.0, (row(1.0, 4),)), offer.bid_by + 30.0 - world.stage.clock.time)
+    records.close()
+    (found,) = [one for one in rounds(path, tmp_path)["rounds"] if one["offered_to"]]
+    assert sorted((one["app"], one["reason"], round(one["late_s"], 3)) for one in found["missed_bids"]) == [
+        (bob, "late", 30.0),
+        (kim, "malformed", 0.0),
+        (mia, "none", 0.0),
+    ]
+    assert "ann, bid from bob 30 s too late, malformed bid from kim, no bid from mia" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    (why,) = [one for one in decisions(replay(path, TOYS).history) if one.kind == "RecordRound"]
+    assert why.reason.endswith(f"; bid from {bob} 30 s too late; malformed bid from {kim}; no bid from {mia}")
+    assert why.detail["missed_bids"] == found["missed_bids"]
 
 
 def test_rounds_and_policies_are_not_shown_at_once(journal, capsys):

@@ -6,9 +6,11 @@ The arbiter has its own time; `offset` is added to it for wall-clock times, in s
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Literal, get_args
 
 from yarn_plugin.api import causes, wire
+from yarn_plugin.api import missed_bids as missed
 from yarn_plugin.api.standing import standing
 from yarn_plugin.decide.commands import (
     Admit,
@@ -181,6 +183,7 @@ def last_decisions(
     as thousands.
     """
     found: list[wire.Decision] = []
+    missed_bids: missed.Missed | None = None
     for decided in reversed(history):
         for command in reversed(decided.commands):
             if not isinstance(command, _SHOWN):
@@ -189,7 +192,11 @@ def last_decisions(
                 isinstance(command, RecordRound) and rounds_with in dict(command.cause.rhos)
             ):
                 continue
-            found.append(_decision(decided, command))
+            decision = _decision(decided, command)
+            if isinstance(command, RecordRound):
+                missed_bids = missed.missed_bids(history) if missed_bids is None else missed_bids
+                decision = _with_missed(decision, missed_bids.get((command.pool, command.cause.round), ()))
+            found.append(decision)
             if len(found) == limit:
                 return found[::-1]
     return found[::-1]
@@ -257,6 +264,14 @@ def _decision(decided: Decided[Event, Command], command: _Shown) -> wire.Decisio
         because=causes.as_json(why),
         detail=detail,
     )
+
+
+def _with_missed(decision: wire.Decision, bids: Sequence[missed.MissedBid]) -> wire.Decision:
+    """The record of a round with who made no bid that counts, and why."""
+    if not bids:
+        return decision
+    reason = "; ".join([decision.reason, *(missed.text(one, one.app) for one in bids)])
+    return decision.model_copy(update={"reason": reason, "detail": {"missed_bids": [asdict(one) for one in bids]}})
 
 
 def _pool(state: State, name: str, now: float) -> wire.Pool:

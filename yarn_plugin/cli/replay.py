@@ -9,6 +9,7 @@ import click
 
 from yarn_plugin import console
 from yarn_plugin.api import translate
+from yarn_plugin.api.missed_bids import text
 from yarn_plugin.cli.options import json_option
 from yarn_plugin.drive.recorded_rounds import RecordedRound, RecordedRounds, recorded_rounds
 from yarn_plugin.drive.recorded_training import RecordedTraining, lease_pool, recorded_training
@@ -135,7 +136,8 @@ def _round_row(one: RecordedRound, names: dict[str, str]) -> tuple[object, ...]:
         for award in one.awards
         if award.won
     )
-    asked, bids = (", ".join(map(name, apps)) for apps in (one.offered_to, [bid.app for bid in one.bids]))
+    asked = ", ".join(map(name, one.offered_to))
+    bids = ", ".join([*(name(bid.app) for bid in one.bids), *(text(bid, name(bid.app)) for bid in one.missed_bids)])
     when, opened = datetime.fromtimestamp(one.at).strftime("%Y-%m-%d %H:%M:%S"), ", ".join(one.opened_by)
     return (
         one.round, when, opened, one.gpus, asked, bids, one.error or won, amounts(one.leftovers), amounts(one.idle),

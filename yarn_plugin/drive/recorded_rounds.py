@@ -1,8 +1,9 @@
 """What a journal recorded of a pool of leased GPUs: its rounds, and who held which GPU. For operators and reports."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from yarn_plugin.api.missed_bids import MissedBid, missed_bids
 from yarn_plugin.decide.commands import Admit, Command, Dismiss, RecordRound, SendToApp
 from yarn_plugin.decide.events import AppSaid, Event, Solved
 from yarn_plugin.decide.mechanisms.partial_allocation import Award, PartialAllocation
@@ -52,6 +53,7 @@ class RecordedAward:
 class RecordedRound:
     """A round. `rhos`: everyone's finish-time fairness (None: unbounded), the worst first. `offered_to`: who could bid.
 
+    `missed_bids`: those of them that made no bid that counts, and why.
     `leftovers`, `kept_unwanted`: GPUs dealt to applications that were not offered any, and left to silent holders.
     `idle`: GPUs that nobody got, by reason. `error`: why it had no result.
     """
@@ -68,6 +70,7 @@ class RecordedRound:
     kept_unwanted: tuple[tuple[str, int], ...]
     idle: tuple[tuple[str, int], ...]
     error: str | None
+    missed_bids: tuple[MissedBid, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,9 @@ def recorded_rounds(pool: Pool, history: Sequence[Decided[Event, Command]]) -> R
         reader.take(decided)
     settings = pool.parameters
     complete = bool(history) and history[0].seq == 1
-    found = tuple(reader.apps.values()), tuple(reader.rounds), tuple(reader.leases)
+    missed = missed_bids(history)
+    rounds = tuple(replace(one, missed_bids=missed.get((pool.name, one.round), ())) for one in reader.rounds)
+    found = tuple(reader.apps.values()), rounds, tuple(reader.leases)
     return RecordedRounds(pool.name, settings.f, settings.lease_s, settings.payments, complete, *found)
 
 

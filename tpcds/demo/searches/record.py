@@ -46,6 +46,14 @@ class Award(RecordModel):
     share_max: float
 
 
+class MissedBid(RecordModel):
+    """Why an application that was offered GPUs made no bid that counts; `late_s` after the deadline."""
+
+    app: str
+    reason: Literal["none", "late", "malformed"]
+    late_s: float
+
+
 class Round(RecordModel):
     """A round of the arbiter; see `yarn_plugin.drive.recorded_rounds`."""
 
@@ -61,6 +69,7 @@ class Round(RecordModel):
     kept_unwanted: tuple[AppGpus, ...]
     idle: tuple[tuple[str, int], ...]
     error: str | None
+    missed_bids: tuple[MissedBid, ...] = ()
 
 
 class Win(RecordModel):
