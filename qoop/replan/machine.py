@@ -308,14 +308,14 @@ def _winning_factor(state: State, progress: Progress, chosen: int) -> Winner:
         pair = evaluate(state.plans, estimator, seen, slots, state.rules, (current, chosen))
         return choose(pair, current, state.rules) == chosen
 
+    if not wins(state.share.slots, measured=True):
+        return "late stage" if wins(before, measured=False, late=True) else "late stage and share or row counts"
     by_share, by_rows = wins(state.share.slots, measured=False), wins(before, measured=True)
     if by_share and by_rows:
         return "share or row counts"
     if by_share or by_rows:
         return "share" if by_share else "row counts"
-    if wins(state.share.slots, measured=True):
-        return "share and row counts"
-    return "late stage" if wins(before, measured=False, late=True) else "late stage and share or row counts"
+    return "share and row counts"
 
 
 def _decision(

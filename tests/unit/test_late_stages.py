@@ -77,6 +77,21 @@ def test_measurements_reduce_the_lateness_of_running_stages():
     assert now.done < late.done
 
 
+def test_a_switch_that_only_a_late_stage_explains_is_not_put_down_to_the_share():
+    """With the initial estimates the new share alone would do; with the rows counted since then it does not."""
+    state, _ = begin(CHAIN, (20_000, 3_000_000, 60_000, 7_000, 12_000_000, 500_000), 8.0)
+    first = min(state.running)
+    state, _ = step(state, 3.0, events.StageFinished(first, 100 * state.estimator.stage_rows(first), 1e6, 3.0, 24.0))
+    state, told = step(state, 3.0, events.ShareChanged(2.0, None, "another arrived", 3.0))
+    assert not any(isinstance(one, commands.CancelStages) for one in told)
+    for at in range(5, 100, 5):
+        state, told = step(state, float(at), events.TimerFired())
+        notes = [one.decision for one in told if isinstance(one, commands.Note)]
+        if any(note.switched for note in notes):
+            break
+    assert [note.won_by for note in notes] == ["late stage"]
+
+
 def test_a_count_settles_what_was_suspected():
     state, _ = begin(CHAIN, (10_000_000, 10_000_000, 1_000_000, 10_000_000, 10_000_000, 1))
     state, _ = waited(state, 600)
