@@ -40,7 +40,7 @@ def test_losses_agree_over_a_move_and_the_loss_of_a_machine(lab, tmp_path, check
     submitted = Submitted(lab, tmp_path / "search", digits())
     until_executed(submitted, 1, INTERVAL + 2)
     lab.finish("other")
-    # Worth a move: it ends earlier by more than `placing.MOVE_S`.
+    # Worth a move: it ends earlier by more than `move_time.ASSUMED_S`.
     until_executed(submitted, 2, INTERVAL + 3)
     if checkpoints == "deleted":
         shutil.rmtree(submitted.folder.checkpoints / "trial-00000")

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.agent_world import FIRST, PLAIN, SECOND, Search, gpus
 from themis_agent.agent import events, searching
 from themis_agent.agent.commands import (
@@ -13,6 +15,7 @@ from themis_agent.agent.commands import (
     StartTrial,
     StopTrial,
 )
+from themis_agent.agent.move_time import ASSUMED_S, move_s
 from themis_agent.agent.settings import Settings
 from themis_agent.agent.step import KILL_AFTER_S, next_due
 from yarn_plugin.model.auction import EstimateRequest, GpuOffer
@@ -188,6 +191,55 @@ def test_a_trial_moves_to_more_gpus_if_that_saves_more_than_the_move_costs():
     assert start.world_size == 2
     short = Search(replace(long, max_steps=10), held=1)
     assert short.take(events.Granted("lease-2", (events.Gpu("m1/1", "m1", "m1", "r1"),))) == ()
+
+
+def moved(search, told, ended, first_report, step_s):
+    """A trial loses its GPU and goes on with another, a step at a time from the one after that which it had reached."""
+    search.report(FIRST, 4, 0.5)
+    search.take(events.Revoked("lease-1", told + 10), at=told)
+    search.at = ended
+    search.end(FIRST, None)
+    # The time that it waits for GPUs is none of the move's.
+    search.take(events.Granted("lease-2", gpus("m2", 1)), at=ended + 1000)
+    search.at = ended + 1000 + first_report
+    search.report(FIRST, 3, 0.5)
+    search.at += 2 * step_s
+    search.report(FIRST, 5, 0.4)
+    search.take(events.Profiled(FIRST, search.epoch(FIRST), step_s))
+
+
+def test_a_move_costs_what_the_latest_moves_of_the_search_have_taken():
+    """It stops for 2 s, and needs 3 s more than its third step to report that; step 4 is executed again too."""
+    long = Settings("plain", trials=1, max_steps=1000, max_gpus=2, step_s=1.0)
+    search = Search(long, held=1)
+    assert move_s(search.state) == ASSUMED_S
+    moved(search, told=100.0, ended=102.0, first_report=3.0 + 1.0, step_s=1.0)
+    assert move_s(search.state) == 2 + 3 + 2 * 1.0
+    offer = GpuOffer(7, (Machine("m2", "r1", (Slot("m2", 1),)),), 60.0, 2.0, (("m2", 1),), 4)
+    (said,) = search.take(events.Offered("o", offer))
+    assert min(row.rho for row in said.bid.rows) == pytest.approx((search.at + 995 / 2 + 7) / (500 * 2))
+
+
+def test_a_trial_moves_for_less_where_moves_take_less():
+    long = Settings("plain", trials=1, max_steps=60, max_gpus=2, step_s=1.0)
+    more = events.Granted("lease-3", (events.Gpu("m2/1", "m2", "m2", "r1"),))
+    search = Search(long, held=1)
+    search.report(FIRST, 5, 0.4)
+    assert search.take(more) == (), "it would save 27 s, which are less than the 45 s that a move is assumed to take"
+    search = Search(long, held=1)
+    moved(search, told=100.0, ended=102.0, first_report=4.0, step_s=1.0)
+    (stop,) = search.take(more)
+    assert stop.reason == "moved"
+
+
+def test_a_trial_that_was_lost_says_nothing_about_moves():
+    search = Search(Settings("plain", trials=1, max_steps=1000, max_gpus=2))
+    search.report(FIRST, 4, 0.5)
+    search.at = 100.0
+    search.end(FIRST, None)
+    search.report(FIRST, 5, 0.4)
+    search.take(events.Profiled(FIRST, search.epoch(FIRST), 1.0))
+    assert search.state.moves_s == ()
 
 
 def test_after_a_restart_lost_trials_start_again_and_running_ones_go_on():

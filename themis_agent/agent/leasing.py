@@ -6,7 +6,7 @@ from dataclasses import replace
 from themis_agent.agent import searching
 from themis_agent.agent.commands import Command, ReleaseGpus, SendBid, SendEstimate
 from themis_agent.agent.events import Asked, Granted, LeaseEnded, LeasesRead, Offered, Renewed, Revoked
-from themis_agent.agent.placing import MOVE_S
+from themis_agent.agent.move_time import move_s
 from themis_agent.agent.state import Lease, State
 from themis_agent.bids import bid_table, estimate
 from yarn_plugin.model.auction import Bid, GpuOffer
@@ -68,7 +68,7 @@ def _bid(state: State, offer: GpuOffer, elapsed_s: float) -> Bid:
         for job in bracket.jobs
         if job.iterations_left > 0
     )
-    bid = bid_table(work, offer, elapsed_s, move_s=MOVE_S if is_settled else 0.0)
+    bid = bid_table(work, offer, elapsed_s, move_s=move_s(state) if is_settled else 0.0)
     return replace(bid, rows=()) if is_settled and len(state.busy) >= _usable(state) else bid
 
 

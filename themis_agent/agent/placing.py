@@ -6,21 +6,20 @@ from itertools import groupby
 
 from themis_agent.agent.commands import Command, Place, SampleTrial, StartTrial
 from themis_agent.agent.events import Gpu
+from themis_agent.agent.move_time import move_s
 from themis_agent.agent.state import Attempt, Reason, State, TrialState, by_slot, machines_of
 from themis_agent.division import divide
 from yarn_plugin.model.gpus import Gpus, Job, total
 
-MOVE_S = 45.0
-"""What it costs to move a trial, in seconds: a checkpoint and a new start (35 to 50 s in Themis, thesis section
-3.6.2.3). A trial gets more GPUs only if it ends earlier by more than that."""
 
-
-def stopped(state: State, trial: TrialState, reason: Reason, by: float) -> State:
+def stopped(state: State, trial: TrialState, reason: Reason, at: float, by: float) -> State:
     """The state in which a trial has been told to stop, by then at the latest; an earlier time holds."""
     attempt = trial.attempt
     if attempt is None or (attempt.stop_by is not None and attempt.stop_by <= by):
         return state
-    return state.with_trial(replace(trial, attempt=replace(attempt, stop_by=by, reason=attempt.reason or reason)))
+    told_at = at if attempt.stop_told_at is None else attempt.stop_told_at
+    attempt = replace(attempt, stop_by=by, stop_told_at=told_at, reason=attempt.reason or reason)
+    return state.with_trial(replace(trial, attempt=attempt))
 
 
 def vacated(state: State, at: float) -> State:
@@ -28,7 +27,8 @@ def vacated(state: State, at: float) -> State:
     held = state.gpus
     for trial, attempt in list(state.attempts):
         if any(cell not in held for cell in attempt.cells):
-            state = stopped(state, trial, "revoked", min(_vacate_by(state, attempt, at), at + state.settings.grace_s))
+            by = min(_vacate_by(state, attempt, at), at + state.settings.grace_s)
+            state = stopped(state, trial, "revoked", at, by)
     return state
 
 
@@ -57,18 +57,18 @@ def _moved(state: State, jobs: Mapping[str, Job], at: float) -> State:
     for trial, attempt in running:
         here, there = by_slot(attempt.cells, held), division.get(trial.id, ())
         makes_room = free < min(waiting, default=0) and 0 < total(there) < total(here)
-        if makes_room or _is_faster(jobs[trial.id], here, there, free):
-            state = stopped(state, trial, "moved", at + state.settings.grace_s)
+        if makes_room or _is_faster(jobs[trial.id], here, there, free, move_s(state)):
+            state = stopped(state, trial, "moved", at, at + state.settings.grace_s)
     return state
 
 
-def _is_faster(job: Job, here: Gpus, there: Gpus, free: int) -> bool:
+def _is_faster(job: Job, here: Gpus, there: Gpus, free: int, cost_s: float) -> bool:
     """Whether more GPUs, of which enough are free, would save a trial more time than moving it costs."""
     added = total(there) - total(here)
     if not 0 < added <= free:
         return False
     left_s = job.iterations_left * job.iteration_s
-    return left_s / total(here) - left_s / total(there) > MOVE_S
+    return left_s / total(here) - left_s / total(there) > cost_s
 
 
 def _started(state: State, jobs: Mapping[str, Job], at: float) -> tuple[State, list[Command]]:

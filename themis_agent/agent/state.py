@@ -25,8 +25,9 @@ class Attempt:
     """A run of a trial: its launchers, from their start to the end of the last one.
 
     `places`: one a launcher. `master`: the host and port where its processes meet. `ended`: the launchers that are
-    gone. `stop_by`: None while it is to go on. `killed`: it has not stopped by then. `exit_code`: of the first launcher
-    that ended before it was told to; None: that one was lost. `last_step`: that it reported; None: none yet.
+    gone. `stop_by`: None while it is to go on. `stop_told_at`: when it was told to stop. `killed`: it has not stopped
+    by `stop_by`. `exit_code`: of the first launcher that ended before it was told to; None: that one was lost.
+    `last_step`: that it reported; None: none yet.
     """
 
     epoch: int
@@ -35,6 +36,7 @@ class Attempt:
     master: tuple[str, int] | None = None
     ended: tuple[int, ...] = ()
     stop_by: float | None = None
+    stop_told_at: float | None = None
     reason: Reason | None = None
     killed: bool = False
     ended_itself: bool = False
@@ -49,6 +51,15 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Interruption:
+    """A trial was stopped, to go on later. `stop_s`: from the decision until nothing ran on its GPUs. `step`: that it
+    had reached."""
+
+    stop_s: float
+    step: float
+
+
+@dataclass(frozen=True, slots=True)
 class TrialState:
     """A trial. `until`: the step at which its rung ends. `parameters`: as JSON; None until they are drawn.
 
@@ -56,8 +67,9 @@ class TrialState:
     yet. `checkpoint`: the step of its newest one. `crashes`: of its command, since the start. `ran_out`: its command
     ended before its last step, with success: it will not get further. `ahead`: (step, loss) that it reported when it
     had reached `until` and not stopped yet; they count when it is promoted. `store_problem`: why no checkpoint can be
-    stored now. `lost_steps`: executed after the newest checkpoint when a run of it ended, since the start. `error`,
-    `last_lines` (of its log): why it failed.
+    stored now. `lost_steps`: executed after the newest checkpoint when a run of it ended, since the start.
+    `interrupted`: the end of its last run, until the next one shows what that has cost. `error`, `last_lines` (of its
+    log): why it failed.
     """
 
     id: str
@@ -80,6 +92,7 @@ class TrialState:
     ahead: tuple[tuple[float, float], ...] = ()
     store_problem: str = ""
     lost_steps: float = 0.0
+    interrupted: Interruption | None = None
     error: str = ""
     last_lines: tuple[str, ...] = ()
 
@@ -119,7 +132,7 @@ class State:
     `search`: one of `themis_agent.search`. `granted`: the latest leases that were granted, ended or not. `outcome`:
     None while it goes on. `finished`: there is an outcome, and nothing runs any more. `suspended`: nothing starts
     before the next restart. `registered_as`: its id at the arbiter; "": without one. `arbiter_problem`: why the arbiter
-    does not listen to it; "": it does.
+    does not listen to it; "": it does. `moves_s`: what the latest moves of trials have cost, in seconds.
     """
 
     settings: Settings
@@ -133,6 +146,7 @@ class State:
     suspended: bool = False
     registered_as: str = ""
     arbiter_problem: str = ""
+    moves_s: tuple[float, ...] = ()
 
     def with_trial(self, trial: TrialState) -> "State":
         """The state with a trial changed."""

@@ -98,7 +98,7 @@ def _follow_up(state: State, at: float) -> tuple[State, list[Command]]:
     state = _with_outcome(state, at)
     for trial, _ in list(state.attempts):
         if trial.fate != "training" or state.suspended:
-            state = placing.stopped(state, trial, _reason(trial), at + state.settings.grace_s)
+            state = placing.stopped(state, trial, _reason(trial), at, at + state.settings.grace_s)
     state = placing.vacated(state, at)
     state, released = leasing.released(state)
     commands += released

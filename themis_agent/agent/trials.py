@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from themis_agent.agent import searching
+from themis_agent.agent import move_time, searching
 from themis_agent.agent.events import (
     Checkpointed,
     CheckpointFailed,
@@ -99,7 +99,8 @@ def _profiled(state: State, trial: TrialState, attempt: Attempt, event: Profiled
     # As on GPUs of speed 1.
     step_s = event.step_s * min(speed_on(state.settings.speeds, gpu.model) for gpu in gpus)
     known = trial.profile or Profile(step_s)
-    return searching.profiled(state, replace(trial, profile=known.measured(spread, step_s)), at)
+    state = searching.profiled(state, replace(trial, profile=known.measured(spread, step_s)), at)
+    return move_time.measured(state, state.trials[trial.id], attempt, event.step_s, at)
 
 
 def _ended(state: State, trial: TrialState, attempt: Attempt, event: LauncherEnded, at: float) -> State:
@@ -118,7 +119,8 @@ def _ended(state: State, trial: TrialState, attempt: Attempt, event: LauncherEnd
         )
     if len(attempt.ended) < len(attempt.places):
         return state.with_trial(replace(trial, attempt=attempt))
-    trial = replace(trial, attempt=None, gpu_s=trial.attained_gpu_s(at))
+    interrupted = move_time.interruption(trial, attempt, at)
+    trial = replace(trial, attempt=None, gpu_s=trial.attained_gpu_s(at), interrupted=interrupted)
     if trial.fate in ("training", "paused") and not (attempt.ended_itself and attempt.exit_code == 0):
         lost = max((attempt.last_step or 0.0) - (trial.checkpoint or 0.0), 0.0)
         trial = replace(trial, lost_steps=trial.lost_steps + lost)
