@@ -17,6 +17,8 @@ def main():
     given.add_argument("--steps", type=int, default=int(os.environ["THEMIS_MAX_STEPS"]))
     given.add_argument("--step-s", type=float, default=0.0)
     given.add_argument("--executed", help="a file to which every executed step is added")
+    given.add_argument("--save-s", type=float, default=0.0, help="how long a checkpoint is written")
+    given.add_argument("--weight-mb", type=int, default=0, help="how large a checkpoint is, at least")
     options = given.parse_args()
     weights, step = np.linspace(1.0, 2.0, 8), 0
     found = trial.newest_checkpoint()
@@ -33,6 +35,8 @@ def main():
         if os.environ["RANK"] != "0":
             continue
         with trial.save_checkpoint(step) as directory:
+            (directory / "more").write_bytes(os.urandom(options.weight_mb << 20))
+            time.sleep(options.save_s)
             (directory / "state.json").write_text(json.dumps({"weights": weights.tolist(), "step": step}))
         trial.report(step, float((weights**2).sum()))
 

@@ -73,10 +73,10 @@ class Sleepers:
         return {path: queue.weight for path, queue in tree.items() if queue.parent == parent}
 
 
-def eventually(condition, expected, limit_s=60.0):
+def eventually(condition, expected, limit_s=60.0, every_s=0.1):
     """Wait until `condition()` is true; returns its value."""
     deadline = time.monotonic() + limit_s
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {limit_s:g} s: {expected}"
-        time.sleep(0.1)
+        time.sleep(every_s)
     return found

@@ -1,6 +1,5 @@
 """Searches on a real cluster: trials in containers on leased GPUs, whatever is killed, with the same winner."""
 
-import json
 import os
 import signal
 import time
@@ -14,7 +13,7 @@ from tests.html_checks import checked
 from tests.integration.sleepers import eventually
 from tests.leased.intervals import overlaps
 from tests.leased.lab import Lab
-from tests.searches.lab import TRAIN, Submitted, app, check_progress
+from tests.searches.lab import TRAIN, Submitted, app, check_progress, check_same_winner
 
 pytestmark = pytest.mark.integration
 
@@ -81,25 +80,9 @@ def master_host(submitted):
     return submitted.report["amHostHttpAddress"].partition(":")[0]
 
 
-def check_same_winner(submitted, report, interruptions):
-    """The search succeeded, its best trial has the best of all rates, and nothing was lost or held twice."""
-    assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
-    state = submitted.state()
-    assert state.best.parameters == max((one.parameters for one in state.trials.values()), key=rate_of)
-    assert {one.fate for one in state.trials.values()} == {"complete"}
-    assert {max(steps) for steps in submitted.steps().values()} == {submitted.app.max_steps}
-    check_progress(submitted, interruptions)
-    assert not overlaps(submitted.intervals())
-
-
 def tokens(process):
     """The tokens that YARN gave to a process."""
     return Path(process.environ()["HADOOP_TOKEN_FILE_LOCATION"]).read_bytes()
-
-
-def rate_of(parameters):
-    """Up to 1, a larger rate is better."""
-    return json.loads(parameters)["rate"]
 
 
 def test_a_search_survives_a_killed_launcher_master_and_node(lab, tmp_path):

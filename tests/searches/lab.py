@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from tests.integration.sleepers import eventually
-from tests.leased.intervals import Interval
+from tests.leased.intervals import Interval, overlaps
 from themis_agent.app_file import read
 from themis_agent.live import recorded
 from themis_agent.local.folder import Folder
@@ -26,12 +26,12 @@ TRAIN = ROOT / "tests" / "data" / "train_quadratic.py"
 MASTER = "themis_agent.yarn.main"
 
 
-def app(name, step_s, executed, **fields):
-    """A search for the best rate of a quadratic."""
+def app(name, step_s, executed, more="", **fields):
+    """A search for the best rate of a quadratic. `more`: options of its script."""
     return read(
         {
             "name": name,
-            "command": f"python {TRAIN} --rate={{rate}} --step-s={step_s} --executed={executed}",
+            "command": f"python {TRAIN} --rate={{rate}} --step-s={step_s} --executed={executed} {more}",
             "space": {"rate": {"type": "float", "low": 0.1, "high": 0.9}},
             "grace_s": 5,
             "orphan_s": 30,
@@ -119,7 +119,7 @@ class Submitted:
         try:
             return eventually(ended, f"{self.app.name} ends", limit_s)
         except AssertionError as problem:
-            raise AssertionError(f"{problem}\n{self.log.read_text()[-6000:]}") from None
+            raise AssertionError(f"{problem}\n{self.said()}") from None
 
     def until_steps(self, trials, steps, limit_s=60):
         """Wait until so many trials have executed so many steps."""
@@ -131,7 +131,11 @@ class Submitted:
         try:
             eventually(there, f"{trials} trials of {self.app.name} have executed {steps} steps", limit_s)
         except AssertionError as problem:
-            raise AssertionError(f"{problem}\n{self.log.read_text()[-6000:]}") from None
+            raise AssertionError(f"{problem}\n{self.said()}") from None
+
+    def said(self):
+        """The last lines of its application master."""
+        return self.log.read_text()[-6000:] if self.log.exists() else ""
 
     def steps(self):
         """The executed steps by rate, in their order, repeated ones included."""
@@ -230,3 +234,19 @@ def check_progress(searched, interruptions=0, interval=1):
         assert sorted(set(steps)) == list(range(1, max(steps) + 1)), f"rate {rate}: steps are missing: {steps}"
         repeated += len(steps) - len(set(steps))
     assert repeated <= interval * interruptions, f"{repeated} steps were executed again: {searched.steps()}"
+
+
+def check_same_winner(submitted, report, interruptions, interval=1):
+    """The search succeeded, its best trial has the best of all rates, and nothing was lost or held twice."""
+    assert report["finalStatus"] == "SUCCEEDED", report["diagnostics"]
+    state = submitted.state()
+    assert state.best.parameters == max((one.parameters for one in state.trials.values()), key=rate_of)
+    assert {one.fate for one in state.trials.values()} == {"complete"}
+    assert {max(steps) for steps in submitted.steps().values()} == {submitted.app.max_steps}
+    check_progress(submitted, interruptions, interval)
+    assert not overlaps(submitted.intervals())
+
+
+def rate_of(parameters):
+    """Up to 1, a larger rate is better."""
+    return json.loads(parameters)["rate"]
