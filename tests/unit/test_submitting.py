@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 import themis_agent
-from tests.http_servers import WebServer, reply
+from tests.http_servers import CERTIFICATE, RawServer, WebServer, answer, reply
 from themis_agent.agent import events
 from themis_agent.app_file import read
 from themis_agent.cli import cli, watching
@@ -725,3 +725,19 @@ def test_the_status_of_a_search_that_will_not_begin_is_an_error(world, capsys):
     assert command("status", search.folder, "--watch") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"has not begun, and {YARN_APP} has ended: UNDEFINED; `themis-agent resume {search.folder}`" in line
+
+
+@pytest.mark.parametrize("words", [("status",), ("status", "--watch")])
+def test_the_status_of_a_search_trusts_the_certificates_that_it_is_given(world, capsys, words):
+    search = world.submit()
+    ended = {"app": {**world._app(YARN_APP), "state": "FAILED", "diagnostics": "no room"}}
+    server = RawServer(answer(json.dumps(ended)), tls=True)
+    try:
+        written = submission.read(search.folder).model_copy(update={"resource_manager": server.url})
+        submission.write(search.folder, written)
+        assert command(words[0], search.folder) == 0
+        assert "certificate verify failed" in capsys.readouterr().out
+        assert command(*words, search.folder, "--ca-file", CERTIFICATE) == 2
+        assert "has ended: no room" in capsys.readouterr().err
+    finally:
+        server.close()

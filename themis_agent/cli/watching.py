@@ -33,8 +33,9 @@ _ENDED = ("complete", "pruned", "failed", "stopped")
 @click.command(context_settings=console.CONTEXT)
 @options.DIRECTORY
 @click.option("--watch", is_flag=True, help="Go on until the search has ended; without a terminal, print each event.")
+@console.ca_option
 @options.JSON
-def status(directory: Path, watch: bool, json_file: Path | None) -> int:
+def status(directory: Path, watch: bool, verify: str | bool, json_file: Path | None) -> int:
     """Show the trials of a search, running or not, and the address of its page. DIR is its directory.
 
     Exit code with --watch: 1 if no agent runs the search any more, and it has not ended.
@@ -44,13 +45,13 @@ def status(directory: Path, watch: bool, json_file: Path | None) -> int:
     from themis_agent.view.liveness import page_address
 
     folder, reader = _opened(directory)
-    if reader.state is None and not _begins(folder, reader, watch):
+    if reader.state is None and not _begins(folder, reader, watch, verify):
         if json_file is not None:
             console.write_json(json_file, {"finished": False, "outcome": None, "trials": []})
         return 0
     has_ended = True
     if watch:
-        has_ended = _watch(folder, reader)
+        has_ended = _watch(folder, reader, verify)
     else:
         address = page_address(folder)
         shown = _shown(folder, reader, address is not None)
@@ -63,13 +64,13 @@ def status(directory: Path, watch: bool, json_file: Path | None) -> int:
     return 0 if has_ended else 1
 
 
-def _begins(folder: "Folder", reader: "JournalReader", watch: bool) -> bool:
+def _begins(folder: "Folder", reader: "JournalReader", watch: bool, verify: str | bool) -> bool:
     """Say what a search waits for that has not begun; with `watch`, until it begins."""
     from themis_agent.submitting.waiting import waiting
 
     told = ""
     while reader.state is None:
-        said = waiting(folder.root)
+        said = waiting(folder.root, verify)
         if said != told:
             console.out.print(f"waiting: {said}")
             told = said
@@ -83,8 +84,8 @@ def _begins(folder: "Folder", reader: "JournalReader", watch: bool) -> bool:
 class _Followed:
     """A search whose journal is followed."""
 
-    def __init__(self, folder: "Folder", reader: "JournalReader") -> None:
-        self._folder, self._reader = folder, reader
+    def __init__(self, folder: "Folder", reader: "JournalReader", verify: str | bool) -> None:
+        self._folder, self._reader, self._verify = folder, reader, verify
         self._quiet_since = time.monotonic()
 
     def advance(self) -> None:
@@ -100,7 +101,7 @@ class _Followed:
         if time.monotonic() < self._quiet_since + QUIET_S:
             return False
         self._quiet_since = time.monotonic()
-        if not is_abandoned(self._folder.root):
+        if not is_abandoned(self._folder.root, self._verify):
             return False
         if self._reader.advance():
             # Its last words: they are shown first.
@@ -109,14 +110,14 @@ class _Followed:
         return True
 
 
-def _watch(folder: "Folder", reader: "JournalReader") -> bool:
+def _watch(folder: "Folder", reader: "JournalReader", verify: str | bool) -> bool:
     """Show a search until it has ended; False: nobody goes on with it."""
     from rich.live import Live
 
     from themis_agent.local.progress import progress
 
     app, _ = folder.load()
-    followed = _Followed(folder, reader)
+    followed = _Followed(folder, reader, verify)
     if not sys.stdout.isatty():
         told = 0
         while True:
@@ -215,12 +216,13 @@ def best(directory: Path, export: Path | None, json_file: Path | None) -> int:
 @click.argument("trial")
 @click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="The process whose log to print.")
 @click.option("-f", "--follow", is_flag=True, help="Go on, also when the trial moves, until it has ended for good.")
-def logs(directory: Path, trial: str, rank: int, follow: bool) -> None:
+@console.ca_option
+def logs(directory: Path, trial: str, rank: int, follow: bool, verify: str | bool) -> None:
     """Print the log of a trial, from all its starts, oldest first. TRIAL: its name or number."""
     from themis_agent.view.trial_logs import TrialLog
 
     folder, reader = _opened(directory)
-    followed = _Followed(folder, reader)
+    followed = _Followed(folder, reader, verify)
     name = _trial(_state(folder, reader), trial, directory).id
     log, start = TrialLog(folder.logs / name, rank), 0
     text = codecs.getincrementaldecoder("utf-8")(errors="replace")

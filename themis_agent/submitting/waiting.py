@@ -10,8 +10,8 @@ from yarn_plugin.errors import BadInputError
 from yarn_plugin.observe.resource_manager import ManagerError
 
 
-def waiting(folder: Path) -> str:
-    """What a search waits for.
+def waiting(folder: Path, verify: str | bool = True) -> str:
+    """What a search waits for. `verify`: certificates to trust, if the ResourceManager has an https address.
 
     Raises:
         BadInputError: its application has ended, so it will not begin.
@@ -21,7 +21,7 @@ def waiting(folder: Path) -> str:
     submitted = client.submission_in(folder)
     app = submitted.yarn_app
     try:
-        known = applications.get(client.manager(submitted.resource_manager), app)
+        known = applications.get(client.manager(submitted.resource_manager, verify), app)
     except ManagerError as problem:
         return f"the search has not begun; {problem}"
     resumed = f"`themis-agent resume {folder}` submits it again"
@@ -34,15 +34,15 @@ def waiting(folder: Path) -> str:
     return f"the search has not begun; {app} is {known.state}{why}"
 
 
-def is_abandoned(folder: Path) -> bool:
-    """Whether no agent runs a search, and YARN will start none."""
+def is_abandoned(folder: Path, verify: str | bool = True) -> bool:
+    """Whether no agent runs a search, and YARN will start none. `verify`: as in `waiting`."""
     if page_address(Folder(folder)) is not None:
         return False
     if not submission.is_in(folder):
         return True
     submitted = client.submission_in(folder)
     try:
-        known = applications.get(client.manager(submitted.resource_manager), submitted.yarn_app)
+        known = applications.get(client.manager(submitted.resource_manager, verify), submitted.yarn_app)
     except ManagerError:
         return False
     return known is None or known.has_ended
