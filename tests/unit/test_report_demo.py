@@ -1,6 +1,7 @@
 """The page of the demo, from its files."""
 
 import json
+import resource
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,20 @@ from tpcds.demo.record import DemoRecord, DemoReportError, read_samples
 from tpcds.demo.report import write_report
 
 RECORDED = Path(__file__).parents[1] / "data" / "q17.journal"
+
+
+def test_a_record_that_does_not_fit_on_the_disk_leaves_the_one_before(folder):
+    path = folder / "demo.json"
+    before = path.read_text()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    record = DemoRecord.read(path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+    try:
+        with pytest.raises(DemoReportError, match=r"demo.json': cannot be written \(file too large\)"):
+            record.write(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_text() == before
 
 
 @pytest.fixture

@@ -133,6 +133,9 @@ def demo(folder: Path, scale: str, query_a: int, query_b: int, only: str | None)
 
     The exit code is 1 if an answer is wrong, A never switched its plan, or a search failed.
 
+    Ctrl-C or SIGTERM ends it and all that it has started. `make` passes a SIGTERM on to it, but no SIGINT that is sent
+    to `make` alone.
+
     Needs Linux, Java 17 or newer, and about 10 GB of memory. Scale 6 takes 3 GB of disk below ~/.cache/yarn-plugin and
     10 to 20 minutes the first time, when data is generated and Hadoop downloaded. Without permission to create cgroups,
     the nodes are not limited to half a core.
@@ -169,7 +172,7 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 def _queries(folder: Path, data: DataSet, duckdb: DuckDbEngine, scale: float, queries: tuple[int, int]) -> list[str]:
     """Run the queries and write their report; returns what is wrong."""
     record = _run(folder, data, duckdb, scale, queries)
-    (folder / "demo.json").write_text(record.model_dump_json(indent=2) + "\n")
+    record.write(folder / "demo.json")
     write_report(folder / "demo.json", folder / "report.html")
     return list(_verdict(record, folder))
 
@@ -177,7 +180,7 @@ def _queries(folder: Path, data: DataSet, duckdb: DuckDbEngine, scale: float, qu
 def _searches(folder: Path, data: DataSet, duckdb: DuckDbEngine, query: int) -> list[str]:
     """Run the searches and write their page; returns what is wrong."""
     record = run_searches(folder / "searches", data, duckdb, query)
-    (folder / "searches.json").write_text(record.model_dump_json(indent=2) + "\n")
+    record.write(folder / "searches.json")
     write_page(folder / "searches.json", folder / "searches.html")
     return list(searches_verdict.print_verdict(record, folder / "searches.html"))
 

@@ -16,6 +16,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tpcds.errors import TpcdsError
+from yarn_plugin import files
 from yarn_plugin.errors import os_reason
 from yarn_plugin.validation import expectation
 
@@ -31,6 +32,17 @@ class RecordModel(BaseModel):
     """A model stored on disk; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def write(self, path: Path) -> None:
+        """Write it to a file, atomically.
+
+        Raises:
+            DemoReportError: it cannot be written; what was in the file stays.
+        """
+        try:
+            files.write(path, self.model_dump_json(indent=2) + "\n")
+        except OSError as problem:
+            raise DemoReportError(f"record {str(path)!r}: cannot be written ({os_reason(problem)})") from None
 
 
 class AppSample(RecordModel):
