@@ -21,9 +21,9 @@ def gpus(machine, count, rack="r1"):
 class Search:
     """An agent with GPUs of a machine; parameters are drawn at once. `said`: all commands."""
 
-    def __init__(self, settings=PLAIN, held=2, machine="m1"):
+    def __init__(self, settings=PLAIN, held=2, machine="m1", waited_s=0.0):
         self.state, self.at, self.said, self._seq = None, 0.0, [], 0
-        self.take(events.Begun(settings))
+        self.take(events.Begun(settings, waited_s=waited_s))
         if held:
             self.take(events.Granted("lease-1", gpus(machine, held), None))
 

@@ -75,7 +75,7 @@ class Attempt:
             container=ContainerSize(memory_mb=128),
             attempts_before=before,
         )
-        self.search = main.Search(self.folder, app, submission, number, "127.0.0.1")
+        self.search = main.Search(self.folder, app, submission, number, "127.0.0.1", 0.0)
         self._thread = threading.Thread(target=self._run, args=(yarn.master(number),), daemon=True)
         self._thread.start()
 
@@ -234,3 +234,12 @@ def test_a_search_that_goes_on_in_another_application_has_no_lease_of_the_one_be
     assert second.join().problem is None
     assert yarn.ended[0][0]
     assert len(yarn.started) == 4
+
+
+@pytest.mark.parametrize(
+    ("environment", "waited_s"),
+    [({"APP_SUBMIT_TIME_ENV": "1700000000500"}, 9.5), ({"APP_SUBMIT_TIME_ENV": "1700000011000"}, 0.0), ({}, 0.0)],
+    ids=["earlier", "by a clock that is ahead", "unknown"],
+)
+def test_a_search_knows_how_long_it_has_waited(environment, waited_s):
+    assert main.since_submission(environment, 1_700_000_010.0) == waited_s

@@ -277,6 +277,14 @@ def test_questions_of_the_arbiter_are_answered():
     assert [sum(piece.gpus for piece in row.pieces) for row in said.bid.rows] == [1, 2]
 
 
+def test_the_time_counts_that_a_search_waits_for_its_application_master():
+    """As for those that wait for GPUs: it is the farther from its finish time alone, the longer it has waited."""
+    search = Search(waited_s=30.0)
+    machines = (Machine("m1", "r1", (Slot("m1", 0),)),)
+    (said,) = search.take(events.Asked("a", EstimateRequest(7, 2.0, (("m1", 2),), machines, 4)), at=3.0)
+    assert said.estimate.rho == (30 + 3 + 3) / (6 / 2 * 2)
+
+
 def rows_of_two_more(search, held):
     machines = (Machine("m1", "r1", (Slot("m1", 0),)), Machine("m2", "r1", (Slot("m2", 2),)))
     (said,) = search.take(events.Offered("o", GpuOffer(7, machines, 60.0, 2.0, held, 4)))

@@ -24,10 +24,12 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The search begins. `registered_as`: its id at the arbiter; "": without one."""
+    """The search begins. `registered_as`: its id at the arbiter; "": without one. `waited_s`: since its
+    submission."""
 
     settings: Settings
     registered_as: str = ""
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,12 @@ def without_leases(state: State) -> State:
 
 
 def answer(state: State, at: float, event: Asked | Offered) -> Command:
-    """The answer to a question of the arbiter."""
-    elapsed = at - state.begun_at
+    """The answer to a question of the arbiter.
+
+    T_start of equation 3.1 is the submission: the time elapsed "also captures any queuing delays" (Themis, thesis
+    section 3.4.3.1).
+    """
+    elapsed = at - state.begun_at + state.waited_s
     if isinstance(event, Asked):
         return SendEstimate(event.id, estimate(searching.work(state), event.question, elapsed))
     return SendBid(event.id, _bid(state, event.offer, elapsed))

@@ -132,7 +132,8 @@ class State:
     `search`: one of `themis_agent.search`. `granted`: the latest leases that were granted, ended or not. `outcome`:
     None while it goes on. `finished`: there is an outcome, and nothing runs any more. `suspended`: nothing starts
     before the next restart. `registered_as`: its id at the arbiter; "": without one. `arbiter_problem`: why the arbiter
-    does not listen to it; "": it does. `moves_s`: what the latest moves of trials have cost, in seconds.
+    does not listen to it; "": it does. `moves_s`: what the latest moves of trials have cost, in seconds. `waited_s`:
+    from its submission until it began.
     """
 
     settings: Settings
@@ -147,6 +148,7 @@ class State:
     registered_as: str = ""
     arbiter_problem: str = ""
     moves_s: tuple[float, ...] = ()
+    waited_s: float = 0.0
 
     def with_trial(self, trial: TrialState) -> "State":
         """The state with a trial changed."""

@@ -42,7 +42,8 @@ def step(state: State | None, seq: int, at: float, event: Event) -> tuple[State 
     if state is None:
         if not isinstance(event, Begun):
             return None, ()
-        return replace(searching.begun(event.settings, at), registered_as=event.registered_as), ()
+        begun = searching.begun(event.settings, at)
+        return replace(begun, registered_as=event.registered_as, waited_s=event.waited_s), ()
     before = state
     answers: list[Command] = []
     match event:

@@ -7,6 +7,8 @@ and trials without one start from their checkpoints.
 import logging
 import os
 import sys
+import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -43,10 +45,12 @@ LEAVE_S = 30.0
 
 
 class Search:
-    """An attempt to run the search of a folder. `attempt`: YARN's number of it."""
+    """An attempt to run the search of a folder. `attempt`: YARN's number of it. `waited_s`: since the submission."""
 
-    def __init__(self, folder: Folder, app: AppFile, submission: Submission, attempt: int, host: str) -> None:
-        self._folder, self._app, self._submission = folder, app, submission
+    def __init__(
+        self, folder: Folder, app: AppFile, submission: Submission, attempt: int, host: str, waited_s: float
+    ) -> None:
+        self._folder, self._app, self._submission, self._waited_s = folder, app, submission, waited_s
         self._fence = Fence(folder, submission.attempts_before + attempt)
         self._host, self._listener = host, listening(host)
         self._port = self._listener.getsockname()[1]
@@ -92,7 +96,7 @@ class Search:
         state, registered_as = self._agent.state, self._submission.arbiter.app
         if state is None:
             log.info("%s begins", self._app.name)
-            return self._agent.put(events.Begun(self._app.settings(), registered_as))
+            return self._agent.put(events.Begun(self._app.settings(), registered_as, self._waited_s))
         launchers = launches.unfinished(state)
         log.info("%s goes on as attempt %d: %d launchers", self._app.name, self._fence.attempt, len(launchers))
         # Those that are gone end after this event, with what they had to say.
@@ -156,6 +160,12 @@ def attempt_of(container: str) -> int:
     return int(container.split("_")[-2])
 
 
+def since_submission(environment: Mapping[str, str], now: float) -> float:
+    """Seconds since YARN took the application. Its environment has the time, by the ResourceManager's clock."""
+    submitted_ms = environment.get("APP_SUBMIT_TIME_ENV", "")
+    return max(now - int(submitted_ms) / 1000, 0.0) if submitted_ms.isdecimal() else 0.0
+
+
 def _read(root: Path) -> tuple[AppFile, Submission]:
     try:
         return Folder(root).load()[0], submissions.read(root)
@@ -175,7 +185,8 @@ def main() -> int:
         gateway = launch(Path(conf) if conf else None, class_path=submission.class_path, java=submission.java or None)
         master = ApplicationMaster(gateway)
         attempt = attempt_of(os.environ["CONTAINER_ID"])
-        search = Search(Folder(root), app, submission, attempt, os.environ["NM_HOST"])
+        waited_s = since_submission(os.environ, time.time())
+        search = Search(Folder(root), app, submission, attempt, os.environ["NM_HOST"], waited_s)
     except ReportedError as problem:
         log.error("%s", problem)
         return problem.exit_code
