@@ -3,6 +3,7 @@
 import getpass
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,6 +27,8 @@ from yarn_plugin.quantities import count
 
 TIMEOUT_S = 900.0
 POLL_S = 1.0
+MIN_FREE = 1 << 20
+"""Bytes that the disk has free, or it is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,19 +157,30 @@ def _wait(progress: Progress, manager: ResourceManager, submitted: list[Submitte
     """Print progress until something holds, or all searches have ended.
 
     Raises:
-        DemoError: that takes too long.
+        DemoError: that takes too long, or the disk is full.
     """
     deadline, running = time.monotonic() + TIMEOUT_S, _running(manager, submitted)
     while running and not until():
         if time.monotonic() > deadline:
             raise DemoError(f"the searches have not ended within {TIMEOUT_S:g} s; see {submitted[0].folder.parent}")
         time.sleep(POLL_S)
+        _check_room(submitted[0].folder)
         progress.look()
         now = _running(manager, submitted)
         for one in running:
             if one not in now:
                 progress.say(f"{one.plan.name} has ended: {_final(manager, one.yarn_app)}")
         running = now
+
+
+def _check_room(folder: Path) -> None:
+    """On a full disk no agent decides anything, and the searches would never end.
+
+    Raises:
+        DemoError: the disk is full.
+    """
+    if shutil.disk_usage(folder).free < MIN_FREE:
+        raise DemoError(f"the disk of {folder} is full: the searches cannot go on, and there is no page of them")
 
 
 def _running(manager: ResourceManager, submitted: list[Submitted]) -> list[Submitted]:
