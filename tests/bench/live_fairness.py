@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,11 @@ from tests.bench.live_searches import (
     live_cluster,
 )  # fmt: skip
 from tests.bench.trial_times import Run, holder_before, recorded
-from themis_agent.agent import leasing
+from themis_agent.agent import leasing, searching
+from themis_agent.agent.commands import SendEstimate
 from themis_agent.agent.events import Asked
 from themis_agent.agent.state import State, by_slot, machines_of
+from themis_agent.bids.finish_time import ideal_s
 from yarn_plugin.console import out, table, write_json
 from yarn_plugin.drive.training_runs import TrainingRun, simulate
 from yarn_plugin.model.auction import EstimateRequest
@@ -95,8 +97,9 @@ def report() -> dict[str, Any]:
     results: dict[str, Any] = {f"max_rho_{name}": statistics.fmean(found) for name, found in largest.items() if found}
     if all(largest.values()):
         results["max_rho_themis_of_tiresias"] = results["max_rho_themis"] / results["max_rho_tiresias"]
-    if said := [abs(row["rho_said"] / row["rho"] - 1) for row in rows if row["rho_said"] is not None]:
-        results["rho_said_off_most"] = max(said)
+    if answered := [row for row in rows if row["rho_said"] is not None]:
+        results["rho_said_off_most"] = max(abs(row["rho_said"] / row["rho"] - 1) for row in answered)
+        results["jct_said_off_most"] = max(abs(row["jct_said_s"] / row["jct_s"] - 1) for row in answered)
     results["jct_off_most"] = max(abs(row["jct_s"] / row["simulated_s"] - 1) for row in rows)
     within = [row["simulated_s_min"] <= row["jct_s"] <= row["simulated_s_max"] for row in rows]
     results["jct_outside_simulated_range"] = f"{within.count(False)} of {len(within)}"
@@ -154,14 +157,16 @@ def analyse(folder: Path) -> None:
     rows = []
     for app in APPS:
         its, again = times[app.name], [one[app.name] for one in simulated]
-        middle = (its.started + its.finished) / 2
+        said = _said(read[app.name].states, present, its) if raw["policy"] == "themis" else None
         rows.append(
             {
                 "search": app.name,
                 "arrival_s": its.started - times["a"].started,
                 "jct_s": its.seconds,
                 "n_avg": present.mean(its.started, its.finished),
-                "rho_said": _said(read[app.name].states, middle, present, its) if raw["policy"] == "themis" else None,
+                "rho_said": said.rho if said is not None else None,
+                "n_avg_said": said.n_avg if said is not None else None,
+                "jct_said_s": said.jct_s if said is not None else None,
                 "simulated_s": statistics.median(again),
                 "simulated_s_min": min(again),
                 "simulated_s_max": max(again),
@@ -171,16 +176,30 @@ def analyse(folder: Path) -> None:
     write_json(folder / "result.json", {**measured, "searches": rows})
 
 
-def _said(states: Sequence[tuple[float, State]], middle: float, present: Contention, its: Times) -> float | None:
+@dataclass(frozen=True)
+class Said:
+    """What an agent says in the middle of its life: its rho, N_avg until then, by which it is asked, and the time from
+    arrival to end that follows (T_sh)."""
+
+    rho: float
+    n_avg: float
+    jct_s: float
+
+
+def _said(states: Sequence[tuple[float, State]], present: Contention, its: Times) -> Said:
     """What the agent answers to the question for its rho, at the time nearest to the middle of its life at which it
     holds GPUs."""
+    middle = (its.started + its.finished) / 2
     holding = [(wall, state) for wall, state in states if state.gpus and state.outcome is None]
     wall, state = min(holding, key=lambda one: abs(one[0] - middle))
     held = state.gpus
     slots = by_slot(tuple(held), held)
     question = EstimateRequest(0, present.mean(its.started, wall), slots, machines_of(held), GPUS)
     answer = leasing.answer(state, state.begun_at + wall - states[0][0], Asked("", question))
-    return answer.estimate.rho
+    assert isinstance(answer, SendEstimate)
+    rho = answer.estimate.rho
+    assert rho is not None
+    return Said(rho, question.contention, rho * ideal_s(searching.work(state), question.contention, GPUS))
 
 
 def _moves_s(runs: Sequence[Run]) -> Iterator[float]:
@@ -224,15 +243,23 @@ def _spread(app: Searched) -> Slowdown:
     return Slowdown(1, app.slowdown, app.slowdown)
 
 
+def _shown(row: dict[str, Any]) -> tuple[str, str, str]:
+    """What the agent said."""
+    if row["rho_said"] is None:
+        return "", "", ""
+    return f"{row['rho_said']:.2f}", f"{row['n_avg_said']:.2f}", f"{row['jct_said_s']:.0f}"
+
+
 def _table(title: str, rows: list[dict[str, Any]]) -> Any:
     columns = (
-        "search", "#arrival", "#JCT", "#alone", "#N_avg", "#rho", "#rho by the agent", "#simulated JCT", "#range",
+        "search", "#arrival", "#JCT", "#alone", "#N_avg", "#rho", "#rho by the agent", "#its N_avg", "#its JCT",
+        "#simulated JCT", "#range",
     )  # fmt: skip
     shown = [
         (
             row["search"], f"{row['arrival_s']:.0f}", f"{row['jct_s']:.0f}", f"{row['alone_s']:.0f}",
             f"{row['n_avg']:.2f}", f"{row['rho']:.2f}",
-            "" if row["rho_said"] is None else f"{row['rho_said']:.2f}", f"{row['simulated_s']:.0f}",
+            *_shown(row), f"{row['simulated_s']:.0f}",
             f"{row['simulated_s_min']:.0f} to {row['simulated_s_max']:.0f}",
         )
         for row in rows
