@@ -248,30 +248,51 @@ def test_a_search_cut_off_states_its_gap_and_keeps_shares_in_bounds():
 
 def test_leftovers_go_to_the_machine_that_the_rule_names():
     chance = random.Random(11)
-    for _ in range(200):
-        machines = [machine(f"m{k}", chance.randint(1, 4)) for k in range(6)]
+    for _ in range(300):
+        machines = [machine(f"m{k}", chance.randint(1, 4), rack=f"r{chance.randint(0, 2)}") for k in range(7)]
         offer = Offer.of(machines)
         free = {slot: chance.randint(0, gpus) for slot, gpus in zip(offer.slots, offer.slot_gpus, strict=True)}
         held = tuple(sorted((slot, 1) for slot in chance.sample(offer.slots, 2)))
-        most = min(sum(free.values()), 3)
-        if not most:
-            continue
-        app = AppWithoutBid("a", most, held, (), (Gang(2 + most, 2 + most, 1),))
+        gang = Gang(1, 1, 1, 9) if chance.random() < 0.5 else Gang(5, 5, 1)
+        app = AppWithoutBid("a", 7 if gang.trials > 1 else 3, held, (), (gang,))
         leftovers, _ = hand_out(offer, free, [app], 1, 1)
-        assert leftovers[0].gpus == tuple(sorted(_by_the_rule(offer, free, dict(held), most).items()))
+        expected = _by_the_rule(offer, free, dict(held), app.wants, gang.trials > 1)
+        assert [one.gpus for one in leftovers] == ([tuple(sorted(expected.items()))] if expected else [])
 
 
-def _by_the_rule(offer, free, held, wanted):
-    """One machine at a time: of those with enough, where most is held, then the fullest; else the freest."""
+def test_what_is_drawn_for_an_app_lies_together_in_its_rack():
+    """Two that hold nothing do not take turns, GPU by GPU, on the same machines; a third stays in its rack."""
+    machines = [machine("m0", 4, rack="r0"), machine("m1", 4, rack="r0"), machine("m2", 2, rack="r1")]
+    offer = Offer.of([*machines, machine("m3", 1, rack="r1")])
+    free = {"m0/s0": 4, "m1/s0": 4, "m2/s0": 2}
+    apps = [AppWithoutBid("a", 4), AppWithoutBid("b", 4)]
+    for round in range(20):
+        leftovers, _ = hand_out(offer, {"m0/s0": 4, "m1/s0": 4}, apps, 1, round)
+        assert sorted(one.gpus for one in leftovers) == [(("m0/s0", 4),), (("m1/s0", 4),)]
+    leftovers, _ = hand_out(offer, free, [AppWithoutBid("c", 1, held=(("m1/s0", 1),))], 1, 1)
+    assert leftovers[0].gpus == (("m1/s0", 1),)
+    leftovers, _ = hand_out(offer, {"m0/s0": 1, "m2/s0": 2}, [AppWithoutBid("c", 1, held=(("m3/s0", 1),))], 1, 1)
+    assert leftovers[0].gpus == (("m2/s0", 1),), "the fullest machine is in the other rack"
+
+
+def _by_the_rule(offer, free, held, wanted, singly):
+    """Of machines with enough (else the freest): where most is held, then the rack where most is, then the fullest.
+
+    `singly`: any number can be used, so a turn takes as much as a machine has.
+    """
     left, taken = {slot: gpus for slot, gpus in free.items() if gpus}, {}
-    while wanted:
-        room, holds = Counter(), Counter()
+    while wanted and left and (singly or taken or sum(left.values()) >= wanted):
+        room, holds, near = Counter(), Counter(), Counter()
         for slot, gpus in left.items():
             room[offer.machine_of[slot]] += gpus
-        for slot, gpus in held.items():
+        rack_of = {one.id: one.rack for one in offer.machines}
+        for slot, gpus in [*held.items(), *taken.items()]:
             holds[offer.machine_of[slot]] += gpus
-        enough = [(-holds[name], gpus, name) for name, gpus in room.items() if gpus >= wanted]
-        name = min(enough or [(-gpus, -holds[name], name) for name, gpus in room.items()])[-1]
+            near[rack_of[offer.machine_of[slot]]] += gpus
+        enough = min(1 if singly else wanted, max(room.values()))
+        name = min((-holds[name], -near[rack_of[name]], gpus, name) for name, gpus in room.items() if gpus >= enough)[
+            -1
+        ]
         here = {slot: gpus for slot, gpus in left.items() if offer.machine_of[slot] == name}
         for slot, gpus in from_slots(here, wanted, held).items():
             taken[slot] = gpus

@@ -23,8 +23,9 @@ def hand_out(
 ) -> tuple[tuple[Leftover, ...], tuple[Idle, ...]]:
     """Who gets which of the free GPUs, and what nobody gets.
 
-    In an order drawn at random each application takes the next usable number of GPUs (its gang), on one machine if one
-    has them, where it holds GPUs if it can; this repeats until nobody can use more (thesis, Pseudocode 3, line 20).
+    In an order drawn at random (thesis, Pseudocode 3, line 20) each application takes what it can use on one machine,
+    on several only if none has room for its gang; this repeats until nobody can use more. The thesis does not say
+    which machine: it is where the application holds GPUs, else in a rack where it does, if these have room.
     """
     left = _Left(offer, free)
     got: dict[str, dict[str, int]] = {}
@@ -35,9 +36,9 @@ def hand_out(
         still: list[str] = []
         for name in waiting:
             had = sum(got.get(name, {}).values())
-            more = next((n - had for n in numbers[name] if n > had), None)
-            if more is not None and more <= left.total:
-                for slot, gpus in left.take(by_name[name], got.setdefault(name, {}), more).items():
+            usable_more = [n - had for n in numbers[name] if n > had]
+            if usable_more and usable_more[0] <= left.total:
+                for slot, gpus in left.take(by_name[name], got.setdefault(name, {}), usable_more).items():
                     got[name][slot] = got[name].get(slot, 0) + gpus
                 still.append(name)
         waiting = still
@@ -64,6 +65,7 @@ class _Left:
 
     def __init__(self, offer: Offer, free: Mapping[str, int]) -> None:
         self._offer = offer
+        self._rack_of = {machine.id: machine.rack for machine in offer.machines}
         self.slots = {slot: gpus for slot, gpus in free.items() if gpus > 0}
         self.total = sum(self.slots.values())
 
@@ -77,24 +79,32 @@ class _Left:
         return free
 
     @cached_property
-    def _with(self) -> dict[int, list[str]]:
-        """Machines by their free GPUs, each a heap; a machine with fewer by now is removed when it comes to the top."""
-        found: dict[int, list[str]] = {}
+    def _with(self) -> dict[str, dict[int, list[str]]]:
+        """Machines of each rack, and of all (""), by their free GPUs, each a heap; a machine with fewer by now is
+        removed when it comes to the top."""
+        found: dict[str, dict[int, list[str]]] = {}
         for name, gpus in self._free.items():
-            found.setdefault(gpus, []).append(name)
-        for names in found.values():
-            heapify(names)
+            for rack in ("", self._rack_of[name]):
+                found.setdefault(rack, {}).setdefault(gpus, []).append(name)
+        for places in found.values():
+            for names in places.values():
+                heapify(names)
         return found
 
-    def take(self, app: AppWithoutBid, got: Mapping[str, int], wanted: int) -> dict[str, int]:
-        """Take `wanted` GPUs: on one machine if possible, else on few, those where the application has GPUs first."""
+    def take(self, app: AppWithoutBid, got: Mapping[str, int], usable_more: Sequence[int]) -> dict[str, int]:
+        """Take one of these numbers of GPUs: on one machine the largest that it has; if none has the first, that on few
+        machines."""
         has = added(app.held, app.expiring, tuple(got.items()))
         holds: Counter[str] = Counter()
         for slot, gpus in has.items():
-            holds[self._offer.machine_of.get(slot, "")] += gpus
+            if slot in self._offer.machine_of:
+                holds[self._offer.machine_of[slot]] += gpus
         taken: dict[str, int] = {}
+        wanted = usable_more[0]
         while wanted:
             name = self._best(wanted, holds)
+            if not taken:
+                wanted = max([wanted, *(n for n in usable_more if n <= self._free[name])])
             part = from_slots(self._slots_of(name), wanted, has)
             for slot, gpus in part.items():
                 self.slots[slot] -= gpus
@@ -102,11 +112,13 @@ class _Left:
                     del self.slots[slot]
                 self._free[name] -= gpus
             if self._free[name]:
-                heappush(self._with.setdefault(self._free[name], []), name)
+                for rack in ("", self._rack_of[name]):
+                    heappush(self._with[rack].setdefault(self._free[name], []), name)
             else:
                 del self._free[name]
             taken |= part
             wanted -= sum(part.values())
+            holds[name] += sum(part.values())
         self.total -= sum(taken.values())
         return taken
 
@@ -116,22 +128,27 @@ class _Left:
         return {slot: self.slots[slot] for slot in slots if slot in self.slots}
 
     def _best(self, wanted: int, holds: Mapping[str, int]) -> str:
-        """The machine that has as many where most is held, then the fullest; if none has, the freest. Ties by name."""
-        first = {gpus: name for gpus in list(self._with) if (name := self._first(gpus)) is not None}
-        enough = [gpus for gpus in first if gpus >= wanted]
-        homes = [name for name, gpus in holds.items() if gpus > 0 and name in self._free]
-        if enough:
-            known = [(-holds[name], self._free[name], name) for name in homes if self._free[name] >= wanted]
-            return min(known)[-1] if known else first[min(enough)]
-        most = max(first)
-        return min([(-holds[name], name) for name in homes if self._free[name] == most], default=(0, first[most]))[-1]
+        """Of the machines with so many GPUs (if there is none: the freest) that where most is held, then in the rack
+        where most is, then the fullest. Ties by name."""
+        near: Counter[str] = Counter()
+        for name, gpus in holds.items():
+            near[self._rack_of[name]] += gpus
+        enough = min(wanted, max(self._firsts("")))
+        known = [name for name in holds if self._free.get(name, 0) >= enough]
+        for rack in (*near, ""):
+            fullest = min([one for one in self._firsts(rack).items() if one[0] >= enough], default=None)
+            known += [fullest[1]] if fullest else []
+        return min(known, key=lambda name: (-holds.get(name, 0), -near[self._rack_of[name]], self._free[name], name))
 
-    def _first(self, gpus: int) -> str | None:
-        """The first machine by name with so many free GPUs."""
-        names = self._with[gpus]
-        while names and self._free.get(names[0]) != gpus:
-            heappop(names)
-        if not names:
-            del self._with[gpus]
-            return None
-        return names[0]
+    def _firsts(self, rack: str) -> dict[int, str]:
+        """The first machine by name of a rack, or of all, with each number of free GPUs."""
+        found: dict[int, str] = {}
+        places = self._with.get(rack, {})
+        for gpus, names in list(places.items()):
+            while names and self._free.get(names[0]) != gpus:
+                heappop(names)
+            if names:
+                found[gpus] = names[0]
+            else:
+                del places[gpus]
+        return found
