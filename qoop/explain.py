@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import datetime
 from pathlib import Path
 
 from rich.text import Text
@@ -29,7 +29,8 @@ from yarn_plugin.quantities import count
 
 
 def _now() -> Moment:
-    return Moment(date.today(), datetime.now(UTC))
+    now = datetime.now().astimezone()
+    return Moment(now.replace(tzinfo=None), now)
 
 
 def parse_shares(text: str) -> list[float]:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.scala import items
 from qoop.errors import QoopError
-from qoop.parsing.moment import Moment
+from qoop.parsing.moment import EPOCH, Moment
 from qoop.parsing.spark_sql import Syntax
 
 REORDER = "org.apache.spark.sql.catalyst.optimizer.ReorderJoin"
@@ -90,9 +90,8 @@ def syntax_of(spark: SparkSession) -> Syntax:
 
 def current_moment(spark: SparkSession) -> Moment:
     """The current date and time of a session, by its own settings; no job is run for them."""
-    micros, days = spark.sql("SELECT unix_micros(current_timestamp()), unix_date(current_date())").collect()[0]
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    return Moment(date(1970, 1, 1) + timedelta(days=days), epoch + timedelta(microseconds=micros))
+    micros, local = spark.sql("SELECT unix_micros(current_timestamp()), localtimestamp()").collect()[0]
+    return Moment(local, EPOCH + timedelta(microseconds=micros))
 
 
 def is_command(frame: DataFrame) -> bool:

@@ -18,7 +18,7 @@ from qoop.equivalence.repeatable import unrepeatable_part
 from qoop.equivalence.spark_tree import UnverifiableError, read_tree
 from qoop.equivalence.translate import translate
 from qoop.errors import QoopError
-from qoop.parsing.moment import Moment
+from qoop.parsing.moment import TIME_DIGITS, Moment
 from yarn_plugin.errors import describe
 
 EXPAND_CLASS = "org.apache.spark.sql.catalyst.plans.logical.Expand"
@@ -135,7 +135,13 @@ def has_exact_values(frame: DataFrame) -> bool:
 def _constants(moment: Moment) -> dict[str, Expr]:
     """What Spark's expressions for the current date and time are in plans."""
     time: Expr = ("call", "MicrosToTimestamp", (("child", 0),), (("literal", "long", str(moment.micros)),))
-    return {"CurrentDate": ("literal", "date", moment.date_text), "CurrentTimestamp": time, "Now": time}
+    return {
+        "CurrentDate": ("literal", "date", moment.date_text),
+        "CurrentTimestamp": time,
+        "Now": time,
+        "LocalTimestamp": ("literal", "timestamp_ntz", str(moment.local_micros)),
+        f"CurrentTime {TIME_DIGITS}": ("literal", f"time({TIME_DIGITS})", moment.time_text),
+    }
 
 
 class _PlanReader:

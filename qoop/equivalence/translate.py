@@ -57,8 +57,8 @@ MAX_SIZE = 20_000
 def translate(plan: Node, tables: Mapping[int, str], constants: Mapping[str, Expr] | None = None) -> Relation:
     """The relation that a plan computes.
 
-    `tables`: the table that each leaf of the plan reads, by the id of the leaf's first column. `constants`: expressions
-    to take for constants, by class.
+    `tables`: the table that each leaf of the plan reads, by the id of the leaf's first column. `constants`: the values
+    of expressions for the current date and time, by class and argument.
 
     Raises:
         UnverifiableError: the plan has an operator that blocks do not cover.
@@ -342,9 +342,10 @@ class _Translator:
                 return self._subquery(node)
         if node.kind in ("TruncTimestamp", "TruncDate"):
             return self._call(node, tuple(_lower_case(self.expression(child)) for child in node.children))
-        if node.kind in self._constants:
-            return self._constants[node.kind]
         if node.kind in TIMES:
+            name = " ".join((node.kind, *(str(child.fields.get("value")) for child in node.children)))
+            if name in self._constants:
+                return self._constants[name]
             raise UnverifiableError("the current time is read in a view, so each stage would have its own")
         if node.kind in COMPARISONS:
             left, right = (self.expression(child) for child in node.children)

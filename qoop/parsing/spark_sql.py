@@ -24,6 +24,8 @@ class SparkSQL(Spark):
     class Generator(SparkGenerator):
         """Spark's generator with literals of dates and times, which sqlglot reads as casts that cannot fail."""
 
+        TYPE_MAPPING = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}  # noqa: RUF012 - as above
+
         def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
             """CAST(...), or the literal."""
             is_literal = type(expression) is exp.Cast and expression.this.is_string and safe_prefix is None
@@ -32,7 +34,13 @@ class SparkSQL(Spark):
             return str(super().cast_sql(expression, safe_prefix))
 
 
-LITERAL_TYPES = {exp.DType.DATE, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ, exp.DType.TIMESTAMPLTZ}
+LITERAL_TYPES = {
+    exp.DType.DATE,
+    exp.DType.TIME,
+    exp.DType.TIMESTAMPTZ,
+    exp.DType.TIMESTAMPNTZ,
+    exp.DType.TIMESTAMPLTZ,
+}
 
 DIALECT = SparkSQL
 

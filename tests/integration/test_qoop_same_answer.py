@@ -182,10 +182,18 @@ def test_a_plain_query_is_still_split(spark):
         "current_timestamp",
         "date_trunc('day', now())",
         "timestamp_seconds(unix_timestamp())",
+        "localtimestamp()",
+        "cast(localtimestamp() AS DATE)",
     ],
 )
 def test_the_current_time_is_the_same_in_all_stages(spark, now):
     text = f"SELECT a.id, {now} >= DATE '2020-01-01' AS late, c.name {JOINED} WHERE {now} > DATE '2019-01-01'"
+    assert same_answer(spark, text).counts.stages > 1
+
+
+def test_the_time_of_day_is_the_same_in_all_stages(spark):
+    """Also a literal of a time, which the planner writes again as one."""
+    text = f"SELECT a.id, current_time(6) >= TIME '00:00:00' AS late {JOINED} WHERE current_time() >= TIME '00:00:00'"
     assert same_answer(spark, text).counts.stages > 1
 
 

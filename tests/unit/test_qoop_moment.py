@@ -1,6 +1,6 @@
 """The current date and time of a query: folded once, for all stages."""
 
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -8,7 +8,7 @@ from qoop.parsing.moment import Moment, at_moment, reads_moment
 from qoop.parsing.spark_sql import DIALECT
 from qoop.parsing.statement import parse_statement
 
-NEW_YEAR = Moment(date(2027, 1, 1), datetime(2026, 12, 31, 23, 30, 0, 250, UTC))
+NEW_YEAR = Moment(datetime(2027, 1, 1, 0, 30, 0, 250), datetime(2026, 12, 31, 23, 30, 0, 250, UTC))
 """Half an hour after midnight in Paris."""
 
 
@@ -30,10 +30,30 @@ def test_times_are_independent_of_the_time_zone(text):
 
 def test_a_time_in_another_zone_is_the_same_time():
     paris = NEW_YEAR.time.astimezone(timezone(timedelta(hours=1)))
-    assert Moment(NEW_YEAR.date, paris).micros == NEW_YEAR.micros
+    assert Moment(NEW_YEAR.local, paris).micros == NEW_YEAR.micros
 
 
-@pytest.mark.parametrize("text", ["a.current_date", "date_add(a.d, 1)", "unix_micros(a.t)", "now(1)"])
+@pytest.mark.parametrize(
+    ("text", "literal"),
+    [
+        ("localtimestamp()", "TIMESTAMP_NTZ '2027-01-01 00:30:00.00025'"),
+        ("LOCALTIMESTAMP()", "TIMESTAMP_NTZ '2027-01-01 00:30:00.00025'"),
+        ("current_time()", "TIME '00:30:00.00025'"),
+        ("current_time(6)", "TIME '00:30:00.00025'"),
+    ],
+)
+def test_local_times_are_those_of_the_sessions_time_zone(text, literal):
+    assert folded(text) == literal
+
+
+def test_a_whole_second_has_no_fraction():
+    whole = Moment(datetime(2027, 1, 1, 0, 30, 10), NEW_YEAR.time)
+    assert (whole.time_text, whole.local_text) == ("00:30:10", "2027-01-01 00:30:10")
+
+
+@pytest.mark.parametrize(
+    "text", ["a.current_date", "date_add(a.d, 1)", "unix_micros(a.t)", "now(1)", "current_time(3)", "a.localtimestamp"]
+)
 def test_other_expressions_stay(text):
     assert not reads_moment(parse_statement(f"SELECT {text} FROM a").query)
 
