@@ -2,19 +2,17 @@
 
 import re
 from collections import Counter
-from itertools import islice
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from qoop.engine.catalogue import COSTLY
 from qoop.engine.connection import without_delay
-from qoop.engine.scala import items, leaves
+from qoop.engine.scala import MAX_FIELDS, items, leaves, printed
 from qoop.estimate.gate import Inputs
-
-MAX_FIELDS = 10_000
-"""How many columns of an operator Spark prints."""
 
 MAX_LEAVES = 200
 """How many tables are looked at; those of a query that names more count as one of unknown size."""
@@ -31,51 +29,96 @@ READS_ALL = COSTLY - {"Join"}
 COLUMN = re.compile(r"#(\d+)")
 SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.E+]+) (\w+)")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-OPERATOR = re.compile(r"^[\s:+-]*(\w+)", re.MULTILINE)
+INDENT = re.compile(r"^(?:[:\s]  |[:+]- )*")
+"""What Spark prints before an operator: three characters for each level."""
+
+NAME = re.compile(r"\w+")
+CACHED = "InMemoryRelation"
+"""The one leaf below which Spark prints a plan: that of the rows that it has cached."""
+
+
+class _Operator(NamedTuple):
+    """A line of a printed plan. `number`: its place in the plan, by which Spark finds the operator."""
+
+    number: int
+    depth: int
+    name: str
+    text: str
 
 
 def read_inputs(frame: DataFrame, enough: float) -> Inputs:
-    """The inputs of a query; a table of unknown size is listed until `enough` bytes were found."""
+    """The inputs of a query.
+
+    Spark is asked once for its whole plan, and again only for tables that it did not size with it. One table of
+    `enough` bytes settles what becomes of a query that reads all rows: then the others may stay unknown.
+    """
     plan = frame._jdf.queryExecution().optimizedPlan()
     without_delay(frame.sparkSession)
     plan.stats()
-    text = _printed(plan)
+    text = printed(plan, sizes=True)
+    operators = list(_operators(text))
     # Columns of the result need not be named by an operator.
     named = Counter(COLUMN.findall(text) + COLUMN.findall(str(plan.output().toString())))
-    found = list(islice(leaves(plan), MAX_LEAVES + 1))
-    sizes = [_bytes_read(leaf, named, frame, enough) for leaf in found[:MAX_LEAVES]]
-    return Inputs((*sizes, *(None for _ in found[MAX_LEAVES:])), _stops_early(text))
+    found, early = _leaves(operators)[: MAX_LEAVES + 1], _stops_early(operators)
+    sizes = [(leaf, _bytes_read(leaf.text, named)) for leaf in found[:MAX_LEAVES]]
+    if early or all(size is None or size < enough for _, size in sizes):
+        sizes = [(leaf, _by_asking(plan, leaf, named, frame, enough) if size is None else size) for leaf, size in sizes]
+    return Inputs((*(size for _, size in sizes), *(None for _ in found[MAX_LEAVES:])), early)
 
 
-def _printed(plan: Any) -> str:
-    """A plan as Spark prints it, with all columns."""
-    try:
-        return str(plan.treeString(False, False, MAX_FIELDS, False, False))
-    except Py4JError:
-        # Spark 4.0 has one parameter less.
-        return str(plan.treeString(False, False, MAX_FIELDS, False))
+def _operators(text: str) -> Iterator[_Operator]:
+    """The operators of a printed plan, without those of cached plans."""
+    cached: int | None = None
+    for number, line in enumerate(text.splitlines()):
+        indent = INDENT.match(line)
+        width = indent.end() if indent else 0
+        if cached is not None and width > cached:
+            continue
+        name = NAME.match(line, width)
+        cached = width if name and name[0] == CACHED else None
+        yield _Operator(number, width // 3, name[0] if name else "", line[width:])
 
 
-def _stops_early(text: str) -> bool:
+def _leaves(operators: Sequence[_Operator]) -> list[_Operator]:
+    depths = [operator.depth for operator in operators[1:]]
+    return [one for one, below in zip(operators, [*depths, 0], strict=True) if one.name and below <= one.depth]
+
+
+def _stops_early(operators: Sequence[_Operator]) -> bool:
     """Whether a plan is a limit over operators that do not have to read all of their input."""
-    operators = OPERATOR.findall(text)
-    return operators[:1] in (["GlobalLimit"], ["LocalLimit"]) and not READS_ALL.intersection(operators)
+    names = [operator.name for operator in operators]
+    return names[:1] in (["GlobalLimit"], ["LocalLimit"]) and not READS_ALL.intersection(names)
 
 
-def _bytes_read(leaf: Any, named: Counter[str], frame: DataFrame, enough: float) -> float | None:
-    """The bytes of the columns of a leaf that other operators name."""
-    text = str(leaf.verboseStringWithSuffix(MAX_FIELDS))
-    if not SIZE.search(text):
-        # Of what Spark does not need to know the size of, such as the right side of a semi join.
-        leaf.stats()
-        text = str(leaf.verboseStringWithSuffix(MAX_FIELDS))
-    size = _printed_size(text)
+def _bytes_read(leaf: str, named: Counter[str], listed: float | None = None) -> float | None:
+    """The bytes of the columns of a printed leaf that other operators name; `listed`: all its bytes, if known."""
+    size = _printed_size(leaf) if listed is None else listed
+    columns = COLUMN.findall(leaf)
     if size is None or size >= UNKNOWN_BYTES:
-        size = _listed_bytes(leaf, frame, enough)
-    columns = COLUMN.findall(text)
-    if size is None or not columns:
-        return size
-    return size * sum(named[column] > 1 for column in columns) / len(columns)
+        return None
+    return size * sum(named[column] > 1 for column in columns) / len(columns) if columns else size
+
+
+def _by_asking(plan: Any, operator: _Operator, named: Counter[str], frame: DataFrame, enough: float) -> float | None:
+    """The same for a leaf that Spark has not sized, such as one in a subquery, or whose size it does not know."""
+    leaf = _found(plan, operator)
+    if leaf is None:
+        return None
+    leaf.stats()
+    text = str(leaf.verboseStringWithSuffix(MAX_FIELDS))
+    known = _bytes_read(text, named)
+    if known is not None:
+        return known
+    listed = _listed_bytes(leaf, frame, enough)
+    return None if listed is None else _bytes_read(text, named, listed)
+
+
+def _found(plan: Any, operator: _Operator) -> Any:
+    """A leaf by its number; by its text if lines and operators differ in number, as after a plan of cached rows."""
+    for leaf in chain((plan.apply(operator.number),), leaves(plan)):
+        if leaf is not None and str(leaf.verboseStringWithSuffix(MAX_FIELDS)).startswith(operator.text):
+            return leaf
+    return None
 
 
 def _printed_size(text: str) -> float | None:

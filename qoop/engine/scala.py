@@ -4,6 +4,11 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
+from py4j.protocol import Py4JError
+
+MAX_FIELDS = 10_000
+"""How many columns of an operator Spark prints."""
+
 
 def items(sequence: Any) -> Iterator[Any]:
     """The items of a Scala sequence."""
@@ -13,6 +18,15 @@ def items(sequence: Any) -> Iterator[Any]:
 def leaves(plan: Any) -> Iterator[Any]:
     """The leaves of a plan, such as its tables, and of the subqueries in its expressions."""
     return (leaf for part in chain((plan,), items(plan.subqueriesAll())) for leaf in items(part.collectLeaves()))
+
+
+def printed(plan: Any, sizes: bool = False) -> str:
+    """A plan as Spark prints it, with all columns; with `sizes` those of the operators that Spark has sized."""
+    try:
+        return str(plan.treeString(sizes, sizes, MAX_FIELDS, False, False))
+    except Py4JError:
+        # Spark 4.0 has one parameter less.
+        return str(plan.treeString(sizes, sizes, MAX_FIELDS, False))
 
 
 def as_float(value: Any) -> float:

@@ -93,7 +93,39 @@ def test_of_a_query_that_names_very_many_tables_only_some_are_looked_at(spark):
 
 def test_tables_in_subqueries_count(spark):
     text = "SELECT sum(id) FROM plain WHERE id > (SELECT avg(w) FROM groups) AND k IN (SELECT k FROM parted)"
-    assert len(sizes(spark, text)) == 3
+    found = sizes(spark, text)
+    assert len(found) == 3 and None not in found
+
+
+def test_spark_is_not_asked_for_each_table(spark, monkeypatch):
+    """Each question takes a round trip to the JVM."""
+    joined = " ".join(f"JOIN plain AS p{n} ON p{n}.id = plain.id" for n in range(9))
+    frame = spark.sql(f"SELECT sum(plain.id) FROM plain {joined}")
+    frame._jdf.queryExecution().optimizedPlan()
+    client = spark.sparkContext._gateway._gateway_client
+    asked, ask = [], client.send_command
+    monkeypatch.setattr(client, "send_command", lambda *args, **named: asked.append(args) or ask(*args, **named))
+    assert len(read_inputs(frame, 1e12).sizes) == 10
+    calls = [args for args in asked if args[0].startswith("c\n")]
+    assert len(calls) < 10
+
+
+def test_a_cached_table_counts_once_and_what_it_was_made_from_does_not(spark):
+    spark.sql("CACHE TABLE few AS SELECT plain.id, w FROM plain JOIN groups ON g = k WHERE plain.id < 10")
+    try:
+        (size,) = sizes(spark, "SELECT sum(id) FROM few")
+        assert size is not None and 0 < size < 1000
+        found = sizes(spark, "SELECT sum(id) FROM plain WHERE id > (SELECT max(id) FROM few)")
+        assert len(found) == 2 and None not in found
+    finally:
+        spark.sql("UNCACHE TABLE few")
+        spark.catalog.dropTempView("few")
+
+
+def test_a_literal_of_several_lines_hides_no_table(spark):
+    text = "SELECT sum(id) FROM plain WHERE text <> 'one\n+- Relation [a#1]\n\n' AND id IN (SELECT k FROM parted)"
+    found = sizes(spark, text)
+    assert len(found) >= 2 and sum(size is not None for size in found) >= 1
 
 
 @pytest.mark.parametrize(
