@@ -18,7 +18,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, counting, persist
 from qoop.engine.folders import QueryFolder
+from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.inputs import read_inputs
+from qoop.engine.jobs import is_idle
 from qoop.engine.pruning import reads_partitions
 from qoop.engine.session import (
     QueryAsWritten,
@@ -37,6 +39,7 @@ from qoop.engine.verification import Verification
 from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate
+from qoop.estimate.guard import Guard, PastRun, Verdict
 from qoop.feedback.profile import fixed_share
 from qoop.parsing.statement import ParsedText, Statement, parse_leniently
 from qoop.planner import PlannedQuery, plan
@@ -47,12 +50,16 @@ from qoop.replan.decision import Rules
 from qoop.replan.events import Event, QueryCancelled
 from qoop.replan.state import QueryCounts
 from qoop.run.journal import QueryJournal
+from qoop.run.past_runs import PastRuns
 from qoop.run.query_run import Feed, Outcome, QueryRun
 from yarn_plugin.errors import describe
 
 PlanWhen = Literal["always", "auto"]
 
 Place = TypeVar("Place")
+
+_warm: set[str] = set()
+"""The applications in which a query has run."""
 
 PLAN_SETTING = "spark.qoop.plan"
 """The Spark property with the default of `Options.plan`."""
@@ -78,6 +85,7 @@ class Options:
             it only where that costs little. By default the session's `spark.qoop.plan`, or "auto". With `rules.force`
             or `cut_policy.everywhere` it is "always".
         gate: when a query is worth planning.
+        guard: when a query runs as written because its earlier planned runs were slower; None: no runs are recorded.
         replanning: False: run the query as written, as one stage.
         timeout: seconds after which the query is stopped and fails; by default it may run for ever.
     """
@@ -94,6 +102,7 @@ class Options:
     watch: Callable[[Command], None] = lambda command: None
     plan: PlanWhen | None = None
     gate: Gate = field(default_factory=Gate)
+    guard: Guard | None = field(default_factory=Guard)
     replanning: bool = True
     timeout: float | None = None
 
@@ -144,7 +153,7 @@ def collect(
     parsed = _parsed(spark, text)
     if parsed.stores_rows:
         return Answer([], [], execute(spark, parsed, options))
-    query = _Query(spark, parsed, options or Options())
+    query = _Query(spark, parsed, options or Options(), use=f"the first {max_rows} rows")
 
     def consume(frame: DataFrame) -> tuple[int, list[Row]]:
         rows = (frame if max_rows is None else frame.limit(max_rows)).collect()
@@ -172,7 +181,7 @@ def write(
             called for each attempt at the last stage, which a switch may cancel.
         publish: takes the place of the complete result.
     """
-    query = _Query(spark, _parsed(spark, text), options or Options())
+    query = _Query(spark, _parsed(spark, text), options or Options(), use="all rows, written")
     if publish is None:
         return _keep_and_store(query, store)
     try:
@@ -242,7 +251,8 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
     written.check()
     source = statement.source_query()
     try:
-        query = _Query(spark, ParsedText(source.text, source), options or Options(), written.query)
+        planned = ParsedText(source.text, source)
+        query = _Query(spark, planned, options or Options(), written.query, use="all rows, stored")
     except AnalysisException:
         # Its query means something only as part of the statement, such as DEFAULT.
         return _execute_as_written(spark, parsed.text)
@@ -310,10 +320,18 @@ class _Query:
 
     Args:
         query: Spark's parse of the query, where it is a part of another statement.
+        use: what becomes of its rows while it runs, as that takes time too; None: they may be computed later.
     """
 
-    def __init__(self, spark: SparkSession, parsed: ParsedText, options: Options, query: Any = None) -> None:
+    def __init__(
+        self, spark: SparkSession, parsed: ParsedText, options: Options, query: Any = None, use: str | None = None
+    ) -> None:
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
+        self._use = use
+        self._past: PastRuns | None = None
+        self._verdict: Verdict | None = None
+        self._planning_s: float | None = None
+        self._is_trial = False
         self._number = f"{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self._name = f"qoop-{self._number}"
         self.spark = spark
@@ -341,13 +359,20 @@ class _Query:
         reason = self._reason_not_to_plan()
         if reason is not None:
             return None, reason
+        started = time.monotonic()
         self._session = query_session(self.spark)
-        return self._plan()
+        try:
+            return self._plan()
+        finally:
+            self._planning_s = time.monotonic() - started
 
     def run(self, consume: Callable[[DataFrame], tuple[int, Any]], once: StoredOnce | None = None) -> Outcome:
         """Run the query to its end; `consume` is part of the last stage; `once`: takes its place if it stores rows."""
         options = self._options
         planned, reason = self._planned
+        if planned is not None and self._verdict is not None and once is None:
+            # Rows that are stored as written could not be left when the trial takes too long.
+            options, reason = self._on_trial(self._verdict)
         self._checkpoints = self._new_checkpoints()
         with closing(QueryJournal(options.journal, options.warn)) as journal:
             run = QueryRun(
@@ -374,8 +399,13 @@ class _Query:
                 Verification(self.written.analysed, self._session, planned.moment if planned else None, self._pinned),
                 once,
             )
+            is_alone = self._past is not None and is_idle(self.spark.sparkContext)
             with _stopping_after(options.timeout, run.send):
-                return run.run(self._engine, feed)
+                outcome = run.run(self._engine, feed)
+            if is_alone and is_idle(self.spark.sparkContext):
+                self._remember(outcome)
+            _warm.add(self.spark.sparkContext.applicationId)
+            return outcome
 
     def hand_over(self, result: DataFrame) -> None:
         """Release stage outputs when the result and all frames derived from it have been garbage-collected."""
@@ -423,7 +453,7 @@ class _Query:
             return self._parsed.reason
         if self._parsed.statement.writes:
             return "the statement is not a SELECT"
-        return None if self._always else self._gated()
+        return None if self._always else self._gated() or self._guarded()
 
     def _gated(self) -> str | None:
         """Why planning the query could not pay off."""
@@ -434,6 +464,59 @@ class _Query:
             # Spark fails to optimise it: that is reported when it runs.
             return None
         return gate.reason(inputs, slots)
+
+    def _guarded(self) -> str | None:
+        """Why the query runs as written because of its earlier runs."""
+        guard = self._options.guard
+        self._past = self._past_runs()
+        if guard is None or self._past is None:
+            return None
+        slots = float(self.spark.sparkContext.defaultParallelism)
+        self._verdict = guard.verdict(self._past.read(), slots, self._is_cold)
+        return self._verdict.reason if self._verdict is not None and self._verdict.trial_s is None else None
+
+    def _past_runs(self) -> PastRuns | None:
+        """The earlier runs of the query; None if it is not compared with them."""
+        frame, options = self.written.analysed, self._options
+        if options.guard is None or self._use is None:
+            return None
+        chosen = (options.rules, options.cut_policy, options.model, options.gate, options.checkpoint is None)
+        try:
+            query = query_identity(frame, self._parsed.text, self._use, repr(chosen))
+            return PastRuns(query, data_identity(frame), options.warn)
+        except (PySparkException, Py4JError):
+            return None
+
+    def _on_trial(self, verdict: Verdict) -> tuple[Options, str]:
+        """The options and the reason of a run that measures the query as written."""
+        self._is_trial = True
+        return replace(self._options, rules=replace(self._options.rules, trial_s=verdict.trial_s)), verdict.reason
+
+    @property
+    def _is_cold(self) -> bool:
+        """Whether it is the first query of its application."""
+        return self.spark.sparkContext.applicationId not in _warm
+
+    def _remember(self, outcome: Outcome) -> None:
+        """Keep the times of the run, with planning and, if it ran as written, without.
+
+        A trial that was given up counts as a run as written: that would have taken longer still.
+        """
+        slots, cores = outcome.usage.mean_slots, outcome.usage.core_seconds
+        if self._past is None or not slots or cores is None:
+            return
+        is_trial = self._is_trial and self._began_as_written(outcome)
+        took = []
+        if self._planning_s is not None and not is_trial:
+            took.append((True, self._planning_s + outcome.seconds))
+        if outcome.as_written or is_trial:
+            took.append((False, outcome.seconds))
+        self._past.add([PastRun(planned, seconds, slots, cores, self._is_cold) for planned, seconds in took])
+
+    def _began_as_written(self, outcome: Outcome) -> bool:
+        """Whether the first plan was the query as written, which is no candidate if it is ruinous."""
+        planned = self._planned[0]
+        return planned is not None and any(planned.plans[one.plan].as_written for one in outcome.decisions[:1])
 
     def _plan(self) -> tuple[PlannedQuery | None, str | None]:
         statement = self._parsed.statement

@@ -73,3 +73,11 @@ def _listed(sequence: Any) -> Iterator[int]:
     iterator = sequence.iterator()
     while iterator.hasNext():
         yield int(iterator.next())
+
+
+def is_idle(context: SparkContext) -> bool:
+    """Whether no job runs; True if that cannot be known."""
+    try:
+        return int(context._jsc.sc().dagScheduler().activeJobs().size()) == 0
+    except Py4JError:
+        return True

@@ -21,7 +21,8 @@ class Rules:
     running stages that the new plan does not need may finish if that is estimated to be cheaper. `force` (a test
     option): after every stage and every change of the share, switch to another tree of the unfinished part at any cost;
     on a change of the share preferably to one that cancels running stages. `stores`: the last stage stores rows, so
-    there is no switch once it runs.
+    there is no switch once it runs. `trial_s`: the query as written is tried, if it is a candidate, and for so many
+    seconds no plan replaces it.
     """
 
     hysteresis: float = 0.15
@@ -30,6 +31,7 @@ class Rules:
     let_finish: bool = True
     force: bool = False
     stores: bool = False
+    trial_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Candidate:
 
 Winner = Literal[
     "first",
+    "trial",
+    "late trial",
     "kept",
     "forced",
     "share",

@@ -35,12 +35,13 @@ def first_plan(
     A plan that can be left after a stage is worth a small premium. If no plan would save what a switch must save over
     the query as written, at any likely share and whichever way the estimates are wrong, or if it would cost more than
     the premium on average, the query runs as written. So does one with a grouping that several parts read, unless some
-    plan is forced: Spark computes that once too, and what storing it costs beyond that is underestimated.
+    plan is forced: Spark computes that once too, and what storing it costs beyond that is underestimated; and one
+    that is tried as written.
     """
     written = next((number for number, plan in enumerate(plans) if plan.as_written), None)
     if written is None or rules.force:
         return choose(candidates, None, rules)
-    if plans[written].query.shared_groupings:
+    if rules.trial_s is not None or plans[written].query.shared_groupings:
         return written
     ranked = sorted(candidates, key=lambda one: (one.seconds, one.plan))
     limit = ranked[0].seconds * (1.0 + _premium(ranked[0].seconds, rules))

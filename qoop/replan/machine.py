@@ -81,9 +81,9 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     state, commands, cause = _apply_event(_with_progress(state, at), at, event)
     if state.phase in ("done", "failed"):
         return replace(state, timer_at=None), tuple(commands)
-    # 2. Choose a plan, or compare the current one with the others; not while rows are stored, which no switch may stop.
-    is_storing = state.rules.stores and RESULT in state.running
-    if cause is not None and state.share is not None and state.phase in ("running", "switching") and not is_storing:
+    # 2. Choose a plan, or compare the current one with the others; not while rows are stored or a trial lasts.
+    is_fixed = (state.rules.stores and RESULT in state.running) or (_trial_left_s(state) or 0.0) > 0.0
+    if cause is not None and state.share is not None and state.phase in ("running", "switching") and not is_fixed:
         state, decided = _decide(state, cause, event)
         commands += decided
     # 3. Start stages, unless a switch is waiting for stages to stop.
@@ -99,9 +99,19 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     return replace(state, timer_at=at + PROGRESS_CHECK_S), (*commands, SetTimer(at + PROGRESS_CHECK_S))
 
 
+def _trial_left_s(state: State) -> float | None:
+    """The seconds that the query may go on running as written, to measure it; None if it does not run so."""
+    running, trial, started = state.running.get(RESULT), state.rules.trial_s, state.started_at
+    if trial is None or started is None or running is None or not state.plans[running.plan].as_written:
+        return None
+    return started + trial - state.progress_at
+
+
 def _with_progress(state: State, at: float) -> State:
     """Update the expected progress of running stages, which have divided the slots since the last event."""
     share, elapsed = state.share, max(at - state.progress_at, 0.0)
+    if share is not None:
+        state = replace(state, usage=state.usage.having(share.slots, elapsed))
     if share is None or not state.running:
         return replace(state, progress_at=at)
     slots, cold = share.slots / len(state.running), 0.0
@@ -159,7 +169,8 @@ def _apply_share(state: State, event: ShareChanged) -> tuple[State, list[Command
 def _apply_finished(state: State, event: StageFinished) -> tuple[State, list[Command], WhyDecided | None]:
     running = state.running.get(event.stage)
     state = _without(state, [event.stage])
-    state = replace(state, counts=replace(state.counts, stages=state.counts.stages + 1))
+    usage = state.usage.using(event.core_seconds)
+    state = replace(state, usage=usage, counts=replace(state.counts, stages=state.counts.stages + 1))
     if event.stage == RESULT:
         return replace(state, phase="done"), [Finish()], None
     ready = {**state.ready, event.stage: event.rows}
@@ -268,10 +279,15 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
         chosen = first_plan(state.plans, state.estimator, candidates, slots, rules)
     else:
         chosen = choose(candidates, state.current, rules)
-    won_by: Winner = "first" if state.current is None else "kept"
+    begun: Winner = "trial" if rules.trial_s is not None and state.plans[chosen].as_written else "first"
+    won_by: Winner = begun if state.current is None else "kept"
     if rules.force and state.current is not None and isinstance(event, StageFinished | ShareChanged):
         other = forced_choice(state.plans, candidates, state.current, progress.ready, stopping)
         won_by, chosen = ("forced", other) if other != state.current else ("kept", chosen)
+    elif _trial_left_s(state) is not None:
+        # Planned runs took less time than it has had, so the fastest other plan is worth more than what it has done.
+        chosen = choose([one for one in candidates if one.plan != state.current] or candidates, None, rules)
+        won_by = "late trial" if chosen != state.current else "kept"
     elif state.current is not None and chosen != state.current:
         won_by = _winning_factor(state, progress, chosen)
     decision = _decision(state, progress, candidates, chosen, cause, won_by)

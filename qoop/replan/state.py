@@ -39,6 +39,33 @@ class QueryCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What a query had and used: seconds with a share, slots times seconds, and the run time of its finished tasks.
+
+    `core_seconds`: None once a stage was not measured.
+    """
+
+    seconds: float = 0.0
+    slot_seconds: float = 0.0
+    core_seconds: float | None = 0.0
+
+    @property
+    def mean_slots(self) -> float | None:
+        """The average share; None if it had none for any time."""
+        return self.slot_seconds / self.seconds if self.seconds > 0 else None
+
+    def having(self, slots: float, seconds: float) -> "Usage":
+        """With a share that it had for some time."""
+        return Usage(self.seconds + seconds, self.slot_seconds + slots * seconds, self.core_seconds)
+
+    def using(self, core_seconds: float | None) -> "Usage":
+        """With the tasks of a stage."""
+        if self.core_seconds is None or core_seconds is None:
+            return Usage(self.seconds, self.slot_seconds, None)
+        return Usage(self.seconds, self.slot_seconds, self.core_seconds + core_seconds)
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """The present share, from the last `ShareChanged`."""
 
@@ -52,11 +79,11 @@ class State:
     """The state of a query.
 
     `estimator`: the present estimates. `initial_estimator`: those before any measurement. `ready`: the stages whose
-    output is stored, and their row counts. `decided_slots`: the slots for which the present plan was chosen.
-    `stragglers`: late stages that a switch cancelled, until they are measured. `awaiting_cancel`: cancelled stages that
-    still run. `confirmed`: the last share that was confirmed to the arbiter. `progress_at`: when the
-    progress of running stages was last updated. `started_at`: when the first stage started. `timer_at`: when running
-    stages are compared with their estimates next.
+    output is stored, and their row counts. `usage`: until the last event. `decided_slots`: the slots for which the
+    present plan was chosen. `stragglers`: late stages that a switch cancelled, until they are measured.
+    `awaiting_cancel`: cancelled stages that still run. `confirmed`: the last share that was confirmed to the arbiter.
+    `progress_at`: when the progress of running stages was last updated. `started_at`: when the first stage started.
+    `timer_at`: when running stages are compared with their estimates next.
     """
 
     plans: tuple[Plan, ...]
@@ -78,3 +105,4 @@ class State:
     started_at: float | None = None
     timer_at: float | None = None
     counts: QueryCounts = field(default_factory=QueryCounts)
+    usage: Usage = field(default_factory=Usage)

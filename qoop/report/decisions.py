@@ -24,6 +24,8 @@ Explained = Winner | Literal["progress"]
 
 WON_BY: dict[Explained, str] = {
     "first": "This was the first choice: nothing had been measured yet.",
+    "trial": "The query was measured as written, to compare it with its planned runs.",
+    "late trial": "Cause: the query was measured as written, and took longer than its planned runs had taken.",
     "kept": "The plan was kept.",
     "forced": "Cause: a test option forced the switch; the new plan was not chosen for being faster.",
     "share": "Cause: the share. With the new share alone the new plan wins; with the measured row counts alone it does "
@@ -73,7 +75,7 @@ def _entry(timed: TimedDecision, record: QueryRecord, names: Names, axis: Axis) 
     if isinstance(timed.event, StageFinished):
         blocks.append(Text(_sentence(wording.why(decision.cause))))
     blocks.append(Text(_sentence(wording.comparison(decision))))
-    if decision.switched:
+    if decision.switched or decision.won_by == "trial":
         blocks.append(Text(WON_BY[_winner(timed, record)]))
     blocks += [_estimates(decision), *_stages(decision, names)]
     return Entry(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from qoop.errors import QoopError
@@ -28,7 +28,7 @@ from qoop.replan.completion import Completion, expected_completion
 from qoop.replan.decision import Decision, Rules
 from qoop.replan.events import ArbiterAway, CannotPlan, Event, Planned, TimerFired
 from qoop.replan.machine import run_as_written, step
-from qoop.replan.state import QueryCounts, State
+from qoop.replan.state import QueryCounts, State, Usage
 from qoop.run import wording
 from qoop.run.journal import QueryJournal
 from yarn_plugin.errors import describe
@@ -76,13 +76,18 @@ class Feed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a query was run, apart from its result."""
+    """How a query was run, apart from its result.
+
+    `as_written`: nothing ran but the query as written. `usage`: of slots and cores.
+    """
 
     counts: QueryCounts
     join_trees: int
     seconds: float
     one_stage_reason: str | None
     decisions: tuple[Decision, ...]
+    as_written: bool = True
+    usage: Usage = field(default_factory=Usage)
 
 
 class QueryRun:
@@ -91,6 +96,7 @@ class QueryRun:
     Args:
         text: the query as written.
         planned: its candidate plans; None if it can only run as written, for the given `reason`.
+        reason: otherwise why it is tried as written, if it is.
         confirm: tells the arbiter that the query holds no more than a share, by its number.
         expect: tells the arbiter after each decision when the query is expected to finish.
         warn: prints a line for the user.
@@ -140,7 +146,8 @@ class QueryRun:
         """
         started = time.monotonic()
         plans = self._planned.plans if self._planned else ()
-        self._journal.query(self._intake.stamp(), self._name, self._text, plans, self._reason)
+        reason = self._reason if self._planned is None else None
+        self._journal.query(self._intake.stamp(), self._name, self._text, plans, reason)
         self._take(self._intake.stamp(), self._first_event(), engine)
         try:
             feed.start(self.send)
@@ -157,16 +164,22 @@ class QueryRun:
             seconds=time.monotonic() - started,
             one_stage_reason=self._one_stage_reason(),
             decisions=tuple(self._decisions),
+            as_written=planned is None or self._ran_as_written(),
+            usage=self._intake.state.usage,
         )
 
     def _one_stage_reason(self) -> str | None:
         """Why the query ran in one stage, if it never had another choice or none that was worth it."""
         if self._planned is None:
             return self._reason
-        used = [self._planned.plans[decision.plan] for decision in self._decisions]
-        if used and all(plan.as_written for plan in used):
-            return "no plan is expected to finish earlier than the query as written"
+        if self._ran_as_written():
+            return self._reason or "no plan is expected to finish earlier than the query as written"
         return self._planned.one_stage_reason()
+
+    def _ran_as_written(self) -> bool:
+        """Whether no other plan was chosen at any time."""
+        plans = self._planned.plans if self._planned else ()
+        return bool(self._decisions) and all(plans[decision.plan].as_written for decision in self._decisions)
 
     def _first_event(self) -> Event:
         if self._planned is None:

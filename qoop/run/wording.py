@@ -55,6 +55,8 @@ def error_message(cause: WhyFailed) -> str:
 
 DECIDED_BY: dict[Winner, str] = {
     "first": "the first estimates",
+    "trial": "the query is measured as written, to compare it with its planned runs",
+    "late trial": "as written the query takes longer than its planned runs took",
     "kept": "the estimates",
     "forced": "a test option",
     "share": "share",
@@ -68,8 +70,9 @@ DECIDED_BY: dict[Winner, str] = {
 
 
 def verdict(decision: Decision) -> str:
-    """The estimates that a decision is based on; for a switch, also what decided it."""
-    reason = f"; reason: {DECIDED_BY[decision.won_by]}" if decision.switched else ""
+    """The estimates that a decision is based on; for a switch or a trial, also what decided it."""
+    is_told = decision.switched or decision.won_by == "trial"
+    reason = f"; reason: {DECIDED_BY[decision.won_by]}" if is_told else ""
     return f"{comparison(decision)}{reason}"
 
 

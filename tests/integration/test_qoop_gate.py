@@ -1,5 +1,8 @@
-"""The gate before planning, in a Spark session: what a query reads, and which queries run as written."""
+"""The gate before planning and the guard against regressions, in a Spark session: which queries run as written."""
 
+import json
+
+import platformdirs
 import pytest
 from pyspark.sql import SparkSession
 
@@ -32,6 +35,12 @@ def spark(tmp_path_factory):
         yield session
         for table in ("plain", "parted"):
             session.sql(f"DROP TABLE {table}")
+
+
+@pytest.fixture(autouse=True)
+def no_earlier_runs(monkeypatch, tmp_path):
+    """None but those of the same test."""
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
 
 
 def sizes(spark: SparkSession, text: str, enough: float = 1e12) -> tuple[float | None, ...]:
@@ -200,3 +209,35 @@ def test_an_insert_that_fails_is_not_repeated(spark, tmp_path):
         assert kinds.count("StageFailed") == 1
     finally:
         spark.sql("DROP TABLE stored")
+
+
+def guarded(spark: SparkSession, text: str) -> str | None:
+    return reason(spark, text, gate=Gate(gain=0.0))
+
+
+def test_a_query_whose_plans_were_slower_runs_as_written_until_its_data_or_settings_change(spark, tmp_path):
+    spark.sql("CREATE TABLE sold USING parquet AS SELECT id, id % 5 AS k FROM range(100)")
+    text = JOINED.format(facts="sold")
+    try:
+        guarded(spark, text)
+        (file,) = (tmp_path / "qoop" / "runs-1").iterdir()
+        recorded = json.loads(file.read_text())
+        assert [run["planned"] for run in recorded["runs"]] == [True, False], "planned, and then run as written"
+        took = [{"planned": True, "seconds": seconds} for seconds in (12.1, 11.8)]
+        runs = [run | {"slots": 2.0, "core_seconds": 0.0, "cold": False} for run in took]
+        file.write_text(json.dumps(recorded | {"runs": runs}))
+        assert "as written, it was not measured yet" in str(guarded(spark, text))
+        measured = json.loads(file.read_text())["runs"]
+        assert [run["planned"] for run in measured] == [True, True, False] and measured[-1]["seconds"] > 0
+        file.write_text(json.dumps(recorded | {"runs": [*runs, runs[0] | {"planned": False, "seconds": 9.0}]}))
+        said = "planned runs took 12.1 and 11.8 s, as written 9.0 s; planned again after 18 more runs"
+        assert guarded(spark, text) == said
+        spark.conf.set("spark.sql.shuffle.partitions", "3")
+        assert "planned runs took" not in str(guarded(spark, text))
+        spark.conf.set("spark.sql.shuffle.partitions", "4")
+        assert "planned runs took" in str(guarded(spark, text))
+        spark.sql("INSERT INTO sold VALUES (1000, 1)")
+        assert "planned runs took" not in str(guarded(spark, text))
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "4")
+        spark.sql("DROP TABLE sold")

@@ -10,9 +10,9 @@ from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
 from qoop.plans.plan import BLOCK_RESULT, RESULT, StageId
 from qoop.plans.trees import joins
-from qoop.replan.commands import Fail, RunAsWritten, StartStage
+from qoop.replan.commands import CancelStages, Fail, Note, RunAsWritten, StartStage
 from qoop.replan.decision import Progress, Rules, evaluate
-from qoop.replan.events import Planned, ShareChanged, StageFailed, StageFinished
+from qoop.replan.events import Planned, ShareChanged, StageFailed, StageFinished, TimerFired
 from qoop.replan.first_choice import PREMIUM, first_plan
 from qoop.replan.machine import step
 from qoop.replan.needless_cuts import without_needless_cuts
@@ -115,9 +115,11 @@ def test_a_query_with_a_grouping_that_is_read_twice_runs_as_written():
     assert first(made(f"{text} SELECT v.s FROM v, v w WHERE v.k = w.k", rows)).as_written
 
 
+BAD_ORDER = ("SELECT a.k FROM a JOIN b ON a.x = b.x JOIN c ON a.k = c.k", [1_000_000, 1_000_000, 10, 10, 10, 10])
+
+
 def test_a_bad_order_of_the_text_is_not_run_as_written():
-    text = "SELECT a.k FROM a JOIN b ON a.x = b.x JOIN c ON a.k = c.k"
-    assert not first(made(text, [1_000_000, 1_000_000, 10, 10, 10, 10])).as_written
+    assert not first(made(*BAD_ORDER)).as_written
 
 
 def test_a_plan_with_stages_is_chosen_if_it_costs_no_more_than_the_premium():
@@ -204,3 +206,37 @@ def test_an_error_of_the_query_as_written_is_not_tried_again():
     assert [type(command) for command in commands] == [Fail]
     state, commands = started(planned, StageFailed(RESULT, "ExecutorLostFailure", retry=True))
     assert state.phase == "running" and not any(isinstance(command, RunAsWritten) for command in commands)
+
+
+def on_trial(seconds):
+    """The state of a query that is tried as written for so long, and the commands that start it."""
+    planned = made(*BAD_ORDER)
+    state = State(planned.plans, planned.estimator, planned.estimator, Rules(trial_s=seconds))
+    state, _ = step(state, 100.0, Planned(len(planned.plans), planned.join_trees))
+    return step(state, 100.0, ShareChanged(4.0, None, "", 0.0))
+
+
+def test_a_query_on_trial_starts_as_written_although_a_plan_is_expected_to_win():
+    state, commands = on_trial(60.0)
+    assert [state.plans[one.plan].as_written for one in commands if isinstance(one, StartStage)] == [True]
+    assert [one.decision.won_by for one in commands if isinstance(one, Note)] == ["trial"]
+
+
+def test_during_a_trial_nothing_is_decided_and_then_a_plan_replaces_what_takes_too_long():
+    state, _ = on_trial(60.0)
+    for event in (TimerFired(), ShareChanged(2.0, None, "", 0.0), TimerFired()):
+        state, commands = step(state, 120.0, event)
+        assert not any(isinstance(one, Note | CancelStages) for one in commands)
+    state, commands = step(state, 161.0, TimerFired())
+    assert any(isinstance(one, CancelStages) for one in commands)
+    assert not state.plans[state.current].as_written
+
+
+def test_what_a_query_used_is_known_at_its_end():
+    state, _ = on_trial(60.0)
+    state, _ = step(state, 130.0, ShareChanged(2.0, None, "", 0.0))
+    state, _ = step(state, 140.0, StageFinished(RESULT, 1.0, 0.0, 40.0, 55.0))
+    assert state.phase == "done"
+    assert state.usage.mean_slots == pytest.approx((30 * 4 + 10 * 2) / 40)
+    assert state.usage.core_seconds == 55.0
+    assert state.usage.using(None).core_seconds is None is state.usage.using(None).using(1.0).core_seconds

@@ -96,7 +96,7 @@ def spark(monkeypatch):
     monkeypatch.setattr(api, "counting", lambda frame: (frame, lambda: 1.0))
     monkeypatch.setattr(driver, "OutputFiles", lambda spark, path, form: nullcontext(files))
     return SimpleNamespace(
-        sparkContext=SimpleNamespace(defaultParallelism=4),
+        sparkContext=SimpleNamespace(defaultParallelism=4, applicationId="app"),
         conf=SimpleNamespace(get=lambda name, default="false": "always" if name == api.PLAN_SETTING else default),
         catalog=SimpleNamespace(tableExists=lambda name: False, dropTempView=lambda name: None),
         range=lambda rows: Frame(),

@@ -1,0 +1,89 @@
+"""The guard against regressions: a query whose plans were slower than the query as written runs as written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from yarn_plugin.quantities import count
+
+REPEATED = 2
+"""How many planned runs in a row must have been slower."""
+
+COMPARED = 3
+"""How many of the latest runs as written are compared with, by their median."""
+
+HOPELESS = 2.0
+"""As many times the time of planned runs, and the query as written is not measured anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """One run of a query.
+
+    `planned`: its plans were made, and one of them was run. `seconds`: from the start of planning until the result; as
+    written from the start of the only stage. `slots`: the average share. `core_seconds`: the run time of its tasks.
+    `cold`: it was the first query of its application, in which executors and the JVM start up.
+    """
+
+    planned: bool
+    seconds: float
+    slots: float
+    core_seconds: float
+    cold: bool
+
+    def seconds_at(self, slots: float) -> float:
+        """What it would have taken at another share: the time of its tasks changes in proportion, the rest does not."""
+        computing = min(self.core_seconds / self.slots, self.seconds)
+        return self.seconds - computing + computing * self.slots / slots
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A query is to run as written, for a reason.
+
+    `trial_s`: it is only tried: after so many seconds another plan may replace it.
+    """
+
+    reason: str
+    trial_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """When a query that is worth planning runs as written because of its earlier runs.
+
+    `tolerance`: by what fraction planned runs may be slower. `interval`: one run in so many measures anew what the
+    others do not use: a plan, or the query as written.
+    """
+
+    tolerance: float = 0.1
+    interval: int = 20
+
+    def verdict(self, runs: Sequence[PastRun], slots: float, cold: bool) -> Verdict | None:
+        """What becomes of a query at this share, given its earlier runs, oldest first; None: it is planned."""
+        alike = [run for run in runs if run.cold == cold]
+        planned = [run.seconds_at(slots) for run in alike if run.planned][-REPEATED:]
+        written = [run.seconds_at(slots) for run in alike if not run.planned][-COMPARED:]
+        if len(planned) < REPEATED:
+            return None
+        took = f"planned runs took {_and(planned)} s"
+        limit = (1.0 + self.tolerance) * max(planned)
+        if not written:
+            return Verdict(f"{took}; as written, it was not measured yet", limit)
+        usual = median(written)
+        if min(planned) > (1.0 + self.tolerance) * usual:
+            left = self.interval - 1 - _runs_since(alike, planned=True)
+            again = f"planned again after {count(left, 'more run')}"
+            return Verdict(f"{took}, as written {usual:.1f} s; {again}") if left > 0 else None
+        if usual > HOPELESS * max(planned) or _runs_since(alike, planned=False) < self.interval - 1:
+            return None
+        return Verdict(f"{took}, as written {usual:.1f} s long ago", limit)
+
+
+def _runs_since(runs: Sequence[PastRun], planned: bool) -> int:
+    """How many runs followed the last one of a kind."""
+    return next(place for place, run in enumerate(reversed(runs)) if run.planned == planned)
+
+
+def _and(seconds: Sequence[float]) -> str:
+    return " and ".join(f"{one:.1f}" for one in seconds)

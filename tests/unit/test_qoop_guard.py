@@ -1,0 +1,132 @@
+"""The guard: a query whose planned runs were slower than the query as written runs as written, and is measured anew."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qoop.estimate.guard import Guard, PastRun, Verdict
+
+GUARD = Guard(interval=8)
+SLOTS = 4.0
+
+
+def planned(seconds, slots=SLOTS, core_seconds=0.0, cold=False):
+    return PastRun(True, seconds, slots, core_seconds, cold)
+
+
+def written(seconds, slots=SLOTS, core_seconds=0.0, cold=False):
+    return PastRun(False, seconds, slots, core_seconds, cold)
+
+
+def verdict(*runs, slots=SLOTS, cold=False):
+    return GUARD.verdict(runs, slots, cold)
+
+
+def test_it_says_why():
+    found = verdict(planned(12.1), planned(11.8), written(9.0))
+    assert found == Verdict("planned runs took 12.1 and 11.8 s, as written 9.0 s; planned again after 6 more runs")
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        (),
+        (planned(12.0),),
+        (written(9.0), planned(12.0)),
+        (planned(12.0), planned(9.5), written(9.0)),
+        (planned(9.5), planned(12.0), written(9.0)),
+        (planned(12.0), planned(12.0), planned(9.5), written(9.0)),
+        (planned(9.8), planned(9.8), written(9.0)),
+    ],
+    ids=["none", "one", "one slower", "the last not", "only the last", "the last of three not", "within a tenth"],
+)
+def test_these_are_planned(runs):
+    assert verdict(*runs) is None
+
+
+def test_one_fast_run_as_written_does_not_decide():
+    assert verdict(written(12.0), written(12.0), written(5.0), planned(12.0), planned(12.0)) is None
+
+
+def test_of_many_runs_one_in_eight_is_planned():
+    runs, plans = [planned(12.0), planned(12.0), written(9.0)], 0
+    for _ in range(80):
+        as_written = verdict(*runs) is not None
+        plans += not as_written
+        runs.append(written(9.0) if as_written else planned(12.0))
+    assert plans == 10
+
+
+def test_the_count_in_the_message_is_right():
+    runs = [planned(12.0), planned(12.0), written(9.0)]
+    said = []
+    while (found := verdict(*runs)) is not None:
+        said.append(found.reason.rpartition("after ")[2])
+        runs.append(written(9.0))
+    assert said == [*(f"{left} more runs" for left in (6, 5, 4, 3, 2)), "1 more run"]
+
+
+def test_a_plan_that_became_fast_is_kept():
+    assert verdict(planned(12.0), planned(12.0), written(9.0), planned(6.0)) is None
+
+
+def test_a_query_that_was_never_run_as_written_is_tried_as_written():
+    """For at most a tenth longer than its plans took."""
+    found = verdict(planned(12.0), planned(10.0))
+    assert found is not None and found.trial_s == pytest.approx(13.2)
+    assert found.reason == "planned runs took 12.0 and 10.0 s; as written, it was not measured yet"
+
+
+def test_it_is_tried_again_one_run_in_eight():
+    runs = [written(12.0), *[planned(10.0)] * 6]
+    assert verdict(*runs) is None
+    found = verdict(*runs, planned(10.0))
+    assert found is not None and found.trial_s is not None
+
+
+def test_it_is_never_tried_again_if_there_is_no_hope():
+    assert verdict(written(21.0), *[planned(10.0)] * 30) is None
+
+
+def test_a_run_with_a_small_share_is_not_a_slow_plan():
+    """At one slot instead of four: the same plan, whose tasks take 36 core seconds."""
+    quick, slow = written(10.0, 4.0, 36.0), planned(37.0, 1.0, 36.0)
+    assert slow.seconds_at(4.0) == pytest.approx(10.0)
+    assert verdict(quick, slow, slow) is None
+    assert verdict(quick, replace(slow, slots=4.0), replace(slow, slots=4.0)) is not None
+
+
+def test_the_times_in_the_message_are_at_the_present_share():
+    found = verdict(planned(37.0, 1.0, 36.0), planned(37.0, 1.0, 36.0), written(5.0, 4.0, 16.0), slots=4.0)
+    assert found is not None and found.reason.startswith("planned runs took 10.0 and 10.0 s, as written 5.0 s")
+
+
+def test_the_first_query_of_an_application_is_compared_with_such_queries_only():
+    runs = (planned(12.0, cold=True), planned(12.0, cold=True), written(9.0))
+    assert verdict(*runs, cold=False) is None
+    found = verdict(*runs, cold=True)
+    assert found is not None and found.trial_s is not None
+    assert "as written 9.0 s" in verdict(*runs, written(9.0, cold=True), cold=True).reason
+
+
+RUN = st.builds(PastRun, st.booleans(), st.floats(0.01, 1e5), st.floats(0.1, 1e4), st.floats(0, 1e9), st.booleans())
+
+
+@given(st.lists(RUN, max_size=60), st.floats(0.1, 1e4), st.booleans())
+def test_only_what_was_slower_twice_is_not_planned(runs, slots, cold):
+    found = Guard().verdict(runs, slots, cold)
+    if found is not None and found.trial_s is None:
+        alike = [run for run in runs if run.cold == cold]
+        slow = [run.seconds_at(slots) for run in alike if run.planned][-2:]
+        fast = [run.seconds_at(slots) for run in alike if not run.planned]
+        assert len(slow) == 2 and min(slow) > 1.1 * min(fast)
+    if found is not None and found.trial_s is not None:
+        assert found.trial_s > 0
+
+
+@given(RUN, st.floats(0.1, 1e4))
+def test_a_larger_share_never_takes_longer(run, slots):
+    assert run.seconds_at(2 * slots) <= run.seconds_at(slots)
+    assert run.seconds_at(run.slots) == pytest.approx(run.seconds)

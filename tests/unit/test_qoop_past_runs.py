@@ -1,0 +1,121 @@
+"""The record of earlier runs: it survives whatever happens to its files, and says so."""
+
+import json
+import math
+import os
+
+import platformdirs
+import pytest
+
+from qoop.estimate.guard import PastRun
+from qoop.run import past_runs
+from qoop.run.past_runs import MAX_RUNS, PastRuns
+
+RUN = PastRun(planned=True, seconds=12.1, slots=4.0, core_seconds=30.0, cold=False)
+OTHER = PastRun(planned=False, seconds=9.0, slots=2.5, core_seconds=0.0, cold=True)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
+    return tmp_path / "qoop" / "runs-1"
+
+
+def record(query="q", data="d"):
+    warned = []
+    return PastRuns(query, data, warned.append), warned
+
+
+def test_runs_are_kept_in_order():
+    kept, warned = record()
+    assert kept.read() == []
+    kept.add([RUN])
+    kept.add([OTHER, RUN])
+    assert record()[0].read() == [RUN, OTHER, RUN] and not warned
+
+
+def test_runs_of_other_queries_and_on_other_data_do_not_count():
+    record()[0].add([RUN])
+    assert record(query="p")[0].read() == [] == record(data="e")[0].read()
+    record(data="e")[0].add([OTHER])
+    assert record(data="e")[0].read() == [OTHER]
+    assert record()[0].read() == [], "the earlier data is gone"
+
+
+def file_of(**changed):
+    run = {"planned": True, "seconds": 1.0, "slots": 1.0, "core_seconds": 0.0, "cold": False} | changed
+    return json.dumps({"version": 1, "data": "d", "runs": [run]}).encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00\xff",
+        file_of(seconds=math.nan),
+        file_of(seconds=-1.0),
+        file_of(slots=0.0),
+        b'{"version": 2, "data": "d", "runs": []}',
+        b'{"version": 1, "data": "d", "runs": []' + b" " * past_runs.MAX_BYTES + b"}",
+    ],
+    ids=["empty", "binary", "no number", "negative", "no slots", "a later version", "huge"],
+)
+def test_garbage_is_ignored_with_a_line_and_replaced(folder, content):
+    folder.mkdir(parents=True)
+    (folder / "q.json").write_bytes(content)
+    kept, warned = record()
+    assert kept.read() == [] and len(warned) == 1
+    kept.add([RUN])
+    assert record()[0].read() == [RUN]
+
+
+def test_a_file_that_cannot_be_read_is_reported(folder):
+    (folder / "q.json").mkdir(parents=True)
+    kept, warned = record()
+    assert kept.read() == [] and "is a directory" in warned[0]
+    kept.add([RUN])
+
+
+def test_where_nothing_can_be_written_nothing_is_kept(folder):
+    folder.parent.mkdir()
+    folder.write_text("no directory")
+    kept, _ = record()
+    kept.add([RUN])
+    assert folder.read_text() == "no directory"
+
+
+def test_the_latest_runs_are_kept_of_each_kind():
+    kept, _ = record()
+    kept.add([OTHER])
+    for number in range(MAX_RUNS + 10):
+        kept.add([PastRun(True, 1.0 + number, 1.0, 0.0, False)])
+    found = kept.read()
+    assert found[0] == OTHER and len(found) == MAX_RUNS + 1
+    assert found[-1].seconds == 10.0 + MAX_RUNS and found[1].seconds == 11.0
+
+
+def test_the_queries_that_ran_longest_ago_are_forgotten(folder, monkeypatch):
+    monkeypatch.setattr(past_runs, "MAX_QUERIES", 3)
+    for number in range(5):
+        record(query=f"q{number}")[0].add([RUN])
+        os.utime(folder / f"q{number}.json", (number, number))
+    assert sorted(file.name for file in folder.iterdir()) == ["q2.json", "q3.json", "q4.json"]
+
+
+def test_a_run_without_a_measurable_time_is_not_kept():
+    kept, warned = record()
+    kept.add([PastRun(True, 0.0, 1.0, 0.0, False)])
+    assert kept.read() == [] and not warned
+
+
+def test_a_killed_process_leaves_the_record_as_it_was(folder, monkeypatch):
+    kept, _ = record()
+    kept.add([RUN])
+
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pathlib.Path.replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        kept.add([OTHER])
+    assert record()[0].read() == [RUN]
