@@ -154,7 +154,7 @@ def test_a_payment_that_is_not_known_exactly_is_not_said_to_be_nothing(record):
     awards = record["rounds"]["rounds"][1]["awards"]
     awards[0] |= {"kept": 4, "share_min": 0.82, "share_max": 1.0}
     told = Told(SearchesRecord.model_validate(record))
-    assert "widths wins 4 GPUs and keeps all, as whole GPUs are rounded up: c is between 0.82 and 1.00." in (
+    assert "widths wins 4 GPUs and keeps all, rounded to whole GPUs: c is between 0.82 and 1.00." in (
         explained(told, told.record.rounds.rounds[1])
     )
 

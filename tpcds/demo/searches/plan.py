@@ -35,6 +35,7 @@ f = {F}                         # GPUs are offered to the 1 - f of the searches 
 lease_s = {LEASE_S}
 grid_s = {GRID_S}                      # leases end together, at multiples of this
 grace_s = {GRACE_S}                     # to save checkpoints and vacate GPUs that another search won
+rounding = "nearest"             # of what a winner keeps; up, winners of four GPUs often keep all in spite of c < 1
 estimate_s = 20
 bid_s = 20
 place_within_s = 90             # a search may get leftovers before its application master runs

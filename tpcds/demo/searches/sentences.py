@@ -66,10 +66,10 @@ def _award(told: Told, award: Award) -> str:
     name, won = told.name(award.app), count(award.won, "GPU")
     if not is_payment(award) and award.share_min < NO_PAYMENT:
         # The solver stops when the whole GPUs to keep are decided.
-        return f"{name} wins {won} and keeps all, as whole GPUs are rounded up: c is between {part(award, 'and')}."
+        return f"{name} wins {won} and keeps all, rounded to whole GPUs: c is between {part(award, 'and')}."
     if not is_payment(award):
         return f"{name} wins {won} and keeps them: its bid costs the others nothing (c = {part(award)})."
-    kept = "keeps all, as whole GPUs are rounded up" if award.kept == award.won else f"keeps {award.kept}"
+    kept = "keeps all, rounded to whole GPUs" if award.kept == award.won else f"keeps {award.kept}"
     return f"{name} wins {won} and {kept}: c = {part(award)}, what its bid costs the others."
 
 
