@@ -218,14 +218,18 @@ def test_nothing_is_lost_whatever_is_killed(lab, tmp_path, victim, phase):
 
 
 @pytest.mark.matrix
-def test_gpus_change_hands_while_the_master_that_gives_them_up_is_killed(short_lab, tmp_path):
+@pytest.mark.parametrize("victim", ["master", "other master", "arbiter"])
+def test_gpus_change_hands_whatever_is_killed(short_lab, tmp_path, victim):
+    """While the first search gives GPUs up: its master, that of the search that waits for them, or the arbiter."""
     many = app("many", 0.5, tmp_path / "first", algorithm="plain", trials=8, max_steps=60)
     first = Submitted(short_lab, tmp_path / "many", many)
     first.until_steps(8, 3)
     few = app("few", 0.5, tmp_path / "second", algorithm="plain", trials=4, max_steps=20)
     second = Submitted(short_lab, tmp_path / "few", few)
     eventually(lambda: any(lease.revoked for lease in first.state().leases.values()), "GPUs are revoked", 90)
-    first.kill_master()
+    start_again = kill(second, "master") if victim == "other master" else kill(first, victim)
+    time.sleep(3)
+    start_again()
     second.until_steps(1, 1, 120)
     check_same_winner(second, second.until_ended(180), interruptions=8)
     check_same_winner(first, first.until_ended(240), interruptions=16)
