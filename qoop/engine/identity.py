@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from hashlib import blake2b
-from itertools import count
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -12,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.engine.connection import without_delay
 from qoop.engine.scala import leaves, printed
 
-NUMBERED = re.compile(r"(?<=#)\d+|(?<=CTERelationDef )\d+|(?<=CTERelationRef )\d+")
-"""The numbers in a printed plan that are new each time."""
+NUMBERED = re.compile(r"(#|\bCTERelation)(Def |Ref |)(\d+)")
+"""The numbers in a printed plan that are new each time: of columns and of CTEs, each counted by themselves."""
 
 SETTINGS = re.compile(
     r"spark\.(sql|qoop|memory|shuffle|task|io|default|broadcast|speculation|locality|serializer|master|executor|driver)\b"
@@ -33,10 +32,18 @@ def query_identity(frame: DataFrame, *more: str) -> str:
     """A digest of a query as Spark analysed it, views and settings included, and of more texts."""
     plan = frame._jdf.queryExecution().analyzed()
     without_delay(frame.sparkSession)
-    numbers: dict[str, str] = {}
-    unused = count()
-    text = NUMBERED.sub(lambda found: numbers.setdefault(found[0], str(next(unused))), printed(plan))
-    return _digest(text, frame.sparkSession.version, *_settings(frame.sparkSession), *more)
+    return _digest(renumbered(printed(plan)), frame.sparkSession.version, *_settings(frame.sparkSession), *more)
+
+
+def renumbered(text: str) -> str:
+    """A printed plan with the numbers of columns and of CTEs in the order in which they appear."""
+    numbers: dict[tuple[str, str], int] = {}
+
+    def number(found: re.Match[str]) -> str:
+        kind, more, old = found.groups()
+        return f"{kind}{more}{numbers.setdefault((kind, old), len(numbers))}"
+
+    return NUMBERED.sub(number, text)
 
 
 def data_identity(frame: DataFrame) -> str:
