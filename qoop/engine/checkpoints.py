@@ -9,14 +9,23 @@ from threading import Lock
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkContext, StorageLevel
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
+from qoop.engine.failures import CANCELLED, causes_of
 from qoop.engine.folders import QueryFolder
 from qoop.engine.pruning import MAX_BYTES, MAX_ROWS, with_rows_in_plan
 from qoop.engine.scala import as_float
 from qoop.engine.session import in_session_of, java_message
+from qoop.engine.unfinished import (
+    UNCHANGED,
+    Unfinished,
+    UnfinishedOutputs,
+    Versions,
+    stored_bytes,
+    stored_partitions,
+)
 
 FILE_CHECK_S = 30.0
 """Seconds between checks of stored files: each asks the file system, and only people delete them."""
@@ -37,11 +46,18 @@ class StoredOutput:
 class Checkpoints(Protocol):
     """Stores stage outputs. Called from several threads, one per stage."""
 
-    def save(self, view: str, frame: DataFrame, attempt: int, whole: bool = False) -> StoredOutput:
+    def save(
+        self, view: str, frame: DataFrame, attempt: int, whole: bool = False, versions: Versions = UNCHANGED
+    ) -> StoredOutput:
         """Compute a frame, store it, and make it readable as `view`.
 
-        `whole`: lost parts must never be computed again by themselves.
+        `whole`: lost parts must never be computed again by themselves. `versions`: those of the outputs that it reads;
+        what was kept of a computation that read others is not used.
         """
+        ...
+
+    def stopped(self, view: str) -> float:
+        """Called when `save` was cancelled: the fraction of the output that is kept, for `save` to compute the rest."""
         ...
 
     def lost_views(self, suspected: bool = False) -> dict[str, str]:
@@ -87,16 +103,20 @@ class ExecutorCheckpoints:
     in_plan: bool = False
     _frames: dict[str, "_Persisted"] = field(default_factory=dict)
     _owned: list[Any] = field(default_factory=list)
+    _unfinished: UnfinishedOutputs = field(default_factory=UnfinishedOutputs)
     _lock: Lock = field(default_factory=Lock)
     _released: bool = False
 
     MIN_LOST_FRACTION = 0.25
     """The fraction of partitions from which on a loss is reported to the planner."""
 
-    def save(self, view: str, frame: DataFrame, attempt: int, whole: bool = False) -> StoredOutput:
+    def save(
+        self, view: str, frame: DataFrame, attempt: int, whole: bool = False, versions: Versions = UNCHANGED
+    ) -> StoredOutput:
         """Compute a frame and persist it; of a view that was persisted before only lost partitions are computed.
 
-        A view that is stored `whole` is computed anew: those who still read it fail.
+        Of one that was cancelled, and is computed in the same way again, only those that are not stored. A view that is
+        stored `whole` is computed anew: those who still read it fail.
         """
         with self._lock:
             known = self._frames.get(view)
@@ -105,17 +125,22 @@ class ExecutorCheckpoints:
         elif known is not None:
             # Build the frame again: it caches which of its partitions were persisted when it was first computed.
             frame = in_session_of(self.session, known.frame)
-        owned = persist(frame)
+        is_resumed = self._is_resumed(view, frame, versions)
+        owned = persist(frame) or is_resumed
+        output = None
         try:
             relation = frame._jdf.queryExecution().withCachedData()
             batches = relation.cacheBuilder().cachedColumnBuffers()
+            # From now on a partition is stored as soon as its task ends.
+            output = Unfinished(frame, relation.cacheBuilder(), batches.id(), batches.getNumPartitions(), versions)
             if whole and owned:
                 batches.localCheckpoint()
             # One job that builds every partition; counting rows would need a second one with a shuffle.
             batches.count()
-        except BaseException:
-            # A cancelled or failed stage must leave no partial output.
-            if owned:
+        except BaseException as problem:
+            if owned and not whole and output is not None and _was_cancelled(problem):
+                self._keep(view, output)
+            elif owned:
                 unpersist(frame._jdf)
             raise
         self._note(view, _Persisted(frame, batches.id(), batches.getNumPartitions(), whole and owned), owned)
@@ -123,11 +148,35 @@ class ExecutorCheckpoints:
         _readable(self.session, frame, stored, self.in_plan).createOrReplaceTempView(view)
         return stored
 
+    def stopped(self, view: str) -> float:
+        """The fraction of partitions that stays stored; what is not worth it, or too large, is unpersisted."""
+        kept = self._unfinished.kept(view, self.session.sparkContext)
+        output = None if kept else self._unfinished.take(view)
+        if output is not None:
+            unpersist(output.frame._jdf)
+        return kept
+
+    def _is_resumed(self, view: str, frame: DataFrame, versions: Versions) -> bool:
+        """Whether a part of this frame is stored; a part of the view that was computed differently is unpersisted."""
+        output = self._unfinished.take(view)
+        if output is None:
+            return False
+        if not output.is_part_of(frame, versions):
+            unpersist(output.frame._jdf)
+            return False
+        output.remove_uncertain()
+        return True
+
+    def _keep(self, view: str, output: Unfinished) -> None:
+        self._unfinished.add(view, output)
+        if self._released:
+            self.release()
+
     def _measured(self, view: str, frame: DataFrame, size: Any, identity: int) -> StoredOutput:
         if size.rowCount().isDefined():
             return StoredOutput(view, as_float(size.rowCount().get()), as_float(size.sizeInBytes()))
         # Spark has no count if partitions were computed twice because executors were lost meanwhile.
-        return StoredOutput(view, float(frame.count()), _stored_bytes(self.session.sparkContext, identity))
+        return StoredOutput(view, float(frame.count()), stored_bytes(self.session.sparkContext, identity))
 
     def _note(self, view: str, persisted: "_Persisted", owned: bool) -> None:
         with self._lock:
@@ -142,10 +191,10 @@ class ExecutorCheckpoints:
         """The views that lost a quarter or more of their partitions with executors; any, if stored whole."""
         with self._lock:
             frames = dict(self._frames)
-        if not frames:
+        if not frames and not self._unfinished:
             return {}
-        stored = _stored_partitions(self.session.sparkContext)
-        found: dict[str, str] = {}
+        stored = stored_partitions(self.session.sparkContext)
+        found = self._unfinished.lost_views(stored, self.MIN_LOST_FRACTION)
         for view, kept in frames.items():
             gone = kept.partitions - stored.get(kept.identity, 0)
             if gone > 0 and (kept.whole or gone >= self.MIN_LOST_FRACTION * kept.partitions):
@@ -156,7 +205,7 @@ class ExecutorCheckpoints:
         """Unpersist everything, without waiting for it."""
         with self._lock:
             owned, self._owned, self._frames, self._released = self._owned, [], {}, True
-        problem = unpersist_all(owned)
+        problem = unpersist_all([*owned, *self._unfinished.clear()])
         if problem is not None:
             raise problem
 
@@ -164,6 +213,7 @@ class ExecutorCheckpoints:
         """Unpersist when `owner` is garbage-collected. Views and RDDs made from it are then recomputed when read."""
         with self._lock:
             owned, self._owned = self._owned, []
+        unpersist_all(self._unfinished.clear())
         if owned:
             unpersist_with(owner, owned, self.warn)
 
@@ -184,7 +234,9 @@ class FileCheckpoints:
     _written: int = 0
     _next_check: float = 0.0
 
-    def save(self, view: str, frame: DataFrame, attempt: int, whole: bool = False) -> StoredOutput:
+    def save(
+        self, view: str, frame: DataFrame, attempt: int, whole: bool = False, versions: Versions = UNCHANGED
+    ) -> StoredOutput:
         """Compute a frame and write it to files."""
         self.folder.create()
         with self._lock:
@@ -202,6 +254,10 @@ class FileCheckpoints:
         stored = StoredOutput(view, float(read.count()) if written is None else written, size)
         _readable(self.session, read, stored, self.in_plan).createOrReplaceTempView(view)
         return stored
+
+    def stopped(self, view: str) -> float:
+        """Nothing is kept: Spark deletes the files of a job that did not end."""
+        return 0.0
 
     def lost_views(self, suspected: bool = False) -> dict[str, str]:
         """The views whose files no longer exist; looked for once in a while only, unless a loss is suspected."""
@@ -252,6 +308,10 @@ def counting(frame: DataFrame) -> tuple[DataFrame, Callable[[], float | None]]:
     return counted, rows
 
 
+def _was_cancelled(problem: BaseException) -> bool:
+    return any(CANCELLED in cause.message for cause in causes_of(problem))
+
+
 def persist(frame: DataFrame) -> bool:
     """Persist a frame on the executors; False if it was persisted already: then its owner unpersists it."""
     level = frame.storageLevel
@@ -293,14 +353,3 @@ def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None]
         threading.Thread(target=release, name="qoop-unpersist", daemon=True).start()
 
     weakref.finalize(owner, on_collected).atexit = False
-
-
-def _stored_partitions(context: SparkContext) -> dict[int, int]:
-    """The number of stored partitions of each persisted RDD that has any."""
-    return {info.id(): info.numCachedPartitions() for info in context._jsc.sc().getRDDStorageInfo()}
-
-
-def _stored_bytes(context: SparkContext, identity: int) -> float:
-    """The stored bytes of a persisted RDD, in memory and on disk."""
-    stored = [info for info in context._jsc.sc().getRDDStorageInfo() if info.id() == identity]
-    return float(sum(info.memSize() + info.diskSize() for info in stored))

@@ -49,12 +49,12 @@ def _own_pool() -> Iterator[str]:
             _pools.discard(number)
 
 
-def core_seconds(context: SparkContext, tag: str) -> float | None:
-    """The total run time of all tasks under a tag; None if Spark no longer has it."""
+def core_seconds(context: SparkContext, tag: str, last_job: bool = False) -> float | None:
+    """The total run time of all tasks under a tag, or of its last job; None if Spark no longer has it."""
     try:
         scala = context._jsc.sc()
         store = scala.statusStore()
-        jobs = list(scala.statusTracker().getJobIdsForTag(tag))
+        jobs = sorted(scala.statusTracker().getJobIdsForTag(tag))[-1 if last_job else 0 :]
         stages = {stage for job in jobs for stage in _listed(store.job(job).stageIds())}
         return sum(_run_time(store, stage) for stage in stages) / 1000.0
     except Exception:  # noqa: BLE001 - a stage that has finished must not fail because it cannot be measured

@@ -85,6 +85,7 @@ class SparkEngine:
         self._threads: dict[str, threading.Thread] = {}
         self._cancelled: set[str] = set()
         self._views: dict[str, StageId] = {}
+        self._partial: dict[str, StageId] = {}
         self._inexact: set[str] = set()
         self._versions: dict[str, int] = {}
         self._number = 0
@@ -176,21 +177,38 @@ class SparkEngine:
         versions = self._versions_read(query)
         try:
             with tagged(self._context, tag, f"{self._name} {view or 'result'}"):
-                rows, size = self._compute(query, view, attempt, tag)
+                rows, size = self._compute(query, view, attempt, tag, versions)
             seconds = time.monotonic() - started
             event: Event = StageFinished(stage, rows, size, seconds, core_seconds(self._context, tag))
         except BaseException as problem:  # noqa: BLE001 - an unreported end would leave the query waiting for ever
             event = self._failure(stage, tag, problem, of_plan=query != self._written.text)
+            if view is not None and not isinstance(problem, StoppedError):
+                event = self._with_kept_part(event, view, tag)
         if isinstance(event, StageFailed) and (event.retry or LOST_PART in event.error):
             self._try_to_report_lost_outputs()
         with self._lock:
             # At once: whatever is lost from now on is reported after this, with all that was made from it.
             if isinstance(event, StageFinished) and view is not None:
+                self._partial.pop(view, None)
                 if self._versions_read(query) == versions:
                     self._views[view] = stage
                 else:
                     event = StageFailed(stage, "an output was lost while the stage read it", True, True)
             self._ended(stage, tag, event)
+
+    def _with_kept_part(self, event: Event, view: str, tag: str) -> Event:
+        """The end of a stage without a complete output, with what is kept of it if the stage was cancelled."""
+        if not isinstance(event, StageCancelled) or self._closed.is_set():
+            return event
+        try:
+            kept = self._checkpoints.stopped(view)
+        except Exception:  # noqa: BLE001 - what cannot be known is computed again
+            kept = 0.0
+        if kept > 0.0:
+            with self._lock:
+                self._partial[view] = event.stage
+            return StageCancelled(event.stage, kept, core_seconds(self._context, tag, last_job=True))
+        return event
 
     def _versions_read(self, query: str) -> dict[str, int]:
         """How often outputs that a stage reads were given up, as no two computations of them may be mixed."""
@@ -203,7 +221,9 @@ class SparkEngine:
                 del self._running[stage]
         self._emit(event)
 
-    def _compute(self, query: str, view: str | None, attempt: int, tag: str) -> tuple[float, float]:
+    def _compute(
+        self, query: str, view: str | None, attempt: int, tag: str, versions: dict[str, int]
+    ) -> tuple[float, float]:
         self._raise_if_cancelled(tag)
         if query == self._written.text:
             return self._finish(self._take(self._written.frame(), tag), tag)
@@ -213,7 +233,7 @@ class SparkEngine:
             if not exact:
                 with self._lock:
                     self._inexact.add(view)
-            stored = self._checkpoints.save(view, frame, attempt, whole=not exact)
+            stored = self._checkpoints.save(view, frame, attempt, whole=not exact, versions=versions)
             return stored.rows, stored.bytes
         checked = self._checked(query)
         if self._once is not None:
@@ -326,7 +346,7 @@ class SparkEngine:
     def _report_lost(self, view: str, reason: str, with_others: bool) -> None:
         """Report an output as lost; if computed again it may have other values, with all that was made from it."""
         with self._lock:
-            stage = self._views.pop(view, None)
+            stage = self._views.pop(view, None) or self._partial.pop(view, None)
             if stage is None:
                 return
             made = sorted(self._made_from(view)) if with_others else []

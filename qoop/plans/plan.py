@@ -189,6 +189,13 @@ class Plan:
             known = self._contents[stage, ready] = self._content(stage, ready)
         return known
 
+    def contains(self, stage: StageId) -> bool:
+        """Whether the plan computes what a stage does, as a stage of its own or inside another."""
+        if stage.relations == BLOCK_RESULT:
+            return stage.block in self.query.blocks
+        part = self.block_plans.get(stage.block)
+        return part is not None and stage.relations in part.joins
+
     def computes_same(self, other: "Plan", stage: StageId) -> bool:
         """Whether a stage that is running under the other plan also serves this plan.
 

@@ -9,12 +9,16 @@ from qoop.replan.decision import Decision
 
 @dataclass(frozen=True, slots=True)
 class StartStage:
-    """Run a stage of plan number `plan` that reads the outputs of `inputs`."""
+    """Run a stage of plan number `plan` that reads the outputs of `inputs`.
+
+    `kept`: the fraction of its output that is stored since it was cancelled; such a stage runs as it did then.
+    """
 
     stage: StageId
     plan: int
     inputs: tuple[StageId, ...]
     attempt: int
+    kept: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

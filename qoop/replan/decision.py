@@ -56,12 +56,26 @@ class Straggler:
 
 
 @dataclass(frozen=True, slots=True)
+class StoppedStage:
+    """A cancelled stage of whose output the fraction `kept` is stored.
+
+    `plan`, `inputs`: how it ran, and how it must run to be resumed. `rest`: the work that is left then.
+    """
+
+    plan: int
+    inputs: tuple[StageId, ...]
+    kept: float
+    rest: Work
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
-    """The stages whose output is stored, the running stages, and the late stages that were cancelled."""
+    """The stages whose output is stored, the running stages, and cancelled ones: late ones, and those to resume."""
 
     ready: frozenset[StageId]
     running: Mapping[StageId, StageProgress]
     stragglers: Mapping[StageId, Straggler] = field(default_factory=dict)
+    stopped: Mapping[StageId, StoppedStage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +236,14 @@ def _evaluate(
 ) -> Candidate:
     plan, running = plans[number], progress.running
     usable = {stage for stage, active in running.items() if plan.computes_same(plans[active.plan], stage)}
-    available = progress.ready | usable
+    resumed = resumed_stages(number, plans, estimator, progress, progress.ready | usable)
+    available = progress.ready | usable | resumed
     stages = {stage: plan.reads(stage, available) - progress.ready for stage in plan.stages(available)}
-    used = usable & frozenset().union({RESULT}, *stages.values())
+    read = frozenset().union({RESULT}, *stages.values())
+    used = usable & read
     works = {stage: estimator.work(plan, stage, available) for stage in stages}
     tasks = [Task(stage, after, _restart_work(works[stage], stage, progress)) for stage, after in stages.items()]
+    tasks += [Task(stage, frozenset(), progress.stopped[stage].rest) for stage in sorted(resumed & read)]
     tasks += [_remaining(stage, running[stage]) for stage in sorted(used)]
     alone = finish_times(tasks, slots)[RESULT]
     unneeded = tuple(sorted(running.keys() - used))
@@ -240,6 +257,35 @@ def _evaluate(
         if together <= alone + rules.cancel_seconds:
             return Candidate(number, together, let_finish=unneeded)
     return Candidate(number, alone + rules.cancel_seconds, cancel=unneeded)
+
+
+def resumed_stages(
+    number: int, plans: Sequence[Plan], estimator: Estimator, progress: Progress, available: frozenset[StageId]
+) -> frozenset[StageId]:
+    """The cancelled stages that a plan resumes where it needs them: those that it would compute in the same way, or in
+    another way that takes longer than the rest of the present one.
+
+    `available`: the stages that it need not start.
+    """
+    plan = plans[number]
+
+    def is_resumed(stage: StageId, stopped: StoppedStage) -> bool:
+        before = plans[stopped.plan]
+        if not progress.ready.issuperset(stopped.inputs) or not plan.computes_same(before, stage):
+            return False
+        if not plan.contains(stage):
+            return False
+        inputs = frozenset(stopped.inputs)
+        if plan.content(stage, inputs) == before.content(stage, inputs):
+            return True
+        otherwise = _restart_work(estimator.work(plan, stage, available), stage, progress)
+        return stopped.rest.core_seconds <= otherwise.core_seconds
+
+    if plan.as_written:
+        return frozenset()
+    return frozenset(
+        stage for stage, stopped in progress.stopped.items() if stage not in available and is_resumed(stage, stopped)
+    )
 
 
 def stragglers(progress: Progress, estimator: Estimator, stopped: Sequence[StageId]) -> dict[StageId, Straggler]:

@@ -64,9 +64,15 @@ class StageFailed:
 
 @dataclass(frozen=True, slots=True)
 class StageCancelled:
-    """A stage was cancelled by a switch."""
+    """A stage was cancelled by a switch.
+
+    `kept`: the fraction of its output's partitions that are stored; it can be resumed. `core_seconds`: the run time of
+    the tasks that computed its output in this attempt, without those that only prepared it; None if not measured.
+    """
 
     stage: StageId
+    kept: float = 0.0
+    core_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,7 @@ class QueryCancelled:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLost:
-    """The output of a finished stage is lost, or so much of it that it must be recomputed."""
+    """The output of a finished stage is lost, or so much of it that it must be recomputed; or a cancelled stage's."""
 
     stage: StageId
     reason: str

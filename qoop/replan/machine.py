@@ -41,11 +41,13 @@ from qoop.replan.decision import (
     Decision,
     Progress,
     StageProgress,
+    StoppedStage,
     Winner,
     choose,
     evaluate,
     forced_choice,
     min_gain_for_switch,
+    resumed_stages,
     stragglers,
 )
 from qoop.replan.events import (
@@ -139,8 +141,8 @@ def _apply_event(state: State, at: float, event: Event) -> tuple[State, list[Com
             return _apply_share(state, event)
         case StageFinished():
             return _apply_finished(state, event)
-        case StageCancelled(stage):
-            return _without(state, [stage]), [], None
+        case StageCancelled():
+            return _apply_cancelled(state, event), [], None
         case StageFailed():
             return _apply_failed(state, event)
         case QueryCancelled(reason):
@@ -168,7 +170,7 @@ def _apply_share(state: State, event: ShareChanged) -> tuple[State, list[Command
 
 def _apply_finished(state: State, event: StageFinished) -> tuple[State, list[Command], WhyDecided | None]:
     running = state.running.get(event.stage)
-    state = _without(state, [event.stage])
+    state = _without_stopped(_without(state, [event.stage]), [event.stage])
     usage = state.usage.using(event.core_seconds)
     state = replace(state, usage=usage, counts=replace(state.counts, stages=state.counts.stages + 1))
     if event.stage == RESULT:
@@ -182,10 +184,38 @@ def _apply_finished(state: State, event: StageFinished) -> tuple[State, list[Com
     return state, [], FinishedStage(event.stage, _joined_aliases(event.stage, state))
 
 
+def _apply_cancelled(state: State, event: StageCancelled) -> State:
+    """A cancelled stage can be resumed if a part of its output is stored."""
+    running = state.running.get(event.stage)
+    state = _without_stopped(_without(state, [event.stage]), [event.stage])
+    if running is None or event.kept <= 0.0:
+        return state
+    rest = replace(running.work, core_seconds=_rest(running, event))
+    stopped = StoppedStage(running.plan, running.inputs, event.kept, rest)
+    return replace(state, stopped={**state.stopped, event.stage: stopped})
+
+
+def _rest(running: Running, event: StageCancelled) -> float:
+    """The core seconds that a cancelled stage still needs, if its other partitions take as long as those stored.
+
+    Its shuffles and broadcasts, which precede its first partition, are stored too.
+    """
+    gained = event.kept - running.kept
+    if not event.core_seconds or gained <= 0.0:
+        return running.work.core_seconds * min((1.0 - event.kept) / max(1.0 - running.kept, 1e-9), 1.0)
+    return event.core_seconds * (1.0 - event.kept) / gained
+
+
+def _without_stopped(state: State, stages: Iterable[StageId]) -> State:
+    """The state in which these cancelled stages cannot be resumed."""
+    gone = set(stages)
+    return replace(state, stopped={stage: one for stage, one in state.stopped.items() if stage not in gone})
+
+
 def _updated_calibration(state: State, running: Running | None, event: StageFinished) -> Calibration:
-    """The calibration, updated by a stage whose work is re-estimated from its true row count."""
+    """The calibration, updated by a stage whose work is re-estimated from its true row count; not by a resumed one."""
     calibration = state.estimator.calibration
-    if running is None or event.core_seconds is None or state.share is None:
+    if running is None or running.kept or event.core_seconds is None or state.share is None:
         return calibration
     counted = state.estimator.updated({event.stage: event.rows}, Calibration())
     work = counted.work(state.plans[running.plan], event.stage, frozenset(running.inputs))
@@ -213,7 +243,7 @@ def _recalibrated(state: State, before: Calibration) -> State:
 
 def _apply_failed(state: State, event: StageFailed) -> tuple[State, list[Command], WhyDecided | None]:
     running = state.running.get(event.stage)
-    state = _without(state, [event.stage])
+    state = _without_stopped(_without(state, [event.stage]), [event.stage])
     if event.final:
         return replace(state, phase="failed"), [*_stop_all(state), Fail(_failed(event, state))], None
     if state.phase == "as written" and event.of_plan:
@@ -252,8 +282,13 @@ def _stop_all(state: State) -> list[Command]:
 
 
 def _apply_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[Command], WhyDecided | None]:
+    # What is left of a cancelled stage that read it does not fit an output that is computed again.
+    readers = [other for other, one in state.stopped.items() if stage in one.inputs]
+    was_stopped = stage in state.stopped
+    state = _without_stopped(state, [stage, *readers])
     if stage not in state.ready:
-        return state, [], None
+        lost = LostOutput(stage, _joined_aliases(stage, state), reason) if was_stopped else None
+        return state, [], lost
     # Stages that are reading it continue: Spark recomputes what is missing, or they fail and are retried.
     ready = {other: rows for other, rows in state.ready.items() if other != stage}
     state = replace(state, ready=ready, counts=replace(state.counts, lost=state.counts.lost + 1))
@@ -305,7 +340,7 @@ def _progress(state: State) -> Progress:
         for stage, active in state.running.items()
         if stage not in state.awaiting_cancel
     }
-    return Progress(frozenset(state.ready), running, state.stragglers)
+    return Progress(frozenset(state.ready), running, state.stragglers, state.stopped)
 
 
 def _winning_factor(state: State, progress: Progress, chosen: int) -> Winner:
@@ -384,16 +419,23 @@ def _start(state: State, at: float) -> tuple[State, list[Command]]:
         return state, []
     plan, slots = state.plans[state.current], state.share.slots
     available = frozenset(state.ready.keys() | state.running.keys())
-    stages = plan.stages(available)
-    ready = [stage for stage in stages if plan.reads(stage, available) <= state.ready.keys()]
-    works = {stage: state.estimator.work(plan, stage, available) for stage in ready}
+    resumed = resumed_stages(state.current, state.plans, state.estimator, _progress(state), available)
+    stages = plan.stages(available | resumed)
+    reads = {stage: plan.reads(stage, available | resumed) for stage in stages}
+    ready = [stage for stage in stages if reads[stage] <= state.ready.keys()]
+    works = {stage: state.estimator.work(plan, stage, available | resumed) for stage in ready}
+    works |= {stage: state.stopped[stage].rest for stage in resumed & frozenset().union({RESULT}, *reads.values())}
     free_places = max_concurrent(slots) - len(state.running)
     commands: list[Command] = []
     running = dict(state.running)
-    for stage in sorted(ready, key=lambda stage: (works[stage].seconds(slots), stage))[: max(free_places, 0)]:
-        inputs = tuple(sorted(plan.reads(stage, available)))
-        running[stage] = Running(state.current, inputs, works[stage], state.estimator.stage_uncertainty(stage))
-        commands.append(StartStage(stage, state.current, inputs, state.attempts.get(stage, 0)))
+    for stage in sorted(works, key=lambda stage: (works[stage].seconds(slots), stage))[: max(free_places, 0)]:
+        kept, number, inputs = 0.0, state.current, tuple(sorted(reads.get(stage, ())))
+        if stage in resumed:
+            stopped = state.stopped[stage]
+            kept, number, inputs = stopped.kept, stopped.plan, stopped.inputs
+        uncertainty = state.estimator.stage_uncertainty(stage)
+        running[stage] = Running(number, inputs, works[stage], uncertainty, kept=kept)
+        commands.append(StartStage(stage, number, inputs, state.attempts.get(stage, 0), kept))
     started_at = at if state.started_at is None and running else state.started_at
     return replace(state, running=running, started_at=started_at), commands
 

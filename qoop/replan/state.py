@@ -6,20 +6,24 @@ from typing import Literal
 from qoop.estimate.cost import Work
 from qoop.estimate.estimator import Estimator
 from qoop.plans.plan import Plan, StageId
-from qoop.replan.decision import Rules, Straggler
+from qoop.replan.decision import Rules, StoppedStage, Straggler
 
 Phase = Literal["planning", "running", "switching", "as written", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running stage: its plan, its inputs, its work as estimated at its start, and the fraction done."""
+    """A running stage: its plan, its inputs, its work as estimated at its start, and the fraction of it done.
+
+    `kept`: the fraction of its output that was stored already; `work` is the rest.
+    """
 
     plan: int
     inputs: tuple[StageId, ...]
     work: Work
     uncertainty: float
     done: float = 0.0
+    kept: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +84,10 @@ class State:
 
     `estimator`: the present estimates. `initial_estimator`: those before any measurement. `ready`: the stages whose
     output is stored, and their row counts. `usage`: until the last event. `decided_slots`: the slots for which the
-    present plan was chosen. `stragglers`: late stages that a switch cancelled, until they are measured.
-    `awaiting_cancel`: cancelled stages that still run. `confirmed`: the last share that was confirmed to the arbiter.
-    `progress_at`: when the progress of running stages was last updated. `started_at`: when the first stage started.
-    `timer_at`: when running stages are compared with their estimates next.
+    present plan was chosen. `stragglers`: late stages that a switch cancelled, until they are measured. `stopped`:
+    cancelled stages that can be resumed. `awaiting_cancel`: cancelled stages that still run. `confirmed`: the last
+    share that was confirmed to the arbiter. `progress_at`: when the progress of running stages was last updated.
+    `started_at`: when the first stage started. `timer_at`: when running stages are compared with their estimates next.
     """
 
     plans: tuple[Plan, ...]
@@ -99,6 +103,7 @@ class State:
     ready: dict[StageId, float] = field(default_factory=dict)
     running: dict[StageId, Running] = field(default_factory=dict)
     stragglers: dict[StageId, Straggler] = field(default_factory=dict)
+    stopped: dict[StageId, StoppedStage] = field(default_factory=dict)
     awaiting_cancel: frozenset[StageId] = frozenset()
     attempts: dict[StageId, int] = field(default_factory=dict)
     progress_at: float = 0.0

@@ -31,9 +31,10 @@ class ProgressLines:
         match command:
             case Note(decision) if _is_worth_a_line(decision):
                 self._print(f"{_outcome(decision)}: {wording.why(decision.cause)}; {wording.verdict(decision)}")
-            case StartStage(stage, plan, _, attempt):
+            case StartStage(stage, plan, _, attempt, kept):
                 again = f", attempt {attempt + 1}" if attempt else ""
-                self._print(f"stage {view_name(stage)} of plan {plan} started{again}")
+                started = f"resumed, {kept:.0%} of it is stored" if kept else "started"
+                self._print(f"stage {view_name(stage)} of plan {plan} {started}{again}")
             case CancelStages(stages):
                 self._print(f"cancelled {', '.join(map(view_name, stages))}")
             case SetExecutors(executors, _):

@@ -113,13 +113,13 @@ def _stale(original):
     """An output is taken for that of an earlier query with the same view and columns."""
     kept = {}
 
-    def save(self, view, frame, attempt, whole=False):
+    def save(self, view, frame, attempt, whole=False, **versions):
         key = (view, tuple(frame.dtypes))
         if key in kept:
             frame = self.session.createDataFrame(kept[key], frame.schema)
         else:
             kept[key] = frame.collect()
-        return original(self, view, frame, attempt, whole)
+        return original(self, view, frame, attempt, whole, **versions)
 
     return save
 

@@ -193,6 +193,95 @@ def test_a_cancelled_stage_stops_and_the_others_continue(spark, slow, watched):
     assert watched.results == [[(1,)]]
 
 
+@pytest.fixture
+def gate(spark, tmp_path):
+    """A function that, while a file exists, waits for numbers from 80 on."""
+    closed = tmp_path / "closed"
+    closed.touch()
+
+    def wait(number):
+        import time
+
+        while number >= 80 and closed.exists():
+            time.sleep(0.01)
+        return number
+
+    spark.udf.register("waiting", wait, "long")
+    yield closed
+    spark.sql("DROP TEMPORARY FUNCTION waiting")
+
+
+SCAN = "SELECT id, waiting(id) AS x FROM range(0, 120, 1, 12)"
+
+JOIN = "SELECT r.id, waiting(r.id) AS x, k.id AS k FROM range(0, 120, 1, 12) AS r JOIN range(3) AS k ON k.id = r.id % 3"
+
+
+def finished_tasks(spark):
+    tracker = spark.sparkContext.statusTracker()
+    stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+    return sum(stage.numCompletedTasks for stage in stages if stage)
+
+
+def records_read(spark, tag):
+    """The records that the tasks of the last job under a tag have read; a stored partition counts as one record."""
+    scala = spark.sparkContext._jsc.sc()
+    stages = scala.statusStore().job(max(scala.statusTracker().getJobIdsForTag(tag))).stageIds()
+    attempts = [scala.statusStore().lastStageAttempt(stages.apply(index)) for index in range(stages.size())]
+    return sum(attempt.inputRecords() for attempt in attempts)
+
+
+def cancelled_at_two_thirds(spark, watched, text):
+    """Cancel a stage when 8 of its 12 partitions are stored; returns the event."""
+    watched.engine.start(ONE, text, "one", 0)
+    wait_until(lambda: finished_tasks(spark) == 8)
+    watched.engine.cancel((ONE,))
+    watched.wait(StageCancelled)
+    wait_until(lambda: not active_jobs(spark))
+    return watched.events[-1]
+
+
+@pytest.mark.parametrize("text", [SCAN, pytest.param(JOIN, marks=pytest.mark.matrix)])
+def test_a_cancelled_stage_is_resumed_where_it_stopped(spark, gate, watched, text):
+    stopped = cancelled_at_two_thirds(spark, watched, text)
+    assert (stopped.stage, stopped.kept) == (ONE, pytest.approx(8 / 12))
+    gate.unlink()
+    watched.engine.start(ONE, text, "one", 0)
+    watched.wait(StageFinished)
+    read = records_read(spark, "watched-2")
+    watched.engine.start(RESULT, "SELECT CAST(sum(x) AS int) AS s FROM one", None, 0)
+    watched.wait(StageFinished, 2)
+    expected = spark.sql(text.replace("waiting(", "(")).selectExpr("count(*)", "CAST(sum(x) AS int)").first()
+    assert (watched.events[-2].rows, watched.results[0][0][0]) == tuple(expected)
+    rows_of_four_partitions, stored_partitions = 40, 8
+    assert rows_of_four_partitions <= read <= rows_of_four_partitions + stored_partitions
+
+
+@pytest.mark.parametrize("change", ["another text", "another version of an input"])
+def test_what_a_cancelled_stage_stored_is_not_used_for_another_output(spark, gate, watched, change):
+    cancelled_at_two_thirds(spark, watched, SCAN)
+    gate.unlink()
+    text = SCAN
+    if change == "another text":
+        text = SCAN.replace("id,", "id + 1 AS id,")
+    else:
+        watched.engine._versions["range"] = 1
+    watched.engine.start(ONE, text, "one", 0)
+    watched.wait(StageFinished)
+    assert records_read(spark, "watched-2") == 120
+
+
+@pytest.mark.matrix
+def test_nothing_is_kept_of_a_stage_cancelled_in_its_shuffle(spark, gate, watched):
+    text = "SELECT x % 7 AS k, count(*) AS n FROM (" + SCAN + ") GROUP BY x % 7"
+    assert cancelled_at_two_thirds(spark, watched, text) == StageCancelled(ONE)
+    gate.unlink()
+    watched.engine.start(ONE, text, "one", 0)
+    watched.wait(StageFinished)
+    watched.engine.start(RESULT, "SELECT CAST(sum(n) AS int) AS n FROM one", None, 0)
+    watched.wait(StageFinished, 2)
+    assert watched.results == [[(120,)]]
+
+
 def unchanged(file: Path):
     """Whether nothing is written to a file for a second."""
     before = file.stat().st_size

@@ -64,6 +64,8 @@ class QueryWorld:
     running: set = field(default_factory=set)
     kept: set = field(default_factory=set)
     stopping: set = field(default_factory=set)
+    ways: dict = field(default_factory=dict)
+    parts: dict = field(default_factory=dict)
     as_written: bool = False
     ended: list = field(default_factory=list)
     took: list = field(default_factory=list)
@@ -80,10 +82,12 @@ class QueryWorld:
 
     def _obey(self, before, command):
         match command:
-            case commands.StartStage(stage, number, inputs, _):
+            case commands.StartStage(stage, number, inputs, _, kept):
                 assert not self.ended
                 assert self.state.phase == "running", "nothing is started while a switch waits"
-                assert number == self.state.current
+                assert kept or number == self.state.current
+                assert not kept or (number, inputs, kept) == self.parts[stage], "it runs as it did"
+                self.ways[stage] = (number, inputs)
                 assert stage not in self.running | self.kept, "no stage twice"
                 assert set(inputs) <= self.kept, "inputs are finished"
                 assert all(self._is_part(one, stage) for one in inputs), "only what is equivalent to a part is reused"
@@ -129,22 +133,28 @@ class QueryWorld:
     def finish(self, stage, rows=1000.0, seconds=1.0):
         self.running.discard(stage)
         self.stopping.discard(stage)
+        self.parts.pop(stage, None)
         if stage != RESULT:
             self.kept.add(stage)
         self.take(events.StageFinished(stage, rows, rows * 8, seconds, seconds), seconds)
 
     def fail(self, stage, retry=True):
+        self.parts.pop(stage, None)
         self.running.discard(stage)
         self.stopping.discard(stage)
         self.take(events.StageFailed(stage, "an executor was lost", retry))
 
-    def stopped(self, stage):
+    def stopped(self, stage, kept=0.0):
         self.running.discard(stage)
         self.stopping.discard(stage)
-        self.take(events.StageCancelled(stage))
+        self.parts.pop(stage, None)
+        if kept:
+            self.parts[stage] = (*self.ways[stage], kept)
+        self.take(events.StageCancelled(stage, kept, kept * 10 or None))
 
     def lose(self, stage):
         self.kept.discard(stage)
+        self.parts = {other: part for other, part in self.parts.items() if stage not in (other, *part[1])}
         self.take(events.CheckpointLost(stage, "its executors are gone"))
 
     def end(self):

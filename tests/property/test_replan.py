@@ -35,12 +35,13 @@ def live(world, happened):
             stage = running[number % len(running)]
             world.finish(stage, rows=world.state.estimator.stage_rows(stage) * factor, seconds=factor)
         elif kind == "stopped" and stopping:
-            world.stopped(stopping[number % len(stopping)])
+            world.stopped(stopping[number % len(stopping)], kept=(number % 10) / 10)
         elif kind == "fail" and running and failures < 3:
             failures += 1
             world.fail(running[number % len(running)])
-        elif kind == "lose" and kept:
-            world.lose(kept[number % len(kept)])
+        elif kind == "lose" and (kept or world.parts):
+            stored = [*kept, *sorted(world.parts)]
+            world.lose(stored[number % len(stored)])
         elif kind == "share":
             world.take(share((1, 2, 8, 64)[number % 4]), later=factor)
         elif kind == "timer":

@@ -171,10 +171,13 @@ class LosingCheckpoints:
     """Checkpoints whose lost views a test sets."""
 
     def __init__(self):
-        self.gone = {}
+        self.gone, self.parts = {}, {}
 
     def lost_views(self, suspected=False):
         return self.gone
+
+    def stopped(self, view):
+        return self.parts.get(view, 0.0)
 
 
 class Watched:
@@ -335,6 +338,17 @@ def test_an_output_stored_while_another_is_lost_is_reported_after_it_was_stored(
     losing.join(20)
     ends = [type(event) for event in stored.events if getattr(event, "stage", None) == five]
     assert ends == [StageFinished, CheckpointLost]
+
+
+def test_what_is_kept_of_a_cancelled_stage_is_reported_and_may_be_lost(watched, monkeypatch):
+    monkeypatch.setattr(spark_engine, "core_seconds", lambda context, tag, last_job=False: 3.0 if last_job else 9.0)
+    watched.kept.parts = {"view": 0.8}
+    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    assert watched.spark.started.wait(20)
+    watched.engine.cancel((ONE,))
+    watched.wait(StageCancelled(ONE, 0.8, 3.0))
+    watched.kept.gone = {"view": "it is gone"}
+    watched.wait(CheckpointLost(ONE, "it is gone"))
 
 
 # Stored outputs.

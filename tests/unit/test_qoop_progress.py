@@ -62,6 +62,7 @@ STAGE, RESULT_STAGE = StageId("qoop_totals", 0), StageId("qoop_result", 3)
     [
         (StartStage(STAGE, 2, (), 0), (view_name(STAGE), "plan 2")),
         (StartStage(STAGE, 2, (), 1), (view_name(STAGE), "plan 2", "attempt 2")),
+        (StartStage(STAGE, 2, (), 0, 0.8), (view_name(STAGE), "plan 2", "resumed", "80%")),
         (CancelStages((STAGE, RESULT_STAGE)), (view_name(STAGE), view_name(RESULT_STAGE))),
         (SetExecutors(7, 12.5), ("executor", "7")),
         (RunAsWritten(NotPlanned("it has one table")), ("one stage", "it has one table")),

@@ -1,0 +1,156 @@
+"""What stays stored of outputs whose stages were cancelled, so that they can be resumed.
+
+Spark stores each partition of a persisted frame as its task ends, and a cancelled job leaves those stored. A frame with
+the same plan, in the same application, reads them and computes only the others.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from types import MappingProxyType
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from qoop.engine.scala import as_float, items
+
+MAX_FRACTION = 0.5
+"""The fraction of the executors' storage that unfinished outputs of a query may take."""
+
+REMOVAL_TIMEOUT_S = 1.0
+"""Seconds to wait until executors have removed partitions; one that is still there is read."""
+
+Versions = Mapping[str, int]
+"""The version of each stored output that a stage reads, if it has several."""
+
+UNCHANGED: Versions = MappingProxyType({})
+"""No output has several versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A persisted frame of which some partitions are stored.
+
+    `builder`: Spark's builder of its partitions (CachedRDDBuilder). `versions`: those of the outputs that it reads.
+    """
+
+    frame: DataFrame
+    builder: Any
+    identity: int
+    partitions: int
+    versions: Versions
+
+    def is_part_of(self, frame: DataFrame, versions: Versions) -> bool:
+        """Whether Spark takes its partitions for those of a frame, and they were made from the same inputs."""
+        ours, others = (one._jdf.queryExecution().normalized() for one in (self.frame, frame))
+        return self.versions == versions and bool(ours.sameResult(others))
+
+    def finished(self) -> set[int]:
+        """The partitions whose tasks succeeded. A task that was stopped as it ended may have stored one more.
+
+        Raises:
+            py4j.protocol.Py4JError: this version of Spark does not tell.
+        """
+        number = self.builder.materializationAccumulatorId()
+        jvm: Any = self.frame.sparkSession._jvm
+        found = jvm.org.apache.spark.util.AccumulatorContext.get(number)
+        return {int(partition) for partition in found.get().value().keySet()} if found.isDefined() else set()
+
+    def remove_uncertain(self) -> None:
+        """Remove the partitions whose tasks did not succeed: Spark would not know their sizes."""
+        context, finished = self.frame.sparkSession.sparkContext, self.finished()
+        if stored_partitions(context).get(self.identity, 0) <= len(finished):
+            return
+        jvm: Any = context._jvm
+        master = jvm.org.apache.spark.SparkEnv.get().blockManager().master()
+        for partition in range(self.partitions):
+            if partition not in finished:
+                master.removeBlock(jvm.org.apache.spark.storage.RDDBlockId(self.identity, partition))
+        deadline = time.monotonic() + REMOVAL_TIMEOUT_S
+        while stored_partitions(context).get(self.identity, 0) > len(finished) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+@dataclass
+class UnfinishedOutputs:
+    """The unfinished outputs of a query, by view. Called from several threads, one per stage."""
+
+    _outputs: dict[str, Unfinished] = field(default_factory=dict)
+    _kept: dict[str, int] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def add(self, view: str, output: Unfinished) -> None:
+        """Add an output whose computation was cancelled."""
+        with self._lock:
+            self._outputs[view] = output
+
+    def take(self, view: str) -> Unfinished | None:
+        """Take out the unfinished output of a view."""
+        with self._lock:
+            self._kept.pop(view, None)
+            return self._outputs.pop(view, None)
+
+    def kept(self, view: str, context: SparkContext) -> float:
+        """The fraction of an output's partitions that is stored; 0 if it is not known, or takes too much room."""
+        with self._lock:
+            outputs = dict(self._outputs)
+        output = outputs.get(view)
+        if output is None:
+            return 0.0
+        try:
+            finished = len(output.finished())
+        except Py4JError:
+            return 0.0
+        if not is_affordable([stored_bytes(context, one.identity) for one in outputs.values()], _capacity(context)):
+            return 0.0
+        with self._lock:
+            self._kept[view] = finished
+        return finished / max(output.partitions, 1)
+
+    def lost_views(self, stored: Mapping[int, int], min_lost_fraction: float) -> dict[str, str]:
+        """The views of which executors took much of what was kept with them."""
+        with self._lock:
+            kept = {view: (self._outputs[view], count) for view, count in self._kept.items()}
+        found = {view: (count - stored.get(output.identity, 0), count) for view, (output, count) in kept.items()}
+        return {
+            view: f"{gone} of {count} partitions that were kept were lost with their executors"
+            for view, (gone, count) in found.items()
+            if gone > 0 and gone >= min_lost_fraction * count
+        }
+
+    def clear(self) -> list[Any]:
+        """Take out all; returns their frames (Java objects)."""
+        with self._lock:
+            outputs, self._outputs, self._kept = self._outputs, {}, {}
+        return [output.frame._jdf for output in outputs.values()]
+
+    def __bool__(self) -> bool:
+        return bool(self._outputs)
+
+
+def _capacity(context: SparkContext) -> float:
+    """The bytes of memory in which executors can store partitions."""
+    status = context._jsc.sc().getExecutorMemoryStatus()
+    return sum(as_float(one._1()) for one in items(status.values().toSeq()))
+
+
+def is_affordable(sizes: Iterable[float], capacity: float) -> bool:
+    """Whether unfinished outputs of these sizes may stay stored on executors that store `capacity` bytes in memory.
+
+    More would be written to disks, and push out finished outputs, for a stage that may never be resumed.
+    """
+    return sum(sizes) <= MAX_FRACTION * capacity
+
+
+def stored_partitions(context: SparkContext) -> dict[int, int]:
+    """The number of stored partitions of each persisted RDD that has any."""
+    return {info.id(): info.numCachedPartitions() for info in context._jsc.sc().getRDDStorageInfo()}
+
+
+def stored_bytes(context: SparkContext, identity: int) -> float:
+    """The stored bytes of a persisted RDD, in memory and on disk."""
+    stored = [info for info in context._jsc.sc().getRDDStorageInfo() if info.id() == identity]
+    return float(sum(info.memSize() + info.diskSize() for info in stored))

@@ -1,0 +1,101 @@
+"""What stays stored of outputs whose stages were cancelled."""
+
+from types import SimpleNamespace
+
+import pytest
+from py4j.protocol import Py4JError
+
+from qoop.engine import unfinished
+from qoop.engine.checkpoints import ExecutorCheckpoints
+from qoop.engine.unfinished import Unfinished, UnfinishedOutputs, is_affordable
+
+
+class Frame:
+    """A persisted frame; of its four partitions some have finished."""
+
+    def __init__(self, finished=(0, 1, 2)):
+        self.finished, self.persisted = finished, True
+        accumulators = SimpleNamespace(get=lambda number: self)
+        spark = SimpleNamespace(util=SimpleNamespace(AccumulatorContext=accumulators))
+        jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(spark=spark)))
+        self.sparkSession = SimpleNamespace(_jvm=jvm)
+        self._jdf = SimpleNamespace(unpersist=self.unpersist)
+
+    def unpersist(self, blocking):
+        self.persisted = False
+
+    # The accumulator, as an option of a map.
+
+    def isDefined(self):  # noqa: N802
+        return True
+
+    def get(self):
+        return self
+
+    def value(self):
+        return self
+
+    def keySet(self):  # noqa: N802
+        return self.finished
+
+    def materializationAccumulatorId(self):  # noqa: N802
+        if self.finished is None:
+            raise Py4JError("no such method")
+        return 7
+
+
+@pytest.fixture
+def room(monkeypatch):
+    """Executors that store 100 bytes, and outputs of 20 bytes each."""
+    monkeypatch.setattr(unfinished, "_capacity", lambda context: 100.0)
+    monkeypatch.setattr(unfinished, "stored_bytes", lambda context, identity: 20.0)
+
+
+def kept_by(*frames):
+    checkpoints = ExecutorCheckpoints(SimpleNamespace(sparkContext=None))
+    fractions = []
+    for number, frame in enumerate(frames):
+        checkpoints._keep(f"v{number}", Unfinished(frame, frame, number, 4, {}))
+        fractions.append(checkpoints.stopped(f"v{number}"))
+    return checkpoints, fractions
+
+
+def test_an_output_is_kept_as_far_as_its_tasks_have_finished(room):
+    frame = Frame()
+    assert kept_by(frame)[1] == [0.75]
+    assert frame.persisted
+
+
+@pytest.mark.parametrize("finished", [(), None])
+def test_an_output_without_a_partition_that_is_known_to_be_finished_is_given_up(room, finished):
+    frame = Frame(finished)
+    assert kept_by(frame)[1] == [0.0]
+    assert not frame.persisted
+
+
+def test_an_output_for_which_there_is_no_room_is_given_up(room):
+    frames = [Frame(), Frame(), Frame()]
+    assert kept_by(*frames)[1] == [0.75, 0.75, 0.0]
+    assert [frame.persisted for frame in frames] == [True, True, False]
+    assert is_affordable([50.0], 100.0)
+    assert not is_affordable([51.0], 100.0)
+
+
+def test_nothing_stays_stored_when_the_query_has_ended(room):
+    one, late = Frame(), Frame()
+    checkpoints, _ = kept_by(one)
+    checkpoints.release()
+    checkpoints._keep("late", Unfinished(late, late, 9, 4, {}))
+    assert not one.persisted
+    assert not late.persisted
+
+
+def test_a_kept_output_that_executors_took_with_them_is_lost(room):
+    frame, outputs = Frame((0, 1, 2, 3)), UnfinishedOutputs()
+    outputs.add("v", Unfinished(frame, frame, 5, 8, {}))
+    assert outputs.lost_views({}, 0.25) == {}, "nothing was promised yet"
+    outputs.kept("v", None)
+    assert outputs.lost_views({5: 4}, 0.25) == outputs.lost_views({5: 5}, 0.25) == {}
+    assert list(outputs.lost_views({5: 3}, 0.25)) == ["v"]
+    outputs.take("v")
+    assert outputs.lost_views({}, 0.25) == {}
