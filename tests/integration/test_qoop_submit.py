@@ -260,7 +260,8 @@ def test_files_of_a_killed_driver_are_removed(tmp_path, slow):
     slow.wait_for("StageFinished")
     slow.driver().kill()
     code, _, err = slow.end(60)
-    assert code != 0 and qoop_lines(err) == []
+    # Spark's JVM outlives its driver for a moment, and logs the job that this aborts.
+    assert code != 0 and "qoop:" not in err and "Traceback" not in err
     wait_until(lambda: slow.processes() == [])
     assert written_files(tmp_path) == []
 
