@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from yarn_plugin.api import translate
+from yarn_plugin.api.lease_metrics import lease_metrics
 from yarn_plugin.decide.membership import snapshot
 from yarn_plugin.decide.pools.share import Member
 from yarn_plugin.decide.state import State
@@ -82,6 +83,7 @@ class _Collector:
         yield from self._service()
         yield from self._arbiter()
         yield from self._pools()
+        yield from lease_metrics(state, figures.now)
         yield self._shares()
 
     def _service(self) -> Iterator[Metric]:
