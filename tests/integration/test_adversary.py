@@ -54,6 +54,13 @@ SLOW = {
     "a_slow_body_times_out",
     "streams_of_a_user_are_limited",
     "an_application_of_another_user_is_not_matched",
+    "wide_cells_are_not_truncated_in_a_pipe",
+    "commands_accept_a_private_authority",
+    "names_are_never_markup",
+    "unsubmitted_registrations_of_a_user_share_one_claim",
+    "max_weight_limits_a_revision",
+    "the_enforcement_mode_is_reported",
+    "a_large_body_with_a_token_is_not_read",
 }
 """Checks that take long or start Spark; part of the fault matrix only."""
 
