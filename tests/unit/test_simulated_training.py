@@ -101,6 +101,14 @@ def test_an_auction_serves_the_app_that_waits():
     assert [one.bidders for one in outcome.rounds if one.offered][:2] == [1, 1]
 
 
+@pytest.mark.parametrize(("window_s", "rounds"), [(0.0, [30, 35, 75, 80]), (20.0, [50, 110])])
+def test_arrivals_and_freed_gpus_within_the_window_share_a_round(window_s, rounds):
+    """b ends after 40 s on two GPUs and a after 50; c, which came meanwhile, waits for both."""
+    apps = [app("a", 30.0, job("1", 100.0, 2)), app("b", 35.0, job("1", 80.0, 2)), app("c", 60.0, job("1", 300.0))]
+    outcome = run("themis", *apps, round_window_s=window_s)
+    assert [round(one.at) for one in outcome.rounds] == rounds
+
+
 def test_a_job_of_several_gpus_is_kept_together():
     sensitive = job("1", 400.0, slowdown=Slowdown(1.0, 4.0, 4.0))
     outcome = run("themis", app("a", 0.0, sensitive), app("b", 0.0, sensitive), cluster=TWO_MACHINES)
@@ -253,6 +261,15 @@ def test_the_command_compares_policies(tmp_path, capsys):
     page = checked((tmp_path / "page.html").read_text())
     assert "themis, seed 1: who held which GPU" in page.text
     assert "tiresias" in page.text
+
+
+def test_the_command_has_arrivals_share_rounds(tmp_path):
+    def rounds(*window):
+        jobs = [{**JOBS[0], "job_id": str(n), "job_group_id": str(n), "start_time": 5 + n} for n in range(6)]
+        assert command(tmp_path, *window, "--json", str(tmp_path / "rows.json"), jobs=jobs) == 0
+        return json.loads((tmp_path / "rows.json").read_text())[0]["rounds"]
+
+    assert rounds("--round-window", "4") < rounds("--round-window", "0") == rounds()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 OF_TRAINING = (
     "f",
     "lease",
+    "round_window",
     "bidders",
     "payments",
     "checkpoint_cost",
@@ -76,6 +77,13 @@ OF_TRAINING = (
 )
 @click.option(
     "--lease", type=Minutes(), default="10", show_default=True, help="Training: length of a lease, in minutes."
+)
+@click.option(
+    "--round-window",
+    type=Minutes(),
+    default="0",
+    show_default=True,
+    help="Training: minutes within which arrivals and freed GPUs share a round.",
 )
 @click.option(
     "--bidders",
@@ -139,6 +147,7 @@ def simulate(
     report_file: Path | None,
     f: float,
     lease: float,
+    round_window: float,
     bidders: Literal["apps", "jobs"],
     payments: str,
     checkpoint_cost: float,
@@ -183,8 +192,8 @@ def simulate(
     if is_training(workload_file):
         if journal_file is not None:
             raise BadInputError("--journal", str(journal_file), "must be left out: simulations of training keep none")
-        options = TrainingOptions(f, lease, bidders, payments == "on", checkpoint_cost, max_bidders, error, lie,
-                                  () if liar is None else (liar,), processes)  # fmt: skip
+        options = TrainingOptions(f, lease, round_window, bidders, payments == "on", checkpoint_cost, max_bidders,
+                                  error, lie, () if liar is None else (liar,), processes)  # fmt: skip
         policies = tuple(dict.fromkeys((policy or "themis").split(",")))
         simulate_training(
             workload_file, cluster_file, policies, seed, options, profiles, time_unit, json_file, report_file

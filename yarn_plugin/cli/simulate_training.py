@@ -71,6 +71,7 @@ class TrainingOptions:
 
     f: float
     lease_s: float
+    round_window_s: float
     bidders: Literal["apps", "jobs"]
     payments: bool
     checkpoint_s: float
@@ -126,6 +127,7 @@ def simulate_training(
             options.checkpoint_s, options.max_bidders, options.error, options.lie,
             options.liars or ((workload.apps[0].name,) if options.lie else ()),
             keeps_holdings=report_file is not None and seed == seeds[0],
+            round_window_s=options.round_window_s,
         )
         for policy in policies
         for seed in seeds
@@ -175,6 +177,7 @@ def _row(result: TrainingResult, its: Figures) -> tuple[str, ...]:
 def _about(workload_file: Path, cluster_file: Path, options: TrainingOptions) -> str:
     return (
         f"{workload_file.name} on {cluster_file.name}; f {options.f:g}, lease {options.lease_s / 60:g} min, "
+        f"round window {options.round_window_s / 60:g} min, "
         f"bidders: {options.bidders}, payments {'on' if options.payments else 'off'}, "
         f"checkpoint {options.checkpoint_s:g} s"
     )

@@ -34,7 +34,7 @@ class TrainingRun:
     `bidders`: whether applications or their jobs bid and hold leases. `lease_s`: the length of a lease. `payments`:
     winners pay by leaving a part of what they won. `max_bidders`: of a round. `error`: of the applications' estimates.
     `liars`: the names of applications that exaggerate their slowdowns by the fraction `lie`. `rounding`: to which whole
-    number of GPUs what a winner keeps is rounded.
+    number of GPUs what a winner keeps is rounded. `round_window_s`: see `LeaseSettings`.
     """
 
     policy: str
@@ -52,6 +52,7 @@ class TrainingRun:
     liars: tuple[str, ...] = ()
     keeps_holdings: bool = False
     rounding: Rounding = "up"
+    round_window_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +126,9 @@ def _alone(app: TrainingApp) -> Iterator[TrainingApp]:
 def _settings(run: TrainingRun) -> LeaseSettings:
     """The parameters of the lease controller."""
     return LeaseSettings(
-        policy=run.policy, f=run.f, lease_s=run.lease_s, grace_s=0.0, round_window_s=0.0, decide_s=0.0,
-        place_within_s=0.0, seed=run.seed, payments=run.payments, max_bidders=run.max_bidders,
-        rounding=run.rounding,
+        policy=run.policy, f=run.f, lease_s=run.lease_s, grace_s=0.0, round_window_s=run.round_window_s,
+        decide_s=0.0, place_within_s=0.0, seed=run.seed, payments=run.payments,
+        max_bidders=run.max_bidders, rounding=run.rounding,
     )  # fmt: skip
 
 
