@@ -80,7 +80,7 @@ def test_a_search_that_is_killed_goes_on_where_it_was(lab, tmp_path):
 
 def test_a_search_outlives_the_state_of_its_arbiter(lab, tmp_path):
     """The new arbiter knows neither the search nor its leases, and leases its GPUs to another one: no GPU is used by
-    both. The old search says why it gets no more GPUs, and goes on when it is resumed."""
+    both. The old search starts nothing more, says why, and goes on when it is resumed."""
     first = ByUser(lab, tmp_path / "first", plain("first", tmp_path, trials=6, max_steps=120))
     first.until_steps(6, 3, UNPACKED_S)
     lab.arbiter.kill()
@@ -93,5 +93,6 @@ def test_a_search_outlives_the_state_of_its_arbiter(lab, tmp_path):
     first.issue_token()
     first.stop_and_resume()
     check_same_winner(second, second.until_ended(240), interruptions=8, interval=2)
-    check_same_winner(first, first.until_ended(240), interruptions=len(first.intervals()), interval=2)
+    # Each of its 6 trials is killed by the new arbiter, or by `stop --kill`; some of those never were.
+    check_same_winner(first, first.until_ended(240), interruptions=6, interval=2)
     assert not overlaps(sorted(first.intervals() + second.intervals(), key=lambda one: (one.begun, one.cell)))

@@ -255,6 +255,15 @@ def test_a_suspended_search_starts_nothing_until_it_is_restarted():
     assert len(search.take(events.Restarted())) == 2
 
 
+def test_nothing_starts_while_the_arbiter_does_not_know_the_search():
+    search = Search()
+    search.take(events.ArbiterRefused("no such application"))
+    assert search.end(FIRST, None) == ()
+    assert search.state.trials[SECOND].attempt is not None
+    (again,) = search.take(events.ArbiterListens())
+    assert (again.trial, again.epoch) == (FIRST, 2)
+
+
 def test_the_search_ends_when_its_time_is_over():
     search = Search(replace(PLAIN, max_time_s=60.0))
     search.report(FIRST, 1, 0.5)

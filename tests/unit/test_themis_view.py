@@ -143,7 +143,7 @@ def test_leases_of_an_arbiter_that_forgot_the_search_are_held_until_it_is_regist
     assert said in checked(told.view().page()).text
     told.take(events.Restarted((), registered_as="app-2"))
     assert told.said()[1:] == [
-        "gets no more GPUs: the arbiter does not listen to it: arbiter http://a: no such application",
+        "gets no more GPUs, starts no trials: the arbiter does not listen to it: arbiter http://a: no such application",
         "went on with a new agent; 0 launchers still ran",
         "no longer holds 3 GPUs (m1/0, m1/1, m1/2): the arbiter does not lease them to it any more",
     ]

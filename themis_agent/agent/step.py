@@ -103,7 +103,8 @@ def _follow_up(state: State, at: float) -> tuple[State, list[Command]]:
     state = placing.vacated(state, at)
     state, released = leasing.released(state)
     commands += released
-    if state.outcome is None and not state.suspended:
+    # An arbiter that does not know the search any more kills what it starts on GPUs that it had leased before.
+    if state.outcome is None and not state.suspended and not state.arbiter_problem:
         state, started = placing.placed(state, at)
         commands += started
     if not state.suspended:

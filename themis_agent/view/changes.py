@@ -80,7 +80,8 @@ def _of_search(before: State, after: State, event: Event, at: float) -> Iterator
         case Restarted():
             yield Change("", f"went on with a new agent; {count(len(event.running), 'launcher')} still ran", "warn")
         case ArbiterRefused():
-            yield Change("", f"gets no more GPUs: the arbiter does not listen to it: {event.problem}", "bad")
+            problem = f"the arbiter does not listen to it: {event.problem}"
+            yield Change("", f"gets no more GPUs, starts no trials: {problem}", "bad")
         case ArbiterListens():
             yield Change("", "is listened to by the arbiter again", "good")
         case Suspended():

@@ -29,7 +29,8 @@ def _refused(state: State) -> str:
     if not state.arbiter_problem:
         return ""
     again = "`themis-agent stop --kill DIR`, then `themis-agent resume DIR` registers it anew"
-    return f" It gets no more GPUs, as the arbiter does not listen to it: {state.arbiter_problem}; {again}."
+    problem = f"as the arbiter does not listen to it: {state.arbiter_problem}"
+    return f" It gets no more GPUs and starts no trials, {problem}; {again}."
 
 
 def now(shown: Snapshot, trial: TrialState | None) -> Iterator[str]:
