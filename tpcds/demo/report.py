@@ -58,7 +58,7 @@ def page(demo: DemoRecord, folder: Path) -> Page:
     ]
     submitted = datetime.fromtimestamp(a.submitted_at, UTC)
     return Page(
-        f"A query that switches plans when its share changes: TPC-DS query {a.query}",
+        f"A query that switches plans while it runs: TPC-DS query {a.query}",
         f"TPC-DS at scale {demo.scale:g} on a YARN cluster of {count(demo.environment.nodes, 'node')}, "
         f"{submitted:%Y-%m-%d %H:%M} UTC",
         tuple(sections),
