@@ -1,5 +1,7 @@
 """GPUs of several models: how fast a search is with them, its rows, and which of them its jobs run on."""
 
+from dataclasses import replace
+
 import pytest
 
 from themis_agent.bids import bid_table
@@ -103,6 +105,14 @@ def test_what_is_held_counts_with_its_model():
     assert (slow.rho, slow.rows) == (pytest.approx(80 / 12 / 10), ())
     fast = bid_table(work, GpuOffer(1, (mine, machine("n", 4, "fast")), 600.0, 1.0, held, 16), 0.0)
     assert min(row.rho for row in fast.rows) == pytest.approx(80 / 24 / 10)
+
+
+def test_slow_gpus_held_in_another_rack_than_all_offered_ones():
+    """With the offered GPUs alone all that it uses is in one rack: 2 fast ones do 80 s of work in 10."""
+    work = single_job(replace(job(fast=4.0), slowdown=Slowdown(1.0, 1.5, 3.0)))
+    offered = (machine("m", 0, rack="q"), machine("n", 2, "fast"))
+    bid = bid_table(work, GpuOffer(1, offered, 600.0, 1.0, (("m/s", 1),), 16), 0.0)
+    assert (bid.rho, min(row.rho for row in bid.rows)) == (8.0, pytest.approx(10 / 10))
 
 
 def test_jobs_run_where_bids_assume():

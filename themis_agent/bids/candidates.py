@@ -285,7 +285,9 @@ class OfferedGpus:
         """The GPUs of a piece in slots, in the worst case."""
         key = piece.within, piece.gpus
         if key not in self._most_slots:
-            racks = self.alike if piece.within == ANY_RACK else [piece.within] if piece.within else self.racks
+            # Without what is held on other models there may be but one rack, which is none of those alike.
+            among = self.alike if piece.within == ANY_RACK else [piece.within] if piece.within else ()
+            racks = among or self.racks
             kinds = [kind for rack in racks for kind in self._offer.slots_by_gpus[rack]]
             self._most_slots[key] = max([slots for gpus, slots in kinds if gpus >= piece.gpus])
         return _even(piece.gpus, self._most_slots[key])
