@@ -8,6 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from themis_agent.bids import bid_table
+from themis_agent.bids.candidates import OfferedGpus
 from themis_agent.bids.finish_time import FinishTime, ideal_s, rounded
 from themis_agent.bids.spread import Place
 from themis_agent.bids.table import MAX_ROWS
@@ -177,6 +178,24 @@ def test_the_rho_of_a_row_holds_wherever_its_pieces_are(work, offer):
         found = [direct_rho(work, offer, gpus, 5.0) for gpus in bindings(offer, row.pieces)]
         assert found, row
         assert all(rho is not None and rho <= row.rho for rho in found), row
+
+
+@given(works(), offers())
+def test_no_subset_takes_less_time_than_the_least(work, offer):
+    finish = FinishTime(work)
+    offered = OfferedGpus(offer.machines, places(offer, {}))
+    least_s = finish.least_s(offered.largest)
+    assert all(finish.remaining_s(places(offer, gpus)) >= least_s for gpus in subsets(offer))
+
+
+def test_whoever_holds_all_that_it_can_use_has_no_rows():
+    """Two jobs of 2 GPUs on one machine each; a third GPU there, and free machines, make none of them faster."""
+    work = plain(tuple(Job(name, 100.0, 1.0, min_gpus=2, max_gpus=2) for name in "ab"))
+    free = (Machine("m0", "r0", (Slot("m0/s", 1),)), *(Machine(f"m{n}", "r1", (Slot(f"m{n}/s", 4),)) for n in range(9)))
+    bid = bid_table(work, GpuOffer(1, free, 600.0, 1.0, (("m0/s", 2), ("m1/s", 2)), 64), 0.0)
+    assert (bid.rho, bid.rows) == (rounded(50.0 / (200.0 / 4)), ())
+    assert FinishTime(work).least_s((2, 2, 2, 2)) == 50.0
+    assert bid_table(work, GpuOffer(1, free, 600.0, 1.0, (("m0/s", 2),), 64), 0.0).rows
 
 
 @given(works(), offers())

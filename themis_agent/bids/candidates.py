@@ -88,6 +88,19 @@ class OfferedGpus:
             for rack, machines_there in self._held_slots.items()
         }
 
+    @property
+    def largest(self) -> tuple[int, int, int, int]:
+        """The most GPUs in one cell of each level, free or held."""
+        held: tuple[Counter[str], ...] = Counter(), Counter(), Counter(), Counter()
+        for place in self.held:
+            for cells, cell in zip(held, (place.slot, place.machine, place.rack, ANYWHERE), strict=True):
+                cells[cell] += place.gpus
+        slot, machine, rack, anywhere = [
+            max([most, *(gpus + free.get(cell, 0) for cell, gpus in mine.items())])
+            for mine, free, most in zip(held, self._offer.cells, self._offer.largest, strict=True)
+        ]
+        return slot, machine, rack, anywhere
+
     @cached_property
     def ranks(self) -> list[int]:
         """The ranks of the free GPUs, ascending."""
@@ -325,6 +338,18 @@ class FreeGpus:
         return self._bins[within, level]
 
     @cached_property
+    def cells(self) -> tuple[dict[str, int], ...]:
+        """The free GPUs of each slot, of each machine, of each rack, and all."""
+        slots = {slot.id: slot.gpus for machine in self.machines.values() for slot in machine.slots}
+        racks = {rack: sum([self.free[name] for name in names]) for rack, names in self.racks.items()}
+        return slots, self.free, racks, {ANYWHERE: sum(racks.values())}
+
+    @cached_property
+    def largest(self) -> list[int]:
+        """The most free GPUs of one slot, of one machine, of one rack, and all."""
+        return [max(cells.values(), default=0) for cells in self.cells]
+
+    @cached_property
     def slots_by_gpus(self) -> dict[str, set[tuple[int, int]]]:
         """By rack: the free GPUs of its machines, and in how many slots they are."""
         machines, free = self.machines, self.free
@@ -432,7 +457,11 @@ def _of_any_model(
     if most <= 0:
         return []
     found: dict[tuple[Kind, ...], Candidate] = {}
-    totals = list(range(1, most + 1)) if everything or most <= MAX_TOTALS else _totals(most, seconds_with)
+    if everything or most <= MAX_TOTALS:
+        # With too few GPUs for some gang, no row is worth anything.
+        totals = [total for total in range(1, most + 1) if math.isfinite(seconds_with(total))]
+    else:
+        totals = _totals(most, seconds_with)
     for kinds in (*everything, *_classes(offered, totals, wants), *_at_home(offered, totals)):
         candidate = Candidate(tuple(sorted(kinds, key=_order)))
         if candidate.gpus <= most:

@@ -111,6 +111,15 @@ class FinishTime:
             self._known[spread] = self._computed(spread)
         return self._known[spread]
 
+    def least_s(self, largest: Sequence[int]) -> float:
+        """No GPUs whose cells of each level have at most so many take less time, nor do more of them.
+
+        0 if some models are faster than others.
+        """
+        if self.speeds.matter:
+            return 0.0
+        return max((bracket.least_s(largest) for bracket in self._brackets), default=0.0)
+
     def _computed(self, spread: Spread) -> float:
         if len(self._brackets) == 1:
             return self._brackets[0].seconds(spread)
@@ -149,3 +158,6 @@ class _BracketTime:
         if spread not in self._known:
             self._known[spread] = sum([phase.seconds(spread) for phase in self._phases])
         return self._known[spread]
+
+    def least_s(self, largest: Sequence[int]) -> float:
+        return sum([phase.least_s(largest) for phase in self._phases])

@@ -51,6 +51,10 @@ class KnownJobs(ByLevel):
         """Seconds if every job's GPUs lie together in one of these cells."""
         return (self._at(level).seconds(bins),)
 
+    def least_within(self, level: int, gpus: int) -> tuple[float, ...]:
+        """The same in the best case, if there are as many cells as jobs, each with at most so many GPUs."""
+        return (self._at(level).least_s(gpus),)
+
     def _at(self, level: int) -> "_Level | _FixedGangs":
         if level not in self._levels:
             are_fixed = all(job.min_gpus + job.step_gpus > job.max_gpus for job, _ in self._alike)
@@ -93,6 +97,10 @@ class _FixedGangs:
         first = len(self._names) if self._run_at_once(gpus, bins) else seats(bins, self._widest)
         return dict(zip(self._names[:first], self._sizes[:first], strict=True))
 
+    def least_s(self, gpus: int) -> float:
+        """Seconds of the longest job; infinite if some gang needs more GPUs than this."""
+        return math.inf if gpus < self._widest else self._longest
+
     def _run_at_once(self, gpus: int, bins: Bins) -> bool:
         return gpus >= self._needed and fits(bins, self._gangs)
 
@@ -130,6 +138,12 @@ class _Level:
         lanes, width = self._lanes_of(bins)
         first = self._sizes[self._rows[:lanes], self._columns_within(width)[:lanes]]
         return dict(zip(self._names[:lanes], first.tolist(), strict=True))
+
+    def least_s(self, gpus: int) -> float:
+        """Seconds of the job that is longest if each has its largest gang up to this; infinite if one has none."""
+        if gpus < self.widest_minimum:
+            return math.inf
+        return float(self._table[self._rows, self._columns_within(gpus)].max())
 
     def _deadline(self, bins: Bins) -> float | None:
         """The earliest time by which all jobs can end if all run at once; None: they cannot."""

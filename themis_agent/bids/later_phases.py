@@ -55,3 +55,14 @@ class LaterPhases(ByLevel):
                     high = middle - 1
             found.append(rounds * phase.seconds_each * sizes[low][1])
         return tuple(found)
+
+    def least_within(self, level: int, gpus: int) -> tuple[float, ...]:
+        """The same in the best case, if there are as many cells as jobs, each with at most so many GPUs."""
+        if gpus < self._smallest:
+            return (math.inf,) * len(self._phases)
+        smallest, *larger = self._gangs[level]
+        return tuple(
+            phase.seconds_each
+            * min([smallest[1], *(part for size, part in larger if size <= min(gpus, phase.max_gpus))])
+            for phase in self._phases
+        )

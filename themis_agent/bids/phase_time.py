@@ -65,6 +65,15 @@ class ByLevel:
             before = bins
         return sum(found[0]) if len(found) == 1 else sum(map(min, *found))
 
+    def least_s(self, largest: Sequence[int]) -> float:
+        """The phases end no earlier with any GPUs whose cells of each level have at most so many."""
+        found = [self.least_within(level, largest[level]) for level in self._useful]
+        return sum(found[0]) if len(found) == 1 else sum(map(min, *found))
+
     def within(self, level: int, bins: Bins) -> tuple[float, ...]:
         """Seconds of each phase if every job's GPUs lie together in one of these cells."""
+        raise NotImplementedError("a kind of phases must define it")
+
+    def least_within(self, level: int, gpus: int) -> tuple[float, ...]:
+        """The same in the best case, if there are as many cells as jobs, each with at most so many GPUs."""
         raise NotImplementedError("a kind of phases must define it")

@@ -34,7 +34,12 @@ def bid_table(
     """
     finish = finish or FinishTime(work)
     offered = OfferedGpus(offer.machines, places_of(offer.held, offer.machines), finish.speeds)
-    nothing = fairness(elapsed_s + finish.remaining_s(offered.held), work, offer)
+    without_s = finish.remaining_s(offered.held)
+    nothing = fairness(elapsed_s + without_s, work, offer)
+    its_cluster_s = rounded(cluster_s(work, offer.cluster_gpus))
+    if finish.least_s(offered.largest) >= without_s:
+        # Most often it holds all that it can use.
+        return Bid(offer.round, nothing, (), its_cluster_s)
     held = sum(place.gpus for place in offered.held)
 
     def seconds_with(gpus: int) -> float:
@@ -48,7 +53,7 @@ def bid_table(
             found.append((candidate, rho))
     kept = selected(undominated(found, offered), offered, MAX_ROWS)
     rows = tuple(Row(candidate.pieces, rho) for candidate, rho in kept)
-    return Bid(offer.round, nothing, rows, rounded(cluster_s(work, offer.cluster_gpus)))
+    return Bid(offer.round, nothing, rows, its_cluster_s)
 
 
 def fairness(shared_s: float, work: Work, asked: EstimateRequest | GpuOffer) -> float | None:
