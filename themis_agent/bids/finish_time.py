@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from themis_agent.bids.brackets import Need, Shares
 from themis_agent.bids.candidates import Wants
@@ -12,7 +13,7 @@ from themis_agent.bids.models import Models, Speeds
 from themis_agent.bids.phase_time import ByLevel
 from themis_agent.bids.spread import Place, Spread, parts_of
 from themis_agent.search.work import Bracket, Work
-from yarn_plugin.model.gpus import Job
+from yarn_plugin.model.gpus import Job, Slowdown
 
 SIGNIFICANT_DIGITS = 9
 """Of a rho: what differs less is equal, on every machine."""
@@ -59,7 +60,10 @@ class FinishTime:
         self._on: dict[Models, FinishTime] = {}
         self._brackets = [_BracketTime(bracket) for bracket in work.brackets if bracket.jobs]
         self._known: dict[Spread, float] = {}
-        self._shares = Shares([bracket.need for bracket in self._brackets])
+
+    @cached_property
+    def _shares(self) -> Shares:
+        return Shares([bracket.need for bracket in self._brackets])
 
     @property
     def wants(self) -> Wants:
@@ -135,24 +139,41 @@ class _BracketTime:
     """How long one bracket takes: the sum of its phases."""
 
     def __init__(self, bracket: Bracket) -> None:
-        median = median_job(bracket.jobs)
+        self._bracket = bracket
         self.jobs = tuple(job for job in bracket.jobs if job.iterations_left > 0)
-        self.slowdowns = {job.slowdown for job in bracket.jobs}
         self.running = KnownJobs(self.jobs) if self.jobs else None
         self._phases: list[ByLevel] = [self.running] if self.running else []
         if bracket.phases:
+            median = self._median
             later = [LikeJobs(one.jobs, one.iterations * median.iteration_s, one.max_gpus) for one in bracket.phases]
             self._phases.append(LaterPhases(median, later))
-        work = sum(job.iterations_left * job.iteration_s for job in self.jobs) + sum(
-            phase.jobs * phase.iterations * median.iteration_s for phase in bracket.phases
-        )
-        demands = [sum(job.max_gpus for job in self.jobs), *(phase.jobs * phase.max_gpus for phase in bracket.phases)]
         self._known: dict[Spread, float] = {}
-        self.need = Need(work, max(job.min_gpus for job in bracket.jobs), max(demands))
-        caps = [phase.max_gpus for phase in bracket.phases]
+
+    @cached_property
+    def _median(self) -> Job:
+        return median_job(self._bracket.jobs)
+
+    @cached_property
+    def need(self) -> Need:
+        jobs, phases = self._bracket.jobs, self._bracket.phases
+        work = sum(job.iterations_left * job.iteration_s for job in self.jobs)
+        work += sum(phase.jobs * phase.iterations * self._median.iteration_s for phase in phases)
+        demands = [sum(job.max_gpus for job in self.jobs), *(phase.jobs * phase.max_gpus for phase in phases)]
+        return Need(work, max(job.min_gpus for job in jobs), max(demands))
+
+    @cached_property
+    def slowdowns(self) -> set[Slowdown]:
+        return {job.slowdown for job in self._bracket.jobs}
+
+    @cached_property
+    def gangs(self) -> set[int]:
+        caps = [phase.max_gpus for phase in self._bracket.phases]
         kinds = self.running.kinds if self.running else []
-        self.gangs = {median.min_gpus, *caps, *(size for job in kinds for size in (job.min_gpus, job.max_gpus))}
-        self.largest_gang = max(self.gangs)
+        return {self._median.min_gpus, *caps, *(size for job in kinds for size in (job.min_gpus, job.max_gpus))}
+
+    @cached_property
+    def largest_gang(self) -> int:
+        return max(self.gangs)
 
     def seconds(self, spread: Spread) -> float:
         if spread not in self._known:

@@ -1,5 +1,7 @@
 """Bid tables (Themis, thesis section 3.3.2, table 3.2): which GPUs of an offer would make rho how good."""
 
+from dataclasses import replace
+
 from themis_agent.bids.candidates import OfferedGpus, candidates
 from themis_agent.bids.finish_time import FinishTime, cluster_s, ideal_s, rounded
 from themis_agent.bids.pruning import selected, undominated
@@ -8,6 +10,9 @@ from themis_agent.search.work import Work
 from yarn_plugin.model.auction import Bid, Estimate, EstimateRequest, GpuOffer, Row
 
 MAX_ROWS = 48
+
+UNBOUNDED = (1 << 30,) * 4
+"""More GPUs than any cell of a level has."""
 
 
 def estimate(work: Work, request: EstimateRequest, elapsed_s: float, finish: FinishTime | None = None) -> Estimate:
@@ -33,13 +38,15 @@ def bid_table(
     its own; at most `MAX_ROWS`.
     """
     finish = finish or FinishTime(work)
-    offered = OfferedGpus(offer.machines, places_of(offer.held, offer.machines), finish.speeds)
-    without_s = finish.remaining_s(offered.held)
+    places = places_of(offer.held, offer.machines)
+    without_s = finish.remaining_s(places)
     nothing = fairness(elapsed_s + without_s, work, offer)
-    its_cluster_s = rounded(cluster_s(work, offer.cluster_gpus))
+    without_rows = Bid(offer.round, nothing, (), rounded(cluster_s(work, offer.cluster_gpus)))
+    if finish.least_s(UNBOUNDED) >= without_s:
+        return without_rows
+    offered = OfferedGpus(offer.machines, places, finish.speeds)
     if finish.least_s(offered.largest) >= without_s:
-        # Most often it holds all that it can use.
-        return Bid(offer.round, nothing, (), its_cluster_s)
+        return without_rows
     held = sum(place.gpus for place in offered.held)
 
     def seconds_with(gpus: int) -> float:
@@ -52,8 +59,7 @@ def bid_table(
         if rho is not None and (nothing is None or rho < nothing):
             found.append((candidate, rho))
     kept = selected(undominated(found, offered), offered, MAX_ROWS)
-    rows = tuple(Row(candidate.pieces, rho) for candidate, rho in kept)
-    return Bid(offer.round, nothing, rows, its_cluster_s)
+    return replace(without_rows, rows=tuple(Row(candidate.pieces, rho) for candidate, rho in kept))
 
 
 def fairness(shared_s: float, work: Work, asked: EstimateRequest | GpuOffer) -> float | None:

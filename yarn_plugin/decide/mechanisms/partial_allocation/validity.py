@@ -28,6 +28,8 @@ def checked_bid(bid: Bid, offer: GpuOffer) -> Bid:
         _rho("cluster_s", bid.cluster_s)
     if len(bid.rows) > MAX_ROWS:
         raise BadInputError("rows", len(bid.rows), f"must be at most {MAX_ROWS} rows")
+    if not bid.rows:
+        return bid
     places = Offer.of_same(offer.machines)
     seen: dict[tuple[tuple[str, str, int], ...], int] = {}
     for index, row in enumerate(bid.rows):

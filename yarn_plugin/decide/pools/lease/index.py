@@ -4,6 +4,7 @@ An index follows from the leases and the inventory. A controller that is kept be
 with every lease, so that a call need not look at all of them; otherwise it is built anew.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -156,13 +157,17 @@ class LeaseIndex:
         slots = {inventory.places[gpu].slot for gpu in others if gpu in inventory.places} - offer.keys()
         if not slots:
             return alone
-        machines = dict(machines)
+        numbers, found = list(machines), list(alone)
         for number in {inventory.machine_of[slot] for slot in slots}:
             one = inventory.layout[number]
             shown = [slot.id for slot in one.slots if slot.id in slots or slot.id in offer]
             counts = tuple([Slot(slot, len(offer.get(slot, ()))) for slot in shown])
-            machines[number] = replace(one, slots=counts)
-        return tuple([machines[number] for number in sorted(machines)])
+            place = bisect_left(numbers, number)
+            if number not in machines:
+                numbers.insert(place, number)
+                found.insert(place, one)
+            found[place] = replace(one, slots=counts)
+        return tuple(found)
 
     def _machines_in(self, offer: BySlot) -> dict[int, Machine]:
         """The machines of an offer with their slots that have GPUs in it, by their places in the layout.

@@ -48,7 +48,18 @@ class Inventory:
 
     def machines_of(self, slots: Iterable[str]) -> tuple[Machine, ...]:
         """The machines of these slots, none of their GPUs free; unknown slots are left out."""
-        return self._shown({slot for slot in slots if slot in self.machine_of}, {})
+        machine_of, layout = self.machine_of, self.layout
+        shown: dict[int, list[str]] = {}
+        for slot in set(slots):
+            if slot in machine_of:
+                shown.setdefault(machine_of[slot], []).append(slot)
+        return tuple([self._part(layout[number], shown[number]) for number in sorted(shown)])
+
+    def _part(self, machine: Machine, slots: Sequence[str]) -> Machine:
+        """A machine of the layout with these of its slots."""
+        if len(slots) == len(machine.slots):
+            return machine
+        return replace(machine, slots=tuple([slot for slot in machine.slots if slot.id in slots]))
 
     def _shown(self, shown: Set[str], counts: Mapping[str, int]) -> tuple[Machine, ...]:
         names = {self.machine_of[slot] for slot in shown}
