@@ -119,6 +119,8 @@ def parts_of(spread: Spread, sizes: Iterable[int]) -> list[Spread]:
 
     The sizes must not add up to more than there is.
     """
+    if spread == in_one_slot(spread.gpus):
+        return [in_one_slot(size) for size in sizes]
     left = _largest_first(spread.racks)
     parts = []
     for size in sizes:
