@@ -88,18 +88,42 @@ class OfferedGpus:
             for rack, machines_there in self._held_slots.items()
         }
 
-    @property
-    def largest(self) -> tuple[int, int, int, int]:
-        """The most GPUs in one cell of each level, free or held."""
-        held: tuple[Counter[str], ...] = Counter(), Counter(), Counter(), Counter()
+    @cached_property
+    def _held_in(self) -> tuple[Counter[str], ...]:
+        """The held GPUs of each slot, of each machine, of each rack, and all."""
+        found: tuple[Counter[str], ...] = Counter(), Counter(), Counter(), Counter()
         for place in self.held:
-            for cells, cell in zip(held, (place.slot, place.machine, place.rack, ANYWHERE), strict=True):
+            for cells, cell in zip(found, (place.slot, place.machine, place.rack, ANYWHERE), strict=True):
                 cells[cell] += place.gpus
-        slot, machine, rack, anywhere = [
+        return found
+
+    @cached_property
+    def largest(self) -> list[int]:
+        """The most GPUs in one cell of each level, free or held."""
+        return [
             max([most, *(gpus + free.get(cell, 0) for cell, gpus in mine.items())])
-            for mine, free, most in zip(held, self._offer.cells, self._offer.largest, strict=True)
+            for mine, free, most in zip(self._held_in, self._offer.cells, self._offer.largest, strict=True)
         ]
-        return slot, machine, rack, anywhere
+
+    @cached_property
+    def _largest_held(self) -> list[int]:
+        """The most held GPUs in one cell of each level."""
+        return [max(cells.values(), default=0) for cells in self._held_in]
+
+    def largest_with(self, total: int, within: str) -> list[int]:
+        """The same with so many GPUs of a class alone, as `spread` takes them to lie, beside what is held."""
+        slot, machine, rack, held = self._largest_held
+        in_slot, in_machine, *_ = [min(total, most) for most in self._offer.largest]
+        in_rack = total + rack
+        if within == ANY_RACK:
+            in_rack = total
+        elif within == ANYWHERE and self.only_rack is None:
+            in_rack = in_machine
+        return [max(slot, in_slot), max(machine, in_machine), max(rack, in_rack), held + total]
+
+    def largest_at_home(self, total: int) -> list[int]:
+        """The same with so many GPUs anywhere, in machines where some are held if they may be."""
+        return [min(total + held, most) for held, most in zip(self._largest_held, self.largest, strict=True)]
 
     @cached_property
     def ranks(self) -> list[int]:
@@ -425,18 +449,24 @@ class Wants:
     racks: bool
 
 
-def candidates(offered: OfferedGpus, wants: Wants, seconds_with: Callable[[int], float]) -> list[Candidate]:
+MayHelp = Callable[[Sequence[int]], bool]
+"""Whether GPUs of which no cell of a level has more than so many, held ones included, may be better than those held."""
+
+
+def candidates(
+    offered: OfferedGpus, wants: Wants, seconds_with: Callable[[int], float], may_help: MayHelp
+) -> list[Candidate]:
     """Rows to consider, without duplicates.
 
     `seconds_with`: from arrival to end with so many GPUs of the offer, wherever they would be best.
     """
     everything = _enumerated(offered)
-    found = {one.kinds: one for one in _of_any_model(offered, wants, seconds_with, everything)}
+    found = {one.kinds: one for one in _of_any_model(offered, wants, seconds_with, may_help, everything)}
     # An enumerated offer has all sets of fast GPUs.
     for count in range(1, 1 if everything else len(offered.ranks)):
         used = tuple(offered.ranks[:count])
         fast = offered.only(used)
-        for pattern in _of_any_model(fast, wants, seconds_with, _enumerated(fast)):
+        for pattern in _of_any_model(fast, wants, seconds_with, may_help, _enumerated(fast)):
             rows = [fast.in_only_rack(row) for row in fast.expanded(pattern)]
             classes = [row for row in rows if offered.is_of(row, used)]
             # Of racks with other models too, one is enough: more rows would only take more time.
@@ -451,18 +481,16 @@ def _of_any_model(
     offered: OfferedGpus,
     wants: Wants,
     seconds_with: Callable[[int], float],
+    may_help: MayHelp,
     everything: Sequence[tuple[Kind, ...]],
 ) -> list[Candidate]:
     most = min(wants.usable, sum(offered.free.values()))
     if most <= 0:
         return []
     found: dict[tuple[Kind, ...], Candidate] = {}
-    if everything or most <= MAX_TOTALS:
-        # With too few GPUs for some gang, no row is worth anything.
-        totals = [total for total in range(1, most + 1) if math.isfinite(seconds_with(total))]
-    else:
-        totals = _totals(most, seconds_with)
-    for kinds in (*everything, *_classes(offered, totals, wants), *_at_home(offered, totals)):
+    totals = list(range(1, most + 1)) if everything or most <= MAX_TOTALS else _totals(most, seconds_with)
+    at_home = [total for total in totals if may_help(offered.largest_at_home(total))]
+    for kinds in (*everything, *_classes(offered, totals, wants, may_help), *_at_home(offered, at_home)):
         candidate = Candidate(tuple(sorted(kinds, key=_order)))
         if candidate.gpus <= most:
             found.setdefault(candidate.kinds, candidate)
@@ -502,10 +530,14 @@ def _grid(most: int) -> Iterator[int]:
     yield most
 
 
-def _classes(offered: OfferedGpus, totals: Sequence[int], wants: Wants) -> Iterator[tuple[Kind, ...]]:
+def _classes(
+    offered: OfferedGpus, totals: Sequence[int], wants: Wants, may_help: MayHelp
+) -> Iterator[tuple[Kind, ...]]:
     levels: list[Level] = ["machine", "slot"] if wants.slots else ["machine"]
     regions = offered.regions() if wants.racks else [ANYWHERE]
+    useful = {region: [one for one in totals if may_help(offered.largest_with(one, region))] for region in regions}
     for within, level in product(regions, levels):
+        totals = useful[within]
         all_bins = offered.all_bins(within, level)
         for bins in all_bins:
             sizes, room = _sizes(bins[-1][0], wants), _gpus(bins)

@@ -3,7 +3,6 @@
 import heapq
 import math
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -53,29 +52,42 @@ class KnownJobs(ByLevel):
 
     def least_within(self, level: int, gpus: int) -> tuple[float, ...]:
         """The same in the best case, if there are as many cells as jobs, each with at most so many GPUs."""
-        return (self._at(level).least_s(gpus),)
+        longest_s = 0.0
+        # The first of equal jobs is the longest.
+        for job, _ in self._alike:
+            parts = [part for size, part in gangs(job, job.max_gpus, level) if size <= gpus]
+            longest_s = max(longest_s, job.iterations_left * job.iteration_s * parts[-1] if parts else math.inf)
+        return (longest_s,)
 
     def _at(self, level: int) -> "_Level | _FixedGangs":
         if level not in self._levels:
-            are_fixed = all(job.min_gpus + job.step_gpus > job.max_gpus for job, _ in self._alike)
-            self._levels[level] = (_FixedGangs if are_fixed else _Level)(self._jobs, self._alike, level)
+            self._levels[level] = (_FixedGangs if self._are_fixed else _Level)(self._jobs, self._alike, level)
         return self._levels[level]
+
+    @cached_property
+    def _are_fixed(self) -> bool:
+        return all(job.min_gpus + job.step_gpus > job.max_gpus for job, _ in self._alike)
 
 
 class _FixedGangs:
     """See `_Level`: the same where every job can use one number of GPUs alone, so that there is nothing to choose."""
 
     def __init__(self, jobs: Sequence[Job], alike: Sequence[tuple[Job, list[int]]], level: int) -> None:
-        self._names, self._sizes = [job.id for job in jobs], [job.min_gpus for job in jobs]
-        self._seconds = [0.0] * len(jobs)
+        self._jobs = jobs
+        counts: dict[int, int] = {}
+        self._parts: list[tuple[list[int], float]] = []
         for one, rows in alike:
-            [(_, part)] = gangs(one, one.max_gpus, level)
-            for row in rows:
-                self._seconds[row] = jobs[row].iterations_left * jobs[row].iteration_s * part
-        self._longest = max(self._seconds)
-        self._gangs = sorted(Counter(self._sizes).items(), reverse=True)
-        self._widest, self._needed = self._gangs[0][0], sum(self._sizes)
+            [(size, part)] = gangs(one, one.max_gpus, level)
+            counts[size] = counts.get(size, 0) + len(rows)
+            self._parts.append((rows, part))
+        # The first of equal jobs is the longest.
+        self._longest = max([self._time(rows[0], part) for rows, part in self._parts])
+        self._gangs = sorted(counts.items(), reverse=True)
+        self._widest, self._needed = self._gangs[0][0], sum([size * count for size, count in self._gangs])
         self._with_lanes: dict[int, float] = {}
+
+    def _time(self, row: int, part: float) -> float:
+        return self._jobs[row].iterations_left * self._jobs[row].iteration_s * part
 
     def seconds(self, bins: Bins) -> float:
         """Seconds until the last job ends; infinite if a job cannot run."""
@@ -88,18 +100,15 @@ class _FixedGangs:
         if lanes == 0:
             return math.inf
         if lanes not in self._with_lanes:
-            self._with_lanes[lanes] = longest_first(sorted(self._seconds, reverse=True), lanes)
+            seconds = [self._time(row, part) for rows, part in self._parts for row in rows]
+            self._with_lanes[lanes] = longest_first(sorted(seconds, reverse=True), lanes)
         return self._with_lanes[lanes]
 
     def gangs(self, bins: Bins) -> dict[str, int]:
         """The GPUs of each job that runs at first."""
         gpus = sum([size * cells for size, cells in bins])
-        first = len(self._names) if self._run_at_once(gpus, bins) else seats(bins, self._widest)
-        return dict(zip(self._names[:first], self._sizes[:first], strict=True))
-
-    def least_s(self, gpus: int) -> float:
-        """Seconds of the longest job; infinite if some gang needs more GPUs than this."""
-        return math.inf if gpus < self._widest else self._longest
+        first = len(self._jobs) if self._run_at_once(gpus, bins) else seats(bins, self._widest)
+        return {job.id: job.min_gpus for job in self._jobs[:first]}
 
     def _run_at_once(self, gpus: int, bins: Bins) -> bool:
         return gpus >= self._needed and fits(bins, self._gangs)
@@ -138,12 +147,6 @@ class _Level:
         lanes, width = self._lanes_of(bins)
         first = self._sizes[self._rows[:lanes], self._columns_within(width)[:lanes]]
         return dict(zip(self._names[:lanes], first.tolist(), strict=True))
-
-    def least_s(self, gpus: int) -> float:
-        """Seconds of the job that is longest if each has its largest gang up to this; infinite if one has none."""
-        if gpus < self.widest_minimum:
-            return math.inf
-        return float(self._table[self._rows, self._columns_within(gpus)].max())
 
     def _deadline(self, bins: Bins) -> float | None:
         """The earliest time by which all jobs can end if all run at once; None: they cannot."""

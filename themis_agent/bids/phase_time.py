@@ -11,9 +11,10 @@ How jobs share GPUs:
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from themis_agent.bids.spread import ANYWHERE, Bins, Spread
-from yarn_plugin.model.gpus import Job
+from yarn_plugin.model.gpus import Job, Slowdown
 
 LEVELS = range(ANYWHERE + 1)
 
@@ -36,6 +37,14 @@ def gangs(job: Job, max_gpus: int, level: int) -> list[tuple[int, float]]:
     return found
 
 
+@lru_cache(maxsize=4096)
+def _useful_levels(slowdowns: frozenset[Slowdown]) -> tuple[tuple[int, ...], bool]:
+    """The levels that matter to jobs with these slowdowns, and whether a larger level is never faster."""
+    factors = [(1.0, one.slot, one.machine, one.rack) for one in slowdowns]
+    useful = [level for level in LEVELS if level == ANYWHERE or any(one[level] != one[level + 1] for one in factors)]
+    return tuple(useful), all(list(one) == sorted(one) for one in factors)
+
+
 class ByLevel:
     """Durations of phases: each the best of all levels, computed once for the same cells.
 
@@ -44,11 +53,7 @@ class ByLevel:
     """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        factors = [[slowdown_factor(job, level) for level in LEVELS] for job in jobs]
-        self._useful = [
-            level for level in LEVELS if level == ANYWHERE or any(one[level] != one[level + 1] for one in factors)
-        ]
-        self._rising = all(one == sorted(one) for one in factors)
+        self._useful, self._rising = _useful_levels(frozenset([job.slowdown for job in jobs]))
         self._known: dict[tuple[int, Bins], tuple[float, ...]] = {}
 
     def seconds(self, spread: Spread) -> float:

@@ -1,5 +1,6 @@
 """Bid tables (Themis, thesis section 3.3.2, table 3.2): which GPUs of an offer would make rho how good."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from themis_agent.bids.candidates import OfferedGpus, candidates
@@ -42,10 +43,14 @@ def bid_table(
     without_s = finish.remaining_s(places)
     nothing = fairness(elapsed_s + without_s, work, offer)
     without_rows = Bid(offer.round, nothing, (), rounded(cluster_s(work, offer.cluster_gpus)))
-    if finish.least_s(UNBOUNDED) >= without_s:
+
+    def may_help(largest: Sequence[int]) -> bool:
+        return finish.least_s(largest) < without_s
+
+    if not may_help(UNBOUNDED):
         return without_rows
     offered = OfferedGpus(offer.machines, places, finish.speeds)
-    if finish.least_s(offered.largest) >= without_s:
+    if not may_help(offered.largest):
         return without_rows
     held = sum(place.gpus for place in offered.held)
 
@@ -53,7 +58,7 @@ def bid_table(
         return elapsed_s + finish.remaining_with(in_one_slot(held + gpus))
 
     found = []
-    for candidate in candidates(offered, finish.wants, seconds_with):
+    for candidate in candidates(offered, finish.wants, seconds_with, may_help):
         remaining_s = min([finish.remaining_on(used, spread) for used, spread in offered.spreads(candidate)])
         rho = fairness(elapsed_s + remaining_s + move_s, work, offer)
         if rho is not None and (nothing is None or rho < nothing):
