@@ -50,17 +50,18 @@ def finish_times(stages: Sequence[Task[Key]], slots: float) -> Mapping[Key, floa
     done: dict[Key, float] = {}
     fixed = {stage.key: stage.work.fixed_seconds for stage in stages}
     left = {stage.key: stage.work.core_seconds for stage in stages}
-    keys = frozenset(fixed)
     running = [stage for stage in stages if stage.running]
-    waiting = [stage for stage in stages if not stage.running]
-    waiting.sort(key=lambda stage: (stage.work.seconds(slots), stage.key))
-    now = 0.0
+    ranked = [stage for stage in stages if not stage.running]
+    ranked.sort(key=lambda stage: (stage.work.seconds(slots), stage.key))
+    waiting = {stage.key: stage.depends_on & fixed.keys() for stage in ranked}
+    places, now = max_concurrent(slots), 0.0
     while running or waiting:
-        if waiting and (free := max_concurrent(slots) - len(running)) > 0:
-            ready = [stage for stage in waiting if not (stage.depends_on & keys) - done.keys()][:free]
-            running += ready
-            taken = {stage.key for stage in ready}
-            waiting = [stage for stage in waiting if stage.key not in taken]
+        for stage in ranked if waiting and len(running) < places else ():
+            if stage.key in waiting and done.keys() >= waiting[stage.key]:
+                del waiting[stage.key]
+                running.append(stage)
+                if len(running) == places:
+                    break
         computing = [stage for stage in running if fixed[stage.key] <= _NOTHING]
         speeds = _divide(computing, slots)
         steps = [fixed[stage.key] for stage in running if fixed[stage.key] > _NOTHING]
@@ -84,6 +85,8 @@ _NOTHING = 1e-9
 
 def _divide(stages: Sequence[Task[Key]], slots: float) -> dict[Key, float]:
     """Divide the slots equally; what a stage has no tasks for goes to the others."""
+    if len(stages) == 1:
+        return {stages[0].key: max(min(stages[0].work.tasks, slots), _NOTHING)}
     speeds: dict[Key, float] = {}
     free = slots
     for rank, stage in enumerate(sorted(stages, key=lambda stage: stage.work.tasks)):

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError, SchemaError
@@ -59,8 +60,17 @@ def source_name(table: exp.Table) -> str:
     """The name of the block or table that a table node reads; a table's as the user wrote it, without its alias."""
     if not table.db and table.name.startswith(PREFIX):
         return table.name
-    parts = exp.Table(this=table.this.copy(), db=table.args.get("db"), catalog=table.args.get("catalog"))
-    return str(parts.sql(DIALECT))
+    parts = (table.this, table.args.get("db"), table.args.get("catalog"))
+    if all(part is None or isinstance(part, exp.Identifier) for part in parts):
+        return _table_name(*((part.this, bool(part.args.get("quoted"))) if part else None for part in parts))
+    return str(exp.Table(this=table.this.copy(), db=parts[1], catalog=parts[2]).sql(DIALECT))
+
+
+@lru_cache(maxsize=10_000)
+def _table_name(*parts: tuple[str, bool] | None) -> str:
+    """The text of a table's name, database and catalogue; each with whether it is quoted."""
+    named = [exp.Identifier(this=part[0], quoted=part[1]) if part else None for part in parts]
+    return str(exp.Table(this=named[0], db=named[1], catalog=named[2]).sql(DIALECT))
 
 
 def split_query(query: exp.Query, catalogue: Catalogue, syntax: Syntax = USUAL) -> SplitQuery:

@@ -18,14 +18,14 @@ MAX_COPIES = 12
 
 def push_down_filters(split: SplitQuery) -> SplitQuery:
     """Push filters down into the blocks that they filter, starting at the query's result."""
-    blocks = {name: block.copy() for name, block in split.blocks.items()}
+    blocks = _Blocks({name: block.copy() for name, block in split.blocks.items()})
     pending = list(reversed(blocks))
     copies = 0
     while pending:
         reader = blocks[pending.pop(0)]
         for table, wanted in _filtered_reads(reader, blocks):
             name = source_name(table)
-            readers = sum(_read_count(block, name) for block in blocks.values())
+            readers = blocks.readers(name)
             filters = [part for part in wanted if _can_push_down(blocks[name], part, blocks, split.types)]
             if not filters or (readers > 1 and copies >= MAX_COPIES):
                 continue
@@ -39,6 +39,22 @@ def push_down_filters(split: SplitQuery) -> SplitQuery:
             for part in filters:
                 _push_down(blocks, target, part, split.types)
     return SplitQuery(topological_order(blocks), split.types)
+
+
+class _Blocks(dict[str, exp.Query]):
+    """The blocks by name. What pushing filters changes in one is neither how many tables it names nor where."""
+
+    def __init__(self, blocks: Mapping[str, exp.Query]) -> None:
+        super().__init__(blocks)
+        self._tables = {name: list(block.find_all(exp.Table)) for name, block in blocks.items()}
+
+    def __setitem__(self, name: str, block: exp.Query) -> None:
+        super().__setitem__(name, block)
+        self._tables[name] = list(block.find_all(exp.Table))
+
+    def readers(self, name: str) -> int:
+        """How often a block is read."""
+        return sum(source_name(table) == name for tables in self._tables.values() for table in tables)
 
 
 AliasFilter = tuple[str, exp.Expr]
@@ -127,7 +143,7 @@ def _below_block(block: exp.Select, pushed: AliasFilter) -> exp.Expr | None:
     return result
 
 
-def _push_down(blocks: dict[str, exp.Query], target: str, pushed: AliasFilter, types: Mapping[str, Types]) -> None:
+def _push_down(blocks: _Blocks, target: str, pushed: AliasFilter, types: Mapping[str, Types]) -> None:
     block = blocks[target]
     if isinstance(block, exp.SetOperation):
         _push_into_branches(blocks, block, pushed, types)
@@ -140,7 +156,7 @@ def _push_down(blocks: dict[str, exp.Query], target: str, pushed: AliasFilter, t
 
 
 def _push_into_branches(
-    blocks: dict[str, exp.Query], union: exp.SetOperation, pushed: AliasFilter, types: Mapping[str, Types]
+    blocks: _Blocks, union: exp.SetOperation, pushed: AliasFilter, types: Mapping[str, Types]
 ) -> None:
     """Push a filter into every branch, by position: a union's columns are named as in its first branch."""
     names = _branch_blocks(union, blocks) or []
@@ -154,17 +170,13 @@ def _push_into_branches(
         for column in list(columns_of(exp.Paren(this=renamed), frozenset({alias}))):
             definition = branch.selects[position[column.name]].alias_or_name
             column.set("this", exp.to_identifier(definition, quoted=True))
-        if sum(_read_count(block, name) for block in blocks.values()) > 1:
+        if blocks.readers(name) > 1:
             copy = _unused_name(name, blocks)
             blocks[copy] = branch.copy()
             select.args["from_"].this.set("this", exp.to_identifier(copy, quoted=True))
             name = copy
         if _can_push_down(blocks[name], (alias, renamed), blocks, types):
             _push_down(blocks, name, (alias, renamed), types)
-
-
-def _read_count(block: exp.Query, name: str) -> int:
-    return sum(1 for table in block.find_all(exp.Table) if source_name(table) == name)
 
 
 def _unused_name(name: str, blocks: dict[str, exp.Query]) -> str:

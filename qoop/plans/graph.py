@@ -23,11 +23,6 @@ class Relation:
     columns: tuple[str, ...]
     filters: tuple[Predicate, ...]
 
-    @property
-    def sources(self) -> frozenset[str]:
-        """The tables and blocks that it reads, including those in subqueries of its filters."""
-        return frozenset({self.source}).union(*(predicate.blocks for predicate in self.filters))
-
 
 @dataclass(frozen=True)
 class JoinGraph:
@@ -50,6 +45,14 @@ class JoinGraph:
     def all_relations(self) -> RelationSet:
         """All relations."""
         return (1 << len(self.relations)) - 1
+
+    @cached_property
+    def sources(self) -> tuple[frozenset[str], ...]:
+        """The tables and blocks that each relation reads, including those in subqueries of its filters."""
+        return tuple(
+            frozenset({relation.source}).union(*(predicate.blocks for predicate in relation.filters))
+            for relation in self.relations
+        )
 
     @cached_property
     def bit(self) -> dict[str, int]:

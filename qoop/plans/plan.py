@@ -69,7 +69,7 @@ class Block:
         """The tables and blocks that it reads."""
         if self.graph is None:
             return self.outer_sources
-        return self.outer_sources.union(*(relation.sources for relation in self.graph.relations))
+        return self.outer_sources.union(*self.graph.sources)
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class Plan:
             leaves = list(range(len(block.graph.relations))) if block.graph else []
         for index in leaves:
             assert block.graph is not None
-            sources |= block.graph.relations[index].sources
+            sources |= block.graph.sources[index]
         fragments = [StageFragment(block.name, tree, frozenset(inputs))]
         reads = {StageId(block.name, relations) for relations in inputs}
         for name in sorted(sources & self.query.blocks.keys()):

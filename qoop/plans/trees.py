@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from qoop.plans.graph import JoinGraph, RelationSet
 
@@ -72,12 +73,21 @@ class RankedTree:
 
 @dataclass(frozen=True, slots=True)
 class _Forest:
+    """Trees that cover a graph. `sets`: the relations of each; `shape`: those of all their joins."""
+
     parts: tuple[Tree, ...]
     cost: float
+    sets: frozenset[RelationSet]
+    shape: frozenset[RelationSet]
 
-    @property
-    def key(self) -> tuple[RelationSet, ...]:
-        return tuple(sorted(part.relations for part in self.parts))
+
+class _Step(NamedTuple):
+    """A forest in which trees number `left` < `right` are to be joined, and its cost then."""
+
+    cost: float
+    forest: _Forest
+    left: int
+    right: int
 
 
 def best_trees(graph: JoinGraph, cost: JoinCost, beam: int = 32, alternatives: int = 3) -> list[RankedTree]:
@@ -113,16 +123,16 @@ def tree_as_written(graph: JoinGraph) -> Tree:
 
 def _search(graph: JoinGraph, part: RelationSet, cost: JoinCost, beam: int, alternatives: int) -> list[RankedTree]:
     leaves = tuple(Leaf(1 << i) for i in range(len(graph.relations)) if part >> i & 1)
-    forests = [_Forest(leaves, 0.0)]
+    forests = [_Forest(leaves, 0.0, frozenset(leaf.relations for leaf in leaves), frozenset())]
     for _ in range(len(leaves) - 1):
-        forests = _best(_extended(graph, forests, cost), beam, alternatives)
+        forests = _best(_steps(graph, forests, cost), beam, alternatives)
     ranked = sorted(forests, key=lambda forest: forest.cost)
     return [RankedTree(forest.parts[0], forest.cost) for forest in ranked]
 
 
-def _extended(graph: JoinGraph, forests: list[_Forest], cost: JoinCost) -> list[_Forest]:
-    """Every forest extended by one join."""
-    extended: list[_Forest] = []
+def _steps(graph: JoinGraph, forests: list[_Forest], cost: JoinCost) -> list[_Step]:
+    """Every way to extend a forest by one join."""
+    found: list[_Step] = []
     known: dict[tuple[RelationSet, RelationSet], float] = {}
     for forest in forests:
         reaches = [graph.reach(part.relations) for part in forest.parts]
@@ -135,30 +145,29 @@ def _extended(graph: JoinGraph, forests: list[_Forest], cost: JoinCost) -> list[
                 price = known.get(pair)
                 if price is None:
                     price = known[pair] = cost(*pair)
-                rest = (*forest.parts[:j], *forest.parts[j + 1 : i], *forest.parts[i + 1 :])
-                extended.append(_Forest((*rest, joined(other, one)), forest.cost + price))
-    return extended
+                found.append(_Step(forest.cost + price, forest, j, i))
+    return found
 
 
-def _best(forests: list[_Forest], beam: int, alternatives: int) -> list[_Forest]:
-    """The cheapest forests: of at most `beam` different sets of trees, at most `alternatives` each."""
-    retained: dict[tuple[RelationSet, ...], list[_Forest]] = {}
-    for forest in sorted(forests, key=lambda forest: forest.cost):
-        same = retained.get(forest.key)
+def _best(steps: list[_Step], beam: int, alternatives: int) -> list[_Forest]:
+    """The cheapest forests: of at most `beam` different sets of trees, at most `alternatives` each.
+
+    Complete trees all cover the same set, so of them `beam` are retained.
+    """
+    retained: dict[frozenset[RelationSet], list[_Forest]] = {}
+    for step in sorted(steps, key=lambda step: step.cost):
+        before, (_, _, i, j) = step.forest, step
+        left, right = before.parts[i], before.parts[j]
+        union = left.relations | right.relations
+        sets = before.sets - {left.relations, right.relations} | {union}
+        same = retained.get(sets)
         if same is None:
             if len(retained) == beam:
                 continue
-            same = retained[forest.key] = []
-        if len(same) < _max_forests(forest, beam, alternatives) and not _is_duplicate(forest, same):
-            same.append(forest)
+            same = retained[sets] = []
+        joins_of = before.shape | {union}
+        limit = beam if len(sets) == 1 else alternatives
+        if len(same) < limit and all(other.shape != joins_of for other in same):
+            rest = (*before.parts[:i], *before.parts[i + 1 : j], *before.parts[j + 1 :])
+            same.append(_Forest((*rest, joined(left, right)), step.cost, sets, joins_of))
     return [forest for same in retained.values() for forest in same]
-
-
-def _max_forests(forest: _Forest, beam: int, alternatives: int) -> int:
-    """How many forests over the same sets survive; complete trees all cover the same set."""
-    return beam if len(forest.parts) == 1 else alternatives
-
-
-def _is_duplicate(forest: _Forest, same: list[_Forest]) -> bool:
-    shapes = {frozenset().union(*(shape(part) for part in other.parts)) for other in same}
-    return frozenset().union(*(shape(part) for part in forest.parts)) in shapes
