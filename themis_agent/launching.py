@@ -17,7 +17,7 @@ LAUNCHER = "themis_agent.trial.launcher"
 @dataclass(frozen=True)
 class Site:
     """Where a launcher runs. `host`: its name for others. `directory`: for local checkpoints. `python`: that `python`
-    stands for in commands. `gpu_locks`: see `LaunchSpec`.
+    stands for in commands. `gpu_locks`: see `LaunchSpec`. `logs`: for logs that are copied to a store.
     """
 
     host: str
@@ -26,6 +26,7 @@ class Site:
     devices: list[str] | None
     heartbeat_s: float
     gpu_locks: tuple[str, ...] = ()
+    logs: str = ""
 
 
 def launch_spec(app: AppFile, folder: Folder, url: str, command: StartTrial, place: Place, site: Site) -> LaunchSpec:
@@ -41,15 +42,16 @@ def launch_spec(app: AppFile, folder: Folder, url: str, command: StartTrial, pla
         gpu_locks=list(site.gpu_locks),
         host=site.host,
         checkpoint=CheckpointSpec(
-            directory=site.directory, url=app.checkpoint or folder.checkpoints.as_uri(), keep=app.keep_checkpoints
+            directory=site.directory, url=app.checkpoint or folder.url_of(folder.checkpoints), keep=app.keep_checkpoints
         ),
         grace_s=app.grace_s,
         orphan_s=app.orphan_s,
         heartbeat_s=site.heartbeat_s,
-        log_directory=str(folder.logs),
+        log_directory=str(folder.logs) if folder.store is None else site.logs,
+        log_url=None if folder.store is None else folder.url_of(folder.logs),
         agent_url=url,
-        agent_address=folder.address.as_uri(),
-        token_file=str(folder.token_file),
+        agent_address=folder.url_of(folder.address),
+        token_file=folder.place_of(folder.token_file),
         env=environment(app, parameters),
         loss_pattern=app.loss_pattern,
     )

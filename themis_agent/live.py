@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -48,6 +48,9 @@ class InvalidEventError(ValueError):
 
 _Item = tuple[Event, Future[None]]
 
+GROUP = 256
+"""The most events that are made durable at once."""
+
 
 class LiveAgent:
     """See the module. Opening it replays the journal.
@@ -75,12 +78,24 @@ class LiveAgent:
         self._codec = policy.replay.codec
         self._inbox: Inbox[_Item] = Inbox(self._intake.stamp)
         self._carry_out, self._observe = carry_out, observe
+        self._commit: Callable[[], object] | None = None
+        self._committed = self._intake.state
+        self._decided: list[tuple[Decided[Event, Command], State | None]] = []
+        self._taken: list[Future[None]] = []
         self.journal_problem = ""
+
+    def group(self, commit: Callable[[], object]) -> None:
+        """From now on, take the events that wait together, for a journal that is slow however little is written.
+
+        `commit`: makes durable what was journaled since the last call; raises `JournalUnavailableError` if it cannot.
+        Nothing is acted on, shown or acknowledged before.
+        """
+        self._commit, self._committed = commit, self._intake.state
 
     @property
     def state(self) -> State | None:
         """What the agent knows; None before the search has begun."""
-        return self._intake.state
+        return self._intake.state if self._commit is None else self._committed
 
     def now(self) -> float:
         """The time in the journal."""
@@ -122,15 +137,44 @@ class LiveAgent:
             wait = IDLE_S if due is None else min(max(due - self._intake.now(), 0.0), IDLE_S)
             found = self._inbox.get(wait)
             if found is not None:
-                while not self._take(*found):
-                    self._wait_for_room(idle)
+                for one in self._and_those_that_wait(found):
+                    while not self._take(*one):
+                        self._wait_for_room(idle)
             elif (until := self._inbox.quiet_until()) is not None:
                 self._fire_due(until)
+            self._act_on_group(idle)
             idle()
 
     def close(self) -> None:
         """Close the journal."""
         self._intake.close()
+
+    def _and_those_that_wait(self, first: tuple[float, _Item]) -> Iterator[tuple[float, _Item]]:
+        yield first
+        for _ in range(GROUP - 1 if self._commit is not None else 0):
+            found = self._inbox.get(0)
+            if found is None:
+                return
+            yield found
+
+    def _act_on_group(self, idle: Callable[[], object]) -> None:
+        """Act on what was decided, when it is durable."""
+        if self._commit is None or not (self._decided or self._taken):
+            return
+        while True:
+            try:
+                self._commit()
+                break
+            except JournalUnavailableError as problem:
+                self._note(problem)
+                self._wait_for_room(idle)
+        self._note_success()
+        self._committed = self._intake.state
+        decided, taken, self._decided, self._taken = self._decided, self._taken, [], []
+        for one, state in decided:
+            self._act_on(one, state)
+        for future in taken:
+            future.set_result(None)
 
     def _fire_due(self, until: float) -> None:
         try:
@@ -166,14 +210,25 @@ class LiveAgent:
         except BaseException as problem:
             future.set_exception(problem)
             raise
+        self._note_success()
+        if self._commit is None:
+            future.set_result(None)
+        else:
+            self._taken.append(future)
+        return True
+
+    def _note_success(self) -> None:
         if self.journal_problem:
             log.warning("the journal can be written again")
             self.journal_problem = ""
-        future.set_result(None)
-        return True
 
     def _follow(self, decided: Decided[Event, Command]) -> None:
-        state = self.state
+        if self._commit is None:
+            self._act_on(decided, self.state)
+        else:
+            self._decided.append((decided, self._intake.state))
+
+    def _act_on(self, decided: Decided[Event, Command], state: State | None) -> None:
         if state is not None:
             self._observe(decided.event, state)
         for command in decided.commands:

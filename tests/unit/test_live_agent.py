@@ -70,6 +70,32 @@ def test_while_the_journal_cannot_be_written_nothing_is_decided_and_nothing_is_l
     assert sum("the search waits until it can be written" in one.message for one in caplog.records) == 1
 
 
+def test_of_a_group_nothing_is_acted_on_shown_or_acknowledged_before_it_is_durable():
+    commands, commits, over, is_away = [], [], threading.Event(), [True]
+    records = MemoryRecords()
+    agent = LiveAgent(records, commands.append)
+
+    def commit():
+        commits.append(len(list(records.read())))
+        if is_away[0]:
+            raise JournalUnavailableError("journal: the store is away")
+
+    agent.group(commit)
+    done = [agent.put(events.Begun(PLAIN)), agent.put(events.Granted("lease-1", gpus("m1", 2)))]
+    thread = threading.Thread(target=agent.run, args=(lambda state: over.is_set(),))
+    thread.start()
+    wait_until(lambda: agent.journal_problem)
+    assert (agent.state, commands, [one.done() for one in done]) == (None, [], [False, False])
+    is_away[0] = False
+    for one in done:
+        one.result(timeout=10)
+    assert commands and agent.state.gpus and agent.journal_problem == ""
+    assert len(set(commits)) == 1, "both events were committed at once"
+    over.set()
+    thread.join()
+    assert LiveAgent(records, commands.append).state == agent.state
+
+
 def wait_until(condition):
     deadline = time.monotonic() + 10
     while not condition():

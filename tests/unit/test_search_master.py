@@ -58,15 +58,15 @@ def yarn(tmp_path, monkeypatch):
 class Attempt:
     """An attempt of the master of a search, in a thread."""
 
-    def __init__(self, yarn, number=1, before=0, registered_as="app-1", **fields):
+    def __init__(self, yarn, number=1, before=0, registered_as="app-1", folder=None, **fields):
         root = yarn.folder / "search"
-        self.executed, self.folder, self.problem = yarn.folder / "executed", Folder(root), None
+        self.executed, self.folder, self.problem = yarn.folder / "executed", folder or Folder(root), None
         command = f"python {TRAIN} --rate={{rate}} --executed={self.executed} --step-s={fields.pop('step_s', 0.0)}"
         rates = {"rate": {"type": "float", "low": 0.1, "high": 0.9}}
         known = {"name": "quadratic", "algorithm": "plain", "trials": 2, "max_steps": 5, "grace_s": 5, "space": rates}
         app = read({**known, "command": command, **fields}, "app")
         self.folder.begin(app, root)
-        (root / ARBITER_TOKEN).write_text("token")
+        self.folder.write(self.folder.root / ARBITER_TOKEN, "token")
         submission = Submission(
             yarn_app="application_1_0001",
             resource_manager="",

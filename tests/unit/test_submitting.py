@@ -24,7 +24,7 @@ from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications, client, packages, recent, staging, transaction
 from themis_agent.submitting.request import SubmissionError
 from themis_agent.yarn import submission
-from yarn_plugin import console
+from yarn_plugin import console, files
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.journal.records import RecordFile
 
@@ -221,7 +221,7 @@ def test_a_step_that_fails_undoes_those_before(world, step, monkeypatch):
     where = {
         "own_code": packages,
         "staged_archive": transaction,
-        "write_private": transaction.files,
+        "write_private": files,
         "write": submission,
     }[step]
     monkeypatch.setattr(where, step, fails)

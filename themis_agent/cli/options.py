@@ -24,7 +24,16 @@ JSON = click.option(
     metavar="FILE",
     help="Also write the result to FILE as JSON.",
 )
-DIRECTORY = click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
+
+
+class _Folder(click.Path):
+    """An existing directory, or the URL of a folder in a store, as it is given."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if "://" in str(value) else super().convert(value, param, ctx)
+
+
+DIRECTORY = click.argument("directory", type=_Folder(exists=True, file_okay=False, path_type=Path), metavar="DIR")
 FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="APP.toml")
 
 

@@ -21,11 +21,11 @@ def print_problems(problems: list[str]) -> int:
 
 def print_submitted(search: "Search", json_file: Path | None) -> None:
     """Print where a search is that YARN runs now, and what can be done with it."""
-    console.out.print(f"{search.application}, in {search.folder}")
-    console.out.print(f"watch it: themis-agent status {search.folder}")
+    console.out.print(f"{search.application}, in {search.place}")
+    console.out.print(f"watch it: themis-agent status {search.place}")
     console.out.print(f"stop it:  themis-agent stop {search.application}")
     if json_file is not None:
-        console.write_json(json_file, {"application": search.application, "folder": str(search.folder)})
+        console.write_json(json_file, {"application": search.application, "folder": search.place})
 
 
 def print_result(metric: str, result: "Result") -> None:

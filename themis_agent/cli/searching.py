@@ -115,28 +115,29 @@ def _validate_on_yarn(app: "AppFile", file: Path, access: "Access") -> int:
 @console.ca_option
 @options.JSON
 def resume(
-    directory: Path,
+    directory: Path | str,
     rm: str | None,
     arbiter: str | None,
     token_file: Path | None,
     verify: str | bool,
     json_file: Path | None,
 ) -> int:
-    """Go on with a search that was suspended or has failed. DIR: the --state directory of a local search, the folder of
-    a submitted one.
+    """Go on with a search that was suspended or has failed. DIR: the --state directory of a local search, the folder
+    or webhdfs:// URL of a submitted one.
 
     A local search runs on the GPUs that it began with, and its best trial is printed. A submitted one is submitted
     again, as a new application.
     """
-    from themis_agent.local.folder import Folder
+    from themis_agent.local.folder import folder_at
     from themis_agent.yarn import submission
 
-    if (directory / submission.FILE).exists():
-        return _resubmit(directory.resolve(), rm, arbiter, token_file, verify, json_file)
+    folder = folder_at(directory)
+    if submission.is_in(folder.root) or folder.store is not None:
+        return _resubmit(folder.root, rm, arbiter, token_file, verify, json_file)
     gpus = None
     with contextlib.suppress(BadInputError):  # A search that has not begun takes what is there.
-        gpus = len(Folder(directory.resolve()).state().gpus)
-    return _run(directory, gpus, json_file, None)
+        gpus = len(folder.state().gpus)
+    return _run(Path(directory), gpus, json_file, None)
 
 
 def _resubmit(

@@ -35,8 +35,9 @@ _ENDED = ("complete", "pruned", "failed", "stopped")
 @click.option("--watch", is_flag=True, help="Go on until the search has ended; without a terminal, print each event.")
 @console.ca_option
 @options.JSON
-def status(directory: Path, watch: bool, verify: str | bool, json_file: Path | None) -> int:
-    """Show the trials of a search, running or not, and the address of its page. DIR is its directory.
+def status(directory: Path | str, watch: bool, verify: str | bool, json_file: Path | None) -> int:
+    """Show the trials of a search, running or not, and the address of its page. DIR is its directory, or its webhdfs://
+    URL.
 
     Exit code with --watch: 1 if no agent runs the search any more, and it has not ended.
     """
@@ -143,7 +144,7 @@ def _watch(folder: "Folder", reader: "JournalReader", verify: str | bool) -> boo
 @click.command(context_settings=console.CONTEXT)
 @options.DIRECTORY
 @click.argument("trial", required=False)
-def why(directory: Path, trial: str | None) -> None:
+def why(directory: Path | str, trial: str | None) -> None:
     """Say what happened to a trial and why: why it waits, or was pruned, moved, lost or failed.
 
     TRIAL: its name or number; without it, what happened to the search itself.
@@ -171,7 +172,7 @@ def why(directory: Path, trial: str | None) -> None:
 @click.command(context_settings=console.CONTEXT)
 @options.DIRECTORY
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE", help="HTML.")
-def report(directory: Path, out: Path) -> None:
+def report(directory: Path | str, out: Path) -> None:
     """Write the page of a search into one HTML file, which needs no network."""
     from themis_agent.view.explanation import standing
     from themis_agent.view.liveness import page_address
@@ -192,12 +193,12 @@ def report(directory: Path, out: Path) -> None:
     "--export", type=click.Path(file_okay=False, path_type=Path), metavar="TO", help="Copy its newest checkpoint to TO."
 )
 @options.JSON
-def best(directory: Path, export: Path | None, json_file: Path | None) -> int:
+def best(directory: Path | str, export: Path | None, json_file: Path | None) -> int:
     """Print the best trial of a search so far. Exit code: 1 if no trial has reported."""
     from themis_agent.local.driver import result
-    from themis_agent.local.folder import Folder
+    from themis_agent.local.folder import folder_at
 
-    folder = Folder(directory.resolve())
+    folder = folder_at(directory)
     app, _ = folder.load()
     state = folder.state()
     found, trial = result(state), state.best
@@ -217,7 +218,7 @@ def best(directory: Path, export: Path | None, json_file: Path | None) -> int:
 @click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="The process whose log to print.")
 @click.option("-f", "--follow", is_flag=True, help="Go on, also when the trial moves, until it has ended for good.")
 @console.ca_option
-def logs(directory: Path, trial: str, rank: int, follow: bool, verify: str | bool) -> None:
+def logs(directory: Path | str, trial: str, rank: int, follow: bool, verify: str | bool) -> None:
     """Print the log of a trial, from all its starts, oldest first. TRIAL: its name or number."""
     from themis_agent.view.trial_logs import TrialLog
 
@@ -230,6 +231,7 @@ def logs(directory: Path, trial: str, rank: int, follow: bool, verify: str | boo
         # Before the log is read: what was written until then is in it.
         followed.advance()
         state = _state(folder, reader)
+        folder.refresh_log(name, rank)
         for number, data in log.new():
             if number != start:
                 console.out.print(f"== start {number}")
@@ -246,13 +248,13 @@ def logs(directory: Path, trial: str, rank: int, follow: bool, verify: str | boo
         )
 
 
-def _opened(directory: Path) -> tuple["Folder", "JournalReader"]:
-    from themis_agent.local.folder import Folder
+def _opened(directory: Path | str) -> tuple["Folder", "JournalReader"]:
+    from themis_agent.local.folder import folder_at
     from themis_agent.view.journal_reader import JournalReader
 
-    folder = Folder(directory.resolve())
+    folder = folder_at(directory)
     app, _ = folder.load()
-    reader = JournalReader(folder.journal, app.metric)
+    reader = JournalReader(folder.journal, app.metric, folder.refresh)
     reader.advance()
     return folder, reader
 
@@ -261,7 +263,7 @@ def _state(folder: "Folder", reader: "JournalReader") -> "State":
     if reader.state is None:
         raise BadInputError(
             "DIR",
-            str(folder.root),
+            str(folder),
             "its search has not begun; of a submitted one, `themis-agent list --rm URL --all` shows YARN's state",
         )
     return reader.state
@@ -275,7 +277,7 @@ def _shown(folder: "Folder", reader: "JournalReader", is_running: bool) -> "Snap
     return Snapshot(folder.load()[0], state, reader.history, reader.at + passed, reader.wall + passed)
 
 
-def _trial(state: "State", given: str, directory: Path) -> "TrialState":
+def _trial(state: "State", given: str, directory: Path | str) -> "TrialState":
     """A trial by its name or its number."""
     from themis_agent.agent.searching import trial_id
 

@@ -40,7 +40,7 @@ def submit(
     """Run a search on a YARN cluster with leased GPUs; print its application id and folder.
 
     Everything is checked before anything is made, and nothing is installed on nodes. `checkpoint` in the file is a
-    folder on a file system that all nodes share: the search lives there, below its name.
+    folder on a file system that all nodes share, or in HDFS: the search lives there, below its name.
     """
     from themis_agent.app_file import load
     from themis_agent.submitting import client
@@ -55,11 +55,11 @@ def submit(
     if not wait:
         print_submitted(search, json_file)
         return 0
-    console.out.print(f"{search.application}, in {search.folder}")
+    console.out.print(f"{search.application}, in {search.place}")
     result = search.wait()
     print_result(app.metric, result)
     if json_file is not None:
-        written = {"application": search.application, "folder": str(search.folder), **asdict(result)}
+        written = {"application": search.application, "folder": search.place, **asdict(result)}
         console.write_json(json_file, written)
     return 0 if result.succeeded else 1
 
@@ -71,6 +71,7 @@ def submit(
 @options.JSON
 def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | None) -> None:
     """List the searches of a cluster, the latest first. Only those submitted from this machine show their trials."""
+    from themis_agent.local.folder import Folder
     from themis_agent.submitting import applications, client, recent
     from themis_agent.submitting.search import state_of, trials_of
 
@@ -78,15 +79,15 @@ def list_searches(rm: str, verify: str | bool, ended: bool, json_file: Path | No
     for one in applications.searches(client.manager(rm, verify)):
         if one.has_ended and not ended:
             continue
-        folder = recent.folder_of(one.id)
-        trials = {}
+        folder, trials = None, {}
         # One that cannot be read hides no other.
         with contextlib.suppress(ReportedError, OSError):
+            folder = recent.folder_of(one.id)
             trials = trials_of(state_of(folder)) if folder is not None else {}
         shown = ", ".join(f"{many} {name}" for name, many in trials.items()) or NOTHING
         state = one.final if one.has_ended else one.state
         rows.append((one.id, one.name, state, one.user, shown, one.gpus, one.tracking_url or NOTHING))
-        written.append({**asdict(one), "folder": str(folder) if folder is not None else None, "trials": trials})
+        written.append({**asdict(one), "folder": str(Folder(folder)) if folder is not None else None, "trials": trials})
     console.out.print(console.table(None, ("id", "name", "state", "user", "trials", "#GPUs", "tracking URL"), rows))
     if json_file is not None:
         console.write_json(json_file, written)
@@ -103,10 +104,13 @@ def stop(search: str, kill: bool, rm: str | None, verify: str | bool) -> None:
     SEARCH: its folder, or the id of its application if you submitted it from this machine. With --kill and --rm, the id
     of any application.
     """
+    from themis_agent.local import stored_folder
+    from themis_agent.local.folder import folder_at
     from themis_agent.submitting import client, recent, stopping
     from themis_agent.yarn import submission
 
-    folder = Path(search).resolve() if Path(search).is_dir() else recent.folder_of(search)
+    is_folder = stored_folder.is_url(search) or Path(search).is_dir()
+    folder = folder_at(search).root if is_folder else recent.folder_of(search)
     submitted = client.submission_in(folder) if folder is not None and (kill or submission.is_in(folder)) else None
     rm = rm or (submitted.resource_manager if submitted is not None else None)
     manager = client.manager(rm, verify) if rm is not None else None

@@ -1,4 +1,4 @@
-"""The folder of a search, local or on YARN: all that a killed one needs to go on.
+"""The folder of a search, local or on YARN: all that a killed one needs to go on. It may be a copy of one in HDFS.
 
 app.json      the search, and the directory of its file      journal       every event
 agent.json    where the agent is now                          token         for its launchers
@@ -6,20 +6,24 @@ checkpoints/  of all trials                                   logs/         of a
 trials/TRIAL/epoch-N/  what a launcher was started with, its local checkpoints and its own output
 """
 
+import contextlib
 import hashlib
 import json
 import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from themis_agent.agent.state import State, TrialState
 from themis_agent.app_file import AppFile
 from themis_agent.errors import StoreError
 from themis_agent.live import recorded
+from themis_agent.local import stored_folder
 from themis_agent.trial.checkpoints import Checkpoints
 from themis_agent.trial.store import store_at
+from themis_agent.trial.webhdfs import HdfsStore, MissingError
 from themis_agent.trial.wire import AgentAddress
 from yarn_plugin import files
 from yarn_plugin.errors import BadInputError
@@ -32,6 +36,78 @@ class Folder:
     """See the module."""
 
     root: Path
+
+    @cached_property
+    def store(self) -> HdfsStore | None:
+        """Where the folder is of which this is a copy; None: it is none."""
+        return stored_folder.origin(self.root)
+
+    def __str__(self) -> str:
+        return str(self.root) if self.store is None else self.store.url
+
+    def name_of(self, path: Path) -> str:
+        """The name of a file of this folder in the store; "" of the folder itself."""
+        return path.relative_to(self.root).as_posix() if path != self.root else ""
+
+    def url_of(self, path: Path) -> str:
+        """The URL of a file of this folder, for other machines."""
+        return path.as_uri() if self.store is None else self.store.url_of(self.name_of(path))
+
+    def place_of(self, path: Path) -> str:
+        """The same, as a path where it has one."""
+        return str(path) if self.store is None else self.url_of(path)
+
+    def write(self, path: Path, content: str) -> None:
+        """Write a file durably that only its owner can read.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        files.write_private(path, content)
+        if self.store is not None:
+            with stored_folder.as_os_errors():
+                self.store.write(self.name_of(path), content.encode())
+
+    def read(self, path: Path) -> bytes:
+        """Read a file as it is now.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        if self.store is None:
+            return path.read_bytes()
+        with stored_folder.as_os_errors():
+            return self.store.read(self.name_of(path))
+
+    def pull(self, *names: str) -> None:
+        """Have these files in the copy, those that there are.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        for name in names if self.store is not None else ():
+            with contextlib.suppress(MissingError):
+                assert self.store is not None
+                files.write_private(self.root / name, self.store.read(name).decode())
+
+    def refresh(self) -> None:
+        """Have what is new of the journal in the copy.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        if self.store is not None:
+            stored_folder.pull_journal(self.store, self.root)
+
+    def refresh_log(self, trial: str, rank: int) -> None:
+        """Have what is new of a log in the copy.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        if self.store is not None:
+            folder = self.name_of(self.logs / trial)
+            stored_folder.pull_log(self.store, self.root, folder, f"rank-{rank}.log")
 
     @property
     def journal(self) -> Path:
@@ -101,7 +177,7 @@ class Folder:
         try:
             written = json.loads((self.root / "app.json").read_text())
         except FileNotFoundError:
-            raise BadInputError("DIR", str(self.root), "holds no search; `themis-agent run` begins one") from None
+            raise BadInputError("DIR", str(self), "holds no search; `themis-agent run` begins one") from None
         return AppFile.model_validate(written["app"]), Path(written["directory"])
 
     def state(self) -> State:
@@ -110,9 +186,10 @@ class Folder:
         Raises:
             BadInputError: the folder holds no search that has begun.
         """
+        self.refresh()
         state = recorded(self.journal) if self.journal.exists() else None
         if state is None:
-            raise BadInputError("DIR", str(self.root), "holds no search that has begun")
+            raise BadInputError("DIR", str(self), "holds no search that has begun")
         return state
 
     def export(self, app: AppFile, trial: TrialState, directory: Path) -> int:
@@ -121,7 +198,7 @@ class Folder:
         Raises:
             StoreError: there is none, or the store cannot be read.
         """
-        store = store_at(app.checkpoint or self.checkpoints.as_uri())
+        store = store_at(app.checkpoint or self.url_of(self.checkpoints))
         directory.mkdir(parents=True, exist_ok=True)
         found = Checkpoints(store, trial.id, trial.epoch + 1, app.keep_checkpoints).export(directory)
         if found is None:
@@ -136,7 +213,7 @@ class Folder:
     def token(self) -> str:
         """The token of the search's launchers."""
         if not self.token_file.exists():
-            files.write_private(self.token_file, secrets.token_urlsafe(32))
+            self.write(self.token_file, secrets.token_urlsafe(32))
         return self.token_file.read_text()
 
     def search_id(self) -> str:
@@ -144,9 +221,44 @@ class Folder:
         return hashlib.sha256(f"search {self.token()}".encode()).hexdigest()[:16]
 
     def last_attempt(self) -> int:
-        """The number of the last agent's attempt; 0: there was none."""
+        """The number of the last agent's attempt; 0: there was none.
+
+        Raises:
+            OSError, ValueError: it cannot be read.
+        """
+        if self.store is not None:
+            with stored_folder.as_os_errors():
+                return max(stored_folder.attempts(self.store), default=0)
         return AgentAddress.model_validate_json(self.address.read_text()).attempt if self.address.exists() else 0
 
     def publish(self, url: str, attempt: int) -> None:
-        """Say where the agent is now."""
-        files.write(self.address, AgentAddress(url=url, attempt=attempt).model_dump_json(), durable=True)
+        """Say where the agent is now.
+
+        Raises:
+            OSError: that cannot be written.
+        """
+        said = AgentAddress(url=url, attempt=attempt).model_dump_json()
+        if self.store is None:
+            files.write(self.address, said, durable=True)
+            return
+        with stored_folder.as_os_errors():
+            self.store.make_folder(f"{stored_folder.JOURNAL}/{attempt:06}")
+        self.write(self.address, said)
+
+
+SMALL = ("app.json", "submission.json", "agent.json", "token", "arbiter-token", "arbiter-ca.pem")
+"""The small files of a folder, which a copy has from the start."""
+
+
+def folder_at(where: str | Path, root: Path | None = None) -> Folder:
+    """The folder at a path, or a copy of the one at a URL, with its small files. `root`: see `copy_at`.
+
+    Raises:
+        BadInputError: the URL is malformed.
+        StoreError: the store cannot be read.
+    """
+    if not stored_folder.is_url(where):
+        return Folder(Path(where).resolve())
+    folder = Folder(stored_folder.copy_at(str(where), root))
+    folder.pull(*SMALL)
+    return folder

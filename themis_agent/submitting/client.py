@@ -4,6 +4,7 @@ import getpass
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from pydantic import ValidationError
 
@@ -72,9 +73,9 @@ def submission_in(folder: Path) -> Submission:
     try:
         return submission.read(folder)
     except FileNotFoundError:
-        raise BadInputError("DIR", str(folder), "holds no search that was submitted to YARN") from None
+        raise BadInputError("DIR", str(Folder(folder)), "holds no search that was submitted to YARN") from None
     except ValidationError:
-        raise BadInputError("DIR", str(folder), f"its {submission.FILE} is damaged") from None
+        raise BadInputError("DIR", str(Folder(folder)), f"its {submission.FILE} is damaged") from None
 
 
 def resume(folder: Path, access: Access, note: Callable[[str], object]) -> Search:
@@ -87,13 +88,14 @@ def resume(folder: Path, access: Access, note: Callable[[str], object]) -> Searc
     """
     earlier = submission_in(folder)
     app, directory = Folder(folder).load()
-    app = app.model_copy(update={"checkpoint": folder.parent.as_uri(), "name": folder.name})
+    above, _, name = Folder(folder).url_of(folder).rpartition("/")
+    app = app.model_copy(update={"checkpoint": above, "name": unquote(name)})
     known = applications.get(manager(access.rm, access.verify), earlier.yarn_app)
     if known is not None and not known.has_ended:
-        raise SubmissionError([f"{folder}: {earlier.yarn_app} still runs this search"])
+        raise SubmissionError([f"{Folder(folder)}: {earlier.yarn_app} still runs this search"])
     state = state_of(folder)
     if state is not None and state.finished:
-        raise SubmissionError([f"{folder}: its search has ended: {result(state).reason}"])
+        raise SubmissionError([f"{Folder(folder)}: its search has ended: {result(state).reason}"])
     own = ":".join(entry for entry in earlier.class_path if not entry.startswith(f"{submission.JARS}/"))
     queue = known.queue if known is not None else None
     request = _request(app, directory, replace(access, queue=queue or None, class_path=own or None))

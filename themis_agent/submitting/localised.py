@@ -8,9 +8,23 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from themis_agent.app_file import AppFile
-from themis_agent.submitting.staging import local_resource
-from themis_agent.yarn.submission import CODE, JARS, LOCAL_CHECKPOINTS, PACKAGES, LocalResource
+from themis_agent.errors import StoreError
+from themis_agent.local import stored_folder
+from themis_agent.local.folder import Folder
+from themis_agent.submitting.staging import local_resource, stored_resource
+from themis_agent.trial.store import hdfs_at
+from themis_agent.trial.webhdfs import HdfsStore
+from themis_agent.yarn.submission import (
+    CODE,
+    JARS,
+    LOCAL_CHECKPOINTS,
+    LOCAL_COPY,
+    LOCAL_LOGS,
+    PACKAGES,
+    LocalResource,
+)
 from yarn_plugin import files
+from yarn_plugin.errors import BadInputError
 
 ARCHIVE_ENDINGS = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
 """Of files that YARN can unpack."""
@@ -18,19 +32,31 @@ ARCHIVE_ENDINGS = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
 FOLDER = "resources"
 """Where copies of the user's files are, below the folder of a search."""
 
-_TAKEN = (CODE, PACKAGES, JARS, LOCAL_CHECKPOINTS, "launch_container.sh", "container_tokens", "tmp")
+_TAKEN = (
+    CODE,
+    PACKAGES,
+    JARS,
+    LOCAL_CHECKPOINTS,
+    LOCAL_LOGS,
+    LOCAL_COPY,
+    "launch_container.sh",
+    "container_tokens",
+    "tmp",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
     """A file of a search. `field`: where it is named, such as `environment.files 'a#b'`. `name`: in the working
-    directory of containers. `is_shared`: nodes read it where it is."""
+    directory of containers. `is_shared`: nodes read it where it is. `store`: it is the file there; `path` is its name.
+    """
 
     field: str
     path: Path
     name: str
     archive: bool
     is_shared: bool
+    store: HdfsStore | None = None
 
 
 def given(app: AppFile, directory: Path) -> tuple[list[Given], list[str]]:
@@ -51,17 +77,24 @@ def given(app: AppFile, directory: Path) -> tuple[list[Given], list[str]]:
     return found, [*problems, *_clashes(found), *_missing_scripts(app, found, directory)]
 
 
-def localised(one: Given, folder: Path) -> LocalResource:
+def localised(one: Given, folder: Folder) -> LocalResource:
     """A file where nodes read it: a copy in the folder of the search, if it is not on the shared file system.
 
     Raises:
         OSError: it cannot be copied.
+        StoreError: a store refuses, or is away.
     """
     path = one.path
+    if one.store is not None:
+        return stored_resource(one.store, "", one.name, one.archive)
     if not one.is_shared:
         with path.open("rb") as source:
             digest = hashlib.file_digest(source, "sha256").hexdigest()[:16]
-            path = folder / FOLDER / f"{digest}-{path.name}"
+            name = f"{FOLDER}/{digest}-{path.name}"
+            if folder.store is not None:
+                folder.store.put(path, name)
+                return stored_resource(folder.store, name, one.name, one.archive)
+            path = folder.root / name
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 source.seek(0)
@@ -74,8 +107,15 @@ def _given(field: str, text: str, archive: bool, is_data: bool, directory: Path)
     place, _, name = text.partition("#")
     parts = urlsplit(place)
     is_url = "://" in place
+    if stored_folder.is_url(place):
+        try:
+            store = hdfs_at(place)
+        except BadInputError as problem:
+            return problem.expected
+        path = Path(unquote(parts.path))
+        return Given(field, path, name or path.name, archive, is_shared=True, store=store)
     if (is_url or is_data) and (parts.scheme != "file" or parts.netloc not in ("", "localhost")):
-        return "must be file:///PATH, on a file system that all nodes share"
+        return "must be file:///PATH, on a file system that all nodes share, or webhdfs://HOST:PORT/PATH"
     path = Path(unquote(parts.path)) if is_url else directory / place
     return Given(field, path, name or path.name, archive, is_url)
 
@@ -84,10 +124,18 @@ def _problem(one: Given) -> str | None:
     """What is wrong with a file; None: nothing."""
     if "/" in one.name or one.name in ("", ".", "..", *_TAKEN):
         return f"{one.name!r} cannot be its name in a container's working directory; give another as PATH#NAME"
-    if one.path.is_dir():
+    is_folder = one.path.is_dir()
+    if one.store is not None:
+        try:
+            is_folder = one.store.status("").is_folder
+        except StoreError as problem:
+            return str(problem)
+    if is_folder:
         return "is a directory; pack it, as .tar.gz or .zip, and give it under archives"
     if one.archive and not one.path.name.endswith(ARCHIVE_ENDINGS):
         return f"must be an archive that YARN unpacks: {', '.join(ARCHIVE_ENDINGS)}"
+    if one.store is not None:
+        return None
     try:
         with one.path.open("rb"):
             return None

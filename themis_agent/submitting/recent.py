@@ -6,26 +6,35 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
+from themis_agent.local import stored_folder
+from themis_agent.local.folder import Folder, folder_at
 from yarn_plugin import files
 
 _ID = re.compile(r"application_\d+_\d+")
 
 
-def note(app: str, folder: Path) -> None:
+def note(app: str, folder: Folder) -> None:
     """Remember the folder of an application, if that can be written."""
     with contextlib.suppress(OSError):
         files.write_private(_file(app), f"{folder}\n")
 
 
 def folder_of(app: str) -> Path | None:
-    """The folder of an application; None if it is not known, or not there any more."""
+    """The folder of an application, or a copy of it; None if it is not known, or not there any more.
+
+    Raises:
+        StoreError: its store cannot be read.
+    """
     if not _ID.fullmatch(app):
         return None
     try:
-        folder = Path(_file(app).read_text().strip())
+        place = _file(app).read_text().strip()
     except OSError:
         return None
-    return folder if folder.is_dir() else None
+    if not stored_folder.is_url(place):
+        return Path(place) if Path(place).is_dir() else None
+    folder = folder_at(place)
+    return folder.root if folder.exists else None
 
 
 def _file(app: str) -> Path:

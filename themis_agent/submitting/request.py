@@ -1,5 +1,6 @@
 """A search to submit, and everything that could keep it from running, checked before anything is made."""
 
+import secrets
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,9 +8,13 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from themis_agent.app_file import AppFile
+from themis_agent.errors import StoreError
+from themis_agent.local import stored_folder
 from themis_agent.submitting import cluster, localised, packages
 from themis_agent.submitting.cluster import ClusterFacts
 from themis_agent.submitting.localised import Given
+from themis_agent.trial.store import hdfs_at
+from themis_agent.trial.webhdfs import HdfsStore
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterError
 from yarn_plugin.errors import ReportedError, os_reason
@@ -100,13 +105,15 @@ def check(request: Request, goes_on: bool = False) -> Checked | None:
 
 
 def folder_of(app: AppFile) -> Path:
-    """The folder of a submitted search."""
-    return store_of(app) / app.name
+    """The folder of a submitted search, or a local copy of it."""
+    store = store_of(app)
+    return store / app.name if isinstance(store, Path) else stored_folder.copy_at(store.url_of(app.name))
 
 
-def store_of(app: AppFile) -> Path:
-    """The shared folder in which the folders of searches are."""
-    return Path(unquote(urlsplit(app.checkpoint or "").path))
+def store_of(app: AppFile) -> Path | HdfsStore:
+    """The folder in which the folders of searches are."""
+    url = app.checkpoint or ""
+    return hdfs_at(url) if stored_folder.is_url(url) else Path(unquote(urlsplit(url).path))
 
 
 def _pool(request: Request) -> wire.Pool | None:
@@ -160,16 +167,35 @@ def _python_problems(app: AppFile, files: list[Given]) -> Iterator[str]:
 
 def _store_problems(app: AppFile, goes_on: bool) -> Iterator[str]:
     if app.checkpoint is None:
-        yield "checkpoint: required; must be file:///PATH, a folder on a file system that all nodes share"
+        yield (
+            "checkpoint: required; must be file:///PATH, a folder on a file system that all nodes share, or "
+            "webhdfs://HOST:PORT/PATH"
+        )
         return
-    folder, where = folder_of(app), f"checkpoint {app.checkpoint!r}"
+    store, where = store_of(app), f"checkpoint {app.checkpoint!r}"
+    if not isinstance(store, Path):
+        yield from _problems_in(store, app, goes_on)
+        return
+    folder = store / app.name
     try:
         if not goes_on and folder.exists() and any(folder.iterdir()):
             yield f"name {app.name!r}: {folder} is not empty; give another name, or `themis-agent resume {folder}`"
-        with tempfile.TemporaryFile(dir=store_of(app)) as file:
+        with tempfile.TemporaryFile(dir=store) as file:
             file.write(b"checked")
     except OSError as problem:
         yield f"{where}: cannot be written: {os_reason(problem)}"
+
+
+def _problems_in(store: HdfsStore, app: AppFile, goes_on: bool) -> Iterator[str]:
+    name = f".checked-{secrets.token_hex(4)}"
+    try:
+        if app.name in store.names("") and store.names(app.name) and not goes_on:
+            place = store.url_of(app.name)
+            yield f"name {app.name!r}: {place} is not empty; give another name, or `themis-agent resume {place}`"
+        store.write(name, b"checked")
+        store.remove(name)
+    except StoreError as problem:
+        yield f"checkpoint {app.checkpoint!r}: {problem}"
 
 
 def _master_problems(request: Request, facts: ClusterFacts) -> Iterator[str]:

@@ -34,13 +34,18 @@ class Status:
 
 
 class Search:
-    """See the module. `application`: YARN's id. `folder`: on the shared file system.
+    """See the module. `application`: YARN's id. `folder`: on the shared file system, or a local copy of one in HDFS.
 
     Methods that ask YARN raise `ManagerError` if it refuses, or is away.
     """
 
     def __init__(self, manager: ResourceManager, application: str, folder: Path) -> None:
         self._manager, self.application, self.folder = manager, application, folder
+
+    @property
+    def place(self) -> str:
+        """Where the search is, as its folder's path or URL."""
+        return str(Folder(self.folder))
 
     def status(self) -> Status:
         """How the search stands."""
@@ -94,7 +99,7 @@ class Search:
         return state_of(self.folder)
 
     def __repr__(self) -> str:
-        return f"Search({self.application}, {str(self.folder)!r})"
+        return f"Search({self.application}, {self.place!r})"
 
     def _repr_html_(self) -> str:
         """For a notebook: a line, and a table of the trials, the best first."""

@@ -8,7 +8,10 @@ import stat
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
 
+from themis_agent.trial.webhdfs import HdfsStore
 from themis_agent.yarn.submission import LocalResource
 from yarn_plugin import files
 
@@ -37,6 +40,22 @@ def staging_folder(store: Path, own: Path) -> Path:
     return folder
 
 
+def staging_of(store: Path | HdfsStore, own: Path) -> Path | HdfsStore:
+    """The same in any store.
+
+    Raises:
+        OSError: as `staging_folder`.
+        StoreError: the store refuses, or is away.
+    """
+    if isinstance(store, Path):
+        return staging_folder(store, own)
+    folder = HdfsStore(f"{store.url}/.staging-{quote(store.user)}")
+    folder.make_folder("")
+    if folder.status("").owner != store.user:
+        raise PermissionError(errno.EPERM, "belongs to another user", folder.url)
+    return folder
+
+
 def checksum(content: Mapping[str, Path]) -> str:
     """Of the names and contents of files."""
     found = hashlib.sha256()
@@ -46,15 +65,21 @@ def checksum(content: Mapping[str, Path]) -> str:
     return found.hexdigest()[:CHECKSUM_DIGITS]
 
 
-def staged_archive(folder: Path, name: str, content: Mapping[str, Path], link: str) -> LocalResource:
+def staged_archive(folder: Path | HdfsStore, name: str, content: Mapping[str, Path], link: str) -> LocalResource:
     """An archive of these files in a staging folder, as `link` in a container's working directory.
 
     An archive with the same content that is there already is used. Several may stage the same one at the same time.
 
     Raises:
         OSError: the folder cannot be written, or a file not be read.
+        StoreError: the store refuses, or is away.
     """
-    path = folder / f"{name}-{checksum(content)}.zip"
+    file = f"{name}-{checksum(content)}.zip"
+    if isinstance(folder, HdfsStore):
+        if file not in folder.names(""):
+            folder.write(file, _archive(content), _MODIFIED_S * 1000)
+        return stored_resource(folder, file, link, archive=True)
+    path = folder / file
     if not path.exists():
         with files.draft(path, durable=True) as draft:
             draft.write(_archive(content))
@@ -90,6 +115,19 @@ def local_resource(path: Path, link: str, archive: bool) -> LocalResource:
         modified_ms=found.st_mtime_ns // 1_000_000,
         type="ARCHIVE" if archive else "FILE",
         public=is_public(path),
+    )
+
+
+def stored_resource(store: HdfsStore, file: str, link: str, archive: bool) -> LocalResource:
+    """A file in a store as YARN is to find it; it keeps it for this user alone.
+
+    Raises:
+        StoreError: the store refuses, or is away.
+    """
+    found = store.status(file)
+    kind: Literal["ARCHIVE", "FILE"] = "ARCHIVE" if archive else "FILE"
+    return LocalResource(
+        name=link, url=store.url_of(file), size=found.size, modified_ms=found.modified_ms, type=kind, public=False
     )
 
 

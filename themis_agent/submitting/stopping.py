@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import requests
 from pydantic import ValidationError
 
+from themis_agent.local import stored_folder
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications
 from themis_agent.submitting.applications import Listed
@@ -41,11 +42,13 @@ def stop(folder: Path, application: str | None, manager: ResourceManager | None)
     """
     url, token = _agent_in(folder)
     if (ended := _end_of(folder)) is not None:
-        raise StopError(f"{folder}: its search has ended already: {ended}")
+        raise StopError(f"{Folder(folder)}: its search has ended already: {ended}")
     where = _master(manager, application) if manager is not None and application is not None else LOOPBACK
     if where not in (urlsplit(url).netloc, urlsplit(url).hostname):
         said = f"YARN says that it is at {where}" if application is not None else f"one on this machine is at {where}"
-        raise StopError(f"{folder}/agent.json has the agent at {url}, but {said}; try again in a moment, or use --kill")
+        raise StopError(
+            f"{Folder(folder)}/agent.json has the agent at {url}, but {said}; try again in a moment, or use --kill"
+        )
     with requests.Session() as session:
         session.trust_env = False
         headers = {"Authorization": f"Bearer {token}"}
@@ -91,16 +94,16 @@ def _agent_in(folder: Path) -> tuple[str, str]:
     found = Folder(folder)
     try:
         for path in (folder, found.address, found.token_file):
-            _check_own(folder, path)
-        return AgentAddress.model_validate_json(found.address.read_text()).url, found.token_file.read_text()
+            _check_own(found, path)
+        return AgentAddress.model_validate_json(found.read(found.address)).url, found.read(found.token_file).decode()
     except FileNotFoundError:
         raise BadInputError(
-            "SEARCH", str(folder), "holds no search that has begun; --kill ends a submitted one"
+            "SEARCH", str(found), "holds no search that has begun; --kill ends a submitted one"
         ) from None
     except PermissionError:
         raise _foreign(folder) from None
     except ValidationError:
-        raise BadInputError("SEARCH", str(folder), "its agent.json is damaged; use --kill") from None
+        raise BadInputError("SEARCH", str(found), "its agent.json is damaged; use --kill") from None
 
 
 def _end_of(folder: Path) -> str | None:
@@ -111,16 +114,23 @@ def _end_of(folder: Path) -> str | None:
     return None
 
 
-def _check_own(folder: Path, path: Path) -> None:
-    status = path.stat()
-    if status.st_uid != os.getuid():
-        raise _foreign(folder)
-    if status.st_mode & stat.S_IWOTH:
-        raise BadInputError("SEARCH", str(folder), f"everybody can write {path.name or path}; chmod o-w {path}")
+def _check_own(folder: Folder, path: Path) -> None:
+    if folder.store is not None:
+        with stored_folder.as_os_errors():
+            found = folder.store.status(folder.name_of(path))
+        is_own, mode = found.owner == folder.store.user, found.mode
+    else:
+        status = path.stat()
+        is_own, mode = status.st_uid == os.getuid(), status.st_mode
+    if not is_own:
+        raise _foreign(folder.root)
+    if mode & stat.S_IWOTH:
+        place = folder.place_of(path)
+        raise BadInputError("SEARCH", str(folder), f"everybody can write {path.name or path}; chmod o-w {place}")
 
 
 def _foreign(folder: Path) -> BadInputError:
-    return BadInputError("SEARCH", str(folder), "is another user's; a YARN administrator can use --kill")
+    return BadInputError("SEARCH", str(Folder(folder)), "is another user's; a YARN administrator can use --kill")
 
 
 def _master(manager: ResourceManager, application: str) -> str:

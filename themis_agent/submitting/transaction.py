@@ -2,6 +2,7 @@
 
 import logging
 import platform
+import secrets
 import shlex
 import shutil
 import sys
@@ -10,17 +11,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 from themis_agent.app_file import AppFile
+from themis_agent.local import stored_folder
 from themis_agent.local.folder import Folder
 from themis_agent.submitting import applications, packages, recent
 from themis_agent.submitting.localised import localised
 from themis_agent.submitting.request import Checked, Request, SubmissionError, store_of
-from themis_agent.submitting.staging import staged_archive, staging_folder
+from themis_agent.submitting.staging import staged_archive, staging_of
 from themis_agent.trial.gang import SCRIPT_PATH
+from themis_agent.trial.store import hdfs_at
+from themis_agent.trial.webhdfs import HdfsStore
 from themis_agent.yarn import submission
 from themis_agent.yarn.submission import CODE, JARS, PACKAGES, ArbiterAccess, ContainerSize, LocalResource, Submission
-from yarn_plugin import files
 from yarn_plugin.api import wire
 from yarn_plugin.api.client import ArbiterClient, ArbiterRefusedError
 from yarn_plugin.errors import ReportedError, os_reason
@@ -28,7 +32,6 @@ from yarn_plugin.errors import ReportedError, os_reason
 log = logging.getLogger("themis_agent")
 
 MASTER = "themis_agent.yarn.main"
-CERTIFICATES = "arbiter-ca.pem"
 REGISTER_WITHIN_S = 10.0
 """How long the arbiter may take to see an application that YARN has accepted."""
 
@@ -44,12 +47,16 @@ def submit(checked: Checked) -> Submission:
     request, folder = checked.request, checked.folder
     with _reported(folder), ExitStack() as undo:
         _claim(folder, request, undo)
-        given = tuple(localised(one, folder) for one in checked.files)
+        given = tuple(localised(one, Folder(folder)) for one in checked.files)
         return _submit(checked, given, undo)
 
 
 def _claim(folder: Path, request: Request, undo: ExitStack) -> None:
     """Make the folder of a search, which is another's, and stays so, if two take the same name at the same time."""
+    store = Folder(folder).store
+    if store is not None:
+        _claim_in(store, folder, request, undo)
+        return
     made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     undo.callback(shutil.rmtree, made, ignore_errors=True)
     # In the folder, checkpoints are in their place there: in the store, those of several searches would mix.
@@ -57,6 +64,22 @@ def _claim(folder: Path, request: Request, undo: ExitStack) -> None:
     # Fails unless there is no such folder, or an empty one of this user.
     made.rename(folder)
     undo.callback(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _claim_in(store: HdfsStore, copy: Path, request: Request, undo: ExitStack) -> None:
+    """The same in a store. `copy`: local, of the folder."""
+    above, name = hdfs_at(store.url.rpartition("/")[0]), unquote(store.url.rpartition("/")[2])
+    made = f".{name}-{secrets.token_hex(4)}"
+    undo.callback(_tried, f"{above.url}/{made} is left behind", above.remove, made)
+    for one in (made, f"{made}/checkpoints", f"{made}/{stored_folder.JOURNAL}"):
+        above.make_folder(one)
+    folder = Folder(copy)
+    folder.begin(request.app.model_copy(update={"checkpoint": None}), request.directory)
+    above.write(f"{made}/app.json", (copy / "app.json").read_bytes())
+    # Fails unless there is no such folder, or an empty one.
+    above.rename(made, name)
+    undo.callback(_tried, f"{store.url} is left behind", above.remove, name)
+    folder.token()
 
 
 def resubmit(checked: Checked, earlier: Submission) -> Submission:
@@ -79,7 +102,8 @@ def _submit(
     undo.callback(
         _tried, f"{app} may run until it finds its submission incomplete", applications.kill, request.manager, app
     )
-    command = shlex.join(prepared.words(MASTER, str(folder), waits_in=str(folder)))
+    place = str(Folder(folder))
+    command = shlex.join(prepared.words(MASTER, place, waits_in=place))
     master = applications.Master(
         command=f"exec {command} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr",
         environment=prepared.environment,
@@ -98,18 +122,18 @@ def _submit(
         }
     )
     if earlier is not None and submission.read(folder) != earlier:
-        raise SubmissionError([f"{folder}: somebody else goes on with this search at the same time"])
-    files.write_private(folder / submission.ARBITER_TOKEN, registered.token)
+        raise SubmissionError([f"{place}: somebody else goes on with this search at the same time"])
+    Folder(folder).write(folder / submission.ARBITER_TOKEN, registered.token)
     submission.write(folder, done)
     undo.pop_all()
-    recent.note(app, folder)
+    recent.note(app, Folder(folder))
     return done
 
 
 def _prepared(checked: Checked, given: tuple[LocalResource, ...]) -> tuple[Submission, tuple[LocalResource, ...]]:
     """What a search needs on nodes, staged; and what of it the master's container needs."""
     request, app = checked.request, checked.request.app
-    folder = staging_folder(store_of(app), checked.folder)
+    folder = staging_of(store_of(app), checked.folder)
     code = staged_archive(folder, CODE, packages.own_code(), CODE)
     libraries = staged_archive(folder, PACKAGES, packages.dependencies(packages.drivers(app.storage)), PACKAGES)
     jars = packages.py4j_jar() if request.class_path else packages.hadoop_jars()
@@ -155,8 +179,8 @@ def _certificates(arbiter: ArbiterClient, folder: Path) -> str | None:
     """The certificates to trust as nodes find them."""
     if isinstance(arbiter.verify, bool) or not arbiter.url.startswith("https:"):
         return None
-    copy = folder / CERTIFICATES
-    files.write(copy, Path(arbiter.verify).read_bytes())
+    copy = folder / submission.CERTIFICATES
+    Folder(folder).write(copy, Path(arbiter.verify).read_text())
     return str(copy)
 
 
@@ -165,7 +189,7 @@ def _reported(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise SubmissionError([f"{folder}: {os_reason(problem)}"]) from None
+        raise SubmissionError([f"{Folder(folder)}: {os_reason(problem)}"]) from None
 
 
 def _tried(consequence: str, undo: Callable[..., object], *arguments: object) -> None:

@@ -24,12 +24,13 @@ def waiting(folder: Path, verify: str | bool = True) -> str:
         known = applications.get(client.manager(submitted.resource_manager, verify), app)
     except ManagerError as problem:
         return f"the search has not begun; {problem}"
-    resumed = f"`themis-agent resume {folder}` submits it again"
+    place = str(Folder(folder))
+    resumed = f"`themis-agent resume {place}` submits it again"
     if known is None:
-        raise BadInputError("DIR", str(folder), f"has not begun, and YARN does not know {app} any more; {resumed}")
+        raise BadInputError("DIR", place, f"has not begun, and YARN does not know {app} any more; {resumed}")
     if known.has_ended:
         why = known.diagnostics or known.final
-        raise BadInputError("DIR", str(folder), f"has not begun, and {app} has ended: {why}; {resumed}")
+        raise BadInputError("DIR", place, f"has not begun, and {app} has ended: {why}; {resumed}")
     why = f": {known.diagnostics}" if known.diagnostics else ""
     return f"the search has not begun; {app} is {known.state}{why}"
 

@@ -1,6 +1,6 @@
 """The launcher's connection to its agent: events go out until they are acknowledged, answers come in."""
 
-import json
+import math
 import stat
 import sys
 import threading
@@ -8,11 +8,13 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 import requests
 from pydantic import ValidationError
 
+from themis_agent.errors import StoreError
+from themis_agent.trial.store import read_at
 from themis_agent.trial.wire import AgentAddress, Answer, AnyEvent, Batch, LaunchSpec, Reported
 from yarn_plugin.errors import BadInputError, os_reason
 
@@ -21,6 +23,8 @@ _MAX_REPORTS = 10_000
 
 _PER_BATCH = 1000
 _TIMEOUT_S = 5.0
+_SILENT_S, _ADDRESS_S = 2.0, 10.0
+"""In a store, the agent's address is read again when the agent has not answered for so long; or else so often."""
 
 _REFUSED = (400, 422)
 """Sent again, the same events would be refused again."""
@@ -40,13 +44,14 @@ class AgentLink:
         self._session = requests.Session()
         self._session.trust_env = False
         if spec.token_file is not None:
-            self._session.headers["Authorization"] = f"Bearer {_token(Path(spec.token_file))}"
+            self._session.headers["Authorization"] = f"Bearer {_token(spec.token_file)}"
         self._waiting: list[AnyEvent] = []
         self._batch = _PER_BATCH
         self._changed = threading.Condition()
         self._urgent = self._closed = False
         self.answer: Answer | None = None
         self.answered_at = time.monotonic()
+        self._address_read_at = -math.inf
         self._thread = threading.Thread(target=self._run, name="agent", daemon=True)
         if self.exists:
             self._thread.start()
@@ -146,14 +151,25 @@ class AgentLink:
 
     def _follow_address(self) -> None:
         """Where a later attempt of the agent has published itself, go there."""
-        if self._spec.agent_address is None:
+        place = self._spec.agent_address
+        if place is None or not self._is_due(place):
             return
         try:
-            address = AgentAddress.model_validate(json.loads(_path(self._spec.agent_address).read_text()))
-        except (OSError, ValueError):
+            address = AgentAddress.model_validate_json(read_at(place, retry_s=()))
+        except (OSError, ValueError, StoreError):
             return
         if self._url is None or address.attempt > self._attempt:
             self._url, self._attempt = address.url, address.attempt
+
+    def _is_due(self, address: str) -> bool:
+        """A shared folder is looked into each time; a store, which all launchers of a cluster may share, only while the
+        agent does not answer, or after a while."""
+        now = time.monotonic()
+        is_answering = self.answer is not None and now < self.answered_at + _SILENT_S
+        if not address.startswith("file:") and is_answering and now < self._address_read_at + _ADDRESS_S:
+            return False
+        self._address_read_at = now
+        return True
 
 
 def _thinned(events: list[AnyEvent]) -> list[AnyEvent]:
@@ -162,16 +178,14 @@ def _thinned(events: list[AnyEvent]) -> list[AnyEvent]:
     return older + events[recent:]
 
 
-def _token(path: Path) -> str:
+def _token(place: str) -> str:
+    path = Path(place)
     try:
-        mode = path.stat().st_mode
-        token = path.read_text().strip()
+        # In a store, it is the store that checks who may read.
+        mode = path.stat().st_mode if "://" not in place else 0
+        token = read_at(place).decode().strip()
     except OSError as problem:
-        raise BadInputError("token_file", str(path), os_reason(problem)) from problem
+        raise BadInputError("token_file", place, os_reason(problem)) from problem
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise BadInputError("token_file", str(path), "make it readable by its owner alone: chmod 600")
     return token
-
-
-def _path(url: str) -> Path:
-    return Path(unquote(urlsplit(url).path))

@@ -31,9 +31,10 @@ from themis_agent.trial.checkpoints import Checkpoint, Checkpoints, DamagedError
 from themis_agent.trial.descendants import guarded, kill_descendants
 from themis_agent.trial.gang import Exit, Gang, Member, free_port, script_path, visible_devices
 from themis_agent.trial.gpu_locks import GpuLocks
+from themis_agent.trial.log_copies import LogCopies
 from themis_agent.trial.logs import BoundedLog, Lines
 from themis_agent.trial.progress import IterationTimes, LogReader, is_step
-from themis_agent.trial.store import store_at
+from themis_agent.trial.store import hdfs_at, read_at, store_at
 from themis_agent.trial.wire import (
     AnyEvent,
     Checkpointed,
@@ -61,6 +62,12 @@ _READS = 32
 OTHER_USERS_S = 300.0
 """How long GPUs are waited for whose locks other users hold: longer than their launchers may go on without a lease."""
 
+_STORE_AWAY_S = 60.0
+"""How long a store is waited for that has the launch file."""
+
+_COPY_S = 15.0
+"""How long the end of a launcher waits until its logs are in the store."""
+
 _LAST_WORDS_S = 5.0
 """How long the last event may wait for the agent."""
 
@@ -77,7 +84,9 @@ class Launcher:
 
     def __init__(self, spec: LaunchSpec, alive: int) -> None:
         self._spec, self._alive = spec, alive
-        self._logs = Path(spec.log_directory) / spec.trial / f"epoch-{spec.epoch:06}"
+        attempt = f"{spec.trial}/epoch-{spec.epoch:06}"
+        self._logs = Path(spec.log_directory) / attempt
+        self._copies = LogCopies(self._logs, hdfs_at(spec.log_url), attempt) if spec.log_url is not None else None
         self._journal = BoundedLog(self._logs / f"launcher-{spec.ranks[0]}.jsonl", spec.log_bytes)
         self._woken, self._waking = os.pipe()
         for end in (self._woken, self._waking):
@@ -139,7 +148,7 @@ class Launcher:
         }
         gang = Gang(spec, master, devices, environment, self._gpus.descriptors)
         if self._checkpoints is not None and 0 in spec.ranks:
-            self._uploads = uploads.Uploads(self._checkpoints, self._note_outcome)
+            self._uploads = uploads.Uploads(self._checkpoints, self._note_outcome, self._copy_logs)
         header = self._header()
         devices = devices or []
         self._tell(
@@ -339,6 +348,8 @@ class Launcher:
         )
         self._link.close(0.0 if cause == "agent_away" else _LAST_WORDS_S)
         self._journal.close()
+        if self._copies is not None:
+            self._copies.close(_COPY_S)
         if cause in ("refused", "no_room"):
             sys.stderr.write("\n".join([*last_lines, ""]))
             return 1
@@ -363,6 +374,11 @@ class Launcher:
 
     def _note_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._signalled = True
+
+    def _copy_logs(self) -> None:
+        """A step is in the journal before it is in the store, there too."""
+        if self._copies is not None:
+            self._copies.flush()
 
     def _note_outcome(self, outcome: uploads.Outcome) -> None:
         self._outcomes.append(outcome)
@@ -518,27 +534,42 @@ def _read(file: int) -> bytes | None:
         return None
 
 
-def read_spec(path: Path) -> LaunchSpec:
-    """Read a launch file.
+def read_spec(place: str | Path) -> LaunchSpec:
+    """Read a launch file. `place`: its path, or URL in a store.
 
     Raises:
         BadInputError: it cannot be read, or a field is wrong.
+        StoreError: the store refuses, or is away.
     """
     try:
-        spec = LaunchSpec.model_validate_json(path.read_bytes())
+        spec = LaunchSpec.model_validate_json(read_at(str(place)))
         re.compile(spec.loss_pattern or "")
     except OSError as problem:
-        raise BadInputError("launch file", str(path), os_reason(problem)) from problem
+        raise BadInputError("launch file", str(place), os_reason(problem)) from problem
     except ValidationError as problem:
         first = problem.errors()[0]
         field = ".".join(map(str, first["loc"]))
         raise BadInputError(
-            "launch file", str(path), f"{field}: {expectation(first, 'object')}".lstrip(": ")
+            "launch file", str(place), f"{field}: {expectation(first, 'object')}".lstrip(": ")
         ) from problem
     except re.error as problem:
         raise BadInputError("loss_pattern", spec.loss_pattern, f"not a regular expression: {problem}") from problem
-    directory = str(Path(spec.checkpoint.directory).absolute())
-    return spec.model_copy(update={"checkpoint": spec.checkpoint.model_copy(update={"directory": directory})})
+    directory, logs = (str(Path(one).absolute()) for one in (spec.checkpoint.directory, spec.log_directory))
+    checkpoint = spec.checkpoint.model_copy(update={"directory": directory})
+    return spec.model_copy(update={"checkpoint": checkpoint, "log_directory": logs})
+
+
+def _read_when_there(place: str) -> LaunchSpec:
+    """As `read_spec`; a store that is away is waited for."""
+    until = time.monotonic() + _STORE_AWAY_S
+    while True:
+        try:
+            return read_spec(place)
+        except StoreError as away:
+            if time.monotonic() > until:
+                raise
+            sys.stderr.write(f"{away}\n")
+            sys.stderr.flush()
 
 
 def _launch(spec: LaunchSpec, alive: int) -> int:
@@ -555,8 +586,8 @@ def main() -> int:
         sys.stderr.write("usage: python -m themis_agent.trial.launcher SPEC.json\n")
         return 2
     try:
-        spec = read_spec(Path(sys.argv[1]))
-    except BadInputError as problem:
+        spec = _read_when_there(sys.argv[1])
+    except ReportedError as problem:
         sys.stderr.write(f"{problem}\n")
         return problem.exit_code
     return guarded(lambda alive: _launch(spec, alive))

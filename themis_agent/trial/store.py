@@ -1,7 +1,7 @@
-"""Where checkpoints outlive a container: a folder of files, by URL.
+"""Where checkpoints outlive a container: a folder of files, by URL; see also `webhdfs`.
 
-Names are relative paths with "/". All methods raise `StoreError`. Another kind of URL is another class with these
-methods; what `Checkpoints` relies on is that `rename` is atomic and that what `put` and `write` wrote survives a crash.
+Names are relative paths with "/". All methods raise `StoreError`. What `Checkpoints` relies on is that `rename` is
+atomic and that what `put` and `write` wrote survives a crash.
 """
 
 import contextlib
@@ -13,6 +13,8 @@ from typing import BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
 from themis_agent.errors import StoreError
+from themis_agent.trial import webhdfs
+from themis_agent.trial.webhdfs import HdfsStore
 from yarn_plugin.errors import BadInputError, os_reason
 
 
@@ -135,8 +137,39 @@ def store_at(url: str) -> Store:
         BadInputError: no store of ours reads such URLs.
     """
     parts = urlsplit(url)
+    if parts.scheme == webhdfs.SCHEME:
+        return hdfs_at(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise BadInputError(
-            "checkpoint url", url, "give a folder as file:///PATH; for several hosts, on a shared file system"
+            "checkpoint url",
+            url,
+            "give a folder as file:///PATH, for several hosts on a shared file system; or webhdfs://HOST:PORT/PATH",
         )
     return FileStore(Path(unquote(parts.path)))
+
+
+def read_at(place: str, retry_s: tuple[float, ...] = webhdfs.RETRY_S) -> bytes:
+    """The content of a small file, by its path, its file:// URL or its URL in a store. `retry_s`: see `HdfsStore`.
+
+    Raises:
+        OSError: it cannot be read.
+        StoreError: the store refuses, or is away.
+        BadInputError: no store of ours reads such URLs.
+    """
+    if "://" not in place:
+        return Path(place).read_bytes()
+    if urlsplit(place).scheme == "file":
+        return Path(unquote(urlsplit(place).path)).read_bytes()
+    folder, _, name = place.rpartition("/")
+    webhdfs.check_url(folder)
+    return HdfsStore(folder, retry_s=retry_s).read(unquote(name))
+
+
+def hdfs_at(url: str) -> HdfsStore:
+    """The store at a webhdfs:// URL.
+
+    Raises:
+        BadInputError: it is none.
+    """
+    webhdfs.check_url(url)
+    return HdfsStore(url)

@@ -39,10 +39,16 @@ Outcome = Committed | Refused | Superseded
 
 
 class Uploads:
-    """`outcome` is called in the thread. Of checkpoints that wait, only the latest is uploaded."""
+    """`outcome` is called in the thread, and `before` before each upload. Of checkpoints that wait, only the latest is
+    uploaded."""
 
-    def __init__(self, checkpoints: Checkpoints, outcome: Callable[[Outcome], None]) -> None:
-        self._checkpoints, self._outcome = checkpoints, outcome
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        outcome: Callable[[Outcome], None],
+        before: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._checkpoints, self._outcome, self._before = checkpoints, outcome, before
         self._next: tuple[int, Path] | None = None
         self._busy = False
         self._hurry = False
@@ -77,6 +83,7 @@ class Uploads:
                 (step, source), self._next, self._busy = self._next, None, True
             begin = time.monotonic()
             try:
+                self._before()
                 self._checkpoints.commit(step, source)
             except SupersededError:
                 self._outcome(Superseded())

@@ -57,9 +57,10 @@ class LaunchSpec(Wire):
     `master`: None if the launcher of rank 0 is to pick a free port on its host and publish it in `Started`; the others
     wait until an answer has it. `host`: the name of this host for others. `grace_s`: between SIGTERM and SIGKILL.
     `orphan_s`: without an answer of the agent for so long, the trial is checkpointed and ends. `token_file`: readable
-    by its owner alone (0600). `agent_address`: a file:// URL at which a new attempt of the agent publishes an
-    `AgentAddress`. `loss_pattern`: a regular expression for log lines, with the named groups `step`, `loss`,
-    `iteration_s`. Each rank's log is at most `log_bytes` long.
+    by its owner alone (0600), or its URL in a store. `agent_address`: the URL at which a new attempt of the agent
+    publishes an `AgentAddress`. `log_url`: a folder in a store, to which logs are copied. `loss_pattern`: a regular
+    expression for log lines, with the named groups `step`, `loss`, `iteration_s`. `log_bytes`: of each rank's log at
+    most.
     """
 
     trial: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$")]
@@ -76,6 +77,7 @@ class LaunchSpec(Wire):
     orphan_s: Annotated[float, Field(ge=0)] = 600.0
     heartbeat_s: Annotated[float, Field(gt=0)] = 1.0
     log_directory: str
+    log_url: str | None = None
     log_bytes: Annotated[int, Field(ge=4096)] = 64 << 20
     agent_url: str | None = None
     agent_address: str | None = None

@@ -1,7 +1,7 @@
 """A search by its journal, followed while it grows. Reads only, also beside the agent that writes."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from themis_agent.agent.commands import Command
@@ -46,15 +46,15 @@ class _Replay(Replay[State | None, Event, Command]):
 
 
 class JournalReader:
-    """See the module. `metric`: the name of what trials report.
+    """See the module. `metric`: the name of what trials report. `refresh`: called before each look, for a copy.
 
     `state`: None before the search has begun. `at`, `wall`: of the last event, in the journal's time and since the
     epoch. For any thread that holds `lock`.
     """
 
-    def __init__(self, journal: Path, metric: str) -> None:
+    def __init__(self, journal: Path, metric: str, refresh: Callable[[], object] = lambda: None) -> None:
         self.lock = threading.Lock()
-        self._journal, self._metric = journal, metric
+        self._journal, self._metric, self._refresh = journal, metric, refresh
         self._begin()
 
     def _begin(self) -> None:
@@ -83,6 +83,7 @@ class JournalReader:
         Raises:
             JournalError: the journal cannot be read.
         """
+        self._refresh()
         if not self._journal.exists():
             return False
         before = self._replay.seq

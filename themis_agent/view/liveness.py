@@ -14,8 +14,8 @@ TIMEOUT_S = (2.0, 10.0)
 def page_address(folder: Folder) -> str | None:
     """The address of the page that the agent serves; None if none answers."""
     try:
-        address = AgentAddress.model_validate_json(folder.address.read_bytes())
-        key = read_key(folder.token_file.read_text())
+        address = AgentAddress.model_validate_json(folder.read(folder.address))
+        key = read_key(folder.read(folder.token_file).decode())
     except (OSError, ValidationError):
         return None
     with requests.Session() as session:

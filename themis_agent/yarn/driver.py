@@ -169,7 +169,7 @@ class Driver:
 
     def _start(self, container: Container, launcher: Launcher) -> None:
         submission = self._submission
-        words = submission.words(LAUNCHER, str(self._launches.spec(launcher)))
+        words = submission.words(LAUNCHER, self._launches.place_of_spec(launcher))
         try:
             self._check()
             self._launches.note(launcher, container.id)

@@ -5,6 +5,7 @@ logs/TRIAL/epoch-N/launcher-R.jsonl    all events of a launcher
 """
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -19,12 +20,12 @@ from themis_agent.local.folder import Folder
 from themis_agent.service import translated
 from themis_agent.trial import wire
 from themis_agent.yarn.containers import Gone, Launcher
-from themis_agent.yarn.submission import LOCAL_CHECKPOINTS, Submission
-from yarn_plugin import files
+from themis_agent.yarn.submission import LOCAL_CHECKPOINTS, LOCAL_LOGS, Submission
 
 HEARTBEAT_S = 0.5
 
 _EVENT: TypeAdapter[wire.AnyEvent] = TypeAdapter(wire.AnyEvent)
+_RETRY_S = 1.0
 _KILLED = (137, 143)
 _TOO_LARGE = (-103, -104)
 _NOT_LOCALISED = -1000
@@ -41,6 +42,10 @@ class Launches:
         """The launch file of a launcher."""
         return self._folder.epoch(launcher.trial, launcher.epoch) / f"launcher-{launcher.number}.json"
 
+    def place_of_spec(self, launcher: Launcher) -> str:
+        """Where the launch file of a launcher is, as its path or URL."""
+        return self._folder.place_of(self.spec(launcher))
+
     def prepare(self, command: StartTrial) -> list[tuple[Launcher, str, int]]:
         """Write the launch files of a trial; returns its launchers, with their hosts and numbers of GPUs.
 
@@ -52,7 +57,7 @@ class Launches:
             launcher = Launcher(command.trial, command.epoch, number)
             site = self._site(place)
             spec = launch_spec(self._app, self._folder, self._url, command, place, site)
-            files.write_private(self.spec(launcher), spec.model_dump_json(indent=2))
+            self._folder.write(self.spec(launcher), spec.model_dump_json(indent=2))
             found.append((launcher, site.host, len(place.cells)))
         return found
 
@@ -62,7 +67,7 @@ class Launches:
         Raises:
             OSError: it cannot be written.
         """
-        files.write(self._container(launcher), container, files.PRIVATE_MODE, durable=True)
+        self._folder.write(self._container(launcher), container)
 
     def unfinished(self, state: State) -> dict[Launcher, str | None]:
         """The launchers that are not known to be gone, with the containers in which they were started."""
@@ -85,9 +90,9 @@ class Launches:
     def _said(self, launcher: Launcher) -> Iterator[wire.AnyEvent]:
         """All that a launcher has said, newest first."""
         try:
-            spec = wire.LaunchSpec.model_validate_json(self.spec(launcher).read_bytes())
-            logs = Path(spec.log_directory) / spec.trial / f"epoch-{spec.epoch:06}"
-            lines = (logs / f"launcher-{spec.ranks[0]}.jsonl").read_bytes().splitlines()
+            spec = wire.LaunchSpec.model_validate_json(self._folder.read(self.spec(launcher)))
+            logs = self._folder.logs / spec.trial / f"epoch-{spec.epoch:06}"
+            lines = self._folder.read(logs / f"launcher-{spec.ranks[0]}.jsonl").splitlines()
         except (OSError, ValidationError):
             return
         for line in reversed(lines):
@@ -105,16 +110,23 @@ class Launches:
             devices=None if self._submission.isolates_gpus else list(map(str, place.ordinals)),
             heartbeat_s=HEARTBEAT_S,
             gpu_locks=place.cells,
+            logs=LOCAL_LOGS,
         )
 
     def _container(self, launcher: Launcher) -> Path:
         return self._folder.epoch(launcher.trial, launcher.epoch) / f"container-{launcher.number}"
 
     def _noted(self, launcher: Launcher) -> str | None:
-        try:
-            return self._container(launcher).read_text()
-        except OSError:
-            return None
+        while True:
+            try:
+                return self._folder.read(self._container(launcher)).decode()
+            except FileNotFoundError:
+                return None
+            except OSError:
+                if self._folder.store is None:
+                    return None
+            # A container that runs is not to be taken for one that was never started.
+            time.sleep(_RETRY_S)
 
 
 def last_words(gone: Gone, said: Iterable[wire.AnyEvent], known_step: float | None) -> list[Event]:

@@ -18,25 +18,28 @@ from themis_agent.agent import commands, events
 from themis_agent.agent.state import State
 from themis_agent.app_file import AppFile
 from themis_agent.arbiter_messages import Translation
+from themis_agent.errors import StoreError
 from themis_agent.live import LiveAgent
 from themis_agent.local.driver import MIRROR_S, Result, result
-from themis_agent.local.folder import Folder
+from themis_agent.local.folder import Folder, folder_at
 from themis_agent.local.progress import Changes
 from themis_agent.optuna_study import StudyMirror
 from themis_agent.sampling import sampled
 from themis_agent.service import Launched, listening, service, serving
 from themis_agent.view.answers import AnswerTimes
 from themis_agent.view.routes import View, add_view
+from themis_agent.yarn import stored_journal
 from themis_agent.yarn import submission as submissions
 from themis_agent.yarn.application_master import ApplicationMaster
 from themis_agent.yarn.arbiter_link import ArbiterLink
 from themis_agent.yarn.driver import Driver
 from themis_agent.yarn.gateway import launch
 from themis_agent.yarn.launches import Launches
+from themis_agent.yarn.stored_journal import StoredRecords
 from themis_agent.yarn.submission import Submission
 from themis_agent.yarn.takeover import Fence, SupersededAttemptError, take_over
 from yarn_plugin.errors import BadInputError, ReportedError, os_reason
-from yarn_plugin.journal.records import JournalError, JournalUnavailableError
+from yarn_plugin.journal.records import JournalError, JournalUnavailableError, RecordFile
 
 log = logging.getLogger("themis_agent")
 
@@ -65,8 +68,15 @@ class Search:
             SupersededAttemptError: a later attempt runs it.
             JournalError: the journal cannot be used.
         """
-        records = take_over(self._folder, self._fence, self._url)
+        store = self._folder.store
+        records: RecordFile = (
+            take_over(self._folder, self._fence, self._url)
+            if store is None
+            else stored_journal.take_over(self._folder, store, self._fence, self._url)
+        )
         self._agent = LiveAgent(records, self._carry_out, self._observe)
+        if isinstance(records, StoredRecords):
+            self._agent.group(records.defer())
         storage, app = self._app.storage, self._app
         self._mirror = StudyMirror(storage, app, self._folder.search_id()) if storage else None
         if self._mirror is not None:
@@ -166,33 +176,37 @@ def since_submission(environment: Mapping[str, str], now: float) -> float:
     return max(now - int(submitted_ms) / 1000, 0.0) if submitted_ms.isdecimal() else 0.0
 
 
-def _read(root: Path) -> tuple[AppFile, Submission]:
+def _read(folder: Folder) -> tuple[AppFile, Submission]:
     try:
-        return Folder(root).load()[0], submissions.read(root)
+        app, submission = folder.load()[0], submissions.read(folder.root)
     except OSError as problem:
-        raise BadInputError("FOLDER", str(root), os_reason(problem)) from problem
+        raise BadInputError("FOLDER", str(folder), os_reason(problem)) from problem
     except ValidationError as problem:
-        raise BadInputError("FOLDER", str(root), " ".join(str(problem).split())) from problem
+        raise BadInputError("FOLDER", str(folder), " ".join(str(problem).split())) from problem
+    if folder.store is None or submission.arbiter.ca is None:
+        return app, submission
+    certificates = submission.arbiter.model_copy(update={"ca": str(folder.root / submissions.CERTIFICATES)})
+    return app, submission.model_copy(update={"arbiter": certificates})
 
 
 def main() -> int:
     """Run the search whose folder the command line names; 1: another attempt may go on."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
-        root = Path(sys.argv[1])
-        app, submission = _read(root)
+        folder = folder_at(sys.argv[1], Path(submissions.LOCAL_COPY))
+        app, submission = _read(folder)
         conf = os.environ.get("HADOOP_CONF_DIR")
         gateway = launch(Path(conf) if conf else None, class_path=submission.class_path, java=submission.java or None)
         master = ApplicationMaster(gateway)
         attempt = attempt_of(os.environ["CONTAINER_ID"])
         waited_s = since_submission(os.environ, time.time())
-        search = Search(Folder(root), app, submission, attempt, os.environ["NM_HOST"], waited_s)
+        search = Search(folder, app, submission, attempt, os.environ["NM_HOST"], waited_s)
     except ReportedError as problem:
         log.error("%s", problem)
         return problem.exit_code
     try:
         search.run(master)
-    except (SupersededAttemptError, JournalUnavailableError) as problem:
+    except (SupersededAttemptError, JournalUnavailableError, StoreError) as problem:
         log.error("%s", problem)
         return 1
     except JournalError as problem:

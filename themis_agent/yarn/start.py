@@ -4,18 +4,25 @@
 
 The staged packages are compiled for one version of Python and one type of machine, such as cpython-311 and x86_64. With
 another interpreter one of them would fail; this program says what is wrong, and otherwise becomes
-`python -P -m MODULE ARGUMENT...`. `--submission`: it waits until the submission in this folder is complete: an
-application can be registered at the arbiter only after YARN has accepted it.
+`python -P -m MODULE ARGUMENT...`. `--submission`: it waits until the submission in this folder, a path or a webhdfs://
+URL, is complete: an application can be registered at the arbiter only after YARN has accepted it.
 
 Only the standard library: it runs by its path, before anything else can be imported.
 """
 
+import getpass
 import json
 import os
 import platform
 import re
 import sys
 import time
+import urllib.parse
+import urllib.request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO
 
 COMPLETE_WITHIN_S = 120.0
 POLL_S = 0.1
@@ -47,13 +54,24 @@ def _is_complete(folder: str) -> bool:
     deadline = time.monotonic() + COMPLETE_WITHIN_S
     while time.monotonic() < deadline:
         try:
-            with open(os.path.join(folder, "submission.json")) as file:  # noqa: PTH118, PTH123
+            with _opened(folder) as file:
                 if found is None or json.load(file)["yarn_app"] == "application_" + found.group(1):
                     return True
         except (OSError, ValueError, LookupError):
             pass
         time.sleep(POLL_S)
     return False
+
+
+def _opened(folder: str) -> "IO[bytes]":
+    if not folder.startswith("webhdfs://"):
+        return open(os.path.join(folder, "submission.json"), "rb")  # noqa: PTH118, PTH123
+    host, _, path = folder[len("webhdfs://") :].partition("/")
+    query = urllib.parse.urlencode({"op": "OPEN", "user.name": getpass.getuser()})
+    address = "http://{}/webhdfs/v1/{}/submission.json?{}".format(host, path, query)  # noqa: UP032
+    # Never by a proxy. It follows the redirection to a DataNode.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    return opener.open(address, timeout=30.0)  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":

@@ -9,15 +9,18 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from yarn_plugin import files
+from themis_agent.local.folder import Folder
 
 FILE = "submission.json"
-ARBITER_TOKEN = "arbiter-token"
+ARBITER_TOKEN, CERTIFICATES = "arbiter-token", "arbiter-ca.pem"
 CODE, PACKAGES, JARS = "themis-code", "themis-packages", "themis-jars"
 """Names of the staged archives in the working directory of a container."""
 
 LOCAL_CHECKPOINTS = "checkpoint"
 """The folder of a trial's local checkpoints there."""
+
+LOCAL_LOGS, LOCAL_COPY = "trial-logs", "search-copy"
+"""There, of a search in HDFS: a trial's logs, and the master's copy of the search's folder."""
 
 
 class Part(BaseModel):
@@ -100,7 +103,7 @@ def is_in(folder: Path) -> bool:
 
 def write(folder: Path, submission: Submission) -> None:
     """Write it into the folder of a search."""
-    files.write_private(folder / FILE, submission.model_dump_json(indent=2) + "\n")
+    Folder(folder).write(folder / FILE, submission.model_dump_json(indent=2) + "\n")
 
 
 def read(folder: Path) -> Submission:
@@ -110,4 +113,4 @@ def read(folder: Path) -> Submission:
         OSError: it cannot be read.
         ValidationError: it is none.
     """
-    return Submission.model_validate_json((folder / FILE).read_text())
+    return Submission.model_validate_json(Folder(folder).read(folder / FILE))

@@ -8,7 +8,9 @@ An attempt looks again after each record that it has written, and before it acts
 written before step 1, is in the copy, and is known to its successor.
 """
 
+import math
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from themis_agent.local.folder import Folder
 from yarn_plugin import files
 from yarn_plugin.errors import ReportedError
 from yarn_plugin.journal.records import Record, RecordFile
+
+CONFIRMED_S = 0.25
 
 
 class SupersededAttemptError(ReportedError):
@@ -27,18 +31,32 @@ class Fence:
 
     def __init__(self, folder: Folder, attempt: int) -> None:
         self._folder, self.attempt = folder, attempt
+        self._confirmed_at = -math.inf
 
     def check(self) -> None:
-        """Check it.
+        """Check it; in a store, only what is not known since `CONFIRMED_S`.
 
         Raises:
             SupersededAttemptError: it is not.
         """
+        if self._folder.store is not None and time.monotonic() < self._confirmed_at + CONFIRMED_S:
+            return
         try:
-            latest = self._folder.last_attempt()
+            self.confirm()
         except (OSError, ValueError):
             # The file system is away: nothing says that there is a later one.
             return
+
+    def confirm(self) -> None:
+        """Check it for certain.
+
+        Raises:
+            SupersededAttemptError: it is not.
+            OSError, ValueError: that cannot be known now.
+        """
+        asked_at = time.monotonic()
+        latest = self._folder.last_attempt()
+        self._confirmed_at = asked_at
         if latest > self.attempt:
             raise SupersededAttemptError(f"attempt {self.attempt} is superseded by attempt {latest}")
 

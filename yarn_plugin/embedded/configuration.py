@@ -112,6 +112,9 @@ def hdfs_site(spec: ClusterSpec) -> Properties:
         "dfs.datanode.hostname": RM_HOST,
         "dfs.namenode.datanode.registration.ip-hostname-check": False,
         "dfs.namenode.safemode.extension": 0,
+        # A file is closed when the NameNode knows of its last block, mostly a moment later: Hadoop's 400 ms until it is
+        # asked again would be most of the time of each small file.
+        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": 10,
         # The disk is the user's own: no reserve for other services.
         "dfs.datanode.du.reserved": 0,
     }
