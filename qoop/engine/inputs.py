@@ -49,12 +49,13 @@ class _Operator(NamedTuple):
 def read_inputs(frame: DataFrame, enough: float) -> Inputs:
     """The inputs of a query.
 
-    Spark is asked once for its whole plan, and again only for tables that it did not size with it. One table of
+    Spark is asked once for its whole plan, and again only for tables whose size it does not know. One table of
     `enough` bytes settles what becomes of a query that reads all rows: then the others may stay unknown.
     """
     plan = frame._jdf.queryExecution().optimizedPlan()
     without_delay(frame.sparkSession)
-    plan.stats()
+    for part in (plan, *items(plan.subqueriesAll())):
+        part.stats()
     text = printed(plan, sizes=True)
     operators = list(_operators(text))
     # Columns of the result need not be named by an operator.
@@ -100,7 +101,7 @@ def _bytes_read(leaf: str, named: Counter[str], listed: float | None = None) -> 
 
 
 def _by_asking(plan: Any, operator: _Operator, named: Counter[str], frame: DataFrame, enough: float) -> float | None:
-    """The same for a leaf that Spark has not sized, such as one in a subquery, or whose size it does not know."""
+    """The same for a leaf that Spark has not sized, or whose size it does not know."""
     leaf = _found(plan, operator)
     if leaf is None:
         return None

@@ -55,8 +55,8 @@ def core_seconds(context: SparkContext, tag: str, last_job: bool = False) -> flo
         scala = context._jsc.sc()
         store = scala.statusStore()
         jobs = sorted(scala.statusTracker().getJobIdsForTag(tag))[-1 if last_job else 0 :]
-        stages = {stage for job in jobs for stage in _listed(store.job(job).stageIds())}
-        return sum(_run_time(store, stage) for stage in stages) / 1000.0
+        stages = {stage for job in jobs for stage in str(store.job(job).stageIds().mkString(" ")).split()}
+        return sum(_run_time(store, int(stage)) for stage in stages) / 1000.0
     except Exception:  # noqa: BLE001 - a stage that has finished must not fail because it cannot be measured
         return None
 
@@ -67,12 +67,6 @@ def _run_time(store: Any, stage: int) -> float:
     except Py4JError:
         # A stage that was skipped, or that Spark has dropped from its records.
         return 0.0
-
-
-def _listed(sequence: Any) -> Iterator[int]:
-    iterator = sequence.iterator()
-    while iterator.hasNext():
-        yield int(iterator.next())
 
 
 def is_idle(context: SparkContext) -> bool:
