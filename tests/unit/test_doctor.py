@@ -15,6 +15,7 @@ from yarn_plugin.decide.pools.lease.settings import LeaseSettings
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.capabilities import ManagerFacts, PreemptionSettings, probe
 from yarn_plugin.observe.findings import Finding, can_run, diagnose
+from yarn_plugin.observe.nodes import isolate_gpus
 from yarn_plugin.observe.partitions import read_with_nodes
 from yarn_plugin.observe.queue_tree import queue_tree
 from yarn_plugin.observe.resource_manager import ManagerRefusedError, NotAManagerError, ResourceManager
@@ -36,6 +37,7 @@ BEST = ManagerFacts(
     least_memory_mb=128,
     calculator="DominantResourceCalculator",
     recovers=True,
+    isolates_gpus=True,
 )
 LEAF = "root.sql.auto-queue-creation-v2.leaf-template"
 
@@ -229,6 +231,17 @@ def test_a_queue_needs_a_part_of_the_partition_that_its_pool_leases(settings):
 def test_yarn_must_not_preempt_what_holds_leases():
     pool = dataclasses.replace(GPU, controller="lease", parameters=LeaseSettings(task_vcores=4))
     assert "disable_preemption = true" in limits(pools=(pool,))["pool gpu"][1]
+
+
+def test_counted_gpus_are_not_isolated():
+    pool = dataclasses.replace(GPU, controller="lease", parameters=LeaseSettings(task_vcores=4))
+    found = limits(changed(isolates_gpus=False), pools=(pool,))["pool gpu"][1]
+    assert "isolates nothing" in found and "yarn.nodemanager.resource-plugins=yarn.io/gpu" in found
+
+
+@pytest.mark.parametrize(("plugins", "isolates"), [("yarn.io/fpga, yarn.io/gpu", True), ("yarn.io/fpga", False)])
+def test_isolation_is_read_from_the_configuration(plugins, isolates):
+    assert isolate_gpus({"yarn.nodemanager.resource-plugins": plugins}) == isolates
 
 
 def test_another_scheduler_stops():

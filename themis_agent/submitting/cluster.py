@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from themis_agent.app_file import AppFile
 from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
-from yarn_plugin.observe.nodes import parse_nodes
+from yarn_plugin.observe.nodes import isolate_gpus, parse_nodes
 from yarn_plugin.observe.queue_tree import QueueReport, queue_tree
 from yarn_plugin.observe.resource_manager import ResourceManager
 from yarn_plugin.quantities import count
@@ -14,9 +14,6 @@ _MAX_ALLOCATION = {
     MEMORY: "yarn.scheduler.maximum-allocation-mb",
     VCORES: "yarn.scheduler.maximum-allocation-vcores",
 }
-
-_PLUGINS = "yarn.nodemanager.resource-plugins"
-"""Of NodeManagers, and by custom in the one yarn-site.xml of all daemons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ def observe(manager: ResourceManager) -> ClusterFacts:
         partitions=nodes.partitions,
         queues=queue_tree(manager.get("/scheduler")),
         limits={name: int(text) for name, text in limits.items() if text.isdigit()},
-        isolates_gpus=GPU in conf.get(_PLUGINS, "").replace(",", " ").split(),
+        isolates_gpus=isolate_gpus(conf),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from yarn_plugin.model.cluster import Capabilities
 from yarn_plugin.model.resources import MEMORY, VCORES, Resources
 from yarn_plugin.observe import scheduler_configuration, translate
+from yarn_plugin.observe.nodes import isolate_gpus
 from yarn_plugin.observe.resource_manager import (
     NO_MANAGER,
     ManagerError,
@@ -55,7 +56,8 @@ class ManagerFacts:
     `store`: its configuration store, None if unknown. `policies`: of its scheduling monitor, empty if that is off.
     `calculator`: the scheduler's resource calculator, None if unknown. `unread`: why the scheduler's configuration
     could not be read; `writable` is then inferred from the store. `age`: seconds since its start, by its own clock;
-    None if it sends no time. `has_partitions`: node labels are enabled.
+    None if it sends no time. `has_partitions`: node labels are enabled. `isolates_gpus`: NodeManagers show a container
+    its own GPUs alone, as far as the ResourceManager's configuration says.
     """
 
     url: str
@@ -75,6 +77,7 @@ class ManagerFacts:
     unread: str | None = None
     age: float | None = None
     has_partitions: bool = False
+    isolates_gpus: bool = False
 
     @property
     def mode(self) -> Literal["enforced", "feedback only", "unknown"]:
@@ -124,6 +127,7 @@ def probe(manager: ResourceManager) -> ManagerFacts:
         unread=unread,
         age=age,
         has_partitions=conf.get(NODE_LABELS, "false") == "true",
+        isolates_gpus=isolate_gpus(conf),
     )
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from yarn_plugin.decide.pools.lease.settings import LeaseSettings
+from yarn_plugin.model.resources import GPU
 from yarn_plugin.model.share import Pool
 from yarn_plugin.observe.capabilities import NODE_LABELS, ManagerFacts
 from yarn_plugin.observe.finding import Finding
+from yarn_plugin.observe.nodes import PLUGINS
 from yarn_plugin.observe.partitions import Partition
 from yarn_plugin.observe.queue_tree import QueueReport
 
@@ -17,7 +19,7 @@ def leased_pool(
     tree: Mapping[str, QueueReport],
     partitions: Mapping[str, Partition],
 ) -> Iterator[Finding]:
-    """Check the queue of a pool, which exists, and the partitions of which it has a part."""
+    """Check the queue of a pool, which exists, the partitions of which it has a part, and who sees its GPUs."""
     topic, queue = f"pool {pool.name}", tree[pool.queue]
     if settings.partition and settings.partition not in dict(queue.partitions):
         yield _no_part(topic, settings.partition, queue)
@@ -31,6 +33,17 @@ def leased_pool(
     if not queue.preemption_disabled:
         follows = "YARN may preempt containers that hold leased GPUs. Set disable_preemption = true in the queue file."
         yield Finding(topic, "preemption enabled", "limited", follows)
+    yield _isolation(topic, facts)
+
+
+def _isolation(topic: str, facts: ManagerFacts) -> Finding:
+    if facts.isolates_gpus:
+        return Finding(topic, "GPUs are isolated", "good", "A container sees its own GPUs alone.")
+    follows = (
+        "YARN counts GPUs and isolates nothing: a process may use any GPU of its node. Trials are told theirs by "
+        f"CUDA_VISIBLE_DEVICES. Set {PLUGINS}={GPU} on the NodeManagers and the ResourceManager."
+    )
+    return Finding(topic, "GPUs are counted, not isolated", "limited", follows)
 
 
 def _no_part(topic: str, leased: str, queue: QueueReport) -> Finding:

@@ -1,11 +1,11 @@
 """The nodes of /nodes: those that take containers, and the broken ones that are worth knowing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from yarn_plugin.model.cluster import Node
-from yarn_plugin.model.resources import MEMORY, VCORES, Resources
+from yarn_plugin.model.resources import GPU, MEMORY, VCORES, Resources
 from yarn_plugin.observe import fields
 from yarn_plugin.observe.answers import ParsedItems, items_at, parse_items
 from yarn_plugin.observe.fields import UnreadableItemError
@@ -17,6 +17,9 @@ REPORTING = ("UNHEALTHY", "DECOMMISSIONING")
 
 SILENT = ("LOST", "DECOMMISSIONED", "SHUTDOWN", "REBOOTED")
 """States of nodes that send no heartbeats. The ResourceManager forgets few of these before it restarts."""
+
+PLUGINS = "yarn.nodemanager.resource-plugins"
+"""Of NodeManagers, and by custom in the one yarn-site.xml of all daemons."""
 
 BROKEN_STATES = (*REPORTING, *SILENT)
 NODE_STATES = frozenset({"NEW", "RUNNING", *BROKEN_STATES})
@@ -126,3 +129,8 @@ def _capacity(node: dict[str, Json]) -> Resources:
     if memory < 0 or cores < 0:
         raise UnreadableItemError(f"its capacity is negative: {memory} MB, {cores} vcores")
     return Resources.of({MEMORY: memory, VCORES: cores})
+
+
+def isolate_gpus(conf: Mapping[str, str]) -> bool:
+    """Whether nodes show a container its own GPUs alone, by the ResourceManager's configuration."""
+    return GPU in conf.get(PLUGINS, "").replace(",", " ").split()
