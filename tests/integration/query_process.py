@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import contextmanager, suppress
 
 import psutil
 import pyarrow.parquet as pq
@@ -76,6 +77,32 @@ class QueryProcess:
             assert not ended, f"the query ended before it was {phase}: {self.log()[-2000:]}"
             time.sleep(0.005)
         raise AssertionError(f"the query was not {phase} within {limit_s:g} s: {self.log()[-2000:]}")
+
+    def strike_in(self, phase, strike):
+        """Strike while the query is in a phase, which is held for as long as that takes; returns what `strike` does.
+
+        A phase may last for less time than it takes to find the processes to be killed.
+        """
+        while True:
+            self.wait_for_phase(phase)
+            with self.held():
+                if phase_of(self.records()) == phase:
+                    return strike()
+
+    @contextmanager
+    def held(self):
+        """Stop the processes of the driver for a while; executors and daemons go on."""
+        driver = psutil.Process(self.process.pid)
+        stopped = [driver, *driver.children(recursive=True)]
+        try:
+            for process in stopped:
+                with suppress(psutil.NoSuchProcess):
+                    process.suspend()
+            yield
+        finally:
+            for process in stopped:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
 
     def finish(self, limit_s=240.0):
         """Wait for its successful end; returns its rows."""

@@ -117,8 +117,7 @@ def test_a_query_survives_a_kill(victim, phase, cluster, arbiter, submit, expect
     query.wait_for_phase("running", stage_runs_after_one_has_finished)
     if phase == "switching":
         follower = arbiter.register("takes a half")
-        query.wait_for_phase(phase)
-    killed_at = VICTIMS[victim](cluster, arbiter, on_yarn)
+    killed_at = query.strike_in(phase, lambda: VICTIMS[victim](cluster, arbiter, on_yarn))
     if "arbiter" in victim:
         eventually(
             lambda: "the last known share stays" in query.log(), "the query warns that the arbiter does not answer"
