@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, pairwise, product
 from operator import itemgetter
 from typing import Literal
 
 from themis_agent.bids.models import Models, Speeds
 from themis_agent.bids.packing import fits
-from themis_agent.bids.spread import Bins, MachineShape, Place, RackShape, Spread, machine_shape, rack_shape, spread_of
+from themis_agent.bids.spread import Bins, MachineShape, Place, RackShape, Spread, machine_shape, merged, rack_shape
 from yarn_plugin.model.gpus import Machine, Piece
 
 ANYWHERE = ""
@@ -36,6 +36,10 @@ Inside = dict[str, dict[str, dict[str, int]]]
 """GPUs by rack, machine and slot."""
 Kind = tuple[Piece, int]
 """A piece and how often it occurs."""
+Parts = tuple[tuple[str, int], ...]
+"""GPUs of a machine: in a slot, or anywhere in it."""
+Room = tuple[int, str, list[str]]
+"""Free GPUs of a machine in these slots."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,10 @@ class Candidate:
 
     kinds: tuple[Kind, ...]
 
-    @cached_property
+    @property
     def gpus(self) -> int:
         """How many GPUs it has."""
-        return sum(piece.gpus * count for piece, count in self.kinds)
+        return sum([piece.gpus * count for piece, count in self.kinds])
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -83,10 +87,11 @@ class OfferedGpus:
         self._held_slots: Inside = {}
         for place in self.held:
             _add(self._held_slots, place.rack, place.machine, place.slot, place.gpus)
-        self._held_racks = {
-            rack: rack_shape([machine_shape(slots.values()) for slots in machines_there.values()])
+        self._held_machines = {
+            rack: {name: machine_shape(slots.values()) for name, slots in machines_there.items()}
             for rack, machines_there in self._held_slots.items()
         }
+        self._held_racks = {rack: rack_shape(shapes.values()) for rack, shapes in self._held_machines.items()}
 
     @cached_property
     def _held_in(self) -> tuple[Counter[str], ...]:
@@ -138,15 +143,16 @@ class OfferedGpus:
     def spreads(self, candidate: Candidate) -> Iterator[tuple[Models, Spread]]:
         """What an application may use of these GPUs and of what is held, and how it is spread, in the worst case.
 
-        A piece of a class is of its slowest model.
+        A piece of a class is of its slowest model. Without any of these GPUs it is no better off than before.
         """
         if not self._speeds.matter:
             yield (0,), self.spread(candidate)
             return
         kinds = [(kind, self._slowest(kind[0])) for kind in candidate.kinds]
         for used in self._speeds.limits([*(rank for _, rank in kinds), *self._held_ranks]):
-            part = Candidate(tuple(kind for kind, rank in kinds if rank in used))
-            yield used, self._holding(used).spread(part)
+            part = tuple([kind for kind, rank in kinds if rank in used])
+            if part:
+                yield used, self._holding(used).spread(Candidate(part))
 
     def _slowest(self, piece: Piece) -> int:
         """The largest rank of machines that a piece may lie in."""
@@ -194,20 +200,24 @@ class OfferedGpus:
 
     def in_only_rack(self, candidate: Candidate) -> Candidate:
         """The same, anywhere in the rack of all GPUs if there is but one."""
-        rack = self.only_rack or ANYWHERE
+        rack = self.only_rack
+        if not rack:
+            return candidate
         return Candidate(
             tuple((Piece(one.gpus, one.within or rack, one.level), count) for one, count in candidate.kinds)
         )
 
     def named(self, candidate: Candidate) -> Candidate:
         """These pieces in machines and slots by name, where they fit tightest; without pieces if they do not fit."""
-        free = {name: {slot.id: slot.gpus for slot in self.machines[name].slots} for name in self.free}
+        free: dict[str, dict[str, int]] = {}
         found: Counter[tuple[str, Level]] = Counter()
         for piece, count in sorted(candidate.kinds, key=lambda kind: (kind[0].within == ANYWHERE, -kind[0].gpus)):
             left = count
-            for room, name, slots in sorted(self._rooms(piece, free)):
+            for room, name, slots in self._rooms_beside(free, piece):
                 here = min(left, room // piece.gpus)
                 if here:
+                    if name not in free:
+                        free[name] = {slot.id: slot.gpus for slot in self.machines[name].slots}
                     _take(free[name], slots, here * piece.gpus)
                     found[(slots[0], "slot") if piece.level == "slot" else (name, "machine")] += here * piece.gpus
                     left -= here
@@ -217,16 +227,32 @@ class OfferedGpus:
                 return Candidate(())
         return Candidate(tuple((Piece(gpus, within, level), 1) for (within, level), gpus in found.items()))
 
-    def _rooms(self, piece: Piece, free: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[int, str, list[str]]]:
-        """Where a piece may lie: the free GPUs, the machine, and its slots."""
-        for name, slots in free.items():
-            if piece.within in (ANYWHERE, self.machines[name].rack, name, *slots):
-                inside = [[slot] for slot in slots] if piece.level == "slot" else [list(slots)]
-                yield from (
-                    (sum(slots[slot] for slot in one), name, one)
-                    for one in inside
-                    if piece.within not in slots or piece.within == name or piece.within in one
-                )
+    def _rooms_beside(self, free: Mapping[str, Mapping[str, int]], piece: Piece) -> list[Room]:
+        """Where a piece may lie, the smallest room first. `free`: of machines of which some GPUs are taken."""
+        key = piece.within, piece.level
+        if key not in self._all_rooms:
+            self._all_rooms[key] = sorted([one for name in self.free for one in self._rooms(name, *key)])
+        rooms = self._all_rooms[key]
+        if free:
+            rooms = [
+                (sum([free[name][slot] for slot in slots]) if name in free else room, name, slots)
+                for room, name, slots in rooms
+            ]
+            rooms.sort()
+        return rooms
+
+    @cached_property
+    def _all_rooms(self) -> dict[tuple[str, Level], list[Room]]:
+        return {}
+
+    def _rooms(self, name: str, within: str, level: Level) -> Iterator[Room]:
+        """Where in a machine pieces may lie."""
+        machine = self.machines[name]
+        gpus = {slot.id: slot.gpus for slot in machine.slots}
+        if within in (ANYWHERE, machine.rack, name, *gpus):
+            for slots in [[slot] for slot in gpus] if level == "slot" else [list(gpus)]:
+                if within not in gpus or within == name or within in slots:
+                    yield sum([gpus[slot] for slot in slots]), name, slots
 
     def has_rack(self, name: str) -> bool:
         """Whether machines of the offer, with or without free GPUs, are in this rack."""
@@ -275,63 +301,59 @@ class OfferedGpus:
         Pieces of a class lie in different machines, anywhere in different racks; a piece is spread over as many slots
         as it may be.
         """
-        named: Inside = {}
-        loose: dict[str, list[MachineShape]] = {}
-        racks: list[RackShape] = []
+        named: dict[str, dict[str, Parts]] = {}
+        loose: dict[str, list[tuple[MachineShape, int]]] = {}
+        racks: list[tuple[RackShape, int]] = []
         for piece, count in candidate.kinds:
-            if piece.level == "slot" and piece.within in self.slots:
-                machine = self.slots[piece.within]
-                _add(named, machine.rack, machine.id, piece.within, piece.gpus * count)
-            elif piece.within in self.machines:
-                machine = self.machines[piece.within]
-                for slot, gpus in self._scattered(machine, piece.gpus).items():
-                    _add(named, machine.rack, machine.id, slot, gpus)
+            in_slot = piece.level == "slot" and piece.within in self.slots
+            if in_slot or piece.within in self.machines:
+                machine = self.slots[piece.within] if in_slot else self.machines[piece.within]
+                parts = named.setdefault(machine.rack, {})
+                part = piece.within if in_slot else ANYWHERE, piece.gpus * count
+                parts[machine.id] = (*parts.get(machine.id, ()), part)
+            elif piece.within == ANYWHERE and self.only_rack is None:
+                racks.append((((self._shape(piece), 1),), count))
             else:
-                shape = machine_shape([piece.gpus] if piece.level == "slot" else self._parts(piece))
-                if self.only_rack is not None:
-                    loose.setdefault(self.only_rack, []).extend([shape] * count)
-                elif piece.within == ANYWHERE:
-                    racks += [rack_shape([shape])] * count
-                else:
-                    loose.setdefault(piece.within, []).extend([shape] * count)
-        racks += [shape for rack, shape in self._held_racks.items() if rack not in named and rack not in loose]
+                rack = piece.within if self.only_rack is None else self.only_rack
+                loose.setdefault(rack, []).append((self._shape(piece), count))
+        racks += [(shape, 1) for rack, shape in self._held_racks.items() if rack not in named and rack not in loose]
         for rack in {**named, **loose}:
-            held, added = self._held_slots.get(rack, {}), named.get(rack, {})
-            machines = loose.get(rack, [])
-            for name in {**held, **added}:
-                slots = dict(held.get(name, {}))
-                for slot, gpus in added.get(name, {}).items():
-                    slots[slot] = slots.get(slot, 0) + gpus
-                machines.append(machine_shape(slots.values()))
-            racks.append(rack_shape(machines))
-        return spread_of(racks)
+            parts, machines = named.get(rack, {}), loose.get(rack, [])
+            machines += [(self._machine_with(name, added), 1) for name, added in parts.items()]
+            machines += [(shape, 1) for name, shape in self._held_machines.get(rack, {}).items() if name not in parts]
+            racks.append((merged(machines), 1))
+        return Spread(merged(racks))
 
-    def _scattered(self, machine: Machine, gpus: int) -> Mapping[str, int]:
-        """So many GPUs of a machine in its slots, in the worst case beside what is held."""
-        key = machine.id, gpus
-        if key not in self._scattered_in:
-            before = self._held_slots.get(machine.rack, {}).get(machine.id, {})
-            self._scattered_in[key] = _scattered(machine, gpus, before)
-        return self._scattered_in[key]
+    def _machine_with(self, name: str, parts: Parts) -> MachineShape:
+        """What is held of a machine and these GPUs of it, in the worst case."""
+        if (name, parts) not in self._machines_with:
+            machine = self.machines[name]
+            held = self._held_slots.get(machine.rack, {}).get(name, {})
+            slots = Counter(held)
+            for slot, gpus in parts:
+                slots.update({slot: gpus} if slot else _scattered(machine, gpus, held))
+            self._machines_with[name, parts] = machine_shape(slots.values())
+        return self._machines_with[name, parts]
 
     @cached_property
-    def _scattered_in(self) -> dict[tuple[str, int], Mapping[str, int]]:
+    def _machines_with(self) -> dict[tuple[str, Parts], MachineShape]:
         return {}
 
-    def _parts(self, piece: Piece) -> list[int]:
-        """The GPUs of a piece in slots, in the worst case."""
-        key = piece.within, piece.gpus
-        if key not in self._most_slots:
-            # Without what is held on other models there may be but one rack, which is none of those alike.
-            among = self.alike if piece.within == ANY_RACK else [piece.within] if piece.within else ()
-            racks = among or self.racks
-            kinds = [kind for rack in racks for kind in self._offer.slots_by_gpus[rack]]
-            self._most_slots[key] = max([slots for gpus, slots in kinds if gpus >= piece.gpus])
-        return _even(piece.gpus, self._most_slots[key])
+    def _shape(self, piece: Piece) -> MachineShape:
+        """The GPUs of a piece of a class in slots, in the worst case."""
+        key = piece.within, piece.level, piece.gpus
+        if key not in self._shapes:
+            slots = 1
+            if piece.level == "machine":
+                # Without what is held on other models there may be but one rack, which is none of those alike.
+                among = self.alike if piece.within == ANY_RACK else [piece.within] if piece.within else ()
+                kinds = [kind for rack in among or self.racks for kind in self._offer.slots_by_gpus[rack]]
+                slots = max([slots for gpus, slots in kinds if gpus >= piece.gpus])
+            self._shapes[key] = machine_shape(_even(piece.gpus, slots))
+        return self._shapes[key]
 
     @cached_property
-    def _most_slots(self) -> dict[tuple[str, int], int]:
-        """Over how many slots a piece may be spread, by class and size."""
+    def _shapes(self) -> dict[tuple[str, str, int], MachineShape]:
         return {}
 
 
@@ -621,7 +643,7 @@ def _at_home(offered: OfferedGpus, totals: Sequence[int]) -> Iterator[tuple[Kind
 def _enumerated(offered: OfferedGpus) -> list[tuple[Kind, ...]]:
     """Every subset of the free GPUs but for equal machines; nothing if there are too many."""
     if len(offered.free) >= MAX_ENUMERATED:
-        # At least two choices for each machine; n equal ones have n + 1 subsets.
+        # n equal machines have at least n + 1 subsets.
         return []
     alike: dict[tuple[object, ...], list[Machine]] = {}
     homes = {place.machine for place in offered.held}
@@ -630,10 +652,12 @@ def _enumerated(offered: OfferedGpus) -> list[tuple[Kind, ...]]:
         own = name if name in homes else ""
         key = (machine.rack, offered.rank_of[name], tuple(sorted(slot.gpus for slot in machine.slots)), own)
         alike.setdefault(key, []).append(machine)
+        if 1 << len(alike) > MAX_ENUMERATED:
+            # At least two choices in each of them.
+            return []
     number = 1
     for machines in alike.values():
-        choices = _choices(machines[0], machines[0].id in homes, MAX_ENUMERATED)
-        number *= _multisets(len(choices), len(machines))
+        number *= _multisets(_number_of_choices(machines[0], machines[0].id in homes), len(machines))
         if number > MAX_ENUMERATED:
             return []
     per_class = [
@@ -658,22 +682,23 @@ def _multisets(choices: int, members: int) -> int:
     return number
 
 
-def _choices(machine: Machine, slots_differ: bool, limit: int | None = None) -> list[tuple[int, ...]]:
+def _number_of_choices(machine: Machine, slots_differ: bool) -> int:
+    """How many `_choices` there are."""
+    if slots_differ:
+        return math.prod([slot.gpus + 1 for slot in machine.slots])
+    alike = Counter([slot.gpus for slot in machine.slots])
+    return math.prod([_multisets(gpus + 1, slots) for gpus, slots in alike.items()])
+
+
+def _choices(machine: Machine, slots_differ: bool) -> list[tuple[int, ...]]:
     """How many GPUs of each slot one may take; equal slots in descending order, unless they differ by what is held."""
     slots = sorted(machine.slots, key=lambda slot: (-slot.gpus, slot.id))
-    found = []
-    for amounts in product(*(range(slot.gpus, -1, -1) for slot in slots)):
-        descending = all(
-            one.gpus != other.gpus or amount >= next_amount
-            for (one, amount), (other, next_amount) in zip(
-                zip(slots, amounts, strict=True), zip(slots[1:], amounts[1:], strict=True), strict=False
-            )
-        )
-        if slots_differ or descending:
-            found.append(amounts)
-        if limit is not None and len(found) > limit:
-            break
-    return found
+    equal = [one.gpus == other.gpus and not slots_differ for one, other in pairwise(slots)]
+    return [
+        amounts
+        for amounts in product(*(range(slot.gpus, -1, -1) for slot in slots))
+        if all(one >= other for (one, other), same in zip(pairwise(amounts), equal, strict=True) if same)
+    ]
 
 
 def _named(machine: Machine, amounts: tuple[int, ...]) -> list[Kind]:

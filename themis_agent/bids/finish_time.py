@@ -60,17 +60,22 @@ class FinishTime:
         self._on: dict[Models, FinishTime] = {}
         self._brackets = [_BracketTime(bracket) for bracket in work.brackets if bracket.jobs]
         self._known: dict[Spread, float] = {}
+        self._least: dict[tuple[int, ...], float] = {}
 
     @cached_property
     def _shares(self) -> Shares:
         return Shares([bracket.need for bracket in self._brackets])
+
+    @cached_property
+    def _largest_gang(self) -> int:
+        return max([bracket.largest_gang for bracket in self._brackets], default=0)
 
     @property
     def wants(self) -> Wants:
         """What matters about the GPUs of an offer."""
         brackets = self._brackets
         slowdowns = {slowdown for bracket in brackets for slowdown in bracket.slowdowns}
-        largest = max((bracket.largest_gang for bracket in brackets), default=0)
+        largest = self._largest_gang
         return Wants(
             usable=sum(bracket.need.max_gpus for bracket in brackets),
             gangs=tuple(sorted({size for bracket in brackets for size in bracket.gangs})),
@@ -111,9 +116,10 @@ class FinishTime:
 
     def remaining_with(self, spread: Spread) -> float:
         """The same for GPUs of any models that are as fast as each other, whose spread is known."""
-        if spread not in self._known:
-            self._known[spread] = self._computed(spread)
-        return self._known[spread]
+        known = self._known.get(spread)
+        if known is None:
+            known = self._known[spread] = self._computed(spread)
+        return known
 
     def least_s(self, largest: Sequence[int]) -> float:
         """No GPUs whose cells of each level have at most so many take less time, nor do more of them.
@@ -122,7 +128,11 @@ class FinishTime:
         """
         if self.speeds.matter:
             return 0.0
-        return max((bracket.least_s(largest) for bracket in self._brackets), default=0.0)
+        # Jobs do not care how many more GPUs a cell has than the largest gang.
+        key = tuple([min(gpus, self._largest_gang) for gpus in largest])
+        if key not in self._least:
+            self._least[key] = max([bracket.least_s(key) for bracket in self._brackets], default=0.0)
+        return self._least[key]
 
     def _computed(self, spread: Spread) -> float:
         if len(self._brackets) == 1:
@@ -132,7 +142,7 @@ class FinishTime:
             return sum(bracket.seconds(spread) for bracket in self._brackets)
         order = sorted(range(len(shares)), key=lambda index: -shares[index])
         parts = parts_of(spread, [shares[index] for index in order])
-        return max((self._brackets[index].seconds(part) for index, part in zip(order, parts, strict=True)), default=0.0)
+        return max([self._brackets[index].seconds(part) for index, part in zip(order, parts, strict=True)], default=0.0)
 
 
 class _BracketTime:
@@ -176,9 +186,10 @@ class _BracketTime:
         return max(self.gangs)
 
     def seconds(self, spread: Spread) -> float:
-        if spread not in self._known:
-            self._known[spread] = sum([phase.seconds(spread) for phase in self._phases])
-        return self._known[spread]
+        known = self._known.get(spread)
+        if known is None:
+            known = self._known[spread] = sum([phase.seconds(spread) for phase in self._phases])
+        return known
 
     def least_s(self, largest: Sequence[int]) -> float:
         return sum([phase.least_s(largest) for phase in self._phases])

@@ -29,6 +29,18 @@ class KnownJobs(ByLevel):
         self._alike = [(self._jobs[rows[0]], rows) for rows in alike.values()]
         super().__init__(self.kinds)
         self._levels: dict[int, _Level | _FixedGangs] = {}
+        self._works = [job.iterations_left * job.iteration_s for job in self._jobs]
+        self._one_by_one = all(job.min_gpus == 1 for job in self.kinds)
+        self._in_turns: dict[int, float] = {}
+
+    def seconds(self, spread: Spread) -> float:
+        """See `ByLevel`. Jobs that wait for each other on one GPU each do not care where the GPUs are."""
+        gpus = spread.gpus
+        if not self._one_by_one or not 0 < gpus < len(self._jobs):
+            return super().seconds(spread)
+        if gpus not in self._in_turns:
+            self._in_turns[gpus] = longest_first(self._works, gpus)
+        return self._in_turns[gpus]
 
     @property
     def kinds(self) -> list[Job]:
@@ -155,6 +167,9 @@ class _Level:
         low, last = bisect_left(needs, -gpus), len(times) - 1
         if low > last:
             return None
+        if len(bins) == 1 and bins[0][1] == 1:
+            # All fits into one cell.
+            return times[low]
         # Most often the number of GPUs alone decides; otherwise the time is not much longer.
         step = 1
         while not fits(bins, self._gangs(low)):

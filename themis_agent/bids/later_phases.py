@@ -1,6 +1,7 @@
 """The durations of phases whose jobs are not known yet: a number of equal jobs each."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,9 +25,9 @@ class LaterPhases(ByLevel):
 
     def __init__(self, like: Job, phases: Sequence[LikeJobs]) -> None:
         super().__init__([like])
-        self._phases, self._smallest = phases, like.min_gpus
+        self._phases = phases
         largest = max((phase.max_gpus for phase in phases), default=0)
-        self._gangs = [gangs(like, largest, level) for level in LEVELS]
+        self._gangs = [tuple(zip(*gangs(like, largest, level), strict=True)) for level in LEVELS]
 
     def within(self, level: int, bins: Bins) -> tuple[float, ...]:
         """Seconds of each phase if every job's GPUs lie together in one of these cells.
@@ -34,35 +35,25 @@ class LaterPhases(ByLevel):
         All jobs at once if there is room for so many of the smallest gangs, otherwise in as few rounds as possible;
         with the largest gang for which there is room.
         """
-        room = seats(bins, self._smallest)
-        if room == 0:
+        sizes, parts = self._gangs[level]
+        # Below 0, so that they ascend.
+        rooms = [-seats(bins, size) for size in sizes if bins and size <= bins[-1][0]]
+        if not rooms:
             return (math.inf,) * len(self._phases)
-        sizes = self._gangs[level]
-        seats_of: dict[int, int] = {}
         found = []
         for phase in self._phases:
-            rounds = -(-phase.jobs // room)
+            rounds = -(phase.jobs // rooms[0])
             at_once = -(-phase.jobs // rounds)
-            low, high = 0, len(sizes) - 1
-            while low < high:
-                middle = (low + high + 1) // 2
-                size = sizes[middle][0]
-                if size not in seats_of:
-                    seats_of[size] = seats(bins, size)
-                if size <= phase.max_gpus and seats_of[size] >= at_once:
-                    low = middle
-                else:
-                    high = middle - 1
-            found.append(rounds * phase.seconds_each * sizes[low][1])
+            most = min(bisect_right(rooms, -at_once), bisect_right(sizes, phase.max_gpus))
+            found.append(rounds * phase.seconds_each * parts[max(most - 1, 0)])
         return tuple(found)
 
     def least_within(self, level: int, gpus: int) -> tuple[float, ...]:
         """The same in the best case, if there are as many cells as jobs, each with at most so many GPUs."""
-        if gpus < self._smallest:
+        sizes, parts = self._gangs[level]
+        if gpus < sizes[0]:
             return (math.inf,) * len(self._phases)
-        smallest, *larger = self._gangs[level]
+        most = [bisect_right(sizes, min(gpus, phase.max_gpus)) for phase in self._phases]
         return tuple(
-            phase.seconds_each
-            * min([smallest[1], *(part for size, part in larger if size <= min(gpus, phase.max_gpus))])
-            for phase in self._phases
+            phase.seconds_each * parts[max(last - 1, 0)] for phase, last in zip(self._phases, most, strict=True)
         )

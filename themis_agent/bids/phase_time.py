@@ -55,24 +55,31 @@ class ByLevel:
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._useful, self._rising = _useful_levels(frozenset([job.slowdown for job in jobs]))
         self._known: dict[tuple[int, Bins], tuple[float, ...]] = {}
+        self._least: dict[tuple[int, int], tuple[float, ...]] = {}
 
     def seconds(self, spread: Spread) -> float:
         """Seconds that the phases take one after the other; infinite if a job cannot run."""
         found: list[tuple[float, ...]] = []
-        before = None
+        before, all_bins = None, spread.bins
         for level in self._useful:
-            bins = spread.bins[level]
+            bins = all_bins[level]
             if bins != before or not self._rising:
                 key = level, bins
-                if key not in self._known:
-                    self._known[key] = self.within(level, bins)
-                found.append(self._known[key])
+                known = self._known.get(key)
+                if known is None:
+                    known = self._known[key] = self.within(level, bins)
+                found.append(known)
             before = bins
         return sum(found[0]) if len(found) == 1 else sum(map(min, *found))
 
     def least_s(self, largest: Sequence[int]) -> float:
         """The phases end no earlier with any GPUs whose cells of each level have at most so many."""
-        found = [self.least_within(level, largest[level]) for level in self._useful]
+        found: list[tuple[float, ...]] = []
+        for level in self._useful:
+            key = level, largest[level]
+            if key not in self._least:
+                self._least[key] = self.least_within(*key)
+            found.append(self._least[key])
         return sum(found[0]) if len(found) == 1 else sum(map(min, *found))
 
     def within(self, level: int, bins: Bins) -> tuple[float, ...]:

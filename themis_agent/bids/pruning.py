@@ -1,6 +1,8 @@
 """Which rows of a bid table are worth sending."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 
 from themis_agent.bids.candidates import ANY_RACK, ANYWHERE, Candidate, Kind, OfferedGpus
 from yarn_plugin.model.gpus import Piece
@@ -15,17 +17,17 @@ def undominated(rows: Sequence[Valued], offered: OfferedGpus) -> list[Valued]:
     The result is in order of the number of GPUs, then the more flexible rows first.
     """
     regions = _Regions(offered)
-    kept: list[Valued] = []
-    for row in sorted(rows, key=lambda row: (row[0].gpus, row[1], _specificity(row[0], regions), _text(row[0]))):
-        if not any(other[1] <= row[1] and regions.is_part(other[0], row[0]) for other in kept):
+    kept: list[_Row] = []
+    for row in sorted([regions.row(valued) for valued in rows], key=attrgetter("order")):
+        if not any(regions.is_part(other, row) for other in kept if other.rho <= row.rho):
             # A row with as many GPUs may dominate an earlier one that is as good but less flexible.
             kept = [
                 other
                 for other in kept
-                if not (other[1] == row[1] and other[0].gpus == row[0].gpus and regions.is_part(row[0], other[0]))
+                if not (other.rho == row.rho and other.gpus == row.gpus and regions.is_part(row, other))
             ]
             kept.append(row)
-    return kept
+    return [row.valued for row in kept]
 
 
 def selected(patterns: Sequence[Valued], offered: OfferedGpus, limit: int) -> list[Valued]:
@@ -59,12 +61,17 @@ def _narrowness(candidate: Candidate) -> tuple[int, int]:
     return bound, max(piece.gpus for piece, _ in candidate.kinds)
 
 
-def _text(candidate: Candidate) -> list[tuple[int, str, str, int]]:
-    return [(piece.gpus, piece.within, piece.level, count) for piece, count in candidate.kinds]
+@dataclass(slots=True)
+class _Row:
+    """A row to compare. `order`: see `undominated`. `kinds`: those bound to the smallest place first, then the largest.
+    `largest`: the size of its largest piece."""
 
-
-def _specificity(candidate: Candidate, regions: "_Regions") -> int:
-    return sum(regions.depth(piece.within) * count for piece, count in candidate.kinds)
+    valued: Valued
+    order: tuple[object, ...]
+    gpus: int
+    rho: float
+    kinds: list[Kind]
+    largest: int
 
 
 class _Above(dict[str, tuple[str, ...]]):
@@ -96,28 +103,24 @@ class _Regions:
 
     def __init__(self, offered: OfferedGpus) -> None:
         self._above = _Above(offered)
-        self._ordered: dict[int, tuple[Candidate, list[Kind], int]] = {}
 
-    def depth(self, place: str) -> int:
-        """How many places contain it, itself included."""
-        return len(self._above[place])
+    def row(self, valued: Valued) -> _Row:
+        """A row to compare."""
+        candidate, rho = valued
+        gpus, kinds = candidate.gpus, candidate.kinds
+        depths = [len(self._above[piece.within]) for piece, _ in kinds]
+        specificity = sum([depth * count for depth, (_, count) in zip(depths, kinds, strict=True)])
+        text = [(piece.gpus, piece.within, piece.level, count) for piece, count in kinds]
+        tightest = [kinds[at] for at in sorted(range(len(kinds)), key=lambda at: (-depths[at], -kinds[at][0].gpus))]
+        largest = max([piece.gpus for piece, _ in kinds], default=0)
+        return _Row(valued, (gpus, rho, specificity, text), gpus, rho, tightest, largest)
 
-    def _order(self, part: Candidate) -> tuple[Candidate, list[Kind], int]:
-        """Its kinds, those bound to the smallest place first, then the largest; and the size of its largest piece."""
-        known = self._ordered.get(id(part))
-        if known is None:
-            kinds = sorted(part.kinds, key=lambda kind: (-len(self._above[kind[0].within]), -kind[0].gpus))
-            # The candidate too, so that no other gets its id.
-            known = self._ordered[id(part)] = part, kinds, max([piece.gpus for piece, _ in kinds], default=0)
-        return known
-
-    def is_part(self, part: Candidate, whole: Candidate) -> bool:
+    def is_part(self, part: _Row, whole: _Row) -> bool:
         """Whether whoever has the GPUs of `whole` has those of `part`, wherever they are. May miss some."""
-        _, kinds, largest = self._order(part)
-        if part.gpus > whole.gpus or largest > self._order(whole)[2]:
+        if part.gpus > whole.gpus or part.largest > whole.largest:
             return False
-        room: list[tuple[Piece, int, int]] = [(piece, piece.gpus, count) for piece, count in whole.kinds]
-        for piece, count in kinds:
+        room: list[tuple[Piece, int, int]] = [(piece, piece.gpus, count) for piece, count in whole.valued[0].kinds]
+        for piece, count in part.kinds:
             left = count
             following: list[tuple[Piece, int, int]] = []
             for other, gpus, often in sorted(room, key=lambda one: one[1]):

@@ -38,13 +38,23 @@ class Spread:
     `racks`: (rack, how many like it). `bins`: the cells of each level, from slots to all GPUs. `gpus`: how many.
     """
 
-    __slots__ = ("_hash", "bins", "gpus", "racks")
+    __slots__ = ("_bins", "_hash", "racks")
 
     def __init__(self, racks: tuple[tuple[RackShape, int], ...]) -> None:
         self.racks = racks
-        self.bins = _bins_of(racks)
-        self.gpus = self.bins[ANYWHERE][0][0] if racks else 0
+        self._bins: tuple[Bins, ...] = ()
         self._hash = hash(racks)
+
+    @property
+    def bins(self) -> tuple[Bins, ...]:
+        if not self._bins:
+            # When first asked for: most parts of a spread are known ones.
+            self._bins = _bins_of(self.racks)
+        return self._bins
+
+    @property
+    def gpus(self) -> int:
+        return self.bins[ANYWHERE][0][0] if self.racks else 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Spread) and self.racks == other.racks
@@ -60,9 +70,8 @@ class Spread:
             if place.gpus:
                 slots = inside.setdefault(place.rack, {}).setdefault(place.machine, {})
                 slots[place.slot] = slots.get(place.slot, 0) + place.gpus
-        return spread_of(
-            rack_shape([machine_shape(slots.values()) for slots in machines.values()]) for machines in inside.values()
-        )
+        racks = [rack_shape([machine_shape(slots.values()) for slots in one.values()]) for one in inside.values()]
+        return cls(_counted(racks))
 
 
 @lru_cache(maxsize=4096)
@@ -81,17 +90,16 @@ def rack_shape(machines: Iterable[MachineShape]) -> RackShape:
     return _counted(machines)
 
 
-def spread_of(racks: Iterable[RackShape]) -> Spread:
-    """The spread of GPUs in these racks."""
-    return Spread(_counted(racks))
+def merged(runs: Iterable[tuple[Thing, int]]) -> tuple[tuple[Thing, int], ...]:
+    """Each different one and how often it occurs, in one order whatever theirs; `runs`: so many of one."""
+    counts: dict[Thing, int] = {}
+    for thing, count in runs:
+        counts[thing] = counts.get(thing, 0) + count
+    return tuple(sorted(counts.items()))
 
 
 def _counted(things: Iterable[Thing]) -> tuple[tuple[Thing, int], ...]:
-    """Each different one and how often it occurs, in one order whatever theirs."""
-    counts: dict[Thing, int] = {}
-    for thing in things:
-        counts[thing] = counts.get(thing, 0) + 1
-    return tuple(sorted(counts.items()))
+    return merged([(thing, 1) for thing in things])
 
 
 def _bins_of(racks: tuple[tuple[RackShape, int], ...]) -> tuple[Bins, Bins, Bins, Bins]:
@@ -121,54 +129,43 @@ def parts_of(spread: Spread, sizes: Iterable[int]) -> list[Spread]:
     """
     if spread == in_one_slot(spread.gpus):
         return [in_one_slot(size) for size in sizes]
-    left = _largest_first(spread.racks)
-    parts = []
-    for size in sizes:
-        taken, left = _cut(left, size)
-        parts.append(Spread(_merged(taken)))
-    return parts
+    left = _largest_last(spread.racks)
+    return [Spread(merged(_cut(left, size))) for size in sizes]
 
 
-def _cut(runs: list[tuple[Any, int]], gpus: int) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]:
-    """The first so many GPUs of these cells, and the others; cells are racks, machines, or slots (their GPUs)."""
-    taken, left = [], list(reversed(runs))
+def _cut(cells: list[tuple[Any, int]], gpus: int) -> list[tuple[Any, int]]:
+    """Takes the last so many GPUs out of these cells, which are racks, machines, or slots (their GPUs)."""
+    taken = []
     while gpus:
-        cell, count = left.pop()
+        cell, count = cells.pop()
         size = _gpus(cell)
         whole = min(count, gpus // size)
         if whole:
             taken.append((cell, whole))
             gpus -= whole * size
             if whole < count:
-                left.append((cell, count - whole))
+                cells.append((cell, count - whole))
             continue
         if count > 1:
-            left.append((cell, count - 1))
+            cells.append((cell, count - 1))
         if isinstance(cell, int):
             taken.append((gpus, 1))
-            left.append((cell - gpus, 1))
+            cells.append((cell - gpus, 1))
         else:
-            inner, others = _cut(_largest_first(cell), gpus)
-            taken.append((_merged(inner), 1))
-            left.append((_merged(others), 1))
+            inner = _largest_last(cell)
+            taken.append((merged(_cut(inner, gpus)), 1))
+            cells.append((merged(inner), 1))
         gpus = 0
-    return taken, left[::-1]
+    return taken
 
 
-def _largest_first(runs: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:
-    return sorted(runs, key=lambda run: (-_gpus(run[0]), run))
+def _largest_last(runs: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:
+    return sorted(runs, key=lambda run: (-_gpus(run[0]), run), reverse=True)
 
 
 @lru_cache(maxsize=4096)
 def _gpus(cell: Any) -> int:
     return cell if isinstance(cell, int) else sum([_gpus(inner) * count for inner, count in cell])
-
-
-def _merged(runs: Iterable[tuple[Any, int]]) -> tuple[tuple[Any, int], ...]:
-    counts: dict[Any, int] = {}
-    for cell, count in runs:
-        counts[cell] = counts.get(cell, 0) + count
-    return tuple(sorted(counts.items()))
 
 
 def places_of(gpus: Gpus, machines: Iterable[Machine]) -> tuple[Place, ...]:
