@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from themis_agent.bids import bid_table
-from themis_agent.bids.candidates import OfferedGpus
 from themis_agent.bids.finish_time import FinishTime, ideal_s, rounded
+from themis_agent.bids.offered import OfferedGpus
 from themis_agent.bids.spread import Place
 from themis_agent.bids.table import MAX_ROWS
 from themis_agent.search.work import Bracket, Phase, Work, plain

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from themis_agent.bids.candidates import ANY_RACK, ANYWHERE, Candidate, Kind, OfferedGpus
+from themis_agent.bids.free_gpus import ANYWHERE
+from themis_agent.bids.offered import ANY_RACK, Candidate, Kind, OfferedGpus
 from yarn_plugin.model.gpus import Piece
 
 Valued = tuple[Candidate, float]

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from themis_agent.bids.candidates import OfferedGpus, candidates
+from themis_agent.bids.candidates import candidates
 from themis_agent.bids.finish_time import FinishTime, cluster_s, ideal_s, rounded
+from themis_agent.bids.offered import OfferedGpus
 from themis_agent.bids.pruning import selected, undominated
 from themis_agent.bids.spread import in_one_slot, places_of
 from themis_agent.search.work import Work
