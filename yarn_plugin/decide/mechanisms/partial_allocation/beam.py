@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from yarn_plugin.decide.mechanisms.partial_allocation.blocks import Blocks
+from yarn_plugin.decide.mechanisms.partial_allocation.blocks import Blocks, all_of
 from yarn_plugin.decide.mechanisms.partial_allocation.knapsack import Knapsacks, at
 from yarn_plugin.decide.mechanisms.partial_allocation.relaxation import Flags, Indices, Numbers, Tables
 
@@ -42,24 +42,29 @@ def beam(tables: Tables, blocks: Blocks, knapsacks: Knapsacks, allowed: Flags, t
     for turn, bidder in enumerate(order):
         rows = rows_of[bidder]
         rooms = room[:, None] - knapsacks.use[bidder, rows]
-        values = value[:, None] + knapsacks.value[problem[:, None], bidder, rows]
+        # Of rows that are not allowed it is infinitely low.
+        values = value[:, None] + knapsacks.value[:, bidder, rows].take(problem, axis=0)
         bounds = values + at(after[turn + 1], problem[:, None], rooms)
         compared += bounds.size
-        state, row = np.nonzero(allowed[problem[:, None], bidder, rows] & (bounds > target[problem, None]))
-        rest, uses = left[state] - tables.use[bidder, rows[row]], used[state] + blocks.use[bidder, rows[row]]
-        fits = (rest >= 0).all(axis=1) & blocks.fitting(uses)
-        state, row, rest, uses = state[fits], row[fits], rest[fits], uses[fits]
-        bound, more = bounds[state, row], gain[state] + tables.gain[bidder, rows[row]]
-        kept = _distinct(problem[state], np.concatenate([rest, uses], axis=1), more)
+        choice = np.flatnonzero(bounds > target[problem, None])
+        state, row = np.divmod(choice, len(rows))
+        rest = left.take(state, axis=0) - tables.use[bidder, rows].take(row, axis=0)
+        uses = used.take(state, axis=0) + blocks.use[bidder, rows].take(row, axis=0)
+        fits = np.flatnonzero(all_of(rest >= 0) & blocks.fitting(uses))
+        rest, uses, choice = rest.take(fits, axis=0), uses.take(fits, axis=0), choice.take(fits)
+        state, row = np.divmod(choice, len(rows))
+        bound, more = bounds.take(choice), gain.take(state) + tables.gain[bidder, rows].take(row)
+        kept = _distinct(problem.take(state), np.concatenate([rest, uses], axis=1), more)
         kept = kept[np.lexsort((-bound[kept], problem[state[kept]]))]
         of = problem[state[kept]]
         rank = np.arange(len(of)) - np.searchsorted(of, of)
         np.maximum.at(dropped, of[rank >= width], bound[kept[rank >= width]])
         kept = kept[rank < width]
-        state, row = state[kept], row[kept]
+        choice, state, row = choice[kept], state[kept], row[kept]
         taken.append((state, rows[row]))
-        problem, gain, left, used = problem[state], more[kept], rest[kept], uses[kept]
-        room, value = rooms[state, row], values[state, row]
+        problem, gain = problem[state], more[kept]
+        left, used = rest.take(kept, axis=0), uses.take(kept, axis=0)
+        room, value = rooms.take(choice), values.take(choice)
     best = np.lexsort((-gain, problem))
     best = best[(gain > target[problem])[best]]
     picks = np.zeros((len(best), len(order)), dtype=np.intp)
@@ -76,6 +81,6 @@ def _distinct(problem: Indices, used: Numbers, gain: Numbers) -> Indices:
     weights = np.arange(1.0, used.shape[1] + 1) ** 2 * 7919.0 % 1_000_003.0
     order = np.lexsort((-gain, used @ weights, problem))
     first = np.ones(len(order), dtype=np.bool_)
-    one, next_one = order[:-1], order[1:]
-    first[1:] = (used[one] != used[next_one]).any(axis=1) | (problem[one] != problem[next_one])
+    used, problem = used.take(order, axis=0), problem.take(order)
+    first[1:] = ~all_of(used[:-1] == used[1:]) | (problem[:-1] != problem[1:])
     return order[first]

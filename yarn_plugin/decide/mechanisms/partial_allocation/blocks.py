@@ -78,8 +78,15 @@ class Blocks:
     def fitting(self, used: Numbers) -> Flags:
         """Whether choices that use so much satisfy the condition."""
         racks, sizes = len(self.gpus), len(self.sizes)
-        left = np.floor((self.gpus - used[:, None, :racks]) / self.sizes[:, None])
-        tied = used[:, racks : racks * (1 + sizes)].reshape(len(used), sizes, racks)
-        free = np.minimum(left, self.blocks - tied).sum(axis=2)
-        fits: Flags = (free >= used[:, used.shape[1] - sizes :]).all(axis=1)
+        by_column = np.ascontiguousarray(used.T)
+        left = np.floor((self.gpus[:, None] - by_column[:racks]) / self.sizes[:, None, None])
+        tied = by_column[racks : racks * (1 + sizes)].reshape(sizes, racks, len(used))
+        free = np.minimum(left, self.blocks[:, :, None] - tied).sum(axis=1)
+        fits: Flags = (free >= by_column[len(by_column) - sizes :]).all(axis=0)
         return fits
+
+
+def all_of(flags: Flags) -> Flags:
+    """Whether all columns of each row are true. Faster than `all` for short rows."""
+    found: Flags = np.logical_and.reduce(np.ascontiguousarray(flags.T), axis=0)
+    return found

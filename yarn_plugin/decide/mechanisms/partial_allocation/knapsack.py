@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -42,12 +43,31 @@ class Knapsacks:
         found = [np.zeros((len(self.value), self.room + 1))]
         for bidder in reversed(order):
             known, best = found[-1], np.full(found[0].shape, -np.inf)
-            for row in self.rows[bidder].tolist():
-                use = self.use[bidder, row]
-                values = known[:, : self.room + 1 - use] + self.value[:, bidder, row, None]
-                np.maximum(best[:, use:], values, out=best[:, use:])
+            for use, value in self._best_by_use[bidder]:
+                np.maximum(best[:, use:], known[:, : self.room + 1 - use] + value, out=best[:, use:])
             found.append(best)
         return found[::-1]
+
+    @cached_property
+    def _by_use(self) -> list[tuple[Indices, Indices]]:
+        """Of each bidder its rows, those that use least first, and where those begin that use the same."""
+        found = []
+        for use, rows in zip(self.use, self.rows, strict=True):
+            ordered = rows[use[rows].argsort(kind="stable")]
+            uses = use[ordered]
+            first = np.flatnonzero(np.concatenate([np.ones(min(1, len(uses)), np.bool_), uses[1:] != uses[:-1]]))
+            found.append((ordered, first))
+        return found
+
+    @cached_property
+    def _best_by_use(self) -> list[list[tuple[int, Numbers]]]:
+        """Of each bidder, each use and the best values (problem, 1) of the rows that use so much."""
+        found: list[list[tuple[int, Numbers]]] = []
+        for bidder, (rows, first) in enumerate(self._by_use):
+            values = np.maximum.reduceat(self.value[:, bidder, rows], first, axis=1) if len(rows) else self.value[:0]
+            uses = self.use[bidder, rows[first]].tolist()
+            found.append([(use, values[:, at, None]) for at, use in enumerate(uses)])
+        return found
 
     @cached_property
     def _after(self) -> list[Numbers]:
@@ -65,11 +85,12 @@ class Knapsacks:
     def with_row(self) -> Numbers:
         """(problem, bidder, row): no choice with this row gains more; -inf: not allowed, or more than the capacity."""
         found = np.full(self.value.shape, -np.inf)
-        for bidder, rows in enumerate(self.rows):
+        for bidder, (rows, first) in enumerate(self._by_use):
             before, after = self._before[bidder], self._after[bidder + 1][:, ::-1]
-            for row in rows.tolist():
-                use = self.use[bidder, row]
-                found[:, bidder, row] = (before[:, : self.room + 1 - use] + after[:, use:]).max(axis=1)
+            for start, end in pairwise([*first.tolist(), len(rows)]):
+                use = self.use[bidder, rows[start]]
+                best = (before[:, : self.room + 1 - use] + after[:, use:]).max(axis=1)
+                found[:, bidder, rows[start:end]] = best[:, None]
         return found + self.value + self.constant[:, None, None]
 
     def picks(self) -> Indices:
@@ -93,5 +114,6 @@ class Knapsacks:
 
 def at(values: Numbers, problem: Indices, room: Indices) -> Numbers:
     """Values (problem, room) at these places; -inf where the room is negative."""
-    found: Numbers = np.where(room >= 0, values[problem, np.maximum(room, 0)], -np.inf)
+    place = problem * values.shape[1] + np.maximum(room, 0)
+    found: Numbers = np.where(room >= 0, values.take(place), -np.inf)
     return found

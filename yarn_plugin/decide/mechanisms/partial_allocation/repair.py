@@ -17,20 +17,20 @@ def repaired(tables: Tables, allowed: Flags, prices: Numbers) -> tuple[Indices, 
     gain = np.where(allowed, tables.gain, -np.inf)
     order = np.argsort(-net.max(axis=2), axis=1, kind="stable")
     each = np.arange(len(prices))
+    by_column = np.ascontiguousarray(tables.use.transpose(0, 2, 1))
     left = np.tile(tables.capacity, (len(prices), 1))
     picks = np.zeros(order.shape, dtype=np.intp)
     found = np.ones(len(prices), dtype=np.bool_)
     for turn in range((1 + PASSES) * order.shape[1]):
         bidder = order[:, turn % order.shape[1]]
-        use = tables.use[bidder]
         if turn >= order.shape[1]:
-            left += use[each, picks[each, bidder]]
+            left += tables.use[bidder, picks[each, bidder]]
         values = (net if turn < order.shape[1] else gain)[each, bidder]
-        values = np.where((use <= left[:, None, :]).all(axis=2), values, -np.inf)
+        values = np.where((by_column[bidder] <= left[:, :, None]).all(axis=1), values, -np.inf)
         best = values.argmax(axis=1)
         found &= np.isfinite(values[each, best])
         picks[each, bidder] = best
-        left -= use[each, best]
+        left -= tables.use[bidder, best]
     return picks, found
 
 
