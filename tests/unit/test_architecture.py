@@ -73,6 +73,7 @@ PUBLISHED = (
     "yarn_plugin.api.client",
     "yarn_plugin.api.wire",
     "yarn_plugin.journal",
+    "yarn_plugin.observe.bounded",
     "yarn_plugin.observe.fields",
     "yarn_plugin.observe.resource_manager",
     "yarn_plugin.observe.nodes",

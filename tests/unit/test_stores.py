@@ -1,5 +1,6 @@
 """Stores of checkpoints: the contract for folders and for HDFS, and what is of HDFS alone."""
 
+import json
 import threading
 
 import pytest
@@ -12,6 +13,7 @@ from themis_agent.trial import webhdfs
 from themis_agent.trial.store import FileStore, store_at
 from themis_agent.trial.webhdfs import HdfsStore, MissingError
 from yarn_plugin.errors import BadInputError
+from yarn_plugin.observe import bounded
 
 
 @pytest.fixture
@@ -142,6 +144,79 @@ def test_another_server_is_no_name_node():
     with pytest.raises(StoreError, match="is this the NameNode's"):
         store.read("file")
     server.close()
+
+
+@pytest.fixture
+def answering():
+    """Makes a store whose NameNode gives an answer to everything."""
+    servers = []
+
+    def made(status, headers, text):
+        servers.append(WebServer(lambda asked: (status, headers, text)))
+        return HdfsStore(f"webhdfs://{servers[-1].url.removeprefix('http://')}/ck", "me", ())
+
+    yield made
+    for server in servers:
+        server.close()
+
+
+DEEP = "[" * 200_000
+ELSEWHERE = {"Location": "http://127.0.0.1:1/cluster"}
+
+
+def listing(name):
+    return json.dumps({"FileStatuses": {"FileStatus": [{"pathSuffix": name}]}})
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "text"),
+    [
+        (200, {}, ""),
+        (200, {}, "{}"),
+        (200, {}, '{"FileStatus": 1, "FileStatuses": {"FileStatus": [1]}}'),
+        (200, {}, DEEP),
+        (403, {}, DEEP),
+        (302, ELSEWHERE, ""),
+    ],
+)
+def test_answers_that_no_name_node_gives_are_errors_of_the_store(answering, status, headers, text):
+    """Such as of the ResourceManager's web address, which leads to a page."""
+    store = answering(status, headers, text)
+    for ask in (lambda: store.names(""), lambda: store.status("file"), lambda: store.make_folder("folder")):
+        with pytest.raises(StoreError, match=r"NameNode's web address|HTTP 403|cannot be made"):
+            ask()
+    if status != 200:
+        with pytest.raises(StoreError):
+            store.rename("old", "new")
+
+
+def test_an_answer_that_is_too_long_is_not_read_to_its_end(answering, monkeypatch):
+    monkeypatch.setattr(bounded, "MAX_BYTES", 100)
+    assert answering(200, {}, listing("a" * 10)).names("") == ["a" * 10]
+    with pytest.raises(StoreError, match="makes no sense"):
+        answering(200, {}, listing("a" * 100)).names("")
+
+
+@pytest.mark.parametrize("name", ["..", "../../above", "/etc"])
+def test_names_that_lead_out_of_a_folder_are_refused(answering, name):
+    with pytest.raises(StoreError, match="makes no sense"):
+        answering(200, {}, listing(name)).names("logs")
+
+
+@pytest.mark.parametrize("location", ["http://[bad", f"http://{'a' * 70}.com/x", "/here", "file:///etc/hosts", ""])
+def test_a_redirection_to_no_data_node_is_an_error_of_the_store(answering, location):
+    store = answering(307, {"Location": location}, "")
+    for ask in (lambda: store.write("file", b"1"), lambda: store.append("file", b"1"), lambda: store.read("file")):
+        with pytest.raises(StoreError):
+            ask()
+
+
+def test_what_a_data_node_leads_elsewhere_is_neither_written_nor_content(answering):
+    data_node = answering(302, ELSEWHERE, "<html>").url.replace("webhdfs:", "http:")
+    store = answering(307, {"Location": f"{data_node}/file"}, "")
+    for ask in (lambda: store.append("file", b"2"), lambda: store.read("file")):
+        with pytest.raises(StoreError, match="leads elsewhere"):
+            ask()
 
 
 def test_files_and_folders_are_for_their_owner_alone(hdfs, store):

@@ -13,6 +13,7 @@ perhaps only in their memory.
 
 import contextlib
 import getpass
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ import requests
 
 from themis_agent.errors import StoreError
 from yarn_plugin.errors import BadInputError, os_reason
+from yarn_plugin.observe.bounded import TooLargeError, bounded_session, read_body
 
 SCHEME = "webhdfs"
 TIMEOUT_S = (5.0, 30.0)
@@ -36,6 +38,7 @@ RETRY_S = (0.2, 1.0, 2.0)
 CHUNK = 1 << 20
 FILE_MODE, FOLDER_MODE = "600", "700"
 _PARTIAL = "._partial-"
+_MAX_REFUSAL = 1 << 20
 _RETRIED = frozenset(("RetriableException", "StandbyException", "SafeModeException", "NoDatanodesException"))
 _KERBEROS = "it asks for Kerberos (SPNEGO), which is not supported: a cluster with simple authentication is needed"
 
@@ -86,15 +89,18 @@ class HdfsStore:
     def names(self, folder: str) -> list[str]:
         """What is in a folder, sorted; nothing if there is no such folder."""
         try:
-            listed = self._json("GET", folder, "LISTSTATUS")["FileStatuses"]["FileStatus"]
+            answer = self._json("GET", folder, "LISTSTATUS")
         except MissingError:
             if not folder:
                 raise
             # A root that is not there is no empty folder.
             self._json("GET", "", "GETFILESTATUS")
             return []
-        found = [str(one["pathSuffix"]) for one in listed]
-        # Of a file, it lists the file itself, without a name.
+        with self._understood(folder):
+            # Of a file, it lists the file itself, without a name.
+            found = [str(one["pathSuffix"]) for one in answer["FileStatuses"]["FileStatus"]]
+            if any("/" in name or name in (".", "..") for name in found):
+                raise ValueError("a name that leads out of the folder")
         return sorted(name for name in found if name and not name.startswith(_PARTIAL))
 
     def status(self, name: str) -> Status:
@@ -103,18 +109,20 @@ class HdfsStore:
         Raises:
             MissingError: there is none.
         """
-        found = self._json("GET", name, "GETFILESTATUS")["FileStatus"]
-        return Status(
-            size=int(found["length"]),
-            modified_ms=int(found["modificationTime"]),
-            owner=str(found["owner"]),
-            mode=int(found["permission"], 8),
-            is_folder=found["type"] == "DIRECTORY",
-        )
+        answer = self._json("GET", name, "GETFILESTATUS")
+        with self._understood(name):
+            found = answer["FileStatus"]
+            return Status(
+                size=int(found["length"]),
+                modified_ms=int(found["modificationTime"]),
+                owner=str(found["owner"]),
+                mode=int(found["permission"], 8),
+                is_folder=found["type"] == "DIRECTORY",
+            )
 
     def make_folder(self, name: str, mode: str = FOLDER_MODE) -> None:
         """Make a folder and those above it. Idempotent."""
-        if not self._json("PUT", name, "MKDIRS", permission=mode)["boolean"]:
+        if not self._json("PUT", name, "MKDIRS", permission=mode).get("boolean"):
             raise self._error(name, "the folder cannot be made")
 
     def put(self, source: Path, name: str, modified_ms: int | None = None) -> None:
@@ -228,11 +236,13 @@ class HdfsStore:
     def _redirected(self, name: str, method: str, operation: str, more: dict[str, str]) -> str:
         """The address at the DataNode that the NameNode names."""
         with self._asked(name, method, self._address(name, operation, more)) as answer:
-            self._check(name, answer)
-            location = answer.headers.get("Location")
-            if location is None:
-                raise self._error(name, f"the answer to {operation} names no DataNode; is this the NameNode's address?")
-            return location
+            if not answer.is_redirect:
+                self._check(name, answer)
+            location = answer.headers.get("Location", "")
+            with contextlib.suppress(ValueError):
+                if urlsplit(location).netloc:
+                    return location
+            raise self._error(name, f"the answer to {operation} names no DataNode; is this the NameNode's address?")
 
     def _json(self, method: str, name: str, operation: str, **more: str) -> dict[str, Any]:
         return self._retried(lambda: self._json_once(method, name, operation, **more))
@@ -240,13 +250,11 @@ class HdfsStore:
     def _json_once(self, method: str, name: str, operation: str, **more: str) -> dict[str, Any]:
         with self._asked(name, method, self._address(name, operation, more)) as answer:
             self._check(name, answer)
-            try:
-                found = answer.json() if answer.content else {}
-            except ValueError:
-                found = None
-            if not isinstance(found, dict):
-                raise self._error(name, f"the answer to {operation} is no JSON; is this the NameNode's web address?")
-            return found
+            with self._understood(name):
+                found = _parsed(read_body(answer) or b"{}")
+                if not isinstance(found, dict):
+                    raise ValueError("no object")
+                return found
 
     def _retried(self, attempt: Callable[[], _T], dead: dict[str, str] | None = None) -> _T:
         """Try a few times. `dead`: takes the DataNode that did not answer, for the NameNode to name another."""
@@ -269,14 +277,14 @@ class HdfsStore:
     ) -> Iterator[requests.Response]:
         who = f"DataNode {node}: " if node else ""
         # A session for each request: they are used by several threads, and connections to DataNodes are not reused.
-        with requests.Session() as session:
+        with requests.Session() if node else bounded_session() as session:
             session.trust_env = False
             headers = {"Content-Type": "application/octet-stream"} if data is not None else {}
             try:
                 answer = session.request(
                     method, address, data=data, headers=headers, timeout=TIMEOUT_S, allow_redirects=False, stream=True
                 )
-            except requests.RequestException as problem:
+            except (requests.RequestException, ValueError) as problem:
                 raise _AwayError(self._said(name, f"{who}{_reason(problem)}"), node) from None
             except OSError as problem:
                 raise self._error(name, os_reason(problem)) from None
@@ -285,9 +293,18 @@ class HdfsStore:
             except requests.RequestException as problem:
                 raise _AwayError(self._said(name, f"{who}{_reason(problem)}"), node) from None
 
+    @contextlib.contextmanager
+    def _understood(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, TooLargeError):
+            raise self._error(name, "the answer makes no sense; is this the NameNode's web address?") from None
+
     def _check(self, name: str, answer: requests.Response) -> None:
-        if answer.status_code < 400:
+        if answer.status_code < 300:
             return
+        if answer.is_redirect:
+            raise self._error(name, "the answer leads elsewhere; is this the NameNode's web address?")
         if answer.status_code == 401:
             raise self._error(name, _KERBEROS)
         kind, message = _remote(answer)
@@ -328,13 +345,25 @@ def check_url(url: str) -> None:
 def _remote(answer: requests.Response) -> tuple[str, str]:
     """The kind of a refusal and its first line."""
     try:
-        said = answer.json()["RemoteException"]
+        said = _parsed(read_body(answer, _MAX_REFUSAL))["RemoteException"]
         return str(said["exception"]), str(said["message"]).strip().splitlines()[0][:500]
-    except (ValueError, LookupError, TypeError, requests.RequestException):
+    except (ValueError, LookupError, TypeError, TooLargeError, requests.RequestException):
         return f"HTTP {answer.status_code}", (answer.reason or "no reason given")
 
 
-def _reason(problem: requests.RequestException) -> str:
+def _parsed(body: bytes) -> Any:
+    """JSON that somebody sends.
+
+    Raises:
+        ValueError: it is none, or deeper than anybody writes it.
+    """
+    try:
+        return json.loads(body)
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def _reason(problem: Exception) -> str:
     if isinstance(problem, requests.Timeout):
         return "does not answer"
     if isinstance(problem, requests.exceptions.ChunkedEncodingError):
