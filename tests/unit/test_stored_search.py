@@ -251,6 +251,45 @@ class TestLogs:
         self.copies.flush()
         assert self.read(copy(hdfs, tmp_path / "copy")) == b"one\ntwo\nthree\n"
 
+    def test_a_full_log_has_its_new_name_although_the_store_went_away_before_it_said_so(self, hdfs, tmp_path, written):
+        written.write(b"one" * 9)
+        self.copies.flush()
+        written.write(b"two" * 9)
+        gone = []
+
+        def before(operation, path, at_data_node):
+            if gone:
+                raise RefusedError("SafeModeException")
+            gone.extend([operation] * (operation == "RENAME" and path.endswith("/rank-0.log")))
+            return bool(gone)
+
+        hdfs.before = before
+        with pytest.raises(StoreError):
+            self.copies.flush()
+        hdfs.before = lambda *_: None
+        for _ in range(2):
+            self.copies.flush()
+        assert self.read(copy(hdfs, tmp_path / "copy")) == b"one" * 9 + b"two" * 9
+
+    def test_a_log_that_somebody_removed_from_the_store_is_copied_anew(self, hdfs, written):
+        name = "/searches/one/logs/trial-0000/epoch-000001/rank-0.log"
+        HdfsStore(f"{hdfs.url}/searches/one/logs").write("trial-0000/epoch-000001/rank-0.log", b"of another launcher\n")
+        written.write(b"one\n")
+        self.copies.flush()
+        del hdfs.nodes[name]
+        written.write(b"two\n")
+        with pytest.raises(StoreError):
+            self.copies.flush()
+        self.copies.flush()
+        assert hdfs.content(name) == b"one\ntwo\n"
+
+    def test_a_log_that_is_being_renamed_keeps_nothing_else_from_being_copied(self, hdfs, tmp_path, written):
+        """A checkpoint whose logs cannot be copied is not stored, and one without its files has been removed."""
+        (tmp_path / "here" / "launcher-0.jsonl").symlink_to("nothing")
+        written.write(b"one\n")
+        self.copies.flush()
+        assert self.read(copy(hdfs, tmp_path / "copy")) == b"one\n"
+
     def test_a_second_launcher_of_an_attempt_goes_on_in_the_same_log(self, hdfs, tmp_path, written):
         written.write(b"first\n")
         self.copies.flush()

@@ -1,5 +1,6 @@
 """Copies what a launcher writes to its logs into a store, while it grows, in a thread of its own."""
 
+import contextlib
 import os
 import threading
 import time
@@ -48,8 +49,10 @@ class LogCopies:
         """
         with self._one_at_a_time:
             for path in sorted(self._directory.glob("*")):
-                if not path.name.endswith(FULL):
-                    self._copy(path)
+                # One that is full has another name a moment before there is a new one.
+                with contextlib.suppress(FileNotFoundError):
+                    if not path.name.endswith(FULL):
+                        self._copy(path)
 
     def close(self, wait_s: float) -> None:
         """Copy the rest; give up after so many seconds."""
@@ -80,15 +83,19 @@ class LogCopies:
         if os.fstat(log.file.fileno()).st_ino != path.stat().st_ino:
             # It is full and has another name now, with what was written until then.
             self._send(log, name)
-            self._store.rename(name, f"{name}{FULL}")
+            # It has that name there already, if the answer was lost.
+            with contextlib.suppress(MissingError):
+                self._store.rename(name, f"{name}{FULL}")
             log.file.close()
             del self._logs[path.name]
 
     def _send(self, log: _Log, name: str) -> None:
         if log.before is None or log.sent is None:
             there = self._length(name)
-            log.is_there = there is not None
-            log.before, log.sent = (there or 0, 0) if log.before is None else (log.before, (there or 0) - log.before)
+            log.is_there, size = there is not None, there or 0
+            if log.before is None or size < log.before:
+                log.before = size
+            log.sent = size - log.before
         log.file.seek(log.sent)
         # One that is empty is there too.
         while (data := log.file.read(CHUNK)) or not log.is_there:
