@@ -2,6 +2,7 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,12 +11,15 @@ from tests.unit.test_search_master import Attempt, yarn  # noqa: F401
 from themis_agent.errors import StoreError
 from themis_agent.local import stored_folder
 from themis_agent.local.folder import Folder, folder_at
+from themis_agent.trial import launcher
 from themis_agent.trial.log_copies import LogCopies
 from themis_agent.trial.logs import BoundedLog
 from themis_agent.trial.webhdfs import HdfsStore
 from themis_agent.view.journal_reader import JournalReader
 from themis_agent.view.trial_logs import TrialLog
 from themis_agent.yarn import stored_journal
+from themis_agent.yarn.containers import Gone, Launcher
+from themis_agent.yarn.launches import last_words
 from themis_agent.yarn.takeover import Fence, SupersededAttemptError
 from yarn_plugin.journal.records import JournalUnavailableError, read_records
 
@@ -326,6 +330,31 @@ def test_another_attempt_adopts_the_launchers_and_a_killed_one_goes_on_from_its_
     assert one == list(range(1, 13))
     assert other[-1] == 12 and sorted(set(other)) == one
     assert len(other) < 20, "it went on from a checkpoint"
+
+
+@pytest.mark.parametrize("kind", ["FileNotFoundException", "SafeModeException"])
+def test_a_launcher_waits_for_a_store_that_is_away_and_its_trial_has_not_crashed(hdfs, monkeypatch, capsys, kind):
+    now, looks = [0.0], []
+
+    def before(operation, path, at_data_node):
+        raise RefusedError(kind)
+
+    def monotonic():
+        looks.append(now[0])
+        assert len(looks) < 1000, "it asks without a pause"
+        return now[0]
+
+    def wait(seconds):
+        now[0] += seconds
+
+    hdfs.before = before
+    monkeypatch.setattr(launcher.read_at, "__defaults__", ((),))
+    monkeypatch.setattr(launcher, "time", SimpleNamespace(monotonic=monotonic, sleep=wait))
+    monkeypatch.setattr(launcher.sys, "argv", ["launcher", f"{hdfs.url}/searches/one/spec.json"])
+    gone = Gone(Launcher("trial-0000", 1), launcher.main())
+    assert now[0] > 50 and "spec.json: " in capsys.readouterr().err
+    (ended,) = last_words(gone, (), None)
+    assert ended.code is None
 
 
 def test_a_folder_is_opened_by_its_url(hdfs, tmp_path, yarn):  # noqa: F811

@@ -65,6 +65,11 @@ OTHER_USERS_S = 300.0
 _STORE_AWAY_S = 60.0
 """How long a store is waited for that has the launch file."""
 
+_STORE_AGAIN_S = 1.0
+
+_INTERRUPTED = 128 + signal.SIGTERM
+"""The exit code of a launcher that ends by no fault of its trial, before it can tell."""
+
 _COPY_S = 15.0
 """How long the end of a launcher waits until its logs are in the store."""
 
@@ -570,14 +575,19 @@ def _read_when_there(place: str) -> LaunchSpec:
                 raise
             sys.stderr.write(f"{away}\n")
             sys.stderr.flush()
+            time.sleep(_STORE_AGAIN_S)
 
 
 def _launch(spec: LaunchSpec, alive: int) -> int:
     try:
         return Launcher(spec, alive).run()
     except ReportedError as problem:
-        sys.stderr.write(f"{problem}\n")
-        return problem.exit_code
+        return _not_launched(problem)
+
+
+def _not_launched(problem: ReportedError) -> int:
+    sys.stderr.write(f"{problem}\n")
+    return _INTERRUPTED if isinstance(problem, StoreError) else problem.exit_code
 
 
 def main() -> int:
@@ -588,8 +598,7 @@ def main() -> int:
     try:
         spec = _read_when_there(sys.argv[1])
     except ReportedError as problem:
-        sys.stderr.write(f"{problem}\n")
-        return problem.exit_code
+        return _not_launched(problem)
     return guarded(lambda alive: _launch(spec, alive))
 
 
