@@ -2,19 +2,22 @@
 
 import os
 import signal
+import threading
 from types import SimpleNamespace
 
 import pytest
 
 from tests.fake_hdfs import FakeHdfs, RefusedError
+from tests.trial_agent import Agent
 from tests.unit.test_search_master import Attempt, yarn  # noqa: F401
 from themis_agent.errors import StoreError
 from themis_agent.local import stored_folder
 from themis_agent.local.folder import Folder, folder_at
-from themis_agent.trial import launcher
+from themis_agent.trial import agent_link, launcher
 from themis_agent.trial.log_copies import LogCopies
 from themis_agent.trial.logs import BoundedLog
 from themis_agent.trial.webhdfs import HdfsStore
+from themis_agent.trial.wire import LaunchSpec
 from themis_agent.view.journal_reader import JournalReader
 from themis_agent.view.trial_logs import TrialLog
 from themis_agent.yarn import stored_journal
@@ -355,6 +358,31 @@ def test_a_launcher_waits_for_a_store_that_is_away_and_its_trial_has_not_crashed
     assert now[0] > 50 and "spec.json: " in capsys.readouterr().err
     (ended,) = last_words(gone, (), None)
     assert ended.code is None
+
+
+def test_a_store_that_hangs_does_not_keep_a_launcher_from_its_agent(hdfs, tmp_path, monkeypatch):
+    agent, waiting = Agent(), threading.Event()
+    hdfs.before = lambda operation, path, at_data_node: waiting.wait(60) and False
+    monkeypatch.setattr(agent_link, "_ADDRESS_TIMEOUT_S", (0.1, 0.1), raising=False)
+    spec = LaunchSpec(
+        trial="t1",
+        epoch=1,
+        command=["true"],
+        ranks=[0],
+        world_size=1,
+        host="here",
+        checkpoint={"directory": str(tmp_path)},
+        log_directory=str(tmp_path),
+        heartbeat_s=0.01,
+        agent_url=agent.url,
+        agent_address=f"{hdfs.url}/searches/one/agent.json",
+    )
+    link = agent_link.AgentLink(spec, lambda: None)
+    with agent.changed:
+        assert agent.changed.wait_for(lambda: agent.batches > 2, 10)
+    waiting.set()
+    link.close(1.0)
+    agent.close()
 
 
 def test_a_folder_is_opened_by_its_url(hdfs, tmp_path, yarn):  # noqa: F811

@@ -1,5 +1,7 @@
 """The first program on a node: it says which interpreter is wrong, and waits for the submission of its application."""
 
+import http.client
+import io
 import json
 import os
 import platform
@@ -52,6 +54,17 @@ def test_it_waits_for_the_submission_of_its_own_application(tmp_path):
         "--submission", str(tmp_path), *HERE, "shows", str(tmp_path), CONTAINER_ID=container, PYTHONPATH=str(tmp_path)
     )
     assert done.stdout.strip() == "application_17_0002", done.stderr
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(monkeypatch):
+    class Broken(io.BytesIO):
+        def read(self, size=-1):
+            raise http.client.IncompleteRead(b"{")
+
+    answers = [io.BytesIO(b'{"yarn_app": "application_17_0002"}'), Broken()]
+    monkeypatch.setattr(start, "_opened", lambda folder: answers.pop())
+    monkeypatch.setenv("CONTAINER_ID", "container_e05_17_0002_01_000001")
+    assert start._is_complete("webhdfs://host:1/folder")
 
 
 def test_without_one_it_ends(tmp_path, monkeypatch):

@@ -26,6 +26,9 @@ _TIMEOUT_S = 5.0
 _SILENT_S, _ADDRESS_S = 2.0, 10.0
 """In a store, the agent's address is read again when the agent has not answered for so long; or else so often."""
 
+_ADDRESS_TIMEOUT_S = (3.0, 3.0)
+"""Of a store with the agent's address. Meanwhile the launcher neither reports nor hears that it is to stop."""
+
 _REFUSED = (400, 422)
 """Sent again, the same events would be refused again."""
 
@@ -155,7 +158,7 @@ class AgentLink:
         if place is None or not self._is_due(place):
             return
         try:
-            address = AgentAddress.model_validate_json(read_at(place, retry_s=()))
+            address = AgentAddress.model_validate_json(read_at(place, (), timeout_s=_ADDRESS_TIMEOUT_S))
         except (OSError, ValueError, StoreError):
             return
         if self._url is None or address.attempt > self._attempt:

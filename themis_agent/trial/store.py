@@ -148,8 +148,11 @@ def store_at(url: str) -> Store:
     return FileStore(Path(unquote(parts.path)))
 
 
-def read_at(place: str, retry_s: tuple[float, ...] = webhdfs.RETRY_S) -> bytes:
-    """The content of a small file, by its path, its file:// URL or its URL in a store. `retry_s`: see `HdfsStore`.
+def read_at(
+    place: str, retry_s: tuple[float, ...] = webhdfs.RETRY_S, *, timeout_s: webhdfs.Timeout = webhdfs.TIMEOUT_S
+) -> bytes:
+    """The content of a small file, by its path, its file:// URL or its URL in a store. `retry_s`, `timeout_s`: see
+    `HdfsStore`.
 
     Raises:
         OSError: it cannot be read.
@@ -162,7 +165,7 @@ def read_at(place: str, retry_s: tuple[float, ...] = webhdfs.RETRY_S) -> bytes:
         return Path(unquote(urlsplit(place).path)).read_bytes()
     folder, _, name = place.rpartition("/")
     webhdfs.check_url(folder)
-    return HdfsStore(folder, retry_s=retry_s).read(unquote(name))
+    return HdfsStore(folder, retry_s=retry_s, timeout_s=timeout_s).read(unquote(name))
 
 
 def hdfs_at(url: str) -> HdfsStore:

@@ -29,7 +29,8 @@ from yarn_plugin.errors import BadInputError, os_reason
 from yarn_plugin.observe.bounded import TooLargeError, bounded_session, read_body
 
 SCHEME = "webhdfs"
-TIMEOUT_S = (5.0, 30.0)
+Timeout = tuple[float, float]
+TIMEOUT_S: Timeout = (5.0, 30.0)
 """To connect, and between two bytes of an answer."""
 
 RETRY_S = (0.2, 1.0, 2.0)
@@ -71,16 +72,24 @@ class _AwayError(StoreError):
 
 class HdfsStore:
     """See the module. `url`: webhdfs://HOST:PORT/PATH, of the NameNode's web address. `user`: as whom; None: as the
-    user of this program, in a container of YARN the submitter. `retry_s`: waits between attempts.
+    user of this program, in a container of YARN the submitter. `retry_s`: waits between attempts. `timeout_s`: see
+    `TIMEOUT_S`.
 
     All methods raise `StoreError`. For any thread.
     """
 
-    def __init__(self, url: str, user: str | None = None, retry_s: tuple[float, ...] = RETRY_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        user: str | None = None,
+        retry_s: tuple[float, ...] = RETRY_S,
+        *,
+        timeout_s: Timeout = TIMEOUT_S,
+    ) -> None:
         parts = urlsplit(url)
         self.url, self._authority = url.rstrip("/"), parts.netloc
         self._root = unquote(parts.path).rstrip("/")
-        self.user, self._retry_s = user or getpass.getuser(), retry_s
+        self.user, self._retry_s, self._timeout_s = user or getpass.getuser(), retry_s, timeout_s
 
     def url_of(self, name: str) -> str:
         """The URL of a file or folder, also for YARN."""
@@ -282,7 +291,13 @@ class HdfsStore:
             headers = {"Content-Type": "application/octet-stream"} if data is not None else {}
             try:
                 answer = session.request(
-                    method, address, data=data, headers=headers, timeout=TIMEOUT_S, allow_redirects=False, stream=True
+                    method,
+                    address,
+                    data=data,
+                    headers=headers,
+                    timeout=self._timeout_s,
+                    allow_redirects=False,
+                    stream=True,
                 )
             except (requests.RequestException, ValueError) as problem:
                 raise _AwayError(self._said(name, f"{who}{_reason(problem)}"), node) from None

@@ -11,6 +11,7 @@ Only the standard library: it runs by its path, before anything else can be impo
 """
 
 import getpass
+import http.client
 import json
 import os
 import platform
@@ -57,7 +58,7 @@ def _is_complete(folder: str) -> bool:
             with _opened(folder) as file:
                 if found is None or json.load(file)["yarn_app"] == "application_" + found.group(1):
                     return True
-        except (OSError, ValueError, LookupError):
+        except (OSError, ValueError, LookupError, http.client.HTTPException):
             pass
         time.sleep(POLL_S)
     return False
