@@ -727,6 +727,14 @@ def test_the_status_of_a_search_that_will_not_begin_is_an_error(world, capsys):
     assert f"has not begun, and {YARN_APP} has ended: UNDEFINED; `themis-agent resume {search.folder}`" in line
 
 
+def test_certificates_reach_nodes_whatever_is_written_beside_them(tmp_path):
+    (tmp_path / "ca.pem").write_bytes("# Büro\n".encode("latin-1") + b"-----BEGIN CERTIFICATE-----\n")
+    arbiter = SimpleNamespace(url="https://arbiter", verify=str(tmp_path / "ca.pem"))
+    (tmp_path / "search").mkdir()
+    copy = transaction._certificates(arbiter, tmp_path / "search")
+    assert Path(copy).read_bytes().endswith(b"\n-----BEGIN CERTIFICATE-----\n")
+
+
 @pytest.mark.parametrize("words", [("status",), ("status", "--watch")])
 def test_the_status_of_a_search_trusts_the_certificates_that_it_is_given(world, capsys, words):
     search = world.submit()

@@ -180,7 +180,8 @@ def _certificates(arbiter: ArbiterClient, folder: Path) -> str | None:
     if isinstance(arbiter.verify, bool) or not arbiter.url.startswith("https:"):
         return None
     copy = folder / submission.CERTIFICATES
-    Folder(folder).write(copy, Path(arbiter.verify).read_text())
+    # Certificates are ASCII; what people write beside them may be anything.
+    Folder(folder).write(copy, Path(arbiter.verify).read_text("ascii", "replace"))
     return str(copy)
 
 
