@@ -30,7 +30,7 @@ def type_of(expr: Expr) -> str | None:
     """The type of a column, literal or cast; None for other expressions."""
     match expr:
         case ("column", _, _, kind) | ("literal", kind, _) | ("cast", kind, *_):
-            return str(kind)
+            return None if kind is None else str(kind)
     return None
 
 

@@ -89,6 +89,13 @@ class _Translator:
         except KeyError:
             raise UnverifiableError("a column comes from an operator that cannot be followed") from None
 
+    def _typed_column(self, attribute: Node) -> Expr:
+        """A column, with the type that its readers know; Spark does not write that of an expression with a name."""
+        column = self._column(_id(attribute))
+        if column[0] == "column" and type_of(column) is None:
+            column = self._columns[_id(attribute)] = (*column[:3], _type(attribute.fields.get("dataType")))
+        return column
+
     # Operators
 
     def _block(self, plan: Node, alias: str = "") -> Block:
@@ -313,7 +320,7 @@ class _Translator:
         """An expression in normal form."""
         match node.kind:
             case "AttributeReference":
-                return self._column(_id(node))
+                return self._typed_column(node)
             case "OuterReference":
                 return self.expression(node.fields["e"])
             case "Alias":

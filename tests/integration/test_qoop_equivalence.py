@@ -229,9 +229,20 @@ SAME = {
         "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(5, 1)) = b.id JOIN e ON e.id = b.id",
         "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(5, 1)) = b.id JOIN e ON e.id = CAST(a.x AS DECIMAL(5, 1))",
     ),
+    "strings that groups compute, under other names": (
+        "WITH v AS (SELECT m, x FROM b JOIN (SELECT id, max(y) AS m FROM a GROUP BY id) USING (id) GROUP BY m, x)"
+        " SELECT r.x FROM v AS l JOIN v AS r ON l.m = r.m AND l.x = r.x",
+        "WITH v AS (SELECT g_m AS m, x FROM b JOIN (SELECT id AS g_id, max(y) AS g_m FROM a GROUP BY id) ON g_id = id"
+        " GROUP BY g_m, x)"
+        " SELECT q AS x FROM (SELECT m AS l, x AS p FROM v) JOIN (SELECT m AS r, x AS q FROM v) ON p = q AND l = r",
+    ),
 }
 
 DIFFERENT = {
+    "strings that groups compute, another column": (
+        "WITH v AS (SELECT x, max(y) AS m, min(y) AS n FROM a GROUP BY x) SELECT l.x FROM v l JOIN v r ON l.m = r.m",
+        "WITH v AS (SELECT x, max(y) AS m, min(y) AS n FROM a GROUP BY x) SELECT l.x FROM v l JOIN v r ON l.m = r.n",
+    ),
     "without a cast": (
         "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(5, 1)) = b.id JOIN e ON e.id = b.id",
         "SELECT y FROM a JOIN b ON CAST(a.x AS DECIMAL(5, 1)) = b.id JOIN e ON e.id = a.x",
