@@ -19,6 +19,7 @@ from qoop.parsing.spark_sql import Syntax
 
 REORDER = "org.apache.spark.sql.catalyst.optimizer.ReorderJoin"
 EXCLUDED = "spark.sql.optimizer.excludedRules"
+CTE_POLICY = "spark.sql.legacy.ctePrecedencePolicy"
 
 STAGE_CONF: Mapping[str, str] = {
     # The planner decides the join order.
@@ -27,6 +28,10 @@ STAGE_CONF: Mapping[str, str] = {
     # Stored outputs are partitioned by their size, not by spark.sql.shuffle.partitions.
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
     "spark.sql.adaptive.enabled": "true",
+    # CTEs are put in their places: Spark numbers them through a whole plan, so it does not recognise a stored output
+    # that has some in a plan that has others, and would compute it again. The names of CTEs in generated SQL are
+    # different from each other, so whose takes precedence does not matter.
+    CTE_POLICY: "LEGACY",
     # Literals in generated SQL have escapes.
     "spark.sql.parser.escapedStringLiterals": "false",
 }
@@ -48,6 +53,13 @@ def query_session(spark: SparkSession) -> SparkSession:
         copy.conf.set(name, value)
     excluded = copy.conf.get(EXCLUDED, "") or ""
     copy.conf.set(EXCLUDED, ",".join(filter(None, (excluded, REORDER))))
+    return copy
+
+
+def comparing_session(stages: SparkSession) -> SparkSession:
+    """A copy of the session that stages run in, to analyse whole plans as one text: CTEs may have CTEs there."""
+    copy = _wrapped(stages, stages._jsparkSession.cloneSession())
+    copy.conf.set(CTE_POLICY, "CORRECTED")
     return copy
 
 

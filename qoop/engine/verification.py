@@ -4,13 +4,14 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.connection import without_delay
 from qoop.engine.scala import items, leaves
+from qoop.engine.session import comparing_session
 from qoop.equivalence.canonical import canonical_text
 from qoop.equivalence.exact import is_exact
 from qoop.equivalence.expression import Expr
@@ -48,12 +49,16 @@ class Verification:
         moment: Moment | None = None,
         same: Iterable[tuple[Any, Any]] = (),
     ) -> None:
-        self._written, self._session = written, session
+        self._written, self._stages = written, session
         self._constants = _constants(moment) if moment is not None else {}
         self._reader = _PlanReader(same)
         self._lock = threading.Lock()
         self._expected: str | None = None
         self._verdicts: dict[str, str | None] = {}
+
+    @cached_property
+    def _session(self) -> SparkSession:
+        return comparing_session(self._stages)
 
     def check(self, text: str) -> None:
         """Check one plan; a text is checked once.

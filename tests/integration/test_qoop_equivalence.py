@@ -90,6 +90,17 @@ def test_plans_of_queries_that_are_easily_rewritten_wrongly(spark, case):
         assert found == {None}
 
 
+def test_plans_whose_stages_have_subqueries_over_other_stages(spark):
+    compared = Compared(
+        spark,
+        "SELECT a.y, s.w FROM a JOIN (SELECT id, c.w, count(*) AS n FROM b JOIN c USING (id) JOIN e USING (id)"
+        " GROUP BY id, c.w) AS s ON s.id = a.id JOIN t ON t.x = a.x",
+    )
+    nested = [text for text in compared.texts() if "(WITH" in text]
+    assert nested
+    assert {compared.differs(text) for text in nested} == {None}
+
+
 QUERY = """
 WITH q AS (SELECT id, max(x) AS x, count(DISTINCT z) AS n FROM b GROUP BY id)
 SELECT DISTINCT a.y, c.w + 1 AS w, q.x, coalesce(q.n, 0) AS n, CASE WHEN a.x > 1 THEN 'p' ELSE 'q' END AS k

@@ -16,6 +16,7 @@ import qoop
 from qoop import api
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import persist
+from qoop.engine.scala import leaves
 from qoop.engine.session import StatementAsWritten
 from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import QoopError
@@ -149,6 +150,24 @@ def test_outputs_of_stages_are_released_with_the_last_frame(spark):
     del derived
     gc.collect()
     wait_until(lambda: session_state(spark)["cached frames"] == before)
+
+
+def test_stored_outputs_are_not_computed_again_where_they_and_their_readers_have_subqueries(spark):
+    text = """
+    WITH sold AS (
+      SELECT category, d_year, count(*) AS n FROM store_sales
+        JOIN (SELECT i_item_sk AS sk, upper(i_category) AS category FROM item GROUP BY ALL) ON ss_item_sk = sk
+        JOIN date_dim ON ss_sold_date_sk = d_date_sk
+      GROUP BY category, d_year
+    )
+    SELECT one.category, other.n FROM sold one
+      JOIN sold other ON one.category = other.category AND one.d_year = other.d_year + 1
+      JOIN (SELECT d_year, max(d_moy) AS month FROM date_dim GROUP BY d_year) AS years ON years.d_year = one.d_year
+    """
+    frame = qoop.sql(spark, text)
+    read = Counter(leaf.getClass().getSimpleName() for leaf in leaves(frame._jdf.queryExecution().withCachedData()))
+    assert read == {"InMemoryRelation": 2, "LogicalRelation": 1}
+    assert rows_of(frame) == rows_of(spark.sql(text)) != Counter()
 
 
 def test_a_view_of_a_frame_belongs_to_the_users_session(spark):
