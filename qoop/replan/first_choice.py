@@ -14,6 +14,13 @@ PREMIUM = 0.1
 A shorter query than `Rules.min_gain / PREMIUM` spends nothing: it ends before a switch could save as much.
 """
 
+SHARED_GAIN = 0.3
+"""The fraction of its time that a query must be expected to save by storing a grouping that several parts read.
+
+Spark computes such a grouping once too, and what storing it costs beyond that is underestimated: of the TPC-DS queries
+that have one and are planned, 14 (expected to save 47%) gains, 64 (18%) loses, and 23 (4%) does neither.
+"""
+
 PLANNED_SECONDS = 0.1
 """What a plan costs beside its stages: comparing it with the query as written, and writing its text."""
 
@@ -34,16 +41,19 @@ def first_plan(
 
     A plan that can be left after a stage is worth a small premium. If no plan would save what a switch must save over
     the query as written, at any likely share and whichever way the estimates are wrong, or if it would cost more than
-    the premium on average, the query runs as written. So does one with a grouping that several parts read, unless some
-    plan is forced: Spark computes that once too, and what storing it costs beyond that is underestimated; and one
-    that is tried as written.
+    the premium on average, the query runs as written. So does one with a grouping that several parts read if it would
+    not save `SHARED_GAIN`, unless some plan is forced; and one that is tried as written.
     """
     written = next((number for number, plan in enumerate(plans) if plan.as_written), None)
     if written is None or rules.force:
         return choose(candidates, None, rules)
-    if rules.trial_s is not None or plans[written].query.shared_groupings:
+    if rules.trial_s is not None:
         return written
     ranked = sorted(candidates, key=lambda one: (one.seconds, one.plan))
+    if plans[written].query.shared_groupings:
+        as_written = next(one.seconds for one in candidates if one.plan == written)
+        if ranked[0].seconds > (1.0 - SHARED_GAIN) * as_written:
+            return written
     limit = ranked[0].seconds * (1.0 + _premium(ranked[0].seconds, rules))
     insured = [one for one in ranked if one.seconds <= limit and len(plans[one.plan].stages()) > 1]
     planned = [one.plan for one in (*insured, *ranked) if one.plan != written]
