@@ -61,7 +61,8 @@ class Attempt:
     def __init__(self, yarn, number=1, before=0, registered_as="app-1", folder=None, **fields):
         root = yarn.folder / "search"
         self.executed, self.folder, self.problem = yarn.folder / "executed", folder or Folder(root), None
-        command = f"python {TRAIN} --rate={{rate}} --executed={self.executed} --step-s={fields.pop('step_s', 0.0)}"
+        command = f"python {TRAIN} --rate={{rate}} --executed={self.executed} --hold={yarn.folder / 'hold'}"
+        command += f" --step-s={fields.pop('step_s', 0.0)}"
         rates = {"rate": {"type": "float", "low": 0.1, "high": 0.9}}
         known = {"name": "quadratic", "algorithm": "plain", "trials": 2, "max_steps": 5, "grace_s": 5, "space": rates}
         app = read({**known, "command": command, **fields}, "app")
@@ -215,7 +216,9 @@ def test_a_gpu_is_given_back_when_the_container_on_it_has_ended(yarn):
 
 @pytest.mark.parametrize("number", [1, 2], ids=["first attempt", "the first one died before it wrote its restart"])
 def test_a_search_that_goes_on_in_another_application_has_no_lease_of_the_one_before(yarn, monkeypatch, number):
-    first = Attempt(yarn, step_s=0.2, max_steps=30)
+    # No trial ends before its container is killed, however slow the machine.
+    (yarn.folder / "hold").touch()
+    first = Attempt(yarn, step_s=0.05, max_steps=10)
     first.until(lambda: len(first.steps()) == 2 and min(map(len, first.steps())) > 2)
     # The master first: one that sees its containers end starts others.
     yarn.attempt = 5
@@ -224,9 +227,10 @@ def test_a_search_that_goes_on_in_another_application_has_no_lease_of_the_one_be
         container.kill()
         container.wait()
     yarn.processes.clear()
+    (yarn.folder / "hold").unlink()
     grant = Leases.start
     monkeypatch.setattr(Leases, "start", lambda self: None)
-    second = Attempt(yarn, number, before=1, registered_as="app-2", step_s=0.2, max_steps=30)
+    second = Attempt(yarn, number, before=1, registered_as="app-2", step_s=0.05, max_steps=10)
     second.until(lambda: hasattr(second.search, "_agent") and not second.search._agent.state.leases)
     second.until(lambda: not any(second.search._agent.state.attempts))
     assert len(yarn.started) == 2, "nothing is started without a lease"
