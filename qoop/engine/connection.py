@@ -1,9 +1,10 @@
-"""The connection to Spark's JVM: large answers without a delay."""
+"""The connection to Spark's JVM: large answers without a delay, and classes without a search."""
 
 import threading
 from contextlib import suppress
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
@@ -28,6 +29,16 @@ def without_delay(spark: SparkSession) -> None:
 
 def open_connections(gateway: Any) -> list[Any]:
     """The JVM's ends of the connections; each thread has its own."""
-    field = gateway.jvm.java.lang.Class.forName("py4j.GatewayServer").getDeclaredField("connections")
+    field = java_class(gateway.jvm, "java.lang.Class").forName("py4j.GatewayServer").getDeclaredField("connections")
     field.setAccessible(True)
-    return list(field.get(gateway.java_gateway_server))
+    # As an array: Python would ask for the items of a list until the JVM has none, which it reports as a failure.
+    return list(field.get(gateway.java_gateway_server).toArray())
+
+
+def java_class(jvm: Any, name: str) -> Any:
+    """A class of the JVM by its full name.
+
+    Of `jvm.org.apache.spark...` Py4J asks, at each dot, whether this is a class yet; each time the JVM searches all its
+    jars in vain, for milliseconds in all.
+    """
+    return JavaClass(name, jvm._gateway_client)

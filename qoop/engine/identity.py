@@ -8,7 +8,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from qoop.engine.connection import without_delay
+from qoop.engine.connection import java_class, without_delay
 from qoop.engine.scala import leaves, printed
 
 NUMBERED = re.compile(r"(#|\bCTERelation)(Def |Ref |)(\d+)")
@@ -48,7 +48,7 @@ def renumbered(text: str) -> str:
 
 def data_identity(frame: DataFrame) -> str:
     """A digest of the files that a query reads, with their sizes and times; of other tables, what Spark knows."""
-    identity_of = frame.sparkSession._jvm.java.lang.System.identityHashCode
+    identity_of = java_class(frame.sparkSession._jvm, "java.lang.System").identityHashCode
     seen: set[int] = set()
     texts = []
     for leaf in leaves(frame._jdf.queryExecution().analyzed()):

@@ -9,6 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.engine.connection import java_class
 from qoop.engine.scala import leaves
 from qoop.engine.session import frame_of
 
@@ -34,6 +35,6 @@ def with_rows_in_plan(session: SparkSession, stored: DataFrame) -> DataFrame:
     jvm: Any = session._jvm
     plan = stored._jdf.queryExecution().analyzed()
     rows = frame_of(session, plan)._jdf.queryExecution().executedPlan().executeCollect()
-    sequence = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
-    local = jvm.org.apache.spark.sql.catalyst.plans.logical.LocalRelation
-    return frame_of(session, local(plan.output(), sequence, False, jvm.scala.Option.empty()))
+    wrapped = java_class(jvm, "scala.collection.immutable.ArraySeq").unsafeWrapArray(rows)
+    local = java_class(jvm, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
+    return frame_of(session, local(plan.output(), wrapped, False, java_class(jvm, "scala.Option").empty()))

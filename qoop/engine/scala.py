@@ -6,6 +6,8 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
+from qoop.engine.connection import java_class
+
 MAX_FIELDS = 10_000
 """How many columns of an operator Spark prints."""
 
@@ -13,6 +15,11 @@ MAX_FIELDS = 10_000
 def items(sequence: Any) -> Iterator[Any]:
     """The items of a Scala sequence."""
     return (sequence.apply(index) for index in range(sequence.size()))
+
+
+def sequence(jvm: Any, values: list[Any]) -> Any:
+    """A Scala sequence of these values."""
+    return java_class(jvm, "org.apache.spark.api.python.PythonUtils").toSeq(values)
 
 
 def leaves(plan: Any) -> Iterator[Any]:

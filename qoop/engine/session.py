@@ -12,7 +12,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
-from qoop.engine.scala import items
+from qoop.engine.connection import java_class
+from qoop.engine.scala import items, sequence
 from qoop.errors import QoopError
 from qoop.parsing.moment import EPOCH, Moment
 from qoop.parsing.spark_sql import Syntax
@@ -242,7 +243,7 @@ class StatementAsWritten:
 
     def _analysed(self) -> Any:
         state = self._spark._jsparkSession.sessionState()
-        skip = self._spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+        skip = java_class(self._spark._jvm, "org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
         execution = state.executePlan(self._plan, skip)
         execution.assertAnalyzed()
         return execution.analyzed()
@@ -251,11 +252,10 @@ class StatementAsWritten:
         """Execute it with these rows in place of its query's."""
         replaced = [*items(self._plan.children())]
         replaced[-1] = rows._jdf.queryExecution().logical()
-        sequence = self._spark._jvm.PythonUtils.toSeq(replaced)
-        frame_of(self._spark, self._plan.withNewChildren(sequence))
+        frame_of(self._spark, self._plan.withNewChildren(sequence(self._spark._jvm, replaced)))
 
 
 def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
     """The frame of a logical plan (a Java object)."""
-    datasets = spark._jvm.org.apache.spark.sql.classic.Dataset
+    datasets = java_class(spark._jvm, "org.apache.spark.sql.classic.Dataset")
     return DataFrame(datasets.ofRows(spark._jsparkSession, plan), spark)

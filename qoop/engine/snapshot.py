@@ -10,8 +10,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from qoop.engine.scala import items, leaves
+from qoop.engine.connection import java_class
+from qoop.engine.scala import items, leaves, sequence
 from qoop.errors import QoopError
+
+SOURCES = "org.apache.spark.sql.execution.datasources"
 
 SAME_EACH_TIME = {
     "LocalRelation", "LogicalRDD", "ExternalRDD", "Range", "OneRowRelation", "EmptyRelation", "CommandResult",
@@ -80,11 +83,10 @@ def _file_index(leaf: Any) -> Any:
 def _kept(leaf: Any, index: Any, session: SparkSession) -> Any:
     """A catalogue table's relation, kept for the session's stages; partitions that Spark has not listed are listed."""
     jvm: Any = session._jvm
-    sources = jvm.org.apache.spark.sql.execution.datasources
     relation, table = leaf.relation(), leaf.catalogTable()
     if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
-        relation = sources.HadoopFsRelation(
-            index.filterPartitions(jvm.PythonUtils.toSeq([])),
+        relation = java_class(jvm, f"{SOURCES}.HadoopFsRelation")(
+            index.filterPartitions(sequence(jvm, [])),
             relation.partitionSchema(),
             relation.dataSchema(),
             relation.bucketSpec(),
@@ -92,17 +94,17 @@ def _kept(leaf: Any, index: Any, session: SparkSession) -> Any:
             relation.options(),
             session._jsparkSession,
         )
-    kept = sources.LogicalRelation(relation, leaf.output(), table, False, jvm.scala.Option.empty())
+    none = java_class(jvm, "scala.Option").empty()
+    kept = java_class(jvm, f"{SOURCES}.LogicalRelation")(relation, leaf.output(), table, False, none)
     identifier = table.get().identifier()
     parts = (identifier.catalog().get(), identifier.database().get(), identifier.table())
-    name = jvm.org.apache.spark.sql.catalyst.QualifiedTableName(*parts)
+    name = java_class(jvm, "org.apache.spark.sql.catalyst.QualifiedTableName")(*parts)
     session._jsparkSession.sessionState().catalog().cacheTable(name, kept)
     return kept
 
 
 def _identity(session: SparkSession, value: Any) -> int:
-    jvm: Any = session._jvm
-    return int(jvm.java.lang.System.identityHashCode(value))
+    return int(java_class(session._jvm, "java.lang.System").identityHashCode(value))
 
 
 def _name(leaf: Any) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from qoop.engine.connection import without_delay
-from qoop.engine.scala import items, leaves
+from qoop.engine.connection import java_class, without_delay
+from qoop.engine.scala import items, leaves, sequence
 from qoop.engine.session import comparing_session
 from qoop.equivalence.canonical import canonical_text
 from qoop.equivalence.exact import is_exact
@@ -121,8 +121,8 @@ MAY_BE_INEXACT = ("AGGREGATE", "AGGREGATE_EXPRESSION", "DISTINCT_LIKE", "INTERSE
 @lru_cache(maxsize=1)
 def _inexact_patterns(jvm: Any) -> Any:
     """Spark's objects for these names; kept, since looking them up takes longer than asking a plan for them."""
-    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-    return jvm.PythonUtils.toSeq([getattr(patterns, name)() for name in MAY_BE_INEXACT])
+    patterns = java_class(jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    return sequence(jvm, [getattr(patterns, name)() for name in MAY_BE_INEXACT])
 
 
 def has_exact_values(frame: DataFrame) -> bool:
