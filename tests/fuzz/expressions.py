@@ -4,12 +4,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tests.fuzz.schema import KINDS
+from tests.fuzz.schema import COMPUTED, KINDS
 from tests.fuzz.settings import CASED, ESCAPED, QUOTED
 from tests.fuzz.tree import Expr, expr
 
-NUMBERS = ("int", "long", "decimal", "wide")
-TEXTS = ("text", "number", "char", "varchar")
+KEYLIKE = ("int", "long", "decimal", "wide")
+"""Kinds of numbers from 1 to 4."""
+
+NUMBERS = (*KEYLIKE, "whole", "amount")
+WHOLE = {"int", "long", "whole"}
+TEXTS = ("text", "number", "char", "varchar", "phrase")
+MOSTLY_NOT = ("NOT ",) * 4
 
 
 @dataclass(frozen=True)
@@ -101,23 +106,23 @@ class Expressions:
         if one is None or other is None:
             return None
         self.tags.add("arithmetic")
-        whole = {one[1], other[1]} <= {"int", "long"}
+        whole = {one[1], other[1]} <= WHOLE
         match self.random.randrange(7):
             case 0:
-                return expr(f"{one[0]} + {other[0]}"), "long" if whole else "wide"
+                return expr(f"{one[0]} + {other[0]}"), "whole" if whole else "amount"
             case 1:
-                return expr(f"{one[0]} * {other[0]} - 1"), "long" if whole else "wide"
+                return expr(f"{one[0]} * {other[0]} - 1"), "whole" if whole else "amount"
             case 2:
-                return expr(f"{one[0]} % 3"), "long" if one[1] in ("int", "long") else "wide"
+                return expr(f"{one[0]} % 3"), "long" if one[1] in WHOLE else "wide"
             case 3:
                 self.tags.add("division")
-                return expr(f"{one[0]} / 4"), "double" if one[1] in ("int", "long") else "wide"
+                return expr(f"{one[0]} / 4"), "ratio" if one[1] in WHOLE else "amount"
             case 4:
                 return expr(f"abs(-{one[0]})"), one[1]
             case 5:
-                return expr(f"CAST({one[0]} AS STRING)"), "text"
+                return expr(f"CAST({one[0]} AS STRING)"), "number" if one[1] in ("int", "long") else "phrase"
             case _:
-                return expr(f"round({one[0]}, 1)"), "wide" if one[1] in ("decimal", "wide") else "long"
+                return expr(f"round({one[0]}, 1)"), "long" if one[1] in WHOLE else "wide"
 
     def text(self, scopes):
         one, other = self.column(scopes, TEXTS), self.column(scopes, (*TEXTS, "int", "decimal"))
@@ -126,17 +131,17 @@ class Expressions:
         self.tags.add("text function")
         match self.random.randrange(7):
             case 0:
-                return expr(f"upper({one[0]})"), "text"
+                return expr(f"upper({one[0]})"), "phrase"
             case 1:
-                return expr(f"{one[0]} || '-' || {other[0]}"), "text"
+                return expr(f"{one[0]} || '-' || {other[0]}"), "phrase"
             case 2:
                 return expr(f"substring({one[0]}, 1, 1)"), "text"
             case 3:
                 return expr(f"length({one[0]})"), "int"
             case 4:
-                return expr(f"concat_ws({self.literal('text')}, {one[0]}, {other[0]})"), "text"
+                return expr(f"concat_ws({self.literal('text')}, {one[0]}, {other[0]})"), "phrase"
             case 5:
-                return expr(f"regexp_replace({one[0]}, {self.pattern(chr(92) + 'd')}, '#')"), "text"
+                return expr(f"regexp_replace({one[0]}, {self.pattern(chr(92) + 'd')}, '#')"), "phrase"
             case _:
                 return expr(f"nvl(trim({one[0]}), 'none')"), "text"
 
@@ -152,10 +157,10 @@ class Expressions:
             return self.pick(
                 (
                     (expr(f"CAST({time[0]} AS DATE)"), "date"),
-                    (expr(f"hour({time[0]})"), "int"),
-                    (expr(f"date_format({time[0]}, 'yyyy-MM-dd HH')"), "text"),
+                    (expr(f"hour({time[0]})"), "whole"),
+                    (expr(f"date_format({time[0]}, 'yyyy-MM-dd HH')"), "phrase"),
                     (expr(f"date_trunc('DAY', {time[0]})"), time[1]),
-                    (expr(f"CAST({time[0]} AS STRING)"), "text"),
+                    (expr(f"CAST({time[0]} AS STRING)"), "phrase"),
                     (expr(f"{time[0]} + INTERVAL '90' MINUTE"), time[1]),
                 )
             )
@@ -163,10 +168,10 @@ class Expressions:
         return self.pick(
             (
                 (expr(f"date_add({day[0]}, 1)"), "date"),
-                (expr(f"year({day[0]})"), "int"),
+                (expr(f"year({day[0]})"), "whole"),
                 (expr(f"trunc({day[0]}, 'MM')"), "date"),
                 (expr(f"CAST({day[0]} AS TIMESTAMP)"), "time"),
-                (expr(f"datediff({day[0]}, DATE '2000-01-01')"), "int"),
+                (expr(f"datediff({day[0]}, DATE '2000-01-01')"), "whole"),
                 (expr(f"current_date() > {day[0]}"), "truth"),
             )
         )
@@ -182,7 +187,7 @@ class Expressions:
             return self.pick(
                 (
                     (expr(f"{text}.{field}"), "int"),
-                    (expr(f"to_json({text})"), "text"),
+                    (expr(f"to_json({text})"), "phrase"),
                     (expr(f"{text}.Tag"), "text"),
                 )
             )
@@ -190,7 +195,7 @@ class Expressions:
             return self.pick(
                 (
                     (expr(f"get({text}, 0)"), "int"),
-                    (expr(f"size({text})"), "int"),
+                    (expr(f"size({text})"), "whole"),
                     (expr(f"transform({text}, x -> x + 1)"), "array"),
                     (expr(f"filter({text}, x -> x > 1)"), "array"),
                     (expr(f"array_contains({text}, 2)"), "truth"),
@@ -200,7 +205,7 @@ class Expressions:
             (
                 (expr(f"try_element_at({text}, 'x')"), "int"),
                 (expr(f"map_contains_key({text}, 'Y')"), "truth"),
-                (expr(f"size({text})"), "int"),
+                (expr(f"size({text})"), "whole"),
             )
         )
 
@@ -211,8 +216,8 @@ class Expressions:
         self.tags.add("json")
         return self.pick(
             (
-                (expr(f"to_json(struct({one[0]} AS orderId, {other[0]} AS Inner_One))"), "text"),
-                (expr(f"to_json(named_struct('lineNo', {one[0]}, 'line', {other[0]}))"), "text"),
+                (expr(f"to_json(struct({one[0]} AS orderId, {other[0]} AS Inner_One))"), "phrase"),
+                (expr(f"to_json(named_struct('lineNo', {one[0]}, 'line', {other[0]}))"), "phrase"),
                 (expr(f"named_struct('Qty', {one[0]}).qty" if CASED not in self.settings else one[0]), one[1]),
             )
         )
@@ -230,33 +235,55 @@ class Expressions:
 
     def equality(self, new: Scope, others: Sequence[Scope]) -> Expr:
         """A condition that joins a new source to the others."""
-        if self.chance(72):
+        if self.chance(62):
             mine, other = self.column([new], ("int",)), self.column(others, ("int",))
             if mine is not None and other is not None:
                 return expr(f"{mine[0]} = {other[0]}")
-        for _ in range(4):
-            mine = self.column([new])
-            assert mine is not None
-            family = KINDS[mine[1]].family
-            kinds = [kind for kind, one in KINDS.items() if family and one.family == family]
-            other = self.column(others, kinds) if kinds else None
-            if other is not None:
-                self.tags.add(f"join on {family}")
-                word = "<=>" if self.chance(7) else "="
-                if word == "<=>":
-                    self.tags.add("<=>")
-                sides = (mine[0], other[0]) if self.chance(50) else (other[0], mine[0])
-                return expr(f"{sides[0]} {word} {sides[1]}")
-        return self.weak_condition([new, *others])
+        pair = self.alike(others, new)
+        if pair is None:
+            return self.weak_condition([new, *others])
+        other, mine, kind = pair
+        self.tags.add(f"join on {KINDS[kind].family}")
+        word = "<=>" if self.chance(10) else "="
+        if word == "<=>":
+            self.tags.add("<=>")
+        sides = (mine, other) if self.chance(50) else (other, mine)
+        return expr(f"{sides[0]} {word} {sides[1]}")
+
+    def alike(
+        self, scopes: Sequence[Scope], new: Scope, kinds: Iterable[str] = tuple(KINDS)
+    ) -> tuple[str, str, str] | None:
+        """A column of the scopes, one of a new source that may be equal, and the kind of that; None if there is none.
+
+        Most are of one kind and not computed, so that some of their values are equal.
+        """
+        possible = [kind for kind in kinds if self.chance(10) or kind not in COMPUTED]
+        there = {kind for _, kind in new.columns}
+        for kind in self.random.sample(possible, len(possible)):
+            if kind not in there or not KINDS[kind].family:
+                continue
+            family = [other for other in possible if KINDS[other].family == KINDS[kind].family]
+            other = (self.column(scopes, (kind,)) if self.chance(60) else None) or self.column(scopes, family)
+            mine = self.column([new], (kind,))
+            if other is not None and mine is not None:
+                return other[0], mine[0], kind
+        return None
+
+    def strict_condition(self, scopes: Sequence[Scope]) -> Expr:
+        """A condition that few rows meet."""
+        found = self.column(scopes, [kind for kind, one in KINDS.items() if one.family and len(one.values) > 2])
+        if found is None or self.chance(15):
+            return expr(f"{(found or self.any_column(scopes))[0]} IS NULL")
+        return expr(f"{found[0]} = {self.literal(found[1])}")
 
     def weak_condition(self, scopes: Sequence[Scope]) -> Expr:
         """A condition that most rows meet."""
         text, kind = self.any_column(scopes)
         if not KINDS[kind].sorts or kind in ("struct", "array"):
             return expr(f"{text} IS NOT NULL")
-        number = self.column(scopes, NUMBERS)
+        number = self.column(scopes, KEYLIKE)
         match self.random.randrange(7):
-            case 0:
+            case 0 if len(KINDS[kind].values) > 2:
                 return expr(f"{text} <> {self.literal(kind)}")
             case 1:
                 return expr(f"{text} >= {min(KINDS[kind].values)}")
@@ -272,7 +299,7 @@ class Expressions:
                 return expr(f"{text} IS NOT NULL")
 
     def simple_condition(self, scopes: Sequence[Scope]) -> Expr:
-        """A condition without subqueries."""
+        """A condition without subqueries that many rows meet."""
         text, kind = self.any_column(scopes)
         family = KINDS[kind].family
         same = self.column(scopes, [name for name, one in KINDS.items() if family and one.family == family])
@@ -280,26 +307,28 @@ class Expressions:
             made = self.nested(scopes)
             if made is not None and made[1] == "truth":
                 return made[0]
-            return expr(f"{text} IS {self.pick(('', 'NOT '))}NULL")
+            return expr(f"{text} IS {self.pick(('', *MOSTLY_NOT))}NULL")
         match self.random.randrange(12):
             case 0 | 1:
-                return expr(f"{text} {self.pick(('=', '<>', '<', '>='))} {self.literal(kind)}")
+                return expr(f"{text} {self.pick(('=', '<>', '<>', '<', '>=', '>='))} {self.literal(kind)}")
             case 2:
                 return expr(f"{text} {self.pick(('', 'NOT '))}IN ({self.literal(kind)}, {self.literal(kind)})")
             case 3:
-                return expr(f"{text} IS {self.pick(('', 'NOT '))}NULL")
+                return expr(f"{text} IS {self.pick(('', *MOSTLY_NOT))}NULL")
             case 4 if same is not None:
-                return expr(f"{text} {self.pick(('<=>', '<=', '<>', '='))} {same[0]}")
+                return expr(f"{text} {self.pick(('<=>', '<=', '<=', '<>', '<>', '='))} {same[0]}")
             case 5:
-                text, _ = self.column(scopes, TEXTS) or ("'a1'", "text")
+                text, _ = self.column(scopes, ("text", "char", "varchar", "number")) or ("'a'", "text")
                 self.tags.add("pattern")
                 digit, escaped, letter = map(self.pattern, (r"\d", r"\_%", r"[a-z]\w?"))
-                how = self.pick(("LIKE 'a%'", "NOT LIKE '%1'", f"RLIKE {digit}", f"LIKE {escaped}", f"RLIKE {letter}"))
+                how = self.pick(
+                    ("LIKE 'a%'", "NOT LIKE '%1'", f"NOT RLIKE {digit}", f"NOT LIKE {escaped}", f"RLIKE {letter}")
+                )
                 return expr(f"{text} {how}")
             case 6:
                 one, other = self.column(scopes, NUMBERS), self.column(scopes, NUMBERS)
                 if one and other:
-                    return expr(f"{one[0]} + {other[0]} {self.pick(('<', '>', '<>'))} {self.pick('1234')}")
+                    return expr(f"{one[0]} + {other[0]} {self.pick(('< 6', '> 2', '<> 4'))}")
                 return expr(f"{text} IS NOT NULL")
             case 7:
                 return expr("NOT (", self.weak_condition(scopes), " AND ", self.simple_condition(scopes), ")")
@@ -316,7 +345,7 @@ class Expressions:
                 first, second = (expr("(", common, " AND ", self.simple_condition(scopes), ")") for _ in range(2))
                 return expr("(", first, " OR ", second, ")")
             case 10 if "ansi off" in self.settings or "size of null" in self.settings:
-                number, code = self.column(scopes, ("int", "decimal")), self.column(scopes, TEXTS)
+                number, code = self.column(scopes, ("int", "decimal")), self.column(scopes, ("number", "char"))
                 if number and code:
                     self.tags.add("text against number")
                     return expr(f"{number[0]} = {code[0]}")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from tests.fuzz.expressions import NUMBERS, TEXTS, Expressions, Scope
+from tests.fuzz.expressions import KEYLIKE, NUMBERS, WHOLE, Expressions, Scope
 from tests.fuzz.schema import KINDS, Table
 from tests.fuzz.settings import CASED
 from tests.fuzz.tree import Body, Cte, Expr, Item, Join, Order, Query, Select, SetOperation, Source, expr
@@ -86,8 +86,11 @@ class _Writer(Expressions):
         return self.select(depth)
 
     def united(self, depth: int) -> tuple[Body, Columns]:
-        kinds = [self.pick(PLAIN) for _ in range(self.pick((1, 2, 2, 3)))]
         words = [self.pick(("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "EXCEPT ALL", "INTERSECT ALL"))]
+        # Short rows of few values have others equal to them, long ones have not.
+        few, many = words[0].startswith("INTERSECT"), words[0].startswith("EXCEPT")
+        count = 1 if few and self.chance(70) else 3 if many else self.pick((1, 2, 2, 3))
+        kinds = [self.pick(KEYLIKE if few and self.chance(70) else PLAIN) for _ in range(count)]
         if self.chance(20):
             words.append(self.pick(("UNION ALL", "INTERSECT", "UNION")))
         body, columns = self.select(depth, kinds)
@@ -184,7 +187,9 @@ class _Writer(Expressions):
                 kind = "LEFT JOIN"
             source, scope = self.source(max(depth, 1), [one.alias for one in scopes])
             on = [self.equality(scope, scopes)]
-            if kind == "LEFT ANTI JOIN" or self.chance(25):
+            if kind == "LEFT ANTI JOIN":
+                on.append(self.strict_condition([scope]))
+            elif self.chance(25):
                 on.append(self.simple_condition([scope]))
             self.tags.add(kind)
             joins.append(Join(kind, source, tuple(on)))
@@ -202,38 +207,32 @@ class _Writer(Expressions):
         if self.chance(60):
             where = (self.weak_condition([scope]),)
         if form in ("exists", "not exists"):
-            narrowed = self.simple_condition([scope])
+            narrowed = self.strict_condition([scope])
             on = (self.equality(scope, scopes), *((narrowed,) if form == "not exists" else where))
             inner = Select((Item(expr("1"), "one"),), source, (), on)
             return expr("NOT EXISTS " if form == "not exists" else "EXISTS ", Query(inner))
         if form in ("in", "not in"):
-            pair = self._comparable(scopes, scope)
+            pair = self.alike(scopes, scope, (*KEYLIKE, "text", "number", "date", "folded"))
             if pair is None:
                 return self.weak_condition(scopes)
-            outer, mine = pair
+            outer, mine, _ = pair
             if form == "not in" and self.chance(80):
                 # With a NULL among them no row is returned.
-                where = (expr(f"{mine} IS NOT NULL"), self.simple_condition([scope]))
+                where = (expr(f"{mine} IS NOT NULL"), self.strict_condition([scope]))
             inner = Select((Item(expr(mine), "one"),), source, (), where)
             both = expr(outer, " IN " if form == "in" else " NOT IN ", Query(inner))
             return expr("(", both, " OR ", self.simple_condition(scopes), ")") if self.chance(12) else both
-        pair = self._comparable(scopes, scope, (*NUMBERS, "text", "date", "time"))
+        pair = self.alike(scopes, scope, (*KEYLIKE, "text", "date", "time"))
         if pair is None:
             return self.weak_condition(scopes)
-        outer, mine = pair
+        outer, mine, _ = pair
         if form == "correlated scalar":
             where = (*where, self.equality(scope, scopes))
-        function, word = self.pick((("max", "<="), ("min", ">="), ("max", "<>"), ("max", "=")))
+        function, word = self.pick(
+            (("max", "<="), ("max", "<="), ("min", ">="), ("min", ">="), ("max", "<>"), ("max", "="))
+        )
         inner = Select((Item(expr(f"{function}({mine})"), "one"),), source, (), where)
         return expr(outer, f" {word} ", Query(inner))
-
-    def _comparable(self, scopes: Sequence[Scope], inner: Scope, kinds: Sequence[str] = ()) -> tuple[str, str] | None:
-        mine = self.column([inner], kinds or ("int", "long", "decimal", "text", "number", "date", "folded"))
-        if mine is None:
-            return None
-        family = KINDS[mine[1]].family
-        outer = self.column(scopes, [kind for kind, one in KINDS.items() if one.family == family])
-        return (outer[0], mine[0]) if outer is not None else None
 
     # Columns.
 
@@ -292,14 +291,14 @@ class _Writer(Expressions):
         number = self.column(scopes, NUMBERS)
         shown = number or ("1", "int")
         if order is None:
-            return expr(f"count(*) OVER {over}"), "long"
+            return expr(f"count(*) OVER {over}"), "whole"
         return self.pick(
             (
                 (expr(f"rank() OVER {over}"), "int"),
                 (expr(f"dense_rank() OVER {over}"), "int"),
                 (expr(f"max({shown[0]}) OVER ({partition})"), shown[1]),
-                (expr(f"count(*) OVER {over}"), "long"),
-                (expr(f"sum({shown[0]}) OVER {over}"), "long" if shown[1] in ("int", "long") else "wide"),
+                (expr(f"count(*) OVER {over}"), "whole"),
+                (expr(f"sum({shown[0]}) OVER {over}"), "whole" if shown[1] in WHOLE else "amount"),
             )
         )
 
@@ -323,7 +322,7 @@ class _Writer(Expressions):
             values[0] = (expr(found[0]), "int") if found else values[0]
         group = tuple(dict.fromkeys(value for value, _ in values))
         grouping = ""
-        if group and len(group) == len(values) and not kinds and self.chance(18):
+        if group and len(group) == len(values) and not kinds and self.chance(30):
             grouping = self.pick(("ROLLUP", "CUBE", "GROUPING SETS"))
             self.tags.add(grouping)
         for place in range(keys, count):
@@ -333,7 +332,7 @@ class _Writer(Expressions):
         having = ()
         if self.chance(25):
             self.tags.add("HAVING")
-            having = (expr(self.pick(("count(*) > 0", "count(*) >= 1", "count(*) > 1", "max(1) = 1"))),)
+            having = (expr(self.pick(("count(*) > 0", "count(*) >= 1", "count(*) > 0", "count(*) > 1", "max(1) = 1"))),)
         self.tags.add("GROUP BY" if group else "aggregate of all rows")
         items, columns = self.named(values)
         if group and not grouping and "no ordinals" not in self.settings and self.chance(15):
@@ -349,21 +348,21 @@ class _Writer(Expressions):
             found = self.column(scopes, (kind,))
             return expr(f"max({found[0] if found else self.literal(kind)})"), kind
         number, any_one = self.column(scopes, NUMBERS), self.any_column(scopes)
-        choices = [("count(*)", "long")]
+        choices = [("count(*)", "whole")]
         if number:
-            whole = number[1] in ("int", "long")
+            whole = number[1] in WHOLE
             choices += [
-                (f"sum({number[0]})", "long" if whole else "wide"),
-                (f"avg({number[0]})", "double" if whole else "wide"),
-                (f"sum(DISTINCT {number[0]})", "long" if whole else "wide"),
-                (f"count(*) FILTER (WHERE {number[0]} > 1)", "long"),
-                (f"sum(CASE WHEN {number[0]} > 1 THEN 1 ELSE 0 END)", "long"),
+                (f"sum({number[0]})", "whole" if whole else "amount"),
+                (f"avg({number[0]})", "ratio" if whole else "amount"),
+                (f"sum(DISTINCT {number[0]})", "whole" if whole else "amount"),
+                (f"count(*) FILTER (WHERE {number[0]} > 1)", "whole"),
+                (f"sum(CASE WHEN {number[0]} > 1 THEN 1 ELSE 0 END)", "whole"),
             ]
         if KINDS[any_one[1]].groups and any_one[1] not in ("struct", "array"):
             choices += [
-                (f"count(DISTINCT {any_one[0]})", "long"),
-                (f"min({any_one[0]})", any_one[1] if any_one[1] not in TEXTS else "text"),
-                (f"max({any_one[0]})", any_one[1] if any_one[1] not in TEXTS else "text"),
+                (f"count(DISTINCT {any_one[0]})", "whole"),
+                (f"min({any_one[0]})", any_one[1] if any_one[1] not in ("char", "varchar") else "text"),
+                (f"max({any_one[0]})", any_one[1] if any_one[1] not in ("char", "varchar") else "text"),
             ]
         text, kind = self.pick(choices)
         if "DISTINCT" in text:
