@@ -73,6 +73,7 @@ class SparkEngine:
         self._storing: set[str] = set()
         self._verification = verification
         self._checks = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-check")
+        self._compared_next: str | None = None
         self._definitions: dict[str, str] = {}
         self.result: Any = None
         self._session, self._name, self._written, self._checkpoints = session, name, written, checkpoints
@@ -117,9 +118,16 @@ class SparkEngine:
             self._threads = {name: old for name, old in self._threads.items() if old.is_alive()} | {tag: thread}
 
     def check_plan(self, text: str) -> None:
-        """Compare a plan, given as one text, with the query as written; if it is different, emit that it cannot run."""
+        """Compare a plan, given as one text, with the query as written; if it is different, emit that it cannot run.
+
+        A plan that waits to be compared when another one is run, or the last stage starts, is not compared: what the
+        result takes from it is compared with that.
+        """
+        self._compared_next = text
 
         def check() -> None:
+            if self._compared_next != text:
+                return
             try:
                 self._check(text)
             except DifferentPlanError as problem:
@@ -135,6 +143,7 @@ class SparkEngine:
         """The comparison of the plan that ends with this stage, with the definitions of all views as they were run."""
         with self._lock:
             definitions = dict(self._definitions)
+        self._compared_next = None
         return self._checks.submit(self._check, composed(query, definitions))
 
     def cancel(self, stages: tuple[StageId, ...]) -> None:

@@ -277,6 +277,44 @@ def test_a_stage_that_gets_no_thread_is_reported(watched, monkeypatch):
     assert [type(event) for event in watched.events if not isinstance(event, ExecutorsChanged)] == [StageFailed]
 
 
+# Comparisons of plans with the query as written.
+
+
+class SlowVerification:
+    """Comparisons that wait until they may go on."""
+
+    def __init__(self):
+        self.started, self.go_on = [], threading.Event()
+
+    def check(self, text):
+        self.started.append(text)
+        assert self.go_on.wait(20)
+
+
+@pytest.fixture
+def slow(watched):
+    watched.engine._verification = SlowVerification()
+    watched.engine.check_plan("the first plan")
+    wait_for(lambda: watched.engine._verification.started, lambda: "no comparison")
+    return watched.engine._verification
+
+
+def test_the_result_does_not_wait_for_comparisons_of_plans_that_were_left(watched, slow):
+    watched.engine.check_plan("the second plan")
+    checked = watched.engine._checked("what was run")
+    slow.go_on.set()
+    checked.result(20)
+    assert slow.started == ["the first plan", "what was run"]
+
+
+def test_of_several_plans_that_wait_the_one_that_runs_is_compared(watched, slow):
+    for plan in ("the second plan", "the third plan", "the fourth plan"):
+        watched.engine.check_plan(plan)
+    slow.go_on.set()
+    watched.engine._checks.submit(lambda: None).result(20)
+    assert slow.started == ["the first plan", "the fourth plan"]
+
+
 # Lost outputs.
 
 TWO, THREE, FOUR = (StageId("qoop_result", number) for number in (5, 6, 7))
