@@ -94,13 +94,18 @@ def _kept(leaf: Any, index: Any, session: SparkSession) -> Any:
             relation.options(),
             session._jsparkSession,
         )
-    none = java_class(jvm, "scala.Option").empty()
-    kept = java_class(jvm, f"{SOURCES}.LogicalRelation")(relation, leaf.output(), table, False, none)
-    identifier = table.get().identifier()
-    parts = (identifier.catalog().get(), identifier.database().get(), identifier.table())
-    name = java_class(jvm, "org.apache.spark.sql.catalyst.QualifiedTableName")(*parts)
-    session._jsparkSession.sessionState().catalog().cacheTable(name, kept)
+    # Not with the columns of the leaf: it has none of the notes any more by which Spark pads values of CHAR.
+    kept = getattr(java_class(jvm, f"{SOURCES}.LogicalRelation$"), "MODULE$").apply(relation, table.get())
+    keep(kept, session)
     return kept
+
+
+def keep(relation: Any, session: SparkSession) -> None:
+    """Make a session read a catalogue table as this relation, instead of resolving its name once more."""
+    identifier = relation.catalogTable().get().identifier()
+    parts = (identifier.catalog().get(), identifier.database().get(), identifier.table())
+    name = java_class(session._jvm, "org.apache.spark.sql.catalyst.QualifiedTableName")(*parts)
+    session._jsparkSession.sessionState().catalog().cacheTable(name, relation)
 
 
 def _identity(session: SparkSession, value: Any) -> int:

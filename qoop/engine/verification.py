@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.engine.connection import java_class, without_delay
 from qoop.engine.scala import items, leaves, sequence
 from qoop.engine.session import comparing_session
+from qoop.engine.snapshot import keep
 from qoop.equivalence.canonical import canonical_text
 from qoop.equivalence.exact import is_exact
 from qoop.equivalence.expression import Expr
@@ -39,7 +40,7 @@ class Verification:
         written: the query as written, analysed in the user's session.
         session: the session that stages run in.
         moment: the moment of the query, which its plans have as literals.
-        same: pairs of leaves that read the same, as in the query as written and as in stages.
+        same: pairs of leaves that read the same, as in the query as written and as in stages (`pin_tables`).
     """
 
     def __init__(
@@ -51,6 +52,8 @@ class Verification:
     ) -> None:
         self._written, self._stages = written, session
         self._constants = _constants(moment) if moment is not None else {}
+        same = list(same)
+        self._pinned = [pinned for _, pinned in same]
         self._reader = _PlanReader(same)
         self._lock = threading.Lock()
         self._expected: str | None = None
@@ -58,7 +61,10 @@ class Verification:
 
     @cached_property
     def _session(self) -> SparkSession:
-        return comparing_session(self._stages)
+        session = comparing_session(self._stages)
+        for relation in self._pinned:
+            keep(relation, session)
+        return session
 
     def check(self, text: str) -> None:
         """Check one plan; a text is checked once.

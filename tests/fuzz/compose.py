@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.session import QueryAsWritten, current_moment, query_session, syntax_of
+from qoop.engine.snapshot import pin_tables
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
@@ -50,7 +51,8 @@ def check(lab: Lab, case: Case, plans: int = 3) -> str | None:
     with lab.under(case.settings):
         written = QueryAsWritten(lab.spark, case.text).analysed
         made = planned(lab, case)
-        verification = Verification(written, query_session(lab.spark), made.moment)
+        stages = query_session(lab.spark)
+        verification = Verification(written, stages, made.moment, pin_tables(written, stages, ()))
         for text in _texts(made, case.seed, plans):
             try:
                 verification.check(text)

@@ -9,8 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import qoop
+from qoop.engine.scala import leaves
+from qoop.engine.session import query_session
+from qoop.engine.snapshot import pin_tables
+from qoop.engine.verification import Verification
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
+from qoop.replan.decision import Rules
 from qoop.run.query_run import QueryFailedError
 
 pytestmark = pytest.mark.integration
@@ -215,3 +220,32 @@ def test_a_source_without_files_is_read_as_written(spark, made, monkeypatch):
     assert counts(answer.rows) == {(20, 20)}
     assert answer.outcome.counts.stages == 1
     assert "no list of files" in answer.outcome.one_stage_reason
+
+
+@pytest.fixture
+def padded(spark, tmp_path):
+    """A table with a CHAR column whose files have shorter values, as other programs write them."""
+    spark.sql("SELECT 1 AS k, 'a' AS h UNION ALL SELECT 2, 'bb'").write.parquet(f"{tmp_path}/padded")
+    spark.sql(f"CREATE TABLE padded (k INT, h CHAR(4)) USING parquet LOCATION '{tmp_path}/padded'")
+    yield "padded"
+    spark.sql("DROP TABLE padded")
+
+
+def test_stages_pad_chars_as_the_query_as_written_does(spark, padded):
+    text = (
+        f"SELECT concat(h, '|') AS h, late.k FROM {padded} JOIN kinds ON kinds.k = {padded}.k "
+        "JOIN groups ON groups.g = kinds.g JOIN kinds AS late ON late.g = groups.w - 7"
+    )
+    answer = qoop.collect(spark, text, qoop.Options(rules=Rules(force=True), cut_policy=CutPolicy(everywhere=True)))
+    assert answer.outcome.counts.stages > 1 and not answer.outcome.as_written
+    assert {row.h for row in answer.rows} == {row.h for row in spark.sql(text).collect()} == {"a   |", "bb  |"}
+
+
+def test_plans_are_compared_as_reading_the_files_that_stages_read(spark, padded):
+    written, stages = spark.sql(f"SELECT h FROM {padded}"), query_session(spark)
+    pairs = pin_tables(written, stages, ())
+    compared = Verification(written, stages, same=pairs)._session.table(padded)
+    (leaf,) = leaves(compared._jdf.queryExecution().analyzed())
+    (pinned,) = (pinned for _, pinned in pairs)
+    same = spark._jvm.java.lang.System.identityHashCode
+    assert same(leaf.relation().location()) == same(pinned.relation().location())
