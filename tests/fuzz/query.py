@@ -60,13 +60,15 @@ class _Writer(Expressions):
         return self.ordered(Query(body, tuple(ctes)), columns, self.chance(30))
 
     def ordered(self, query: Query, columns: Columns, wanted: bool, limited: bool | None = None) -> Query:
-        """The query with an order; by all columns if it has a limit."""
-        places = [place for place, (_, kind) in enumerate(columns) if KINDS[kind].sorts]
+        """The query with an order; by all columns if it has a limit.
+
+        Not by columns of which different values are equal, since it would leave theirs open.
+        """
+        places = [place for place, (_, kind) in enumerate(columns) if KINDS[kind].sorts and KINDS[kind].groups]
         if not wanted or not places:
             return query
-        complete = all(KINDS[kind].sorts and KINDS[kind].groups for _, kind in columns)
         limited = self.chance(50) if limited is None else limited
-        if limited and not complete:
+        if limited and len(places) < len(columns):
             return query
         self.random.shuffle(places)
         if not limited:

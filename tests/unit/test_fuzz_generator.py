@@ -2,14 +2,16 @@
 
 from collections import Counter
 from dataclasses import replace
+from random import Random
 
 from qoop.parsing.statement import parse_statement
+from tests.fuzz import query as queries
 from tests.fuzz.case import Case, make, world
 from tests.fuzz.coverage import Coverage
 from tests.fuzz.results import Results
 from tests.fuzz.run import Result, Run, difference
 from tests.fuzz.settings import CONFLICTS, QUOTED, SETTINGS, values
-from tests.fuzz.shrink import reductions, shrunk
+from tests.fuzz.shrink import reductions, shrink, shrunk
 from tests.fuzz.tree import Expr, Item, Join, Order, Query, Select, Source, expr, nodes
 
 SEEDS = range(300)
@@ -48,6 +50,31 @@ def test_a_limit_has_an_order_by_all_columns():
             if isinstance(node, Query) and node.limit is not None:
                 body = next(one for one in nodes(node.body) if isinstance(one, Select))
                 assert {key.place for key in node.order} == set(range(len(body.items)))
+
+
+def test_no_order_is_by_values_that_are_equal_but_different():
+    made = Query(_select("a.nick", "a.k"))
+    for seed in SEEDS:
+        writer = queries._Writer(Random(seed), world(0), ())
+        ordered = writer.ordered(made, (("o0", "folded"), ("o1", "int")), True, limited=False)
+        assert [key.place for key in ordered.order] == [1]
+
+
+class OrderlessLab:
+    """A lab in which every case is said to differ, and columns are counted."""
+
+    def expected(self, case):
+        return Result(tuple((item.alias, "int") for item in case.query.body.items))
+
+    def compare(self, case, expected):
+        assert all(key.place < len(expected.columns) for key in case.query.order)
+        return _run(0, difference="has its rows in another order" if case.query.order else None)
+
+
+def test_a_failure_with_an_order_keeps_its_columns():
+    made = Query(_select("a.k", "a.g", where=(expr("a.k > 1"),)), order=(Order("2", 1),), limit=3)
+    small = shrink(OrderlessLab(), Case(0, 0, (), (), made, frozenset()))
+    assert str(small.query) == "SELECT a.k AS o0, a.g AS o1 FROM r AS a ORDER BY 2"
 
 
 def test_a_golden_case_has_its_tables_settings_and_text():
