@@ -85,13 +85,18 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table and its rows, as literals. `stored`: a table of files, else a temporary view of its rows."""
+    """A table and its rows, as literals.
+
+    `stored`: a table of files, else a temporary view of its rows. `analysed`: a view that Spark keeps as a plan, as it
+    does for a frame, not as text that is parsed and analysed each time.
+    """
 
     name: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     stored: bool = False
     cased: bool = False
+    analysed: bool = False
 
     def statements(self) -> list[str]:
         """The statements that make it."""
@@ -100,6 +105,11 @@ class Table:
             columns = ", ".join(f"{column.name} {KINDS[column.kind].sql}" for column in self.columns)
             made = [f"DROP TABLE IF EXISTS {self.name}", f"CREATE TABLE {self.name} ({columns}) USING parquet"]
             return [*made, f"INSERT INTO {self.name} VALUES {rows}"] if rows else made
+        return [f"CREATE OR REPLACE TEMPORARY VIEW {self.name} AS {self.query()}"]
+
+    def query(self) -> str:
+        """The query of the view."""
+        rows = ", ".join(f"({', '.join(row)})" for row in self.rows)
         typed = ", ".join(
             f"CAST(v.c{place} AS {KINDS[column.kind].sql}) AS {column.name}"
             for place, column in enumerate(self.columns)
@@ -107,10 +117,7 @@ class Table:
         names = ", ".join(f"c{place}" for place in range(len(self.columns)))
         none = f"({', '.join('NULL' for _ in self.columns)})"
         where = "" if rows else " WHERE FALSE"
-        return [
-            f"CREATE OR REPLACE TEMPORARY VIEW {self.name} AS SELECT {typed} FROM VALUES {rows or none} "
-            f"AS v({names}){where}"
-        ]
+        return f"SELECT {typed} FROM VALUES {rows or none} AS v({names}){where}"
 
 
 def tables(random: Random) -> tuple[Table, ...]:
@@ -139,7 +146,7 @@ def _table(random: Random, name: str, stored: bool, more: tuple[str, ...]) -> Ta
             taken.add(column.lower())
             columns.append(Column(column, kind))
     count = 0 if random.random() < 0.01 else random.randint(8, 13)
-    return Table(name, tuple(columns), rows(random, tuple(columns), count), stored)
+    return Table(name, tuple(columns), rows(random, tuple(columns), count), stored, analysed=name in ("q", "p", "o"))
 
 
 def rows(random: Random, columns: tuple[Column, ...], count: int) -> tuple[tuple[str, ...], ...]:

@@ -2,6 +2,9 @@
 
 from random import Random
 
+OF_TABLES = "spark.sql.legacy.charVarcharAsString"
+"""A setting by which Spark resolves tables, besides expressions."""
+
 QUOTED, CASED, ESCAPED = "double-quoted names", "case-sensitive", "escaped literals"
 
 SETTINGS: dict[str, dict[str, str]] = {
@@ -16,7 +19,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "no ordinals": {"spark.sql.groupByOrdinal": "false", "spark.sql.orderByOrdinal": "false"},
     "exact decimals": {"spark.sql.decimalOperations.allowPrecisionLoss": "false"},
     "null in empty list": {"spark.sql.legacy.nullInEmptyListBehavior": "true"},
-    "chars as text": {"spark.sql.legacy.charVarcharAsString": "true"},
+    "chars as text": {OF_TABLES: "true"},
     "no padding": {"spark.sql.readSideCharPadding": "false"},
     "two partitions": {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"},
     "integer grouping": {"spark.sql.legacy.integerGroupingId": "true"},
