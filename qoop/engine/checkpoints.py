@@ -15,6 +15,7 @@ from pyspark.sql.functions import count, lit
 
 from qoop.engine.failures import CANCELLED, causes_of
 from qoop.engine.folders import QueryFolder
+from qoop.engine.prepared import StageViews
 from qoop.engine.pruning import MAX_BYTES, MAX_ROWS, with_rows_in_plan
 from qoop.engine.scala import as_float
 from qoop.engine.session import in_session_of, java_message
@@ -44,7 +45,12 @@ class StoredOutput:
 
 
 class Checkpoints(Protocol):
-    """Stores stage outputs. Called from several threads, one per stage."""
+    """Stores stage outputs. Called from several threads, one per stage.
+
+    `views`: those that read them.
+    """
+
+    views: StageViews
 
     def save(
         self, view: str, frame: DataFrame, attempt: int, whole: bool = False, versions: Versions = UNCHANGED
@@ -101,6 +107,7 @@ class ExecutorCheckpoints:
     session: SparkSession
     warn: Callable[[str], None] = lambda line: None
     in_plan: bool = False
+    views: StageViews = field(default_factory=StageViews)
     _frames: dict[str, "_Persisted"] = field(default_factory=dict)
     _owned: list[Any] = field(default_factory=list)
     _unfinished: UnfinishedOutputs = field(default_factory=UnfinishedOutputs)
@@ -129,6 +136,8 @@ class ExecutorCheckpoints:
         owned = persist(frame) or is_resumed
         output = None
         try:
+            # Already now, so that Spark can analyse the next stage meanwhile.
+            self.views.define(view, frame)
             relation = frame._jdf.queryExecution().withCachedData()
             batches = relation.cacheBuilder().cachedColumnBuffers()
             # From now on a partition is stored as soon as its task ends.
@@ -145,7 +154,8 @@ class ExecutorCheckpoints:
             raise
         self._note(view, _Persisted(frame, batches.id(), batches.getNumPartitions(), whole and owned), owned)
         stored = self._measured(view, frame, relation.stats(), batches.id())
-        _readable(self.session, frame, stored, self.in_plan).createOrReplaceTempView(view)
+        if (readable := _readable(self.session, frame, stored, self.in_plan)) is not frame:
+            self.views.define(view, readable)
         return stored
 
     def stopped(self, view: str) -> float:
@@ -229,6 +239,7 @@ class FileCheckpoints:
     session: SparkSession
     folder: QueryFolder
     in_plan: bool = False
+    views: StageViews = field(default_factory=StageViews)
     _paths: dict[str, str] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
     _written: int = 0
@@ -252,7 +263,7 @@ class FileCheckpoints:
         size = as_float(read._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
         written = rows()
         stored = StoredOutput(view, float(read.count()) if written is None else written, size)
-        _readable(self.session, read, stored, self.in_plan).createOrReplaceTempView(view)
+        self.views.define(view, _readable(self.session, read, stored, self.in_plan))
         return stored
 
     def stopped(self, view: str) -> float:

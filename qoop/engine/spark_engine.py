@@ -13,9 +13,10 @@ from qoop.engine.checkpoints import Checkpoints
 from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.failures import CANCELLED, LOST_PART, TRANSIENT, StoppedError, causes_of, message_of
 from qoop.engine.jobs import core_seconds, tagged
+from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of
 from qoop.engine.stored_once import StoredOnce
-from qoop.engine.verification import DifferentPlanError, Verification, has_exact_values
+from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.parsing.render import composed, views_read
 from qoop.plans.plan import StageId
@@ -29,6 +30,7 @@ from qoop.replan.events import (
     StageFailed,
     StageFinished,
 )
+from yarn_plugin.errors import describe
 
 WATCH_INTERVAL_S = 0.3
 """Seconds between checks of executors, stored outputs, and cancelled stages."""
@@ -73,10 +75,11 @@ class SparkEngine:
         self._storing: set[str] = set()
         self._verification = verification
         self._checks = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-check")
-        self._compared_next: str | None = None
+        self._compared_next: Callable[[], str] | None = None
         self._definitions: dict[str, str] = {}
         self.result: Any = None
         self._session, self._name, self._written, self._checkpoints = session, name, written, checkpoints
+        self._prepared = PreparedQueries(name, session, checkpoints.views)
         self._consume, self._emit, self._warn = consume, emit, warn
         self._context = session.sparkContext
         self._executors = Executors(self._context)
@@ -117,23 +120,35 @@ class SparkEngine:
         with self._lock:
             self._threads = {name: old for name, old in self._threads.items() if old.is_alive()} | {tag: thread}
 
-    def check_plan(self, text: str) -> None:
-        """Compare a plan, given as one text, with the query as written; if it is different, emit that it cannot run.
+    def check_plan(self, text: Callable[[], str]) -> None:
+        """Compare a plan with the query as written; if it is different, emit that it cannot run.
 
         A plan that waits to be compared when another one is run, or the last stage starts, is not compared: what the
         result takes from it is compared with that.
+
+        `text`: writes the plan as one text.
         """
         self._compared_next = text
 
         def check() -> None:
-            if self._compared_next != text:
+            if self._compared_next is not text:
                 return
             try:
-                self._check(text)
+                self._check(text())
             except DifferentPlanError as problem:
                 self._emit(CannotPlan(str(problem)))
+            except Exception as problem:  # noqa: BLE001 - what cannot be checked must not run
+                self._emit(CannotPlan(f"the plan cannot be written as one text: {describe(problem)}"))
 
         self._checks.submit(check)
+
+    def prepare(self, query: str) -> None:
+        """Have Spark analyse the query of a stage that is likely to start when the running ones have finished."""
+        self._prepared.prepare(query, self._outputs_read(query))
+
+    def _outputs_read(self, query: str) -> set[str]:
+        with self._lock:
+            return views_read(query, self._definitions)
 
     def _check(self, text: str) -> None:
         if self._verification is not None and not self._closed.is_set():
@@ -161,6 +176,7 @@ class SparkEngine:
         """Cancel running stages and wait for them, so that nothing is computed or stored any more."""
         self._closed.set()
         self._checks.shutdown(wait=False, cancel_futures=True)
+        self._prepared.close()
         self._target.close()
         with self._lock:
             self._cancelled |= set(self._running.values())
@@ -236,18 +252,17 @@ class SparkEngine:
         self._raise_if_cancelled(tag)
         if query == self._written.text:
             return self._finish(self._take(self._written.frame(), tag), tag)
-        frame = self._session.sql(query)
+        analysed = self._prepared.take(query, self._outputs_read(query))
         if view is not None:
-            exact = has_exact_values(frame)
-            if not exact:
+            if not analysed.exact:
                 with self._lock:
                     self._inexact.add(view)
-            stored = self._checkpoints.save(view, frame, attempt, whole=not exact, versions=versions)
+            stored = self._checkpoints.save(view, analysed.frame, attempt, whole=not analysed.exact, versions=versions)
             return stored.rows, stored.bytes
         checked = self._checked(query)
         if self._once is not None:
             checked.result()
-        made = self._take(self._with_written_names(frame), tag)
+        made = self._take(self._with_written_names(analysed.frame), tag)
         checked.result()
         return self._finish(made, tag)
 

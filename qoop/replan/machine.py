@@ -440,6 +440,15 @@ def _start(state: State, at: float) -> tuple[State, list[Command]]:
     return replace(state, running=running, started_at=started_at), commands
 
 
+def likely_starts(state: State) -> tuple[StartStage, ...]:
+    """The stages that start when the running ones have finished with as many rows as estimated, if the plan stays."""
+    if state.phase != "running" or state.current is None or RESULT in state.running or not state.running:
+        return ()
+    ready = {**state.ready, **{stage: state.estimator.stage_rows(stage) for stage in state.running}}
+    _, commands = _start(replace(state, running={}, ready=ready), state.progress_at)
+    return tuple(command for command in commands if isinstance(command, StartStage))
+
+
 def _confirm(state: State) -> tuple[State, list[Command]]:
     """Confirm each share to the arbiter once, when the executors are within it."""
     share = state.share

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from qoop.errors import QoopError
@@ -10,7 +11,7 @@ from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
 from qoop.parsing.render import plan_query, stage_query, view_name
 from qoop.planner import PlannedQuery
-from qoop.plans.plan import RESULT, Query, StageId
+from qoop.plans.plan import RESULT, Plan, Query, StageId
 from qoop.replan.causes import PlannerFailed
 from qoop.replan.commands import (
     CancelStages,
@@ -27,7 +28,7 @@ from qoop.replan.commands import (
 from qoop.replan.completion import Completion, expected_completion
 from qoop.replan.decision import Decision, Rules
 from qoop.replan.events import ArbiterAway, CannotPlan, Event, Planned, TimerFired
-from qoop.replan.machine import run_as_written, step
+from qoop.replan.machine import likely_starts, run_as_written, step
 from qoop.replan.state import QueryCounts, State, Usage
 from qoop.run import wording
 from qoop.run.journal import QueryJournal
@@ -49,8 +50,12 @@ class StageRunner(Protocol):
         """Run a stage's query and store its output as `view`; None: it is the result."""
         ...
 
-    def check_plan(self, text: str) -> None:
-        """Check that a plan, given as one text, computes the query as written."""
+    def prepare(self, query: str) -> None:
+        """Prepare for a stage's query that is likely to start next, while others run."""
+        ...
+
+    def check_plan(self, text: Callable[[], str]) -> None:
+        """Check that a plan computes the query as written; `text` writes the plan as one text, in any thread."""
         ...
 
     def cancel(self, stages: tuple[StageId, ...]) -> None:
@@ -129,7 +134,7 @@ class QueryRun:
         self._inbox: Inbox[Event] = Inbox(self._intake.stamp)
         self._texts: dict[Command, str] = {}
         self._checked: set[int] = set()
-        self._to_check: list[str] = []
+        self._to_check: list[Plan] = []
         self._decisions: list[Decision] = []
         self._first_at = 0.0
         self._end: Command | None = None
@@ -216,13 +221,22 @@ class QueryRun:
     def _carry_out(self, decided: Decided[Event, Command], engine: StageRunner) -> None:
         if isinstance(decided.event, ArbiterAway):
             self._warn(f"{decided.event.reason}; the last known share stays in effect")
-        while self._to_check:
-            engine.check_plan(self._to_check.pop())
+        while self._to_check and self._planned is not None:
+            engine.check_plan(partial(plan_query, self._planned.text, self._to_check.pop()))
         for command in decided.commands:
             self._watch(command)
             self._act(command, engine)
             if isinstance(command, Note):
                 self._report(command.decision, decided.at)
+        if any(isinstance(command, StartStage) for command in decided.commands):
+            self._try("could not prepare for the next stages", lambda: self._prepare(engine))
+
+    def _prepare(self, engine: StageRunner) -> None:
+        """Let the engine prepare for what starts next if the plan stays; if it does not, that was in vain."""
+        state, planned = self._intake.state, self._planned
+        if planned is not None:
+            for start in likely_starts(state):
+                engine.prepare(stage_query(planned.text, state.plans[start.plan], start.stage, start.inputs))
 
     def _render(self, state: State, commands: tuple[Command, ...]) -> dict[Command, str]:
         """The SQL text of each stage to start."""
@@ -231,7 +245,7 @@ class QueryRun:
         planned, starting = self._planned.text, [one for one in commands if isinstance(one, StartStage)]
         new = {one.plan for one in starting if not state.plans[one.plan].as_written} - self._checked
         self._checked |= new
-        self._to_check += [plan_query(planned, state.plans[plan]) for plan in new]
+        self._to_check += [state.plans[plan] for plan in new]
         return {
             one: self._text
             if state.plans[one.plan].as_written

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 import pytest
 from py4j.protocol import Py4JError
@@ -11,10 +12,11 @@ from qoop.engine import executors as executors_module
 from qoop.engine import spark_engine
 from qoop.engine.checkpoints import ExecutorCheckpoints, unpersist_with
 from qoop.engine.executors import Executors, ExecutorTarget
+from qoop.engine.prepared import StageViews
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_once import StoredOnce
 from qoop.plans.plan import StageId
-from qoop.replan.events import CheckpointLost, ExecutorsChanged, StageCancelled, StageFailed, StageFinished
+from qoop.replan.events import CannotPlan, CheckpointLost, ExecutorsChanged, StageCancelled, StageFailed, StageFinished
 
 ONE = StageId("qoop_result", 3)
 
@@ -171,7 +173,7 @@ class LosingCheckpoints:
     """Checkpoints whose lost views a test sets."""
 
     def __init__(self):
-        self.gone, self.parts = {}, {}
+        self.gone, self.parts, self.views = {}, {}, StageViews()
 
     def lost_views(self, suspected=False):
         return self.gone
@@ -251,6 +253,14 @@ def test_requesting_executors_does_not_block(watched, monkeypatch):
     assert sum("1 executor;" in line for line in watched.warned) == 1
 
 
+def test_a_plan_that_cannot_be_compared_cannot_run(watched):
+    def fail():
+        raise OverflowError("too wide")
+
+    watched.engine.check_plan(fail)
+    watched.wait(CannotPlan("the plan cannot be written as one text: OverflowError: too wide"))
+
+
 class UnspeakableError(Exception):
     """An error whose message cannot be made."""
 
@@ -294,13 +304,13 @@ class SlowVerification:
 @pytest.fixture
 def slow(watched):
     watched.engine._verification = SlowVerification()
-    watched.engine.check_plan("the first plan")
+    watched.engine.check_plan(lambda: "the first plan")
     wait_for(lambda: watched.engine._verification.started, lambda: "no comparison")
     return watched.engine._verification
 
 
 def test_the_result_does_not_wait_for_comparisons_of_plans_that_were_left(watched, slow):
-    watched.engine.check_plan("the second plan")
+    watched.engine.check_plan(lambda: "the second plan")
     checked = watched.engine._checked("what was run")
     slow.go_on.set()
     checked.result(20)
@@ -309,7 +319,7 @@ def test_the_result_does_not_wait_for_comparisons_of_plans_that_were_left(watche
 
 def test_of_several_plans_that_wait_the_one_that_runs_is_compared(watched, slow):
     for plan in ("the second plan", "the third plan", "the fourth plan"):
-        watched.engine.check_plan(plan)
+        watched.engine.check_plan(partial(str, plan))
     slow.go_on.set()
     watched.engine._checks.submit(lambda: None).result(20)
     assert slow.started == ["the first plan", "the fourth plan"]

@@ -61,6 +61,9 @@ class Engine:
     def check_plan(self, text):
         pass
 
+    def prepare(self, query):
+        pass
+
     def start(self, stage, query, view, attempt):
         rows, self.result = self._goal(Frame()) if view is None else (1000, None)
         self._tell(StageFinished(stage, float(rows), 8.0 * rows, 0.1, 0.1))

@@ -1,5 +1,6 @@
 """A query still returns its answer when parts that it does not depend on fail."""
 
+import dataclasses
 import errno
 import time
 
@@ -8,7 +9,7 @@ import pytest
 from qoop.plans.plan import RESULT
 from qoop.replan import machine
 from qoop.replan.causes import NotPlanned
-from qoop.replan.commands import RunAsWritten
+from qoop.replan.commands import RunAsWritten, StartStage
 from qoop.replan.decision import Rules
 from qoop.replan.events import ArbiterAway, ExecutorsChanged, ShareChanged, StageFinished, TimerFired
 from qoop.run import journal as journals
@@ -29,6 +30,9 @@ class Engine:
         self.problem, self.run = problem, None
 
     def check_plan(self, text):
+        pass
+
+    def prepare(self, query):
         pass
 
     def start(self, stage, query, view, attempt):
@@ -96,6 +100,9 @@ class Slowly:
         self.kept, self.run = [], None
 
     def check_plan(self, text):
+        pass
+
+    def prepare(self, query):
         pass
 
     def start(self, stage, query, view, attempt):
@@ -253,6 +260,39 @@ def test_stages_are_checked_only_while_some_are_running():
     assert machine.run_as_written(state, NotPlanned("no reason"))[0].timer_at is None
     state, _ = machine.step(state, 9.0, StageFinished(RESULT, 1.0, 1.0, 1.0, 1.0))
     assert state.timer_at is None
+
+
+def test_what_starts_next_is_prepared_while_the_stages_before_it_run(slowly):
+    prepared, started = [], []
+    run, engine = slowly(watch=lambda command: engine.finish())
+    start = engine.start
+
+    def record(stage, query, view, attempt):
+        started.append((query, query in prepared))
+        start(stage, query, view, attempt)
+
+    engine.start, engine.prepare = record, prepared.append
+    run.run(engine, Feed())
+    first, *others = started
+    assert not first[1]
+    assert others and others[-1][1], "the result"
+    assert len(set(prepared)) >= sum(was_prepared for _, was_prepared in others) > 0
+
+
+def test_nothing_is_prepared_after_the_last_stage_or_while_a_switch_waits():
+    made = planned(TEXTS[0], [1_000_000] * 6)
+    state = machine.State(made.plans, made.estimator, made.estimator, Rules())
+    assert machine.likely_starts(state) == ()
+    for event in (machine.Planned(len(made.plans), 1), ShareChanged(1.0, None, "a share", 2.0)):
+        state, commands = machine.step(state, 1.0, event)
+    while (likely := machine.likely_starts(state)) != ():
+        assert machine.likely_starts(dataclasses.replace(state, phase="switching")) == ()
+        (stage,) = state.running
+        state, commands = machine.step(
+            state, 2.0, StageFinished(stage, state.estimator.stage_rows(stage), 1.0, 1.0, 1.0)
+        )
+        assert [one for one in commands if isinstance(one, StartStage)] == list(likely)
+    assert set(state.running) == {RESULT}
 
 
 def test_the_expected_completion_is_told_after_each_decision(slowly):

@@ -1,0 +1,107 @@
+"""Analyses the queries of stages before they start, while others run."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from qoop.engine.verification import has_exact_values
+
+MAX_WAIT_S = 2.0
+"""Seconds to wait for the views that a query reads; they are defined soon after their stages have started."""
+
+
+class StageViews:
+    """The temporary views of stage outputs, and how often each was defined. Called from several threads."""
+
+    def __init__(self) -> None:
+        self._defined: Counter[str] = Counter()
+        self._changed = threading.Condition()
+
+    def define(self, view: str, frame: DataFrame) -> None:
+        """Let a view read a frame from now on. The frame may be incomplete as long as no stage is started with it."""
+        frame.createOrReplaceTempView(view)
+        with self._changed:
+            self._defined[view] += 1
+            self._changed.notify_all()
+
+    def versions(self, views: Collection[str]) -> Mapping[str, int]:
+        """How often each of these views was defined."""
+        with self._changed:
+            return {view: self._defined[view] for view in views}
+
+    def wait(self, views: Collection[str], seconds: float) -> bool:
+        """Wait until each of these views is defined; False if one is not by then."""
+        with self._changed:
+            return self._changed.wait_for(lambda: all(self._defined[view] for view in views), seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysedQuery:
+    """A query that Spark has analysed; `exact`: see `has_exact_values`. `reads`: the versions of the views in it."""
+
+    frame: DataFrame
+    exact: bool
+    reads: Mapping[str, int]
+
+
+class PreparedQueries:
+    """Queries of stages that may start next. One whose views were defined again since is analysed anew.
+
+    Args:
+        name: the query's name.
+        session: the session that stages run in.
+        views: those of the stage outputs.
+    """
+
+    def __init__(self, name: str, session: SparkSession, views: StageViews) -> None:
+        self._session, self._views = session, views
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-prepare")
+        self._queries: dict[str, Future[AnalysedQuery | None]] = {}
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+
+    def prepare(self, query: str, reads: Collection[str]) -> None:
+        """Analyse a query that reads these views once they are defined. Returns immediately."""
+        with self._lock:
+            if not self._closed.is_set() and query not in self._queries:
+                self._queries[query] = self._thread.submit(self._analysed_later, query, reads)
+
+    def take(self, query: str, reads: Collection[str]) -> AnalysedQuery:
+        """The analysed query, to be computed once.
+
+        Raises:
+            pyspark.errors.PySparkException: Spark rejects it.
+        """
+        with self._lock:
+            begun = self._queries.pop(query, None)
+        found = None if begun is None or begun.cancel() else begun.result()
+        if found is not None and found.reads == self._views.versions(reads):
+            return found
+        return self._analysed(query, reads)
+
+    def close(self) -> None:
+        """Prepare no more queries."""
+        with self._lock:
+            self._closed.set()
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _analysed_later(self, query: str, reads: Collection[str]) -> AnalysedQuery | None:
+        """The analysed query; None if a view is missing, or anything fails: it is then tried again as it starts."""
+        try:
+            ends = time.monotonic() + MAX_WAIT_S
+            while not self._views.wait(reads, 0.1):
+                if self._closed.is_set() or time.monotonic() > ends:
+                    return None
+            return self._analysed(query, reads)
+        except Exception:  # noqa: BLE001 - the stage itself reports what is wrong
+            return None
+
+    def _analysed(self, query: str, reads: Collection[str]) -> AnalysedQuery:
+        versions = self._views.versions(reads)
+        frame = self._session.sql(query)
+        return AnalysedQuery(frame, has_exact_values(frame), versions)
