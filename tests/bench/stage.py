@@ -19,7 +19,7 @@ from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
 import qoop
-from qoop.engine import checkpoints, spark_engine
+from qoop.engine import checkpoints, prepared, spark_engine
 from qoop.engine.session import query_session
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.verification import Verification
@@ -40,7 +40,7 @@ ITEMS: tuple[tuple[str, Any, str], ...] = (
     ("decision, with SQL text", QueryRun, "_step"),
     ("SQL text", QueryRun, "_render"),
     ("parse and analysis", SparkSession, "sql"),
-    ("exactness", spark_engine, "has_exact_values"),
+    ("exactness", prepared, "has_exact_values"),
     ("optimise, compute and store", checkpoints.ExecutorCheckpoints, "save"),
     ("measure", spark_engine, "core_seconds"),
     ("check of the plan (beside)", Verification, "check"),
@@ -48,7 +48,7 @@ ITEMS: tuple[tuple[str, Any, str], ...] = (
 )
 """What is timed: a name, and the function."""
 
-BESIDE, BESIDE_THREADS = "(beside)", ("-check_0", "-watch")
+BESIDE, BESIDE_THREADS = "(beside)", ("-check_0", "-watch", "-prepare_0")
 """What runs beside the stages, and the ends of the names of its threads; what it calls is not timed by itself."""
 
 
