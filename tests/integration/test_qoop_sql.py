@@ -14,9 +14,10 @@ from pyspark.sql.types import IntegerType
 
 import qoop
 from qoop import api
+from qoop.engine import session as sessions
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.checkpoints import persist
-from qoop.engine.scala import leaves
+from qoop.engine.scala import items, leaves
 from qoop.engine.session import StatementAsWritten
 from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import QoopError
@@ -168,6 +169,26 @@ def test_stored_outputs_are_not_computed_again_where_they_and_their_readers_have
     read = Counter(leaf.getClass().getSimpleName() for leaf in leaves(frame._jdf.queryExecution().withCachedData()))
     assert read == {"InMemoryRelation": 2, "LogicalRelation": 1}
     assert rows_of(frame) == rows_of(spark.sql(text)) != Counter()
+
+
+def test_spark_describes_plans_that_read_stored_outputs_in_few_words(spark, monkeypatch):
+    monkeypatch.setattr(sessions, "MAX_PLAN_LENGTH", "1500")
+    before = len(descriptions(spark))
+    qoop.collect(spark, SALES, STAGED)
+    ours = descriptions(spark)[before:]
+    assert 1400 < max(len(text) for text in ours) < 1600
+    spark.conf.set(sessions.PLAN_LENGTH, "900")
+    try:
+        qoop.collect(spark, SALES, STAGED)
+    finally:
+        spark.conf.unset(sessions.PLAN_LENGTH)
+    assert max(len(text) for text in descriptions(spark)[before + len(ours) :]) < 1000
+
+
+def descriptions(spark):
+    """The plans that Spark has described in its UI."""
+    store = spark._jsparkSession.sharedState().statusStore()
+    return [one.physicalPlanDescription() for one in items(store.executionsList())]
 
 
 def test_a_view_of_a_frame_belongs_to_the_users_session(spark):
