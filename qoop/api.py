@@ -16,11 +16,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from qoop.engine.catalogue import SparkCatalogue
-from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, counting, persist
+from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckpoints, counting
 from qoop.engine.folders import QueryFolder
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.inputs import read_inputs
 from qoop.engine.jobs import is_idle
+from qoop.engine.persisted import persist, unpersist
 from qoop.engine.pruning import reads_partitions
 from qoop.engine.session import (
     QueryAsWritten,
@@ -232,7 +233,7 @@ def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Ou
     finally:
         query.close()
         for frame in persisted:
-            frame.unpersist()
+            unpersist(frame._jdf)
     return outcome
 
 

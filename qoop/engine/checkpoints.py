@@ -1,24 +1,22 @@
 """Where outputs of finished stages are stored: on the executors, or as Parquet files."""
 
-import threading
 import time
-import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import StorageLevel
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
 from qoop.engine.failures import CANCELLED, causes_of
 from qoop.engine.folders import QueryFolder
+from qoop.engine.persisted import persist, unpersist, unpersist_all, unpersist_with
 from qoop.engine.prepared import StageViews
 from qoop.engine.pruning import MAX_BYTES, MAX_ROWS, with_rows_in_plan
 from qoop.engine.scala import as_float
-from qoop.engine.session import in_session_of, java_message
+from qoop.engine.session import in_session_of
 from qoop.engine.unfinished import (
     UNCHANGED,
     Unfinished,
@@ -321,46 +319,3 @@ def counting(frame: DataFrame) -> tuple[DataFrame, Callable[[], float | None]]:
 
 def _was_cancelled(problem: BaseException) -> bool:
     return any(CANCELLED in cause.message for cause in causes_of(problem))
-
-
-def persist(frame: DataFrame) -> bool:
-    """Persist a frame on the executors; False if it was persisted already: then its owner unpersists it."""
-    level = frame.storageLevel
-    if level.useMemory or level.useDisk:
-        return False
-    frame.persist(StorageLevel.MEMORY_AND_DISK)
-    return True
-
-
-def unpersist(frame: Any) -> None:
-    """Unpersist a frame (a Java object), without waiting for it."""
-    frame.unpersist(False)
-
-
-def unpersist_all(frames: Iterable[Any]) -> Exception | None:
-    """Unpersist all frames (Java objects), even if some fail; returns the first failure."""
-    first: Exception | None = None
-    for frame in frames:
-        try:
-            unpersist(frame)
-        except Exception as problem:  # noqa: BLE001 - one failure must not stop the others
-            first = first or problem
-    return first
-
-
-def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None] = lambda line: None) -> None:
-    """Unpersist frames (Java objects) when `owner` is garbage-collected.
-
-    In a thread of its own: the owner may be collected during a call to Java, when no other call can be made.
-    """
-
-    def release() -> None:
-        problem = unpersist_all(frames)
-        # If the JVM does not respond, Spark has stopped and nothing is stored any more.
-        if isinstance(problem, Py4JJavaError):
-            warn(f"stage outputs could not be released: {java_message(problem)}")
-
-    def on_collected() -> None:
-        threading.Thread(target=release, name="qoop-unpersist", daemon=True).start()
-
-    weakref.finalize(owner, on_collected).atexit = False

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.engine.persisted import define_view
 from qoop.engine.verification import has_exact_values
 
 MAX_WAIT_S = 2.0
@@ -24,7 +25,7 @@ class StageViews:
 
     def define(self, view: str, frame: DataFrame) -> None:
         """Let a view read a frame from now on. The frame may be incomplete as long as no stage is started with it."""
-        frame.createOrReplaceTempView(view)
+        define_view(view, frame)
         with self._changed:
             self._defined[view] += 1
             self._changed.notify_all()

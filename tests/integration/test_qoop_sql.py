@@ -16,7 +16,7 @@ import qoop
 from qoop import api
 from qoop.engine import session as sessions
 from qoop.engine.catalogue import SparkCatalogue
-from qoop.engine.checkpoints import persist
+from qoop.engine.persisted import persist
 from qoop.engine.scala import items, leaves
 from qoop.engine.session import StatementAsWritten
 from qoop.engine.spark_engine import SparkEngine

@@ -10,8 +10,9 @@ from py4j.protocol import Py4JError
 from qoop.engine import checkpoints as checkpoints_module
 from qoop.engine import executors as executors_module
 from qoop.engine import spark_engine
-from qoop.engine.checkpoints import ExecutorCheckpoints, unpersist_with
+from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.engine.executors import Executors, ExecutorTarget
+from qoop.engine.persisted import unpersist_with
 from qoop.engine.prepared import StageViews
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_once import StoredOnce

@@ -1,0 +1,70 @@
+"""Frames that Spark keeps persisted, changed by one thread at a time.
+
+To drop a persisted frame, Spark takes those that are made from it out of its cache, plans them again and puts them
+back. One that another thread drops meanwhile is not found, is put back afterwards, and stays for ever.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+
+from qoop.engine.session import java_message
+
+_changes = threading.Lock()
+"""Held while what is persisted changes; all sessions of an application share one cache."""
+
+
+def persist(frame: DataFrame) -> bool:
+    """Persist a frame on the executors; False if it was persisted already: then its owner unpersists it."""
+    with _changes:
+        level = frame.storageLevel
+        if level.useMemory or level.useDisk:
+            return False
+        frame.persist(StorageLevel.MEMORY_AND_DISK)
+        return True
+
+
+def unpersist(frame: Any) -> None:
+    """Unpersist a frame (a Java object), without waiting for it."""
+    with _changes:
+        frame.unpersist(False)
+
+
+def define_view(view: str, frame: DataFrame) -> None:
+    """Let a temporary view read a frame from now on. Spark plans persisted frames that read the view again."""
+    with _changes:
+        frame.createOrReplaceTempView(view)
+
+
+def unpersist_all(frames: Iterable[Any]) -> Exception | None:
+    """Unpersist all frames (Java objects), even if some fail; returns the first failure."""
+    first: Exception | None = None
+    for frame in frames:
+        try:
+            unpersist(frame)
+        except Exception as problem:  # noqa: BLE001 - one failure must not stop the others
+            first = first or problem
+    return first
+
+
+def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None] = lambda line: None) -> None:
+    """Unpersist frames (Java objects) when `owner` is garbage-collected.
+
+    In a thread of its own: the owner may be collected during a call to Java, when no other call can be made.
+    """
+
+    def release() -> None:
+        problem = unpersist_all(frames)
+        # If the JVM does not respond, Spark has stopped and nothing is stored any more.
+        if isinstance(problem, Py4JJavaError):
+            warn(f"stage outputs could not be released: {java_message(problem)}")
+
+    def on_collected() -> None:
+        threading.Thread(target=release, name="qoop-unpersist", daemon=True).start()
+
+    weakref.finalize(owner, on_collected).atexit = False
