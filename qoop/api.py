@@ -507,12 +507,14 @@ class _Query:
         if self._past is None or not slots or cores is None:
             return
         is_trial = self._is_trial and self._began_as_written(outcome)
-        took = []
+        runs = []
         if self._planning_s is not None and not is_trial:
-            took.append((True, self._planning_s + outcome.seconds))
+            # Of an application that is told its share, the next one may be any.
+            kept = outcome.as_written and self._options.feed is None
+            runs.append(PastRun(True, self._planning_s + outcome.seconds, slots, cores, self._is_cold, kept))
         if outcome.as_written or is_trial:
-            took.append((False, outcome.seconds))
-        self._past.add([PastRun(planned, seconds, slots, cores, self._is_cold) for planned, seconds in took])
+            runs.append(PastRun(False, outcome.seconds, slots, cores, self._is_cold))
+        self._past.add(runs)
 
     def _began_as_written(self, outcome: Outcome) -> bool:
         """Whether the first plan was the query as written, which is no candidate if it is ruinous."""

@@ -12,6 +12,9 @@ REPEATED = 2
 COMPARED = 3
 """How many of the latest runs as written are compared with, by their median."""
 
+SIMILAR = 2.0
+"""Up to how many times a share may be smaller or larger for a decision to hold: those are compared anyway."""
+
 HOPELESS = 2.0
 """As many times the time of planned runs, and the query as written is not measured anew."""
 
@@ -22,7 +25,8 @@ class PastRun:
 
     `planned`: its plans were made, and one of them was run. `seconds`: from the start of planning until the result; as
     written from the start of the only stage. `slots`: the average share. `core_seconds`: the run time of its tasks.
-    `cold`: it was the first query of its application, in which executors and the JVM start up.
+    `cold`: it was the first query of its application, in which executors and the JVM start up. `kept`: it was planned
+    for this share, and then ran as written.
     """
 
     planned: bool
@@ -30,6 +34,7 @@ class PastRun:
     slots: float
     core_seconds: float
     cold: bool
+    kept: bool = False
 
     def seconds_at(self, slots: float) -> float:
         """What it would have taken at another share: the time of its tasks changes in proportion, the rest does not."""
@@ -61,6 +66,9 @@ class Guard:
 
     def verdict(self, runs: Sequence[PastRun], slots: float, cold: bool) -> Verdict | None:
         """What becomes of a query at this share, given its earlier runs, oldest first; None: it is planned."""
+        kept = self._kept(runs, slots)
+        if kept is not None:
+            return kept
         alike = [run for run in runs if run.cold == cold]
         planned = [run.seconds_at(slots) for run in alike if run.planned][-REPEATED:]
         written = [run.seconds_at(slots) for run in alike if not run.planned][-COMPARED:]
@@ -78,6 +86,16 @@ class Guard:
         if usual > HOPELESS * max(planned) or _runs_since(alike, planned=False) < self.interval - 1:
             return None
         return Verdict(f"{took}, as written {usual:.1f} s long ago", limit)
+
+    def _kept(self, runs: Sequence[PastRun], slots: float) -> Verdict | None:
+        """The verdict on a query that, planned the last time, ran as written: the same inputs give the same plan."""
+        last = next((run for run in reversed(runs) if run.planned), None)
+        if last is None or not last.kept or not last.slots / SIMILAR <= slots <= last.slots * SIMILAR:
+            return None
+        # The first run since is its own, recorded once with planning and once without.
+        left = self.interval - _runs_since(runs, planned=True)
+        again = f"planned again after {count(left, 'more run')}"
+        return Verdict(f"when it was last planned, it ran as written too; {again}") if left > 0 else None
 
 
 def _runs_since(runs: Sequence[PastRun], planned: bool) -> int:

@@ -76,7 +76,7 @@ def _evaluated(form: Form, table: TableStatistics) -> Selectivity:
     count = table.sampled
     if not count or not _columns_sampled(form, table):
         return Selectivity(max(_guessed(form, table), 1e-9), 1.0)
-    passes = tuple(_holds(form, table, row) is True for row in range(count))
+    passes = tuple(one is True for one in _holds(form, table)[:count])
     passing = sum(passes)
     if count >= table.rows:
         return Selectivity(max(passing, 0.5) / count, 0.0, passes)
@@ -87,34 +87,49 @@ def _evaluated(form: Form, table: TableStatistics) -> Selectivity:
     return Selectivity(max(guess, 1.0 / max(table.rows, 1.0)), 1.0)
 
 
-def _holds(form: Form, table: TableStatistics, row: int) -> bool | None:
-    """SQL's three-valued logic; None is unknown."""
+def _holds(form: Form, table: TableStatistics) -> list[bool | None]:
+    """For each row of the sample: SQL's three-valued logic; None is unknown. Column by column, as that is fast."""
     match form:
         case Compare(column, op, value):
-            return _compared(table.sample[column.name][row], op, value)
+            return _by_value(table.sample[column.name], lambda one: _compared(one, op, value))
         case CompareColumns(left, op, right, offset):
-            other = table.sample[right.name][row]
-            shifted = other + offset if offset and isinstance(other, int | float) else other
-            return _compared(table.sample[left.name][row], op, shifted)
+            others = [
+                other + offset if offset and isinstance(other, int | float) else other
+                for other in table.sample[right.name]
+            ]
+            pairs = zip(table.sample[left.name], others, strict=False)
+            return [_compared(one, op, other) for one, other in pairs]
         case InList(column, values):
-            value_in_row = table.sample[column.name][row]
-            return None if value_in_row is None else any(_compared(value_in_row, "=", value) for value in values)
+            return _by_value(
+                table.sample[column.name],
+                lambda one: None if one is None else any(_compared(one, "=", value) for value in values),
+            )
         case Like(column, pattern):
-            text = table.sample[column.name][row]
-            return None if text is None else bool(_like(pattern).fullmatch(str(text)))
+            matches = _like(pattern).fullmatch
+            return _by_value(table.sample[column.name], lambda one: None if one is None else bool(matches(str(one))))
         case IsNull(column):
-            return table.sample[column.name][row] is None
+            return [one is None for one in table.sample[column.name]]
         case Not(part):
-            inner = _holds(part, table, row)
-            return None if inner is None else not inner
+            return [None if inner is None else not inner for inner in _holds(part, table)]
         case AllOf(parts):
-            answers = [_holds(part, table, row) for part in parts]
-            return False if False in answers else None if None in answers else True
+            rows = _each_row(parts, table)
+            return [False if False in row else None if None in row else True for row in rows]
         case AnyOf(parts):
-            answers = [_holds(part, table, row) for part in parts]
-            return True if True in answers else None if None in answers else False
+            rows = _each_row(parts, table)
+            return [True if True in row else None if None in row else False for row in rows]
         case Opaque():
-            return True
+            return [True] * table.sampled
+
+
+def _each_row(parts: Sequence[Form], table: TableStatistics) -> Iterable[tuple[bool | None, ...]]:
+    """For each row of the sample, which parts hold."""
+    return zip(*(_holds(part, table) for part in parts), strict=False) if parts else [()] * table.sampled
+
+
+def _by_value(values: Sequence[Value], holds: Callable[[Value], bool | None]) -> list[bool | None]:
+    """Whether a filter holds for each value, asked once per different one; all are of one type."""
+    known = {value: holds(value) for value in set(values)}
+    return [known[value] for value in values]
 
 
 def _compared(left: Value, op: str, right: Value) -> bool | None:

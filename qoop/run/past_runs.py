@@ -31,6 +31,7 @@ class _Run(BaseModel):
     slots: Positive
     core_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     cold: bool
+    kept: bool = False
 
 
 class _File(BaseModel):

@@ -1,4 +1,4 @@
-"""Times of a query on qoop and on plain Spark with AQE: once on both to warm up, then in rounds, in random order.
+"""Times of a query on qoop and on plain Spark with AQE: on both to warm up, then in rounds, in random order.
 
 The two runs of a round follow each other, and the result is the geometric mean of the rounds' ratios: what else the
 machine does mostly affects both.
@@ -25,13 +25,14 @@ def ratio_to_spark(
     rounds: int,
     options: qoop.Options,
     observe: Callable[[Outcome], object] = lambda outcome: None,
+    warm_up: int = 1,
 ) -> dict[str, Any]:
     """The median times, the ratio, its range and the stages; `observe` is called after each run of qoop."""
     text = spark_text(query)
     times: dict[str, list[float]] = {"spark": [], "qoop": []}
     stages, reason = 0, None
     order = random.Random(query)
-    for round_number in range(rounds + 1):
+    for round_number in range(warm_up + rounds):
         for engine in order.sample(list(times), 2):
             started = time.perf_counter()
             if engine == "spark":
@@ -40,7 +41,7 @@ def ratio_to_spark(
                 outcome = qoop.collect(spark, text, options).outcome
                 stages, reason = outcome.counts.stages, outcome.one_stage_reason
                 observe(outcome)
-            if round_number:
+            if round_number >= warm_up:
                 times[engine].append(time.perf_counter() - started)
     plain, ours = (statistics.median(times[engine]) for engine in ("spark", "qoop"))
     pairs = [mine / other for mine, other in zip(times["qoop"], times["spark"], strict=True)]

@@ -13,6 +13,7 @@ from qoop.engine.inputs import MAX_FILES, MAX_LEAVES, UNKNOWN_BYTES, read_inputs
 from qoop.engine.scala import as_float
 from qoop.errors import QoopError
 from qoop.estimate.gate import Gate
+from qoop.feedback.profile import fixed_share
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.run import journal
@@ -241,3 +242,24 @@ def test_a_query_whose_plans_were_slower_runs_as_written_until_its_data_or_setti
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "4")
         spark.sql("DROP TABLE sold")
+
+
+def test_a_query_that_was_planned_in_vain_is_planned_again_when_its_data_change(spark):
+    spark.sql("CREATE TABLE sold USING parquet AS SELECT id, id % 5 AS k FROM range(100)")
+    text = JOINED.format(facts="sold")
+    try:
+        assert "last planned" not in str(guarded(spark, text))
+        assert (
+            guarded(spark, text) == "when it was last planned, it ran as written too; planned again after 19 more runs"
+        )
+        spark.sql("INSERT INTO sold VALUES (1000, 1)")
+        assert "last planned" not in str(guarded(spark, text))
+    finally:
+        spark.sql("DROP TABLE sold")
+
+
+def test_an_application_that_is_told_its_share_plans_each_run(spark):
+    text = JOINED.format(facts="plain")
+    for _ in range(2):
+        said = reason(spark, text, gate=Gate(gain=0.0), feed=lambda: fixed_share(2))
+        assert said is not None and "last planned" not in said

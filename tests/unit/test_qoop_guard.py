@@ -111,6 +111,33 @@ def test_the_first_query_of_an_application_is_compared_with_such_queries_only():
     assert "as written 9.0 s" in verdict(*runs, written(9.0, cold=True), cold=True).reason
 
 
+def kept(seconds, slots=SLOTS, cold=False):
+    """The two records of a query that was planned, and then ran as written."""
+    return PastRun(True, seconds + 0.2, slots, 0.0, cold, kept=True), written(seconds, slots, cold=cold)
+
+
+def test_a_query_that_was_planned_in_vain_is_not_planned_in_the_next_runs():
+    runs, plans = [], 0
+    for _ in range(80):
+        found = verdict(*runs)
+        plans += found is None
+        runs += [written(9.0)] if found else kept(9.0)
+    assert plans == 10
+    said = verdict(*kept(9.0))
+    assert said == Verdict("when it was last planned, it ran as written too; planned again after 7 more runs")
+    assert verdict(*kept(9.0, cold=True)) == said, "a decision does not depend on what has started"
+
+
+@pytest.mark.parametrize(("slots", "holds"), [(1.9, False), (2.0, True), (8.0, True), (8.1, False)])
+def test_a_decision_holds_for_similar_shares(slots, holds):
+    assert (verdict(*kept(9.0, slots=4.0), slots=slots) is not None) == holds
+
+
+def test_only_the_last_decision_counts():
+    assert verdict(*kept(9.0), planned(8.0)) is None
+    assert verdict(planned(8.0), *kept(9.0)) is not None
+
+
 RUN = st.builds(PastRun, st.booleans(), st.floats(0.01, 1e5), st.floats(0.1, 1e4), st.floats(0, 1e9), st.booleans())
 
 

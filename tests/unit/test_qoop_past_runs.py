@@ -11,7 +11,7 @@ from qoop.estimate.guard import PastRun
 from qoop.run import past_runs
 from qoop.run.past_runs import MAX_RUNS, PastRuns
 
-RUN = PastRun(planned=True, seconds=12.1, slots=4.0, core_seconds=30.0, cold=False)
+RUN = PastRun(planned=True, seconds=12.1, slots=4.0, core_seconds=30.0, cold=False, kept=True)
 OTHER = PastRun(planned=False, seconds=9.0, slots=2.5, core_seconds=0.0, cold=True)
 
 
