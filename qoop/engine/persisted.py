@@ -6,7 +6,8 @@ back. One that another thread drops meanwhile is not found, is put back afterwar
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -15,13 +16,26 @@ from pyspark.sql import DataFrame
 
 from qoop.engine.session import java_message
 
+WAIT_S = 5.0
+"""Seconds to wait for another thread: Spark may hang as it plans a frame, and the end of other queries must not."""
+
 _changes = threading.Lock()
 """Held while what is persisted changes; all sessions of an application share one cache."""
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    held = _changes.acquire(timeout=WAIT_S)
+    try:
+        yield
+    finally:
+        if held:
+            _changes.release()
+
+
 def persist(frame: DataFrame) -> bool:
     """Persist a frame on the executors; False if it was persisted already: then its owner unpersists it."""
-    with _changes:
+    with _alone():
         level = frame.storageLevel
         if level.useMemory or level.useDisk:
             return False
@@ -31,24 +45,25 @@ def persist(frame: DataFrame) -> bool:
 
 def unpersist(frame: Any) -> None:
     """Unpersist a frame (a Java object), without waiting for it."""
-    with _changes:
+    with _alone():
         frame.unpersist(False)
 
 
 def define_view(view: str, frame: DataFrame) -> None:
     """Let a temporary view read a frame from now on. Spark plans persisted frames that read the view again."""
-    with _changes:
+    with _alone():
         frame.createOrReplaceTempView(view)
 
 
 def unpersist_all(frames: Iterable[Any]) -> Exception | None:
     """Unpersist all frames (Java objects), even if some fail; returns the first failure."""
     first: Exception | None = None
-    for frame in frames:
-        try:
-            unpersist(frame)
-        except Exception as problem:  # noqa: BLE001 - one failure must not stop the others
-            first = first or problem
+    with _alone():
+        for frame in frames:
+            try:
+                frame.unpersist(False)
+            except Exception as problem:  # noqa: BLE001 - one failure must not stop the others
+                first = first or problem
     return first
 
 

@@ -9,10 +9,10 @@ from py4j.protocol import Py4JError
 
 from qoop.engine import checkpoints as checkpoints_module
 from qoop.engine import executors as executors_module
-from qoop.engine import spark_engine
+from qoop.engine import persisted, spark_engine
 from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.engine.executors import Executors, ExecutorTarget
-from qoop.engine.persisted import unpersist_with
+from qoop.engine.persisted import persist, unpersist_with
 from qoop.engine.prepared import StageViews
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_once import StoredOnce
@@ -421,6 +421,20 @@ def test_a_frame_that_cannot_be_unpersisted_does_not_stop_the_others():
     with pytest.raises(Py4JError):
         checkpoints.release()
     assert [frame.kept for frame in frames] == [False, True, False]
+
+
+def test_a_query_ends_while_spark_hangs_as_it_persists_for_another(monkeypatch):
+    monkeypatch.setattr(persisted, "WAIT_S", 0.05)
+    answers, frames = threading.Event(), [Frame(), Frame()]
+    level = Fake(useMemory=False, useDisk=False)
+    hanging = threading.Thread(target=persist, args=(Fake(storageLevel=level, persist=lambda level: answers.wait(30)),))
+    hanging.start()
+    wait_for(persisted._changes.locked, lambda: "not hanging")
+    ExecutorCheckpoints(None, _owned=frames).release()
+    assert hanging.is_alive() and not any(frame.kept for frame in frames)
+    answers.set()
+    hanging.join()
+    assert not persisted._changes.locked()
 
 
 @pytest.mark.parametrize("is_owned", [True, False])
