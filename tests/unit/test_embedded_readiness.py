@@ -1,7 +1,11 @@
-"""Finding the line of a daemon's log that names the error."""
+"""Waiting for daemons, and finding the line of a daemon's log that names the error."""
+
+from types import SimpleNamespace
 
 import pytest
 
+from yarn_plugin.embedded import readiness
+from yarn_plugin.embedded.errors import DaemonError
 from yarn_plugin.embedded.readiness import last_error_of
 
 TAKEN = "Problem binding to [127.0.2.1:18005] java.net.BindException: Address already in use"
@@ -33,3 +37,25 @@ TAKEN = "Problem binding to [127.0.2.1:18005] java.net.BindException: Address al
 )
 def test_the_last_error_is_quoted(log, complaint):
     assert last_error_of(log.splitlines()) == complaint
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """The daemons that each look finds among the processes; the node is ready once all were used."""
+    found: list[dict] = []
+    monkeypatch.setattr(readiness, "_POLL_S", 0.0)
+    monkeypatch.setattr(readiness, "_is_ready", lambda record, name, since_ms: not found)
+    monkeypatch.setattr(readiness, "last_error", lambda record, name: "the port is taken")
+    monkeypatch.setattr(readiness.processes, "daemons", lambda cluster: found.pop(0))
+    return found
+
+
+def test_a_daemon_whose_command_line_cannot_be_read_yet_has_not_exited(looks):
+    looks += [{}, {"rm": None}, {}, {"rm": None}]
+    readiness.wait(SimpleNamespace(id="c"), ["rm"])
+
+
+def test_a_daemon_that_has_exited_is_an_error(looks):
+    looks += [{"rm": None, "nm": None}, {"rm": None}, {"rm": None}, {}]
+    with pytest.raises(DaemonError, match="nm exited: the port is taken"):
+        readiness.wait(SimpleNamespace(id="c"), ["rm", "nm"])

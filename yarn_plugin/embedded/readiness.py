@@ -28,15 +28,16 @@ def wait(record: ClusterRecord, names: Iterable[str], since_ms: int = 0, timeout
 
     Raises `DaemonError`, quoting the daemon's log, as soon as one has exited, or on timeout.
     """
-    waiting = list(names)
+    waiting, missing = list(names), set[str]()
     deadline = time.monotonic() + timeout_s
     while True:
         waiting = [name for name in waiting if not _is_ready(record, name, since_ms)]
         if not waiting:
             return
-        running = processes.daemons(record.id)
+        # Missing twice: the command line of a process that has just been started may still be empty.
+        was_missing, missing = missing, set(waiting) - processes.daemons(record.id).keys()
         for name in waiting:
-            if name not in running:
+            if name in missing & was_missing:
                 raise DaemonError(f"{name} exited: {last_error(record, name)}")
         if time.monotonic() > deadline:
             raise DaemonError(f"{waiting[0]} did not start within {timeout_s:.0f} s: {last_error(record, waiting[0])}")
