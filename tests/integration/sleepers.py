@@ -51,6 +51,17 @@ class Sleepers:
         known = self.get(f"/apps/{app}")["app"]
         return known["state"] == "ACCEPTED" and known["runningContainers"] == 1
 
+    def has_started(self, app):
+        """Whether a node runs its master: YARN counts it from when it is allocated, and may yet lose it if killed."""
+        node = self.get(f"/apps/{app}")["app"].get("amHostHttpAddress")
+        if not node:
+            return False
+        answer = self.session.get(
+            f"http://{node}/ws/v1/node/containers", headers={"Accept": "application/json"}, timeout=20
+        )
+        known = (answer.json()["containers"] or {}).get("container", [])
+        return any(app.removeprefix("application_") in one["id"] and one["state"] == "RUNNING" for one in known)
+
     def kill(self, *apps):
         for app in apps:
             body = {"state": "KILLED"}

@@ -200,7 +200,7 @@ def test_a_killed_resource_manager_loses_no_application_node_or_weight(cluster, 
     a, b = register("one"), register("two")
     running = yarn.submit(a.queue), yarn.submit(b.queue)
     eventually(lambda: {yarn.weights().get(one.queue) for one in (a, b)} == {50.0}, "both queues have the same weight")
-    eventually(lambda: all(map(yarn.runs, running)), "the applications run")
+    eventually(lambda: all(map(yarn.has_started, running)), "the applications run")
     seen = len(arbiter.admin().list_decisions(1000))
     os.kill(cluster.daemons["rm"], signal.SIGKILL)
     eventually(lambda: arbiter.admin().get_cluster().manager_error, "the arbiter notices")

@@ -38,7 +38,7 @@ def test_no_node_is_lost_while_nodes_reconnect_to_the_manager(patient_cluster, a
     follower = arbiter.register("survivor")
     running = sleepers.submit(follower.queue)
     eventually(lambda: arbiter.admin().get_app(follower.app).yarn_app == running, "the arbiter knows that it runs")
-    eventually(lambda: sleepers.runs(running), "it runs")
+    eventually(lambda: sleepers.has_started(running), "it runs")
     # Once while the arbiter runs, and once with an arbiter that starts while nodes have not yet registered again.
     for is_arbiter_killed in (False, True):
         os.kill(patient_cluster.daemons["rm"], signal.SIGKILL)
