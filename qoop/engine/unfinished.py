@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
+from qoop.engine.connection import java_class
 from qoop.engine.scala import as_float, items
 
 MAX_FRACTION = 0.5
@@ -56,7 +57,7 @@ class Unfinished:
         """
         number = self.builder.materializationAccumulatorId()
         jvm: Any = self.frame.sparkSession._jvm
-        found = jvm.org.apache.spark.util.AccumulatorContext.get(number)
+        found = java_class(jvm, "org.apache.spark.util.AccumulatorContext").get(number)
         return {int(partition) for partition in found.get().value().keySet()} if found.isDefined() else set()
 
     def remove_uncertain(self) -> None:
@@ -65,10 +66,11 @@ class Unfinished:
         if stored_partitions(context).get(self.identity, 0) <= len(finished):
             return
         jvm: Any = context._jvm
-        master = jvm.org.apache.spark.SparkEnv.get().blockManager().master()
+        master = java_class(jvm, "org.apache.spark.SparkEnv").get().blockManager().master()
+        block = java_class(jvm, "org.apache.spark.storage.RDDBlockId")
         for partition in range(self.partitions):
             if partition not in finished:
-                master.removeBlock(jvm.org.apache.spark.storage.RDDBlockId(self.identity, partition))
+                master.removeBlock(block(self.identity, partition))
         deadline = time.monotonic() + REMOVAL_TIMEOUT_S
         while stored_partitions(context).get(self.identity, 0) > len(finished) and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -16,9 +16,8 @@ class Frame:
     def __init__(self, finished=(0, 1, 2)):
         self.finished, self.persisted = finished, True
         accumulators = SimpleNamespace(get=lambda number: self)
-        spark = SimpleNamespace(util=SimpleNamespace(AccumulatorContext=accumulators))
-        jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(spark=spark)))
-        self.sparkSession = SimpleNamespace(_jvm=jvm)
+        classes = {"org.apache.spark.util.AccumulatorContext": accumulators}
+        self.sparkSession = SimpleNamespace(_jvm=classes)
         self._jdf = SimpleNamespace(unpersist=self.unpersist)
 
     def unpersist(self, blocking):
@@ -47,6 +46,7 @@ class Frame:
 @pytest.fixture
 def room(monkeypatch):
     """Executors that store 100 bytes, and outputs of 20 bytes each."""
+    monkeypatch.setattr(unfinished, "java_class", lambda classes, name: classes[name])
     monkeypatch.setattr(unfinished, "_capacity", lambda context: 100.0)
     monkeypatch.setattr(unfinished, "stored_bytes", lambda context, identity: 20.0)
 
