@@ -8,6 +8,19 @@ import requests
 from yarn_plugin.observe.queue_tree import queue_tree
 
 
+def node_runs_master(session, app):
+    """Whether a node runs the master of an application, as YARN describes it.
+
+    YARN reports a master from when it is allocated, and may yet lose it if it is killed before a node has started it.
+    """
+    node = app.get("amHostHttpAddress")
+    if not node:
+        return False
+    answer = session.get(f"http://{node}/ws/v1/node/containers", headers={"Accept": "application/json"}, timeout=20)
+    running = (answer.json()["containers"] or {}).get("container", [])
+    return any(app["id"].removeprefix("application_") in one["id"] and one["state"] == "RUNNING" for one in running)
+
+
 class Sleepers:
     """Submits and kills applications on a ResourceManager, as a YARN user, by default the current one."""
 
@@ -52,15 +65,8 @@ class Sleepers:
         return known["state"] == "ACCEPTED" and known["runningContainers"] == 1
 
     def has_started(self, app):
-        """Whether a node runs its master: YARN counts it from when it is allocated, and may yet lose it if killed."""
-        node = self.get(f"/apps/{app}")["app"].get("amHostHttpAddress")
-        if not node:
-            return False
-        answer = self.session.get(
-            f"http://{node}/ws/v1/node/containers", headers={"Accept": "application/json"}, timeout=20
-        )
-        known = (answer.json()["containers"] or {}).get("container", [])
-        return any(app.removeprefix("application_") in one["id"] and one["state"] == "RUNNING" for one in known)
+        """Whether a node runs its master."""
+        return node_runs_master(self.session, self.get(f"/apps/{app}")["app"])
 
     def kill(self, *apps):
         for app in apps:

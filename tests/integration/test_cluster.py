@@ -12,6 +12,7 @@ import psutil
 import pytest
 import requests
 
+from tests.integration.sleepers import node_runs_master
 from yarn_plugin.embedded import cgroups, ports
 from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.cluster import ClusterSpec
@@ -54,13 +55,8 @@ class ResourceManager:
         return self.get(f"/apps/{app_id}")["app"]
 
     def has_started(self, app_id):
-        """Whether a node runs the application master; the ResourceManager reports it before it has started."""
-        node = self.app(app_id).get("amHostHttpAddress")
-        if not node:
-            return False
-        answer = self.session.get(f"http://{node}/ws/v1/node/containers", headers={"Accept": "application/json"})
-        running = (answer.json()["containers"] or {}).get("container", [])
-        return any(app_id.removeprefix("application_") in one["id"] and one["state"] == "RUNNING" for one in running)
+        """Whether a node runs the application master."""
+        return node_runs_master(self.session, self.app(app_id))
 
     def kill(self, app_id):
         self.session.put(f"{self.url}/apps/{app_id}/state", json={"state": "KILLED"}).raise_for_status()
