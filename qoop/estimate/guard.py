@@ -13,7 +13,7 @@ COMPARED = 3
 """How many of the latest runs as written are compared with, by their median."""
 
 SIMILAR = 2.0
-"""Up to how many times a share may be smaller or larger for a decision to hold: those are compared anyway."""
+"""Up to how many times smaller or larger a share may be for a decision to hold: it compares plans at those too."""
 
 HOPELESS = 2.0
 """As many times the time of planned runs, and the query as written is not measured anew."""
