@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from qoop.engine.analysed import catalogue_statistics, with_analysed
 from qoop.engine.scala import as_float, items
 from qoop.engine.session import syntax_of
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
@@ -47,13 +48,17 @@ class SparkCatalogue:
         }
 
     def statistics(self, table: str) -> TableStatistics:
-        """The statistics of a table: from its Parquet files if they are on local disks, else from Spark."""
+        """The statistics of a table: from its Parquet files if they are on local disks, else from Spark.
+
+        Those of columns come from Spark's catalogue if they were analysed.
+        """
         known = self._statistics.get(table)
         if known is None:
             frame = self._frame(table)
             assert frame is not None
             files = _plain_parquet(frame)
-            known = cached_statistics(files) if files else _by_spark(frame)
+            plan = frame._jdf.queryExecution().optimizedPlan()
+            known = with_analysed(cached_statistics(files) if files else _by_spark(frame), catalogue_statistics(plan))
             if self.syntax.case_sensitive:
                 known = _with_exact_names(known, frame.columns)
             self._statistics[table] = known

@@ -21,6 +21,7 @@ from qoop.engine.scala import items, leaves
 from qoop.engine.session import StatementAsWritten
 from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import QoopError
+from qoop.estimate.statistics import ColumnStatistics
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
@@ -605,6 +606,19 @@ def test_an_unusable_checkpoint_is_an_error_or_the_query_runs_as_written(spark, 
     answer = qoop.collect(spark, JOINED, options)
     assert Counter(map(tuple, answer.rows)) == rows_of(spark.sql(JOINED))
     assert any("running the query as written" in line for line in warned)
+
+
+def test_analysed_columns_are_known_to_the_planner_as_to_spark(spark):
+    """Of a partition's column the files say nothing."""
+    spark.sql("CREATE TABLE by_day (k INT, name STRING, day INT) USING parquet PARTITIONED BY (day)")
+    spark.sql("INSERT INTO by_day SELECT id % 10, IF(id < 25, NULL, 'x'), 1 + id % 4 FROM range(100)")
+    assert "day" not in SparkCatalogue(spark).statistics("by_day").columns
+    spark.sql("ANALYZE TABLE by_day COMPUTE STATISTICS FOR ALL COLUMNS")
+    known = SparkCatalogue(spark).statistics("by_day")
+    assert known.rows == 100
+    assert known.columns["day"] == ColumnStatistics(4.0, 0.0, 8.0, 1.0, 4.0)
+    assert known.columns["k"] == ColumnStatistics(10.0, 0.0, 8.0, 0.0, 9.0)
+    assert (known.columns["name"].distinct, known.columns["name"].nulls) == (1.0, 0.25)
 
 
 def test_char_columns_are_compared_as_spark_compares_them(spark):
