@@ -1,20 +1,28 @@
-"""What leaving replanning on costs: all TPC-DS queries, a constant share, qoop against plain Spark with AQE.
+"""What leaving replanning on costs: TPC-DS queries, a constant share, qoop against plain Spark with AQE.
 
-TPC-DS at scale 1, Spark in this process with two slots. Each query is run on both engines to warm up, then in rounds,
-in random order: three times, after which the guard knows how it runs as written; with `OVERHEAD_GUARD=0` once, and it
-is planned in each run. Queries measured are kept in `out/overhead.jsonl` (`out/overhead-planned.jsonl`), and a run
-continues after them; delete the file to start anew. `OVERHEAD_QUERIES` (1-99 by default) and `OVERHEAD_SECONDS` limit a
-run.
+Spark runs in this process with two slots. Each query is run on both engines to warm up (three times, after which the
+guard knows how it runs as written), then in rounds, in random order, until the 95% interval of the ratio is within 5%:
+at least 3 rounds, at most 20 of 1.5 s or longer, and no further round after 5 min. By environment variables:
+
+- `OVERHEAD_SCALE` (1): of the data; from 10 on two dozen queries, below all 99.
+- `OVERHEAD_PARTITIONED=1`: fact tables are partitioned by date, in Spark's catalogue.
+- `OVERHEAD_ANALYSED=1`: tables are in Spark's catalogue, all columns analysed, and Spark's cost-based optimiser is on.
+- `OVERHEAD_GUARD=0`: without a guard, so that each run is planned; one round to warm up.
+- `OVERHEAD_QUERIES`, such as 1-10,72; `OVERHEAD_ROUNDS` (20): at most; `OVERHEAD_SECONDS`: after these no further
+  query is begun; 0 only makes the tables.
+
+Results are kept in a file for each regime, such as `out/overhead/scale-1-analysed.jsonl`, and a run continues after
+them; delete the file to start anew. What is partitioned and analysed is kept beside the data.
 """
 
 import contextlib
 import json
-import math
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,28 +32,84 @@ from pyspark.sql import SparkSession
 import qoop
 from qoop.engine.inputs import read_inputs
 from qoop.estimate.gate import Gate
+from tests.bench.catalogue_tables import create_tables
+from tests.bench.ratio_summary import summary
+from tests.bench.rounds import Rounds
 from tests.bench.spark_ratio import ratio_to_spark
 from tpcds import data
+from tpcds.data import DataSet
 from tpcds.queries import parse_numbers, spark_text
 from tpcds.spark_engine import spark_session
 from yarn_plugin.console import out
 
-SCALE, ROUNDS = 1, 3
+EVERY_FOURTH = ",".join(map(str, range(4, 100, 4)))
+"""The two dozen queries of large scales: chosen by their numbers alone, not by what is known of them."""
 
-GUARDED = os.environ.get("OVERHEAD_GUARD", "1") != "0"
-KEPT = Path("out/overhead.jsonl" if GUARDED else "out/overhead-planned.jsonl")
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """What is measured: the data, what Spark knows of it, and whether the guard may avoid planning."""
+
+    scale: float = 1.0
+    partitioned: bool = False
+    analysed: bool = False
+    guarded: bool = True
+
+    @classmethod
+    def chosen(cls, environment: Mapping[str, str]) -> "Regime":
+        """The regime that environment variables choose."""
+
+        def is_on(name: str, default: str) -> bool:
+            return environment.get(name, default) != "0"
+
+        return cls(
+            data.parse_scale(environment.get("OVERHEAD_SCALE", "1")),
+            is_on("OVERHEAD_PARTITIONED", "0"),
+            is_on("OVERHEAD_ANALYSED", "0"),
+            is_on("OVERHEAD_GUARD", "1"),
+        )
+
+    @property
+    def kept(self) -> Path:
+        """The file of its results."""
+        marks = {"partitioned": self.partitioned, "analysed": self.analysed, "planned": not self.guarded}
+        return Path(
+            "out/overhead", "-".join([f"scale-{self.scale:g}", *(mark for mark in marks if marks[mark])]) + ".jsonl"
+        )
+
+    @property
+    def queries(self) -> str:
+        return "1-99" if self.scale < 10 else EVERY_FOURTH
+
+    @property
+    def mean(self) -> str:
+        """The name of its geometric mean, for which each scale and each Spark to compare with has a goal."""
+        return f"geometric_mean_scale_{self.scale:g}_{'cbo' if self.analysed else 'aqe'}"
 
 
 def measure() -> dict[str, Any]:
-    """The ratio of execution times, qoop to plain Spark: geometric means over kinds of queries, and each query."""
-    queries = parse_numbers(os.environ.get("OVERHEAD_QUERIES", "1-99"))
+    """The ratio of execution times, qoop to plain Spark: means over kinds of queries, bounds, and each query."""
+    regime, rounds = Regime.chosen(os.environ), Rounds(3, int(os.environ.get("OVERHEAD_ROUNDS", "20")), 1.5, 300)
+    queries = parse_numbers(os.environ.get("OVERHEAD_QUERIES", regime.queries))
     ends = time.monotonic() + float(os.environ.get("OVERHEAD_SECONDS", "inf"))
-    opened = data.open_data(data.ensure(SCALE))
-    with spark_session(opened, "local[2]", {}) as spark:
+    opened = data.open_data(data.ensure(regime.scale))
+    with _session(regime, opened) as spark:
         gate = [_gate_ms(spark, query) for query in (*queries, *queries)]
         with _no_past_runs():
-            rows = _measured(spark, queries, ends)
-    return {**_gate_times(gate[: len(queries)], gate[len(queries) :]), **_summary(rows), "queries": rows}
+            rows = _measured(spark, regime, queries, rounds, ends)
+    results = summary(rows)
+    means = {regime.mean: results.pop("geometric_mean")} if rows else {}
+    return {**_gate_times(gate[: len(queries)], gate[len(queries) :]), **means, **results, "queries": rows}
+
+
+@contextlib.contextmanager
+def _session(regime: Regime, opened: DataSet) -> Iterator[SparkSession]:
+    with tempfile.TemporaryDirectory() as warehouse:
+        confs = {"spark.sql.warehouse.dir": warehouse, "spark.sql.cbo.enabled": str(regime.analysed).lower()}
+        with spark_session(opened, "local[2]", confs) as spark:
+            if regime.partitioned or regime.analysed:
+                create_tables(spark, opened, regime.partitioned, regime.analysed)
+            yield spark
 
 
 @contextlib.contextmanager
@@ -55,36 +119,23 @@ def _no_past_runs() -> Iterator[None]:
         yield
 
 
-def _measured(spark: SparkSession, queries: Sequence[int], ends: float) -> list[dict[str, Any]]:
+def _measured(
+    spark: SparkSession, regime: Regime, queries: Sequence[int], rounds: Rounds, ends: float
+) -> list[dict[str, Any]]:
     """The results of these queries, earlier ones first; those of queries that there is no time for are left out."""
-    lines = KEPT.read_text().splitlines() if KEPT.exists() else []
+    lines = regime.kept.read_text().splitlines() if regime.kept.exists() else []
     known = {row["query"]: row for row in map(json.loads, lines)}
     if found := known.keys() & set(queries):
-        out.print(f"  {len(found)} queries are in {KEPT}; delete it to measure them again")
+        out.print(f"  {len(found)} queries are in {regime.kept}; delete it to measure them again")
+    options, warm_up = (qoop.Options(), 3) if regime.guarded else (qoop.Options(guard=None), 1)
     for query in queries:
         if query in known or time.monotonic() > ends:
             continue
-        options, warm_up = (qoop.Options(), 3) if GUARDED else (qoop.Options(guard=None), 1)
-        known[query] = ratio_to_spark(spark, query, ROUNDS, options, warm_up=warm_up)
-        KEPT.parent.mkdir(parents=True, exist_ok=True)
-        with KEPT.open("a") as file:
+        known[query] = ratio_to_spark(spark, query, rounds, options, warm_up=warm_up)
+        regime.kept.parent.mkdir(parents=True, exist_ok=True)
+        with regime.kept.open("a") as file:
             file.write(json.dumps(known[query]) + "\n")
     return [known[query] for query in queries if query in known]
-
-
-def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    if not rows:
-        return {}
-    worst = max(rows, key=lambda row: row["ratio"])
-    return {
-        "queries_measured": len(rows),
-        "geometric_mean": _mean(row["ratio"] for row in rows),
-        "one_stage": _mean(row["ratio"] for row in rows if row["stages"] == 1),
-        "several_stages": _mean(row["ratio"] for row in rows if row["stages"] > 1),
-        "total": sum(row["qoop_s"] for row in rows) / sum(row["spark_s"] for row in rows),
-        "worst": worst["ratio"],
-        "worst_query": worst["query"],
-    }
 
 
 def _gate_times(cold: Sequence[float], warm: Sequence[float]) -> dict[str, float]:
@@ -104,8 +155,3 @@ def _gate_ms(spark: SparkSession, query: int) -> float:
     gate, slots = Gate(), float(spark.sparkContext.defaultParallelism)
     gate.reason(read_inputs(frame, gate.bytes_to_know(slots)), slots)
     return 1e3 * (time.perf_counter() - started)
-
-
-def _mean(ratios: Iterable[float]) -> float:
-    logs = [math.log(ratio) for ratio in ratios]
-    return math.exp(statistics.fmean(logs)) if logs else math.nan
