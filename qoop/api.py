@@ -42,7 +42,7 @@ from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate
 from qoop.estimate.guard import Guard, PastRun, Verdict
 from qoop.feedback.profile import fixed_share
-from qoop.parsing.statement import ParsedText, Statement, parse_leniently
+from qoop.parsing.statement import ParsedText, Statement
 from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import Command
@@ -252,7 +252,7 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
     written.check()
     source = statement.source_query()
     try:
-        planned = ParsedText(source.text, source)
+        planned = ParsedText(source.text, statement=source)
         query = _Query(spark, planned, options or Options(), written.query, use="all rows, stored")
     except AnalysisException:
         # Its query means something only as part of the statement, such as DEFAULT.
@@ -263,7 +263,7 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
 def _parsed(spark: SparkSession, text: str | ParsedText) -> ParsedText:
     """The text as the session reads it."""
     require_classic_session(spark)
-    return parse_leniently(text, syntax_of(spark)) if isinstance(text, str) else text
+    return ParsedText(text, syntax_of(spark)) if isinstance(text, str) else text
 
 
 def _target_exists(spark: SparkSession, statement: Statement) -> bool:
@@ -399,6 +399,7 @@ class _Query:
                 options.warn,
                 Verification(self.written.analysed, self._session, planned.moment if planned else None, self._pinned),
                 once,
+                measures_result=self._past is not None or options.journal is not None,
             )
             is_alone = self._past is not None and is_idle(self.spark.sparkContext)
             with _stopping_after(options.timeout, run.send):
@@ -450,11 +451,13 @@ class _Query:
             return "the statement is not a SELECT"
         if not self._options.replanning:
             return "replanning is off"
+        if not self._always and (reason := self._gated()) is not None:
+            return reason
         if self._parsed.statement is None:
             return self._parsed.reason
         if self._parsed.statement.writes:
             return "the statement is not a SELECT"
-        return None if self._always else self._gated() or self._guarded()
+        return None if self._always else self._guarded()
 
     def _gated(self) -> str | None:
         """Why planning the query could not pay off."""

@@ -57,6 +57,7 @@ class SparkEngine:
         verification: compares plans with the query as written; a plan that is different fails.
         once: used in place of `consume` if that stores rows; only those of a plan that was compared with the query, and
             no switch cancels it.
+        measures_result: measure the last stage too, which takes some milliseconds.
     """
 
     def __init__(
@@ -70,8 +71,9 @@ class SparkEngine:
         warn: Callable[[str], None] = lambda line: None,
         verification: Verification | None = None,
         once: StoredOnce | None = None,
+        measures_result: bool = True,
     ) -> None:
-        self._once = once
+        self._once, self._measures_result = once, measures_result
         self._storing: set[str] = set()
         self._verification = verification
         self._checks = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-check")
@@ -204,7 +206,9 @@ class SparkEngine:
             with tagged(self._context, tag, f"{self._name} {view or 'result'}"):
                 rows, size = self._compute(query, view, attempt, tag, versions)
             seconds = time.monotonic() - started
-            event: Event = StageFinished(stage, rows, size, seconds, core_seconds(self._context, tag))
+            is_measured = view is not None or self._measures_result
+            cores = core_seconds(self._context, tag) if is_measured else None
+            event: Event = StageFinished(stage, rows, size, seconds, cores)
         except BaseException as problem:  # noqa: BLE001 - an unreported end would leave the query waiting for ever
             event = self._failure(stage, tag, problem, of_plan=query != self._written.text)
             if view is not None and not isinstance(problem, StoppedError):

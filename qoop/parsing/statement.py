@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
@@ -45,28 +46,46 @@ class Statement:
         return Statement(str(query.sql(DIALECT)), query, query, writes=False, syntax=self.syntax)
 
 
-@dataclass(frozen=True, slots=True)
 class ParsedText:
-    """The user's text, parsed once; without a `statement` only Spark can understand it, and `reason` says why."""
+    """The user's text, parsed once, when that is first needed.
 
-    text: str
-    statement: Statement | None
-    reason: str | None = None
+    Args:
+        syntax: how the text is read.
+        statement: what the text means, where that is known already.
+    """
+
+    def __init__(self, text: str, syntax: Syntax = USUAL, statement: Statement | None = None) -> None:
+        self.text, self._syntax = text, syntax
+        if statement is not None:
+            self._parsed = statement, None
+
+    @property
+    def statement(self) -> Statement | None:
+        """The statement; None if only Spark can understand it."""
+        return self._parsed[0]
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no statement."""
+        return self._parsed[1]
 
     @property
     def stores_rows(self) -> bool:
         """Whether it stores the rows of a query that can be planned."""
-        return self.statement is not None and self.statement.stores_rows
+        return not ROWS_RETURNED.match(self.text) and self.statement is not None and self.statement.stores_rows
+
+    @cached_property
+    def _parsed(self) -> tuple[Statement | None, str | None]:
+        try:
+            return parse_statement(self.text, self._syntax), None
+        except (CannotSplitError, QuerySyntaxError) as problem:
+            return None, str(problem)
+        except Exception as problem:  # noqa: BLE001 - whatever fails in the parser, Spark may run the text
+            return None, f"the planner failed: {describe(problem)}"
 
 
-def parse_leniently(text: str, syntax: Syntax = USUAL) -> ParsedText:
-    """Parse a text that Spark may understand where the planner does not."""
-    try:
-        return ParsedText(text, parse_statement(text, syntax))
-    except (CannotSplitError, QuerySyntaxError) as problem:
-        return ParsedText(text, None, str(problem))
-    except Exception as problem:  # noqa: BLE001 - whatever fails in the parser, Spark may run the text
-        return ParsedText(text, None, f"the planner failed: {describe(problem)}")
+ROWS_RETURNED = re.compile(r"\s*(?:SELECT|WITH)\b(?!.*\bINSERT\b)", re.IGNORECASE | re.DOTALL)
+"""How a text begins that needs not be parsed to know that it stores no rows."""
 
 
 def parse_statement(text: str, syntax: Syntax = USUAL) -> Statement:

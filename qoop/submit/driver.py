@@ -19,7 +19,7 @@ from qoop.engine.session import java_message, syntax_of
 from qoop.errors import QoopError, did_you_mean
 from qoop.feedback.arbiter import ArbiterFeed, ExecutorSize
 from qoop.feedback.profile import ProfileFeed, fixed_share, read_profile
-from qoop.parsing.statement import ParsedText, parse_leniently
+from qoop.parsing.statement import ParsedText
 from qoop.replan.decision import Rules
 from qoop.run.progress import ProgressLines
 from qoop.run.query_run import Feed, Outcome
@@ -86,7 +86,7 @@ def _stop(spark: SparkSession) -> None:
 
 def run(spark: SparkSession, job: Job) -> None:
     """Run a job in a Spark session."""
-    parsed = parse_leniently(job.text, syntax_of(spark))
+    parsed = ParsedText(job.text, syntax_of(spark))
     if job.tables is not None:
         for name, path in _tables(Path(job.tables), parsed).items():
             spark.read.parquet(path).createOrReplaceTempView(name)

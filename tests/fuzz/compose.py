@@ -19,7 +19,7 @@ from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.estimate.cost import CostModel
 from qoop.parsing.render import plan_query
-from qoop.parsing.statement import parse_leniently
+from qoop.parsing.statement import ParsedText
 from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
 from tests.fuzz.case import Case, make
@@ -32,7 +32,7 @@ def planned(lab: Lab, case: Case) -> PlannedQuery:
     Raises:
         QoopError: it is not planned.
     """
-    parsed = parse_leniently(case.text, syntax_of(lab.spark))
+    parsed = ParsedText(case.text, syntax_of(lab.spark))
     if parsed.statement is None:
         raise QoopError(parsed.reason or "")
     catalogue = SparkCatalogue(lab.spark)

@@ -11,7 +11,7 @@ from qoop.errors import CannotSplitError, UnknownNameError
 from qoop.estimate.cost import CostModel
 from qoop.parsing.render import plan_query
 from qoop.parsing.spark_sql import DIALECT
-from qoop.parsing.statement import parse_leniently
+from qoop.parsing.statement import ParsedText
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
 from tests.unit.test_qoop_rewriting import CASES
@@ -45,7 +45,7 @@ class Compared:
         self.written = spark.sql(text)
         catalogue = SparkCatalogue(spark)
         cut = CutPolicy(everywhere=True)
-        statement = parse_leniently(text).statement
+        statement = ParsedText(text).statement
         assert statement is not None
         self.planned = plan(statement, catalogue, catalogue.statistics, cut, CostModel())
         self.verification = Verification(self.written, query_session(spark))

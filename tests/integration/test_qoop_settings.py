@@ -22,7 +22,7 @@ from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import CannotSplitError, UnknownNameError
 from qoop.estimate.cost import CostModel
 from qoop.parsing.render import plan_query
-from qoop.parsing.statement import parse_leniently
+from qoop.parsing.statement import ParsedText
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
@@ -224,7 +224,7 @@ def usual(spark):
 
 def composition(spark, text):
     """The last plan of a query as one text; None if it runs as written."""
-    statement = parse_leniently(text, syntax_of(spark)).statement
+    statement = ParsedText(text, syntax_of(spark)).statement
     if statement is None or statement.query is None:
         return None
     catalogue = SparkCatalogue(spark)

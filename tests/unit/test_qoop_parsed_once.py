@@ -7,6 +7,8 @@ import pytest
 from sqlglot.dialects.dialect import Dialect
 
 from qoop import api, explain
+from qoop.estimate.gate import Inputs
+from qoop.parsing.statement import ParsedText
 from qoop.replan.events import StageFinished
 from qoop.submit import driver
 from qoop.submit.job import Job, Output
@@ -55,7 +57,7 @@ class Frame:
 class Engine:
     """Finishes every stage at once."""
 
-    def __init__(self, session, name, written, checkpoints, goal, tell, warn, verification, once=None):
+    def __init__(self, session, name, written, checkpoints, goal, tell, warn, verification, once=None, **more):
         self._goal, self._tell = goal, tell
 
     def check_plan(self, text):
@@ -117,6 +119,31 @@ def test_a_call_of_the_library(spark, parsed, run, text):
 def test_a_query_that_is_planned(spark, parsed):
     assert api.collect(spark, QUERY).outcome.join_trees > 1
     assert parsed == [QUERY]
+
+
+@pytest.mark.parametrize("text", [QUERY, f" with c as (SELECT 1 AS x)\n{QUERY}", UNPARSED])
+def test_a_query_that_the_gate_stops_is_not_parsed(spark, parsed, monkeypatch, text):
+    monkeypatch.setattr(api, "PLAN_SETTING", "another")
+    monkeypatch.setattr(api, "read_inputs", lambda frame, enough: Inputs((1.0,)))
+    answer = api.collect(spark, text, api.Options(plan="auto"))
+    assert "planning pays off above" in answer.outcome.one_stage_reason
+    assert parsed == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"INSERT INTO t {QUERY}", True),
+        (f"-- SELECT\nINSERT INTO t {QUERY}", True),
+        (f"CREATE TABLE t AS {QUERY}", True),
+        (f"WITH c AS (SELECT 1 AS x) INSERT INTO t {QUERY}", False),
+        ("SELECT 'insert'", False),
+        ("SELECT insert_time FROM t", False),
+        ("(SELECT 1)", False),
+    ],
+)
+def test_a_text_stores_rows(text, expected):
+    assert ParsedText(text).stores_rows is expected
 
 
 @pytest.mark.parametrize(
