@@ -51,6 +51,7 @@ from qoop.replan.decision import Rules
 from qoop.replan.events import Event, QueryCancelled
 from qoop.replan.state import QueryCounts
 from qoop.run.journal import QueryJournal
+from qoop.run.latest_times import LatestTimes
 from qoop.run.past_runs import PastRuns
 from qoop.run.query_run import Feed, Outcome, QueryRun
 from yarn_plugin.errors import describe
@@ -61,6 +62,8 @@ Place = TypeVar("Place")
 
 _warm: set[str] = set()
 """The applications in which a query has run."""
+
+_latest_times = LatestTimes()
 
 PLAN_SETTING = "spark.qoop.plan"
 """The Spark property with the default of `Options.plan`."""
@@ -401,7 +404,8 @@ class _Query:
                 once,
                 measures_result=self._past is not None or options.journal is not None,
             )
-            is_alone = self._past is not None and is_idle(self.spark.sparkContext)
+            is_compared = self._options.guard is not None and self._use is not None
+            is_alone = is_compared and is_idle(self.spark.sparkContext)
             with _stopping_after(options.timeout, run.send):
                 outcome = run.run(self._engine, feed)
             if is_alone and is_idle(self.spark.sparkContext):
@@ -467,7 +471,13 @@ class _Query:
         except (PySparkException, Py4JError):
             # Spark fails to optimise it: that is reported when it runs.
             return None
-        return gate.reason(inputs, slots)
+        uses_times = self._options.guard is not None and not self._is_cold
+        return gate.reason(inputs, slots, _latest_times.seconds(self._number_of_text, slots) if uses_times else None)
+
+    @property
+    def _number_of_text(self) -> int:
+        """What tells the query from others of this process, roughly."""
+        return hash((self.spark.sparkContext.applicationId, self._parsed.text, self._use))
 
     def _guarded(self) -> str | None:
         """Why the query runs as written because of its earlier runs."""
@@ -507,6 +517,8 @@ class _Query:
         A trial that was given up counts as a run as written: that would have taken longer still.
         """
         slots, cores = outcome.usage.mean_slots, outcome.usage.core_seconds
+        if outcome.as_written and slots and not self._is_cold:
+            _latest_times.add(self._number_of_text, outcome.seconds, slots, self._unused())
         if self._past is None or not slots or cores is None:
             return
         is_trial = self._is_trial and self._began_as_written(outcome)
@@ -518,6 +530,11 @@ class _Query:
         if outcome.as_written or is_trial:
             runs.append(PastRun(False, outcome.seconds, slots, cores, self._is_cold))
         self._past.add(runs)
+
+    def _unused(self) -> int:
+        """After how many more runs as written the query may be planned for its time, which the gate underestimates."""
+        guard, in_vain = self._options.guard, self._planning_s is not None and self._options.feed is None
+        return guard.interval - 1 if guard is not None and in_vain else 0
 
     def _began_as_written(self, outcome: Outcome) -> bool:
         """Whether the first plan was the query as written, which is no candidate if it is ruinous."""

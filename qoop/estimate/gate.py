@@ -34,8 +34,14 @@ class Gate:
     shuffle_bytes: float = 15e6
     broadcast_bytes: float = 10 * 1024 * 1024
 
-    def reason(self, inputs: Inputs, slots: float) -> str | None:
-        """Why a query is not worth planning on this many slots; None if it may be."""
+    def reason(self, inputs: Inputs, slots: float, took: float | None = None) -> str | None:
+        """Why a query is not worth planning on this many slots; None if it may be.
+
+        `took`: the seconds of an earlier run as written, if there was one. A short one says nothing, as others may be
+        longer; a long one shows what sizes do not: a join with a large result, or a small file of many rows.
+        """
+        if took is not None and took > self.min_seconds(len(inputs.sizes)):
+            return None
         if inputs.stops_early and not self._shuffles(inputs.sizes):
             return "it returns any rows up to its limit, so Spark can stop early"
         known = [size for size in inputs.sizes if size is not None]

@@ -17,6 +17,7 @@ from qoop.feedback.profile import fixed_share
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
 from qoop.run import journal
+from qoop.run.latest_times import LatestTimes
 from tests.integration.spark_sessions import local_session, small_data
 
 pytestmark = pytest.mark.integration
@@ -42,6 +43,7 @@ def spark(tmp_path_factory):
 def no_earlier_runs(monkeypatch, tmp_path):
     """None but those of the same test."""
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
+    monkeypatch.setattr(api, "_latest_times", LatestTimes())
 
 
 def sizes(spark: SparkSession, text: str, enough: float = 1e12) -> tuple[float | None, ...]:
@@ -162,6 +164,22 @@ def test_the_reason_of_a_limit(spark):
     assert "Spark can stop early" in str(reason(spark, "SELECT id FROM plain LIMIT 3"))
 
 
+def test_a_query_that_took_longer_than_expected_is_planned_the_next_time(spark):
+    """Once: it was planned in vain, as its plans have nothing to gain."""
+    gate, gated = Gate(gain=0.01, query_seconds=0.0, scan_bytes=1e12), "planning pays off above"
+    text = JOINED.format(facts="parted")
+    reason(spark, "SELECT 1")
+    found = [gated in str(reason(spark, text, gate=gate)) for _ in range(3)]
+    assert found == [True, False, True]
+
+
+def test_without_the_guard_no_time_is_kept(spark):
+    gate = Gate(gain=0.01, query_seconds=0.0, scan_bytes=1e12)
+    text = JOINED.format(facts="parted")
+    for _ in range(2):
+        assert "planning pays off above" in str(reason(spark, text, gate=gate, guard=None))
+
+
 def test_users_turn_the_gate_off(spark):
     text = JOINED.format(facts="plain")
     gated = "planning pays off above"
@@ -172,7 +190,7 @@ def test_users_turn_the_gate_off(spark):
     spark.conf.set("spark.qoop.plan", "always")
     try:
         assert gated not in str(reason(spark, text))
-        assert gated in str(reason(spark, text, plan="auto")), "the option is stronger than the setting"
+        assert gated in str(reason(spark, text, plan="auto", guard=None)), "the option is stronger than the setting"
         spark.conf.set("spark.qoop.plan", "never")
         with pytest.raises(QoopError, match=r"spark\.qoop\.plan 'never': must be auto or always"):
             reason(spark, text)
