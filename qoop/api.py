@@ -43,8 +43,9 @@ from qoop.estimate.gate import Gate
 from qoop.estimate.guard import Guard, PastRun, Verdict
 from qoop.feedback.profile import fixed_share
 from qoop.parsing.statement import ParsedText, Statement
-from qoop.planner import PlannedQuery, plan
+from qoop.planner import PlannedQuery
 from qoop.plans.candidates import CutPolicy
+from qoop.plans_made import PlansMade
 from qoop.replan.commands import Command
 from qoop.replan.completion import Completion
 from qoop.replan.decision import Rules
@@ -64,6 +65,7 @@ _warm: set[str] = set()
 """The applications in which a query has run."""
 
 _latest_times = LatestTimes()
+_plans_made = PlansMade()
 
 PLAN_SETTING = "spark.qoop.plan"
 """The Spark property with the default of `Options.plan`."""
@@ -549,7 +551,7 @@ class _Query:
         try:
             catalogue = SparkCatalogue(self.spark)
             options, now = self._options, partial(current_moment, self.spark)
-            planned = plan(
+            planned = _plans_made.plan(
                 statement,
                 catalogue,
                 catalogue.statistics,

@@ -23,6 +23,7 @@ from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import QoopError
 from qoop.estimate.statistics import ColumnStatistics
 from qoop.plans.candidates import CutPolicy
+from qoop.plans_made import PlansMade
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
 from qoop.run import journal
@@ -589,7 +590,7 @@ def test_an_error_of_the_planner_does_not_fail_the_query(spark, monkeypatch):
     def broken(*args, **named):
         raise ZeroDivisionError("a defect of the planner")
 
-    monkeypatch.setattr("qoop.api.plan", broken)
+    monkeypatch.setattr(PlansMade, "plan", broken)
     answer = qoop.collect(spark, JOINED, STAGED)
     assert Counter(map(tuple, answer.rows)) == rows_of(spark.sql(JOINED))
     assert answer.outcome.one_stage_reason == "the planner failed: ZeroDivisionError: a defect of the planner"
