@@ -52,19 +52,16 @@ from qoop.replan.decision import Rules
 from qoop.replan.events import Event, QueryCancelled
 from qoop.replan.state import QueryCounts
 from qoop.run.journal import QueryJournal
-from qoop.run.latest_times import LatestTimes
 from qoop.run.past_runs import PastRuns
 from qoop.run.query_run import Feed, Outcome, QueryRun
+from qoop.run.runs_here import RunsHere
 from yarn_plugin.errors import describe
 
 PlanWhen = Literal["always", "auto"]
 
 Place = TypeVar("Place")
 
-_warm: set[str] = set()
-"""The applications in which a query has run."""
-
-_latest_times = LatestTimes()
+_runs_here = RunsHere()
 _plans_made = PlansMade()
 
 PLAN_SETTING = "spark.qoop.plan"
@@ -412,7 +409,8 @@ class _Query:
                 outcome = run.run(self._engine, feed)
             if is_alone and is_idle(self.spark.sparkContext):
                 self._remember(outcome)
-            _warm.add(self.spark.sparkContext.applicationId)
+            if is_compared:
+                _runs_here.add(self._text_number, *self._kinds(outcome))
             return outcome
 
     def hand_over(self, result: DataFrame) -> None:
@@ -473,11 +471,11 @@ class _Query:
         except (PySparkException, Py4JError):
             # Spark fails to optimise it: that is reported when it runs.
             return None
-        uses_times = self._options.guard is not None and not self._is_cold
-        return gate.reason(inputs, slots, _latest_times.seconds(self._number_of_text, slots) if uses_times else None)
+        took = _runs_here.seconds(self._text_number, slots) if self._options.guard is not None else None
+        return gate.reason(inputs, slots, took)
 
     @property
-    def _number_of_text(self) -> int:
+    def _text_number(self) -> int:
         """What tells the query from others of this process, roughly."""
         return hash((self.spark.sparkContext.applicationId, self._parsed.text, self._use))
 
@@ -488,7 +486,8 @@ class _Query:
         if guard is None or self._past is None:
             return None
         slots = float(self.spark.sparkContext.defaultParallelism)
-        self._verdict = guard.verdict(self._past.read(), slots, self._is_cold)
+        is_cold = not any(_runs_here.has_run(self._text_number, planned) for planned in (True, False))
+        self._verdict = guard.verdict(self._past.read(), slots, is_cold)
         return self._verdict.reason if self._verdict is not None and self._verdict.trial_s is None else None
 
     def _past_runs(self) -> PastRuns | None:
@@ -508,10 +507,10 @@ class _Query:
         self._is_trial = True
         return replace(self._options, rules=replace(self._options.rules, trial_s=verdict.trial_s)), verdict.reason
 
-    @property
-    def _is_cold(self) -> bool:
-        """Whether it is the first query of its application."""
-        return self.spark.sparkContext.applicationId not in _warm
+    def _kinds(self, outcome: Outcome) -> set[bool]:
+        """In which ways it ran: planned (True), as written (False)."""
+        planned = {True} if self._planning_s is not None else set()
+        return planned | ({False} if outcome.as_written or self._is_trial else set())
 
     def _remember(self, outcome: Outcome) -> None:
         """Keep the times of the run, with planning and, if it ran as written, without.
@@ -519,23 +518,27 @@ class _Query:
         A trial that was given up counts as a run as written: that would have taken longer still.
         """
         slots, cores = outcome.usage.mean_slots, outcome.usage.core_seconds
-        if outcome.as_written and slots and not self._is_cold:
-            _latest_times.add(self._number_of_text, outcome.seconds, slots, self._unused())
-        if self._past is None or not slots or cores is None:
+        if not slots:
             return
+        first_planned, first_written = (not _runs_here.has_run(self._text_number, planned) for planned in (True, False))
         is_trial = self._is_trial and self._began_as_written(outcome)
+        if outcome.as_written and not first_written:
+            _runs_here.add_seconds(self._text_number, outcome.seconds, slots, self._unused())
+        if self._past is None or cores is None:
+            return
         runs = []
         if self._planning_s is not None and not is_trial:
             # Of an application that is told its share, the next one may be any.
             kept = outcome.as_written and self._options.feed is None
-            runs.append(PastRun(True, self._planning_s + outcome.seconds, slots, cores, self._is_cold, kept))
+            runs.append(PastRun(True, self._planning_s + outcome.seconds, slots, cores, first_planned, kept))
         if outcome.as_written or is_trial:
-            runs.append(PastRun(False, outcome.seconds, slots, cores, self._is_cold))
+            runs.append(PastRun(False, outcome.seconds, slots, cores, first_written))
         self._past.add(runs)
 
     def _unused(self) -> int:
         """After how many more runs as written the query may be planned for its time, which the gate underestimates."""
-        guard, in_vain = self._options.guard, self._planning_s is not None and self._options.feed is None
+        guard = self._options.guard
+        in_vain = self._planning_s is not None and not self._is_trial and self._options.feed is None
         return guard.interval - 1 if guard is not None and in_vain else 0
 
     def _began_as_written(self, outcome: Outcome) -> bool:

@@ -73,5 +73,6 @@ def is_idle(context: SparkContext) -> bool:
     """Whether no job runs; True if that cannot be known."""
     try:
         return int(context._jsc.sc().dagScheduler().activeJobs().size()) == 0
-    except Py4JError:
+    except (Py4JError, AttributeError):
+        # A context that has stopped has no JVM any more.
         return True

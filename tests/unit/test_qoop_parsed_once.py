@@ -10,6 +10,7 @@ from qoop import api, explain
 from qoop.estimate.gate import Inputs
 from qoop.parsing.statement import ParsedText
 from qoop.replan.events import StageFinished
+from qoop.run.runs_here import RunsHere
 from qoop.submit import driver
 from qoop.submit.job import Job, Output
 from tests.property.query_world import Known
@@ -97,6 +98,7 @@ def spark(monkeypatch):
     monkeypatch.setattr(Known, "frames", lambda known: [], raising=False)
     monkeypatch.setattr(api, "pin_tables", lambda written, session, named: [])
     monkeypatch.setattr(api, "SparkEngine", Engine)
+    monkeypatch.setattr(api, "_runs_here", RunsHere())
     files = SimpleNamespace(store=lambda frame: "rows", publish=lambda name: None)
     monkeypatch.setattr(api, "counting", lambda frame: (frame, lambda: 1.0))
     monkeypatch.setattr(driver, "OutputFiles", lambda spark, path, form: nullcontext(files))

@@ -1,0 +1,63 @@
+"""What the runs of this process tell of queries: how long they took as written, and whether they ran before."""
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+
+MAX_QUERIES = 1000
+"""How many queries are kept; beyond that, those that ran longest ago are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a query.
+
+    `kinds`: whether it ran, planned (True) and as written (False). `seconds`, `slots`: those of the latest run as
+    written that was not the first. `unused`: for how many more runs they say nothing.
+    """
+
+    kinds: frozenset[bool] = frozenset()
+    seconds: float | None = None
+    slots: float = 1.0
+    unused: int = 0
+
+
+class RunsHere:
+    """The latest runs of queries, by a number for what identifies a query roughly."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def has_run(self, query: int, planned: bool) -> bool:
+        """Whether a query ran planned, or as written: if not, Spark still compiles code for it, and opens its files."""
+        return planned in self._of(query).kinds
+
+    def seconds(self, query: int, slots: float) -> float | None:
+        """What a query may take as written at a share, if all of its time is in proportion to that; None if unknown.
+
+        It is the gate's business, which knows only how much a query reads.
+        """
+        known = self._of(query)
+        return None if known.seconds is None or known.unused else known.seconds * known.slots / slots
+
+    def add(self, query: int, *kinds: bool) -> None:
+        """Keep that a query ran in these ways."""
+        known = self._of(query)
+        self._put(query, replace(known, kinds=known.kinds.union(kinds)))
+
+    def add_seconds(self, query: int, seconds: float, slots: float, unused: int = 0) -> None:
+        """Keep a run as written. `unused`: how many more runs do not ask for its time, as it was planned in vain."""
+        known = self._of(query)
+        unused = max(unused, known.unused - 1, 0)
+        self._put(query, replace(known, seconds=seconds, slots=slots, unused=unused))
+
+    def _of(self, query: int) -> _Known:
+        return self._known.get(query, _Known())
+
+    def _put(self, query: int, known: _Known) -> None:
+        with self._lock:
+            self._known[query] = known
+            self._known.move_to_end(query)
+            if len(self._known) > MAX_QUERIES:
+                self._known.popitem(last=False)
