@@ -13,7 +13,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.analysed import catalogue_statistics, with_analysed
-from qoop.engine.scala import as_float, items
+from qoop.engine.identity import data_identity, query_identity
+from qoop.engine.scala import as_float, items, leaves
 from qoop.engine.session import syntax_of
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
 from qoop.parsing.spark_sql import Types
@@ -26,6 +27,12 @@ DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
 COSTLY = {"Aggregate", "Join", "Sort", "Window", "Distinct", "Intersect", "Except", "Repartition", "BatchEvalPython"}
 """Operators that process all rows before they return the first."""
+
+
+MAX_SAMPLED = 1000
+"""The samples of how many tables are kept."""
+
+_sampled: dict[tuple[str, str], TableStatistics] = {}
 
 
 class SparkCatalogue:
@@ -58,7 +65,8 @@ class SparkCatalogue:
             assert frame is not None
             files = _plain_parquet(frame)
             plan = frame._jdf.queryExecution().optimizedPlan()
-            known = with_analysed(cached_statistics(files) if files else _by_spark(frame), catalogue_statistics(plan))
+            found = cached_statistics(files) if files else _by_spark_once(frame)
+            known = with_analysed(found, catalogue_statistics(plan))
             if self.syntax.case_sensitive:
                 known = _with_exact_names(known, frame.columns)
             self._statistics[table] = known
@@ -108,6 +116,24 @@ def _with_exact_names(known: TableStatistics, names: Sequence[str]) -> TableStat
         columns={name: known.columns[name.lower()] for name in exact if name.lower() in known.columns},
         sample={name: known.sample[name.lower()] for name in exact if name.lower() in known.sample},
     )
+
+
+def _by_spark_once(frame: DataFrame) -> TableStatistics:
+    """The same once for a table, until its files change, as a sample takes a job; each time if it has other parts."""
+    if any(str(leaf.getClass().getSimpleName()) != "LogicalRelation" for leaf in leaves(_analysed(frame))):
+        return _by_spark(frame)
+    key = query_identity(frame), data_identity(frame)
+    known = _sampled.get(key)
+    if known is None:
+        known = _by_spark(frame)
+        while len(_sampled) >= MAX_SAMPLED:
+            _sampled.pop(next(iter(_sampled)), None)
+        _sampled[key] = known
+    return known
+
+
+def _analysed(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
 
 
 def _by_spark(frame: DataFrame) -> TableStatistics:

@@ -27,8 +27,12 @@ def ratio_to_spark(
     options: qoop.Options,
     observe: Callable[[Outcome], object] = lambda outcome: None,
     warm_up: int = 1,
+    settle: int = 0,
 ) -> dict[str, Any]:
-    """The median times, the ratio and its 95% interval, and the stages; `observe` is called after each run of qoop."""
+    """The median times, the ratio and its 95% interval, and the stages; `observe` is called after each run of qoop.
+
+    `settle`: how many more runs of a query that was planned come before the first round, on qoop alone.
+    """
     text = spark_text(query)
     outcomes: list[Outcome] = []
 
@@ -47,6 +51,8 @@ def ratio_to_spark(
     for _ in range(warm_up):
         for engine in order.sample(list(times), 2):
             run(engine)
+    for _ in range(settle if any(outcome.decisions for outcome in outcomes) else 0):
+        run("qoop")
     while not rounds.are_enough(ratios, sum(map(sum, times.values()))):
         for engine in order.sample(list(times), 2):
             times[engine].append(run(engine))

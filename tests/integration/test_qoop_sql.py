@@ -268,6 +268,23 @@ def test_views_with_their_own_joins_and_grouping_can_be_queried(spark):
         spark.catalog.dropTempView("failing")
 
 
+def test_a_table_of_other_files_is_sampled_once_until_they_change(spark):
+    spark.sql("CREATE TABLE other USING orc AS SELECT id AS x FROM range(1000)")
+    started = spark.sparkContext._jsc.sc().dagScheduler().nextJobId
+
+    def starts_a_job() -> bool:
+        before = started()
+        assert SparkCatalogue(spark).statistics("other").rows > 0
+        return bool(started() > before)
+
+    try:
+        assert [starts_a_job() for _ in range(3)] == [True, False, False]
+        spark.sql("INSERT INTO other VALUES (7)")
+        assert [starts_a_job() for _ in range(2)] == [True, False]
+    finally:
+        spark.sql("DROP TABLE other")
+
+
 # Statements that store rows.
 
 
