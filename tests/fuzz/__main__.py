@@ -4,15 +4,25 @@ A case that fails is shrunk and printed as SQL.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
+from queue import SimpleQueue
 
+from tests.fuzz.case import by_world
 from tests.fuzz.coverage import Coverage
 from tests.fuzz.results import Results
 from tests.fuzz.run import Lab, session
 from tests.fuzz.shrink import shrink
+
+EACH_REPORTED = 50
+"""After how many cases it is printed how long they take."""
 
 
 def main() -> int:
@@ -21,14 +31,17 @@ def main() -> int:
     parser.add_argument("--seeds", default="0-9999", help="the first and the last seed (default: %(default)s)")
     parser.add_argument("--results", type=Path, default=Path("out/fuzz.jsonl"), help="default: %(default)s")
     parser.add_argument("--minutes", type=float, default=0, help="stop after this time, to be resumed; 0: never")
+    parser.add_argument(
+        "--at-once", type=int, default=os.cpu_count() or 1, help="how many cases run at a time (default: as many cores)"
+    )
     parser.add_argument("--no-shrink", action="store_true", help="print failed cases as they are")
     options = parser.parse_args()
     first, last = (int(part) for part in options.seeds.split("-"))
     results = Results(options.results)
     deadline = time.monotonic() + options.minutes * 60 if options.minutes else None
-    with tempfile.TemporaryDirectory() as folder, session(folder) as spark:
-        lab = Lab(spark)
-        _run(lab, range(first, last + 1), results, deadline, not options.no_shrink)
+    done = {run.seed for run in results.runs()}
+    fuzz = Fuzz(results, deadline, not options.no_shrink)
+    fuzz.run([seed for seed in range(first, last + 1) if seed not in done], options.at_once)
     runs = [run for run in results.runs() if first <= run.seed <= last]
     coverage = Coverage.of(runs)
     print("\n".join(coverage.lines()))
@@ -45,25 +58,47 @@ def main() -> int:
     return 1 if wrong or missed else 0
 
 
-def _run(lab: Lab, seeds: range, results: Results, deadline: float | None, shrinking: bool) -> None:
-    done = {run.seed for run in results.runs()}
-    started = time.monotonic()
-    ran = 0
-    for seed in seeds:
-        if seed in done:
-            continue
-        if deadline is not None and time.monotonic() > deadline:
-            return
+@dataclass(frozen=True)
+class Fuzz:
+    """Runs seeds in one Spark: most time goes into code that the JVM runs for the first time.
+
+    `deadline`: time.monotonic() at which it stops; None: never.
+    """
+
+    results: Results
+    deadline: float | None
+    shrinking: bool
+
+    def run(self, seeds: Sequence[int], at_once: int) -> None:
+        """Run seeds in several threads, each with a session of its own; they take those of one world together."""
+        worlds = by_world(seeds)
+        waiting: SimpleQueue[list[int] | None] = SimpleQueue()
+        for world in [*worlds, *(None for _ in range(at_once))]:
+            waiting.put(world)
+        started, numbers = time.monotonic(), count(1)
+        with tempfile.TemporaryDirectory() as folder, session(folder) as spark:
+
+            def take(lab: Lab) -> None:
+                for seed in chain.from_iterable(iter(waiting.get, None)):
+                    if self.deadline is not None and time.monotonic() > self.deadline:
+                        return
+                    self._run(lab, seed)
+                    ran = next(numbers)
+                    if ran % EACH_REPORTED == 0:
+                        print(f"{ran} run, {(time.monotonic() - started) / ran:.2f} s each", flush=True)
+
+            with ThreadPoolExecutor(at_once) as threads:
+                labs = [Lab(spark.newSession(), f"lab{number}") for number in range(min(at_once, len(worlds)))]
+                for ended in [threads.submit(take, lab) for lab in labs]:
+                    ended.result()
+
+    def _run(self, lab: Lab, seed: int) -> None:
         run = lab.run(seed)
-        results.add(run)
-        ran += 1
+        self.results.add(run)
         if run.difference:
             print(f"seed {seed}: {run.difference}", flush=True)
             case, _, _ = lab.case(seed)
-            print((shrink(lab, case) if shrinking else case).golden(), flush=True)
-        if ran % 50 == 0:
-            each = (time.monotonic() - started) / ran
-            print(f"seed {seed}: {ran} run, {each:.2f} s each", flush=True)
+            print((shrink(lab, case) if self.shrinking else case).golden(), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,18 @@ and a defect is then found if a plan is rejected for it.
 
 import argparse
 import json
+import multiprocessing
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from sqlglot import exp
@@ -21,8 +27,9 @@ from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.errors import QoopError
 from qoop.parsing import joins, pushdown, query, render
 from qoop.parsing.render import plan_query
+from tests.fuzz.case import Case, by_world
 from tests.fuzz.compose import planned
-from tests.fuzz.run import Lab, session
+from tests.fuzz.run import Lab, Result, session
 
 SEEDS = 200
 
@@ -109,9 +116,9 @@ def _no_filters(original):
     return leaf
 
 
-def _stale(original):
-    """An output is taken for that of an earlier query with the same view and columns."""
-    kept = {}
+def _stale() -> Defect:
+    """An output is taken for that of any earlier query whose stage had the same view and columns."""
+    original, kept = ExecutorCheckpoints.save, {}
 
     def save(self, view, frame, attempt, whole=False, **versions):
         key = (view, tuple(frame.dtypes))
@@ -121,7 +128,7 @@ def _stale(original):
             kept[key] = frame.collect()
         return original(self, view, frame, attempt, whole, **versions)
 
-    return save
+    return lambda: patch.object(ExecutorCheckpoints, "save", save)
 
 
 def _in_session(**values):
@@ -177,7 +184,7 @@ def _not_null_in(node):
     inner = node.this
     chosen = inner.args["query"].this if isinstance(inner.args["query"], exp.Subquery) else inner.args["query"]
     if isinstance(chosen, exp.Select):
-        chosen.where(exp.column(chosen.selects[0].unalias().sql()).is_(exp.null()).not_(), copy=False)
+        chosen.where(chosen.selects[0].unalias().copy().is_(exp.null()).not_(), copy=False)
 
 
 def _has_subquery(node):
@@ -246,7 +253,7 @@ BUGS: dict[str, Defect] = {
     ),
     "wrong zone": _in_session(**ZONE),
     "another evaluation of errors": _in_session(ansi__enabled="false"),
-    "stale output of another query": _patched(ExecutorCheckpoints, "save", _stale),
+    "stale output of another query": _stale(),
     "lost HAVING": _set(exp.Select, lambda node: bool(node.args.get("having")), having=None),
     "lost ORDER BY": _set(exp.Select, lambda node: bool(node.args.get("order")), order=None),
     "descending for ascending": _every(exp.Ordered, lambda node: node.set("desc", not node.args.get("desc"))),
@@ -268,7 +275,7 @@ BUGS: dict[str, Defect] = {
     "AND for OR": _patched(joins, "any_of", _and_for_or),
     "swapped columns of a stage": _patched(render, "join_query", _swapped_outputs),
     "a filter pushed into a block that others read too": _patched(
-        pushdown, "_read_count", lambda original: lambda block, name: 0
+        pushdown._Blocks, "readers", lambda original: lambda blocks, name: 1
     ),
     "a filter pushed below an aggregate of all": _patched(
         pushdown, "_can_push_down", lambda original: lambda block, *rest: isinstance(block, exp.Select)
@@ -281,26 +288,77 @@ OF_EXECUTION = {"wrong zone", "another evaluation of errors", "stale output of a
 """Defects that no text of a plan shows."""
 
 
-def found_by(lab: Lab, name: str, cases: Callable[[int], tuple], verified: bool) -> tuple[int | None, int]:
-    """The first seed that finds a defect, if any, and how many cases it changes up to then."""
-    changed = 0
-    for seed in range(SEEDS):
-        case, expected = cases(seed)
-        if name not in OF_EXECUTION and not _changes(lab, case, name):
-            continue
-        changed += 1
-        with ExitStack() as stack:
-            stack.enter_context(BUGS[name]())
-            if not verified:
-                stack.enter_context(patch.object(verification.Verification, "check", lambda self, text: None))
-            run = lab.compare(case, expected)
-        if run.difference or (verified and run.as_written):
-            return seed, changed
-    return None, changed
+@dataclass(frozen=True)
+class Hunt:
+    """Where results are, a line each seed; time.time() at which to stop; whether plans are compared."""
+
+    results: Path
+    deadline: float | None
+    verified: bool
+
+    def lines(self) -> list[dict[str, Any]]:
+        """A line for each seed: which defects change its plans, and what is wrong with its rows because of which."""
+        return [*map(json.loads, self.results.read_text().splitlines())] if self.results.exists() else []
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Append a line; other processes do too."""
+        self.results.parent.mkdir(parents=True, exist_ok=True)
+        with self.results.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def found(self) -> set[str]:
+        """The defects that some seed has found."""
+        return {name for line in self.lines() for name in line["found"]}
 
 
-def _changes(lab: Lab, case, name: str) -> bool:
-    """Whether a defect changes a plan of a case."""
+Worlds = SimpleQueue[list[int] | None]
+"""Seeds that wait, those of one world together; None at the end."""
+
+
+def _run(seeds: Sequence[int], hunt: Hunt, processes: int) -> bool:
+    """Look for defects in several processes, since a defect is one of a whole process; True if one of them crashed."""
+    context = multiprocessing.get_context("spawn")
+    waiting: Worlds = context.SimpleQueue()
+    worlds = by_world(seeds)
+    started = [context.Process(target=_look, args=(waiting, hunt)) for _ in range(min(processes, len(worlds)))]
+    for process in started:
+        process.start()
+    for world in [*worlds, *(None for _ in started)]:
+        waiting.put(world)
+    for process in started:
+        process.join()
+    return any(process.exitcode for process in started)
+
+
+def _look(waiting: Worlds, hunt: Hunt) -> None:
+    """Look for the defects that are not found yet by the cases that wait."""
+    with tempfile.TemporaryDirectory() as folder, session(folder) as spark:
+        lab = Lab(spark)
+        for seed in chain.from_iterable(iter(waiting.get, None)):
+            names = [name for name in BUGS if name not in hunt.found()]
+            if not names or (hunt.deadline is not None and time.time() > hunt.deadline):
+                return
+            case, expected, _ = lab.case(seed)
+            changed = _changing(lab, case, names)
+            found = {
+                name: why for name in changed if (why := _finding(lab, case, expected, name, hunt.verified)) is not None
+            }
+            hunt.add({"seed": seed, "changed": changed, "found": found})
+            print(f"seed {seed} finds {', '.join(found)}" if found else f"seed {seed}", flush=True)
+
+
+def _finding(lab: Lab, case: Case, expected: Result, name: str, verified: bool) -> str | None:
+    """What is wrong with the rows of a case because of a defect, or why its plan is rejected; None: nothing."""
+    with ExitStack() as stack:
+        stack.enter_context(BUGS[name]())
+        if not verified:
+            stack.enter_context(patch.object(verification.Verification, "check", lambda self, text: None))
+        run = lab.compare(case, expected)
+    return run.difference or (run.reason if verified and run.as_written else None)
+
+
+def _changing(lab: Lab, case: Case, names: Sequence[str]) -> list[str]:
+    """The defects that change a plan of a case, and those that no text of a plan shows."""
 
     def text() -> str:
         try:
@@ -309,14 +367,17 @@ def _changes(lab: Lab, case, name: str) -> bool:
             return f"not planned: {problem}"
         return plan_query(made.text, made.plans[0]) + plan_query(made.text, made.plans[-1])
 
-    lab.prepare(case.tables)
-    with lab.under(case.settings):
-        before = text()
+    def is_changed(name: str) -> bool:
         try:
             with BUGS[name]():
                 return text() != before
         except Exception:  # noqa: BLE001 - the defect makes the planner fail
             return False
+
+    lab.prepare(case.tables)
+    with lab.under(case.settings):
+        before = text()
+        return [name for name in names if name in OF_EXECUTION or is_changed(name)]
 
 
 def main() -> int:
@@ -324,34 +385,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.bugs", description=__doc__)
     parser.add_argument("--results", type=Path, default=Path("out/fuzz-bugs.jsonl"), help="default: %(default)s")
     parser.add_argument("--minutes", type=float, default=0, help="stop after this time, to be resumed; 0: never")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: all cores")
     parser.add_argument("--verified", action="store_true", help="with the comparison of plans")
     options = parser.parse_args()
-    known = {}
-    if options.results.exists():
-        known = {one["bug"]: one for one in map(json.loads, options.results.read_text().splitlines())}
-    deadline = time.monotonic() + options.minutes * 60 if options.minutes else None
-    cache: dict[int, tuple] = {}
-    with tempfile.TemporaryDirectory() as folder, session(folder) as spark:
-        lab = Lab(spark)
-
-        def cases(seed: int) -> tuple:
-            if seed not in cache:
-                cache[seed] = lab.case(seed)[:2]
-            return cache[seed]
-
-        for name in BUGS:
-            if name in known or (deadline is not None and time.monotonic() > deadline):
-                continue
-            seed, changed = found_by(lab, name, cases, options.verified)
-            known[name] = {"bug": name, "seed": seed, "changed": changed}
-            print(f"{name}: {'not found' if seed is None else f'found by seed {seed}'}, {changed} changed", flush=True)
-            options.results.parent.mkdir(parents=True, exist_ok=True)
-            with options.results.open("a") as file:
-                file.write(json.dumps(known[name]) + "\n")
-    found = sum(one["seed"] is not None for one in known.values())
-    print(f"{found} of {len(known)} found ({len(BUGS)} in all)")
-    return 0 if len(known) == len(BUGS) and found >= 0.95 * len(BUGS) else 1
+    hunt = Hunt(options.results, time.time() + options.minutes * 60 if options.minutes else None, options.verified)
+    done = {line["seed"] for line in hunt.lines()}
+    crashed = _run([seed for seed in range(SEEDS) if seed not in done], hunt, options.processes)
+    lines = sorted(hunt.lines(), key=lambda line: line["seed"])
+    for name in BUGS:
+        first = next((line["seed"] for line in lines if name in line["found"]), None)
+        changed = sum(name in line["changed"] for line in lines)
+        print(f"{name}: {'not found' if first is None else f'found by seed {first}'}, {changed} changed")
+    found = len(hunt.found())
+    print(f"{found} of {len(BUGS)} found by {len(lines)} of {SEEDS} seeds")
+    return 0 if not crashed and found >= 0.95 * len(BUGS) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # By its own name, under which the other processes import it.
+    from tests.fuzz import bugs
+
+    sys.exit(bugs.main())

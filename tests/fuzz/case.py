@@ -1,7 +1,9 @@
 """One case of the fuzz, made from its seed: tables, settings, a query."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from random import Random
 
 from tests.fuzz import query as queries
@@ -41,6 +43,11 @@ class Case:
 def world(number: int) -> tuple[Table, ...]:
     """The tables of consecutive seeds."""
     return schema.tables(Random(f"tables {number}"))
+
+
+def by_world(seeds: Iterable[int]) -> list[list[int]]:
+    """Ordered seeds, those with the same tables together."""
+    return [list(group) for _, group in groupby(seeds, lambda seed: seed // CASES_PER_WORLD)]
 
 
 def make(seed: int, attempt: int = 0) -> Case:

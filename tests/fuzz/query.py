@@ -37,6 +37,8 @@ class _Writer(Expressions):
             if not table.cased or CASED in self.settings
         }
         self._named: dict[str, Columns] = {}
+        self._bodies: dict[str, Body] = {}
+        self._of_all_rows: set[Body] = set()
         self._number = 0
 
     def fresh(self, letter: str) -> str:
@@ -47,7 +49,7 @@ class _Writer(Expressions):
 
     def statement(self) -> Query:
         ctes = []
-        for _ in range(self.pick((0, 0, 1, 1, 2))):
+        for _ in range(self.pick((0, 1, 1, 1, 2))):
             self.tags.add("CTE")
             name = self.fresh("cte")
             if self.chance(8):
@@ -55,7 +57,7 @@ class _Writer(Expressions):
                 self.tags.add("CTE named as a table")
             body, columns = self.body(1)
             ctes.append(Cte(name, Query(body)))
-            self._named[name] = columns
+            self._named[name], self._bodies[name] = columns, body
         body, columns = self.body(0)
         return self.ordered(Query(body, tuple(ctes)), columns, self.chance(30))
 
@@ -111,7 +113,8 @@ class _Writer(Expressions):
         first, *rest = sources
         inner, where = self.joining(first, rest, scopes)
         joins = inner + joins
-        where += [self.weak_condition(scopes) for _ in range(self.pick((0, 0, 1, 1)))]
+        where += [self.weak_condition(scopes) for _ in range(self.pick((0, 0, 1)))]
+        where += self.conditions_on_blocks(sources, scopes)
         if self.chance(20 if depth == 0 else 10):
             where.append(self.simple_condition(scopes))
         if self.chance(32 if depth == 0 else 10):
@@ -130,7 +133,7 @@ class _Writer(Expressions):
 
     def sources(self, depth: int) -> tuple[list[Source], list[Scope]]:
         """The sources of the inner joins."""
-        counts = (3, 3, 4, 4, 5) if depth == 0 else (1, 2, 3, 3) if depth == 1 else (1, 2)
+        counts = (2, 3, 3, 3, 4) if depth == 0 else (1, 2, 2, 3) if depth == 1 else (1, 2)
         sources, scopes = [], []
         for _ in range(self.pick(counts)):
             source, scope = self.source(depth, [one.alias for one in scopes])
@@ -145,12 +148,28 @@ class _Writer(Expressions):
             body, columns = self.body(depth + 1)
             query = self.ordered(Query(body), columns, self.chance(4), limited=True)
             return Source(query, alias), Scope(alias, columns)
-        names = [name for name in self._tables if name not in self._named] + [*self._named, *self._named]
+        names = [name for name in self._tables if name not in self._named] + [*self._named] * 3
         name = self.pick(names)
         if self.chance(20) and name not in taken:
             alias = name
         columns = self._named.get(name) or self._tables[name]
         return Source(self.name(name) if name in self._tables else name, alias), Scope(alias, columns)
+
+    def is_one_row(self, source: Source) -> bool:
+        """Whether a source is an aggregate of all rows."""
+        body = source.read.body if isinstance(source.read, Query) else self._bodies.get(source.read)
+        return body in self._of_all_rows
+
+    def conditions_on_blocks(self, sources: Sequence[Source], scopes: Sequence[Scope]) -> list[Expr]:
+        """Conditions on single queries among the sources: often on one of several readers of a CTE."""
+        known = {one.alias: one for one in scopes}
+        found = []
+        for source in sources:
+            if source.alias in known and (isinstance(source.read, Query) or source.read in self._named):
+                scope = [known[source.alias]]
+                if self.chance(45):
+                    found.append(self.weak_condition(scope) if self.chance(60) else self.simple_condition(scope))
+        return found
 
     def joining(self, first: Source, rest: Sequence[Source], scopes: Sequence[Scope]) -> tuple[list[Join], list[Expr]]:
         """The inner joins of these sources, in one of several forms, and their conditions that belong in WHERE."""
@@ -159,7 +178,7 @@ class _Writer(Expressions):
         made, conditions = [], []
         for source in rest:
             scope = known[source.alias]
-            on = [self.equality(scope, seen)] if self.chance(94) else []
+            on = [self.equality(scope, seen)] if self.chance(30 if self.is_one_row(source) else 94) else []
             if on and self.chance(15):
                 on.append(self.equality(scope, seen))
             if on and self.chance(8):
@@ -202,7 +221,7 @@ class _Writer(Expressions):
     # Conditions with subqueries.
 
     def subquery_condition(self, scopes: Sequence[Scope]) -> Expr:
-        form = self.pick(("exists", "exists", "in", "in", "not in", "not exists", "scalar", "correlated scalar"))
+        form = self.pick(("exists", "in", "in", "not in", "not in", "not exists", "scalar", "correlated scalar"))
         self.tags.add(form.upper() if "scalar" not in form else f"{form} subquery")
         source, scope = self.source(2, [one.alias for one in scopes])
         where: tuple[Expr, ...] = ()
@@ -218,12 +237,14 @@ class _Writer(Expressions):
             if pair is None:
                 return self.weak_condition(scopes)
             outer, mine, _ = pair
-            if form == "not in" and self.chance(80):
-                # With a NULL among them no row is returned.
+            # With a NULL among them NOT IN is never true.
+            nullable = form == "not in" and self.chance(60)
+            if form == "not in" and not nullable:
                 where = (expr(f"{mine} IS NOT NULL"), self.strict_condition([scope]))
             inner = Select((Item(expr(mine), "one"),), source, (), where)
             both = expr(outer, " IN " if form == "in" else " NOT IN ", Query(inner))
-            return expr("(", both, " OR ", self.simple_condition(scopes), ")") if self.chance(12) else both
+            either = self.chance(70 if nullable else 12)
+            return expr("(", both, " OR ", self.simple_condition(scopes), ")") if either else both
         pair = self.alike(scopes, scope, (*KEYLIKE, "text", "date", "time"))
         if pair is None:
             return self.weak_condition(scopes)
@@ -310,6 +331,12 @@ class _Writer(Expressions):
         """Groups: the first columns are keys, the others aggregates."""
         count = len(kinds) or self.pick((2, 3, 3))
         keys = self.random.randint(0 if depth == 0 else 1, count - (0 if kinds and count == 1 else 1))
+        if depth and not kinds and self.chance(12):
+            keys = 0
+        grouping = "" if kinds or not self.chance(35) else self.pick(("ROLLUP", "CUBE", "GROUPING SETS"))
+        if grouping:
+            keys = self.pick((2, 2, 3))
+            count = keys + 1
         values: list[tuple[Expr, str]] = []
         for place in range(keys):
             value, kind = self.value(scopes, kinds[place] if kinds else None)
@@ -323,10 +350,12 @@ class _Writer(Expressions):
             found = self.column(scopes, ("int",))
             values[0] = (expr(found[0]), "int") if found else values[0]
         group = tuple(dict.fromkeys(value for value, _ in values))
-        grouping = ""
-        if group and len(group) == len(values) and not kinds and self.chance(30):
-            grouping = self.pick(("ROLLUP", "CUBE", "GROUPING SETS"))
+        if len(group) < 2 or len(group) < len(values):
+            grouping = ""
+        if grouping:
             self.tags.add(grouping)
+        if not group and not kinds and self.chance(40):
+            values.append((expr(self.literal("text")), "text"))
         for place in range(keys, count):
             values.append(self.aggregate(scopes, kinds[place] if kinds else None))
         if grouping and self.chance(60):
@@ -334,7 +363,10 @@ class _Writer(Expressions):
         having = ()
         if self.chance(25):
             self.tags.add("HAVING")
-            having = (expr(self.pick(("count(*) > 0", "count(*) >= 1", "count(*) > 0", "count(*) > 1", "max(1) = 1"))),)
+            number = self.column(scopes, NUMBERS)
+            shown = number[0] if number else "1"
+            forms = ("count(*) > 0", "count(*) >= 1", "count(*) > 1", f"max({shown}) > 1", f"min({shown}) IS NOT NULL")
+            having = (expr(self.pick(forms)),)
         self.tags.add("GROUP BY" if group else "aggregate of all rows")
         items, columns = self.named(values)
         if group and not grouping and "no ordinals" not in self.settings and self.chance(15):
@@ -343,7 +375,10 @@ class _Writer(Expressions):
         if grouping == "GROUPING SETS":
             sets = [expr("(", *_listed(group), ")"), expr("(", group[0], ")"), expr("()")]
             group = tuple(self.random.sample(sets, self.random.randint(2, 3)))
-        return replace(made, items=items, group=group, grouping=grouping, having=having), columns
+        made = replace(made, items=items, group=group, grouping=grouping, having=having)
+        if not group:
+            self._of_all_rows.add(made)
+        return made, columns
 
     def aggregate(self, scopes: Sequence[Scope], kind: str | None) -> tuple[Expr, str]:
         if kind is not None:

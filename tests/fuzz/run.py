@@ -76,10 +76,12 @@ class Run:
 
 
 class Lab:
-    """A session in which cases are run."""
+    """A session in which cases are run. `database`: its own, for the tables, if others use the same Spark."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, database: str = "default") -> None:
         self.spark = spark
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {database}")
+        spark.sql(f"USE {database}")
         self._made: dict[str, Table] = {}
         self.rejected: Counter[str] = Counter()
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.fuzz.case import Case
 from tests.fuzz.run import Lab
 from tests.fuzz.schema import Table
-from tests.fuzz.tree import Expr, Item, Join, Query, Select, SetOperation, joined
+from tests.fuzz.tree import Expr, Item, Join, Query, Select, SetOperation, joined, nodes
 
 MAX_TRIES = 400
 
@@ -82,6 +82,9 @@ def _smaller(tree: Any) -> Iterator[Any]:
         yield tree.left
         yield tree.right
     if isinstance(tree, Query):
+        for inner in nodes(tree.body):
+            if isinstance(inner, Query):
+                yield Query(inner.body, tree.ctes)
         yield from _without_cte(tree)
         for part in ("order", "limit", "offset"):
             if getattr(tree, part) and part != "order":

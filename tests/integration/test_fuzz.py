@@ -10,7 +10,10 @@ import pytest
 
 from tests.fuzz.results import Results
 
-pytestmark = [pytest.mark.integration, pytest.mark.matrix]
+pytestmark = pytest.mark.integration
+
+USUAL = 100
+"""How many random queries each test run has."""
 
 
 def run(module, seeds, *more):
@@ -23,7 +26,9 @@ def run(module, seeds, *more):
 
 
 @pytest.mark.timeout(9000)
-@pytest.mark.parametrize("seeds", [range(200), range(200, 1_700)], ids=["200", "1500"])
+@pytest.mark.parametrize(
+    "seeds", [range(USUAL), pytest.param(range(USUAL, 1_700), marks=pytest.mark.matrix)], ids=["usual", "more"]
+)
 def test_random_queries_have_the_rows_of_spark_alone(tmp_path, seeds):
     """The goals of coverage that are missed are printed."""
     run("tests.fuzz", seeds, "--results", tmp_path / "runs")
@@ -32,6 +37,7 @@ def test_random_queries_have_the_rows_of_spark_alone(tmp_path, seeds):
     assert [(one.seed, one.difference) for one in runs if one.difference] == []
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(9000)
 def test_random_plans_are_compared_with_the_query_as_written():
     """Where a plan is different, the query runs as written; why is printed. The planner itself never fails."""

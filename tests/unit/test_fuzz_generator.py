@@ -4,9 +4,13 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import pytest
+
+from qoop.parsing import query
 from qoop.parsing.statement import parse_statement
 from tests.fuzz import query as queries
-from tests.fuzz.case import Case, make, world
+from tests.fuzz.bugs import BUGS
+from tests.fuzz.case import Case, by_world, make, world
 from tests.fuzz.coverage import Coverage
 from tests.fuzz.results import Results
 from tests.fuzz.run import Result, Run, difference
@@ -167,3 +171,41 @@ def test_coverage_counts_runs_that_spark_itself_can_run():
 def test_expressions_keep_queries_inside():
     inner = Query(_select("a.k"))
     assert expr("x IN ", inner, expr(" AND ", "y")) == Expr(("x IN ", inner, " AND ", "y"))
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_defect_is_put_where_the_planner_has_something(name):
+    with BUGS[name]():
+        pass
+
+
+class OneTable:
+    """A catalogue in which every table has the same columns."""
+
+    def columns(self, table):
+        return {"k": "int", "g": "int"}
+
+
+def test_defects_change_blocks_as_they_say():
+    text = parse_statement("SELECT a.k FROM r AS a WHERE a.k NOT IN (SELECT c.`g` AS one FROM q AS c)").query
+    with BUGS["NOT IN ignores NULLs"]():
+        (block,) = query.split_query(text, OneTable()).blocks.values()
+    assert "NOT `a`.`k` IN (SELECT `c`.`g` AS `one` FROM q AS `c` WHERE NOT `c`.`g` IS NULL)" in block.sql("spark")
+
+
+def test_a_filter_is_pushed_into_a_block_that_others_read_by_its_defect():
+    text = "WITH c AS (SELECT k, g FROM r) SELECT a.k FROM c AS a JOIN c AS b ON a.k = b.k WHERE a.g > 1"
+    name = "a filter pushed into a block that others read too"
+
+    def filters():
+        split = query.split_query(parse_statement(text).query, OneTable())
+        blocks = query.push_down_filters(split).blocks.values()
+        return sorted(block.sql("spark").count("WHERE") for block in blocks)
+
+    assert filters() == [0, 1, 1], "a copy is filtered, and the result as before"
+    with BUGS[name]():
+        assert filters() == [1, 1], "the only one is"
+
+
+def test_seeds_of_one_world_stay_together():
+    assert by_world([3, 24, 25, 60]) == [[3, 24], [25], [60]]
