@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from pyspark.sql.types import StructField, StructType
 from sqlglot import exp
 
 from qoop.engine import verification
@@ -123,10 +124,12 @@ def _stale() -> Defect:
     def save(self, view, frame, attempt, whole=False, **versions):
         key = (view, tuple(frame.dtypes))
         if key in kept:
-            frame = self.session.createDataFrame(kept[key], frame.schema)
-        else:
-            kept[key] = frame.collect()
-        return original(self, view, frame, attempt, whole, **versions)
+            fields = [StructField(field.name, field.dataType) for field in frame.schema.fields]
+            frame = self.session.createDataFrame(kept[key], StructType(fields))
+        stored = original(self, view, frame, attempt, whole, **versions)
+        # Not before: a frame that was computed is not persisted any more.
+        kept.setdefault(key, frame.collect())
+        return stored
 
     return lambda: patch.object(ExecutorCheckpoints, "save", save)
 

@@ -1,7 +1,7 @@
 """One case of the fuzz, made from its seed: tables, settings, a query."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 from random import Random
@@ -31,10 +31,26 @@ class Case:
         """The query."""
         return str(self.query)
 
+    @property
+    def read(self) -> tuple[Table, ...]:
+        """The tables that the query reads."""
+        return tuple(table for table in self.tables if table.name.lower() in self.text.lower())
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the query is run again after its tables have changed."""
+        return self.seed % 10 == 7
+
+    def later(self) -> "Case":
+        """The case after the tables that it reads have got other rows."""
+        random, read = Random(f"later {self.seed}"), self.read
+        return replace(self, tables=tuple(table.changed(random) if table in read else table for table in self.tables))
+
     def golden(self) -> str:
         """Everything that is needed to run it again, as SQL."""
-        read = [table for table in self.tables if table.name.lower() in self.text.lower()]
-        made = [f"{statement};" for table in read for statement in table.statements()]
+        made = [f"{statement};" for table in self.read for statement in table.statements()]
+        if self.is_repeated:
+            made += [f"-- later: {statement};" for table in self.later().read for statement in table.statements()]
         sets = [f"SET {name}={value};" for name, value in settings.values(self.settings).items()]
         return "\n".join([f"-- seed {self.seed}", *made, *sets, f"{self.text};"])
 

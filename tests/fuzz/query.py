@@ -168,7 +168,7 @@ class _Writer(Expressions):
             if source.alias in known and (isinstance(source.read, Query) or source.read in self._named):
                 scope = [known[source.alias]]
                 if self.chance(45):
-                    found.append(self.weak_condition(scope) if self.chance(60) else self.simple_condition(scope))
+                    found.append(self.weak_condition(scope) if self.chance(35) else self.simple_condition(scope))
         return found
 
     def joining(self, first: Source, rest: Sequence[Source], scopes: Sequence[Scope]) -> tuple[list[Join], list[Expr]]:
@@ -239,8 +239,11 @@ class _Writer(Expressions):
             outer, mine, _ = pair
             # With a NULL among them NOT IN is never true.
             nullable = form == "not in" and self.chance(60)
-            if form == "not in" and not nullable:
-                where = (expr(f"{mine} IS NOT NULL"), self.strict_condition([scope]))
+            if form == "not in":
+                # Of few values, so that others are not among them.
+                few = self.strict_condition([scope])
+                or_null = expr("(", few, f" OR {mine} IS NULL)") if self.chance(60) else few
+                where = (or_null,) if nullable else (expr(f"{mine} IS NOT NULL"), few)
             inner = Select((Item(expr(mine), "one"),), source, (), where)
             both = expr(outer, " IN " if form == "in" else " NOT IN ", Query(inner))
             either = self.chance(70 if nullable else 12)

@@ -1,6 +1,6 @@
 """Random tables: columns of many types, joined by keys of few values, and their statements in SQL."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 
@@ -106,6 +106,10 @@ class Table:
             made = [f"DROP TABLE IF EXISTS {self.name}", f"CREATE TABLE {self.name} ({columns}) USING parquet"]
             return [*made, f"INSERT INTO {self.name} VALUES {rows}"] if rows else made
         return [f"CREATE OR REPLACE TEMPORARY VIEW {self.name} AS {self.query()}"]
+
+    def changed(self, random: Random) -> "Table":
+        """The table with other rows, as many."""
+        return replace(self, rows=rows(random, self.columns, len(self.rows)))
 
     def query(self) -> str:
         """The query of the view."""

@@ -32,6 +32,16 @@ def test_cases_of_one_world_have_the_same_tables():
     assert make(25).tables != world(0)
 
 
+def test_a_repeated_query_has_other_rows_in_the_same_columns():
+    case = make(7)
+    later = case.later()
+    assert case.is_repeated and not make(8).is_repeated
+    assert case.text == later.text and later == case.later()
+    for before, after in zip(case.tables, later.tables, strict=True):
+        assert (before.name, before.columns, len(before.rows)) == (after.name, after.columns, len(after.rows))
+        assert (before.rows == after.rows) == (before not in case.read)
+
+
 def test_every_text_is_one_statement():
     for seed in SEEDS[:60]:
         case = make(seed)
