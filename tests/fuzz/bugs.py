@@ -23,11 +23,13 @@ from unittest.mock import patch
 from pyspark.sql.types import StructField, StructType
 from sqlglot import exp
 
+from qoop import api
 from qoop.engine import verification
 from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.errors import QoopError
 from qoop.parsing import joins, pushdown, query, render
 from qoop.parsing.render import plan_query
+from qoop.plans_made import PlansMade
 from tests.fuzz.case import Case, by_world
 from tests.fuzz.compose import planned
 from tests.fuzz.run import Lab, Result, session
@@ -146,9 +148,7 @@ def _in_session(**values):
 
         return copy
 
-    import qoop.api
-
-    return _patched(qoop.api, "query_session", make)
+    return _patched(api, "query_session", make)
 
 
 def _distinct_output(original):
@@ -354,6 +354,8 @@ def _finding(lab: Lab, case: Case, expected: Result, name: str, verified: bool) 
     """What is wrong with the rows of a case because of a defect, or why its plan is rejected; None: nothing."""
     with ExitStack() as stack:
         stack.enter_context(BUGS[name]())
+        # Not those that were made without the defect.
+        stack.enter_context(patch.object(api, "_plans_made", PlansMade()))
         if not verified:
             stack.enter_context(patch.object(verification.Verification, "check", lambda self, text: None))
         run = lab.compare(case, expected)
