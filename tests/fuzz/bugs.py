@@ -281,7 +281,9 @@ BUGS: dict[str, Defect] = {
         pushdown._Blocks, "readers", lambda original: lambda blocks, name: 1
     ),
     "a filter pushed below an aggregate of all": _patched(
-        pushdown, "_can_push_down", lambda original: lambda block, *rest: isinstance(block, exp.Select)
+        pushdown,
+        "_can_push_down",
+        lambda original: lambda block, *rest: isinstance(block, exp.Select) or original(block, *rest),
     ),
     "last condition of an outer join dropped": _every(exp.Join, _last_on_lost, lambda join: bool(join.side)),
 }
