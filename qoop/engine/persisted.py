@@ -50,8 +50,13 @@ def unpersist(frame: Any) -> None:
 
 
 def define_view(view: str, frame: DataFrame) -> None:
-    """Let a temporary view read a frame from now on. Spark plans persisted frames that read the view again."""
+    """Let a temporary view read a frame from now on.
+
+    A view of that name is dropped before, by a method that changes nothing else: when Spark replaces a view, it also
+    drops the persisted frames that read one of its name, in all sessions, and stages of all queries are named alike.
+    """
     with _alone():
+        frame.sparkSession._jsparkSession.sessionState().catalog().dropTempView(view)
         frame.createOrReplaceTempView(view)
 
 

@@ -10,7 +10,7 @@ from pyspark.sql.types import IntegerType
 
 import qoop
 from qoop.engine.checkpoints import ExecutorCheckpoints
-from qoop.engine.persisted import persist, unpersist
+from qoop.engine.persisted import define_view, persist, unpersist
 from qoop.engine.session import QueryAsWritten, query_session
 from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import QoopError
@@ -379,6 +379,19 @@ def test_nothing_stays_persisted_of_frames_that_two_threads_drop(spark):
                 threading.Event().wait(0.002 * number)
             for thread in threads:
                 thread.join()
+
+
+def test_a_view_that_is_defined_anew_drops_no_frames_of_queries_with_a_view_of_its_name(spark):
+    with session_unchanged(spark):
+        one, other = query_session(spark), query_session(spark)
+        define_view("stage_1", one.range(3).toDF("x"))
+        read = one.sql("SELECT x + 1 AS y FROM stage_1")
+        assert persist(read) and read.count() == 3
+        for rows in (5, 6):
+            define_view("stage_1", other.range(rows).toDF("x"))
+            assert other.sql("SELECT * FROM stage_1").count() == rows
+        assert read.storageLevel.useMemory
+        unpersist(read._jdf)
 
 
 def test_a_lost_output_is_reported_once_and_stored_again(spark, watched):
