@@ -626,6 +626,22 @@ def test_an_unusable_checkpoint_is_an_error_or_the_query_runs_as_written(spark, 
     assert any("running the query as written" in line for line in warned)
 
 
+def test_local_parquet_files_are_counted_whatever_their_names_and_without_a_job(spark, tmp_path):
+    folder = tmp_path / "it's 100% a; isDirectory #1"
+    spark.range(100, numPartitions=2).write.parquet(str(folder))
+    rows = "SELECT id, 'x y%20' || id % 7 AS part FROM range(50)"
+    spark.sql(f"CREATE TABLE by_text USING parquet PARTITIONED BY (part) AS {rows}")
+    spark.read.parquet(str(folder)).createOrReplaceTempView("odd")
+    before = spark.sparkContext._jsc.sc().dagScheduler().nextJobId()
+    try:
+        known = [SparkCatalogue(spark).statistics(table).rows for table in ("odd", "by_text")]
+        assert known == [100.0, 50.0]
+        assert spark.sparkContext._jsc.sc().dagScheduler().nextJobId() == before
+    finally:
+        spark.sql("DROP TABLE by_text")
+        spark.catalog.dropTempView("odd")
+
+
 def test_analysed_columns_are_known_to_the_planner_as_to_spark(spark):
     """Of a partition's column the files say nothing."""
     spark.sql("CREATE TABLE by_day (k INT, name STRING, day INT) USING parquet PARTITIONED BY (day)")

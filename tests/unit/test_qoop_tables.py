@@ -189,3 +189,18 @@ def test_a_broken_file_is_made_anew(folder, broken):
 def test_a_cache_that_cannot_be_written_only_costs_time(folder, monkeypatch):
     (folder.parent / "kept").write_text("no folder")
     assert table_statistics.cached_statistics([folder / "sales.parquet"]).rows == 1_000
+
+
+def test_of_a_table_of_very_many_files_only_some_are_opened(tmp_path, monkeypatch):
+    files = [tmp_path / f"{number:02}.parquet" for number in range(9)]
+    for number, file in enumerate(files):
+        pq.write_table(pa.table({"k": pa.array(range(number * 100, number * 100 + 100), pa.int64())}), file)
+    assert read_statistics(files).columns["k"].high == 899.0
+    monkeypatch.setattr(table_statistics, "MAX_FOOTERS", 4)
+    for file in (one for place, one in enumerate(files) if place % 3):
+        size = file.stat().st_size
+        file.write_bytes(b"x" * size)
+    known = read_statistics(files)
+    assert known.rows == pytest.approx(900, rel=0.05)
+    assert known.columns["k"].low is None and known.columns["k"].high is None
+    assert set(known.sample["k"]) <= {*range(100), *range(300, 400), *range(600, 700)}
