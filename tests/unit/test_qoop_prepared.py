@@ -9,10 +9,7 @@ from qoop.engine.prepared import PreparedQueries, StageViews
 
 
 class Frame:
-    """A frame that can become a view."""
-
-    def createOrReplaceTempView(self, name):  # noqa: N802 - as Spark names it
-        pass
+    """A frame."""
 
 
 class Session:
@@ -35,7 +32,8 @@ def session():
 
 
 @pytest.fixture
-def views():
+def views(monkeypatch):
+    monkeypatch.setattr(prepared_module, "define_view", lambda view, frame: None)
     return StageViews()
 
 
