@@ -1,12 +1,11 @@
 """Plans that were made before in this process: for the same text over the same tables they are not made again."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from qoop.estimate.cost import CostModel
 from qoop.estimate.statistics import TableStatistics
+from qoop.latest import Latest
 from qoop.parsing.moment import Moment
 from qoop.parsing.spark_sql import Catalogue, Types
 from qoop.parsing.statement import Statement
@@ -59,8 +58,7 @@ class PlansMade:
     """
 
     def __init__(self) -> None:
-        self._made: OrderedDict[object, _Made] = OrderedDict()
-        self._lock = threading.Lock()
+        self._made: Latest[object, _Made] = Latest(MAX_PLANNED)
 
     def plan(
         self,
@@ -74,19 +72,14 @@ class PlansMade:
     ) -> PlannedQuery:
         """See `qoop.planner.plan`."""
         key = (statement.text, statement.syntax, cut_policy, model, now is None, fewer_stages)
-        with self._lock:
-            made = self._made.get(key)
+        made = self._made.get(key)
         if made is None or not made.holds(catalogue, statistics):
             asked = _LookUps(catalogue, statistics)
             planned = plan(statement, asked, asked.statistics, cut_policy, model, now, fewer_stages)
             if planned.moment is not None:
                 return planned
             made = _Made(planned, asked.known_columns, asked.known_statistics)
-        with self._lock:
-            self._made[key] = made
-            self._made.move_to_end(key)
-            if len(self._made) > MAX_PLANNED:
-                self._made.popitem(last=False)
+        self._made.put(key, made)
         return made.planned
 
 

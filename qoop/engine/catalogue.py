@@ -17,7 +17,9 @@ from qoop.engine.connection import without_delay
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.scala import as_float, items, leaves, sequence
 from qoop.engine.session import syntax_of
+from qoop.engine.snapshot import file_index
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
+from qoop.latest import Latest
 from qoop.parsing.spark_sql import Types
 from qoop.tables.statistics import cached_statistics
 
@@ -38,7 +40,7 @@ LOCAL = "file:"
 MAX_SAMPLED = 1000
 """The samples of how many tables are kept."""
 
-_sampled: dict[tuple[str, str], TableStatistics] = {}
+_sampled: Latest[tuple[str, str], TableStatistics] = Latest(MAX_SAMPLED)
 
 
 class SparkCatalogue:
@@ -137,21 +139,15 @@ def _with_exact_names(known: TableStatistics, names: Sequence[str]) -> TableStat
 
 
 def _by_spark_once(frame: DataFrame) -> TableStatistics:
-    """The same once for a table, until its files change, as a sample takes a job; each time if it has other parts."""
-    if any(str(leaf.getClass().getSimpleName()) != "LogicalRelation" for leaf in leaves(_analysed(frame))):
+    """The same, once until the files of a table change, as a sample takes a job; each time if it reads other things."""
+    if any(file_index(leaf) is None for leaf in leaves(frame._jdf.queryExecution().analyzed())):
         return _by_spark(frame)
     key = query_identity(frame), data_identity(frame)
     known = _sampled.get(key)
     if known is None:
         known = _by_spark(frame)
-        while len(_sampled) >= MAX_SAMPLED:
-            _sampled.pop(next(iter(_sampled)), None)
-        _sampled[key] = known
+        _sampled.put(key, known)
     return known
-
-
-def _analysed(frame: DataFrame) -> Any:
-    return frame._jdf.queryExecution().analyzed()
 
 
 def _by_spark(frame: DataFrame) -> TableStatistics:

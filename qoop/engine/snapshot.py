@@ -47,7 +47,7 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Iterable[DataFr
         kind = str(leaf.getClass().getSimpleName())
         if kind in SAME_EACH_TIME:
             continue
-        index = _file_index(leaf) if kind == "LogicalRelation" else None
+        index = file_index(leaf)
         if index is None:
             raise NoSnapshotError(f"{_name(leaf)} has no list of files that all stages could read")
         if leaf.catalogTable().isDefined():
@@ -56,7 +56,7 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Iterable[DataFr
                 pairs[identity] = (leaf, _kept(leaf, index, session))
             continue
         if stored is None:
-            found = (_file_index(other) for frame in named for other in _leaves(frame) if _is_files(other))
+            found = (file_index(other) for frame in named for other in _leaves(frame))
             stored = {_identity(session, other) for other in found if other is not None}
         if _identity(session, index) not in stored:
             raise NoSnapshotError(f"files under {_paths(index)} are listed each time that the query names them")
@@ -67,12 +67,10 @@ def _leaves(frame: DataFrame) -> Iterator[Any]:
     return leaves(frame._jdf.queryExecution().analyzed())
 
 
-def _is_files(leaf: Any) -> bool:
-    return str(leaf.getClass().getSimpleName()) == "LogicalRelation"
-
-
-def _file_index(leaf: Any) -> Any:
-    """The listing of the files of a relation; None if it has none that stays the same."""
+def file_index(leaf: Any) -> Any:
+    """The listing of the files that a leaf reads; None if it has none that stays the same."""
+    if str(leaf.getClass().getSimpleName()) != "LogicalRelation":
+        return None
     relation = leaf.relation()
     if str(relation.getClass().getSimpleName()) != "HadoopFsRelation":
         return None

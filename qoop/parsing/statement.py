@@ -85,7 +85,7 @@ class ParsedText:
 
 
 ROWS_RETURNED = re.compile(r"\s*(?:SELECT|WITH)\b(?!.*\bINSERT\b)", re.IGNORECASE | re.DOTALL)
-"""How a text begins that needs not be parsed to know that it stores no rows."""
+"""How a text begins that need not be parsed to know that it stores no rows."""
 
 
 def parse_statement(text: str, syntax: Syntax = USUAL) -> Statement:

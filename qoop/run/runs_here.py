@@ -1,8 +1,8 @@
 """What the runs of this process tell of queries: how long they took as written, and whether they ran before."""
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, replace
+
+from qoop.latest import Latest
 
 MAX_QUERIES = 1000
 """How many queries are kept; beyond that, those that ran longest ago are forgotten."""
@@ -26,8 +26,7 @@ class RunsHere:
     """The latest runs of queries, by a number for what identifies a query roughly."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[int, _Known] = OrderedDict()
-        self._lock = threading.Lock()
+        self._known: Latest[int, _Known] = Latest(MAX_QUERIES)
 
     def has_run(self, query: int, planned: bool) -> bool:
         """Whether a query ran planned, or as written: if not, Spark still compiles code for it, and opens its files."""
@@ -44,20 +43,13 @@ class RunsHere:
     def add(self, query: int, *kinds: bool) -> None:
         """Keep that a query ran in these ways."""
         known = self._of(query)
-        self._put(query, replace(known, kinds=known.kinds.union(kinds)))
+        self._known.put(query, replace(known, kinds=known.kinds.union(kinds)))
 
     def add_seconds(self, query: int, seconds: float, slots: float, unused: int = 0) -> None:
         """Keep a run as written. `unused`: how many more runs do not ask for its time, as it was planned in vain."""
         known = self._of(query)
         unused = max(unused, known.unused - 1, 0)
-        self._put(query, replace(known, seconds=seconds, slots=slots, unused=unused))
+        self._known.put(query, replace(known, seconds=seconds, slots=slots, unused=unused))
 
     def _of(self, query: int) -> _Known:
-        return self._known.get(query, _Known())
-
-    def _put(self, query: int, known: _Known) -> None:
-        with self._lock:
-            self._known[query] = known
-            self._known.move_to_end(query)
-            if len(self._known) > MAX_QUERIES:
-                self._known.popitem(last=False)
+        return self._known.get(query) or _Known()

@@ -216,7 +216,7 @@ def test_files_that_each_stage_would_list_are_read_as_written(spark, made, kind)
 
 def test_a_source_without_files_is_read_as_written(spark, made, monkeypatch):
     """As tables of databases are, of which no driver is at hand."""
-    monkeypatch.setattr("qoop.engine.snapshot._file_index", lambda leaf: None)
+    monkeypatch.setattr("qoop.engine.snapshot.file_index", lambda leaf: None)
     name, _ = made("plain")
     answer = qoop.collect(spark, COUNTS.format(facts=name), changing(lambda: None)[2])
     assert counts(answer.rows) == {(20, 20)}
