@@ -265,7 +265,7 @@ def execute(spark: SparkSession, text: str | ParsedText, options: Options | None
 def _parsed(spark: SparkSession, text: str | ParsedText) -> ParsedText:
     """The text as the session reads it."""
     require_classic_session(spark)
-    return ParsedText(text, syntax_of(spark)) if isinstance(text, str) else text
+    return ParsedText(text, partial(syntax_of, spark)) if isinstance(text, str) else text
 
 
 def _target_exists(spark: SparkSession, statement: Statement) -> bool:
@@ -390,7 +390,7 @@ class _Query:
                 options.watch,
                 expect=options.expect,
             )
-            feed = options.feed() if options.feed else fixed_share(self.spark.sparkContext.defaultParallelism)
+            feed = options.feed() if options.feed else fixed_share(self._slots)
             self._engine = SparkEngine(
                 self._session,
                 self._name,
@@ -402,6 +402,7 @@ class _Query:
                 Verification(self.written.analysed, self._session, planned.moment if planned else None, self._pinned),
                 once,
                 measures_result=self._past is not None or options.journal is not None,
+                foreground=planned is None and options.feed is None and options.timeout is None,
             )
             is_compared = self._options.guard is not None and self._use is not None
             is_alone = is_compared and is_idle(self.spark.sparkContext)
@@ -465,7 +466,7 @@ class _Query:
 
     def _gated(self) -> str | None:
         """Why planning the query could not pay off."""
-        gate, slots = self._options.gate, float(self.spark.sparkContext.defaultParallelism)
+        gate, slots = self._options.gate, self._slots
         try:
             inputs = read_inputs(self.written.analysed, gate.bytes_to_know(slots))
         except (PySparkException, Py4JError):
@@ -474,7 +475,11 @@ class _Query:
         took = _runs_here.seconds(self._text_number, slots) if self._options.guard is not None else None
         return gate.reason(inputs, slots, took)
 
-    @property
+    @cached_property
+    def _slots(self) -> float:
+        return float(self.spark.sparkContext.defaultParallelism)
+
+    @cached_property
     def _text_number(self) -> int:
         """What tells the query from others of this process, roughly."""
         return hash((self.spark.sparkContext.applicationId, self._parsed.text, self._use))
@@ -485,9 +490,8 @@ class _Query:
         self._past = self._past_runs()
         if guard is None or self._past is None:
             return None
-        slots = float(self.spark.sparkContext.defaultParallelism)
         is_cold = not any(_runs_here.has_run(self._text_number, planned) for planned in (True, False))
-        self._verdict = guard.verdict(self._past.read(), slots, is_cold)
+        self._verdict = guard.verdict(self._past.read(), self._slots, is_cold)
         return self._verdict.reason if self._verdict is not None and self._verdict.trial_s is None else None
 
     def _past_runs(self) -> PastRuns | None:

@@ -1,9 +1,11 @@
 """Executors of a Spark application: counted, added, decommissioned and removed."""
 
+import re
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Protocol, cast
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -24,6 +26,10 @@ DECOMMISSION_CONF = {
 """Spark properties with which a decommissioned executor migrates its blocks and exits before the deadline."""
 
 
+LOCAL = re.compile(r"local(?:$|\[)")
+"""The masters with which Spark has no executors but this process."""
+
+
 class Executors:
     """The executors of one application on a cluster manager that can add and remove them (YARN).
 
@@ -33,13 +39,16 @@ class Executors:
     """
 
     def __init__(self, context: SparkContext) -> None:
-        self._scala = context._jsc.sc()
-        self._jvm: Any = context._jvm
+        self._context, self._jvm = context, cast(Any, context._jvm)
         self._decommissioned: set[str] = set()
 
     def is_adjustable(self) -> bool:
         """Whether executors can be added and removed; not in local mode."""
-        return not self._scala.isLocal()
+        return not LOCAL.match(self._context.master)
+
+    @cached_property
+    def _scala(self) -> Any:
+        return self._context._jsc.sc()
 
     def active(self) -> list[str]:
         """The ids of the registered executors that are not being decommissioned."""

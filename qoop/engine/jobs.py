@@ -5,7 +5,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from py4j.clientserver import ClientServer
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
@@ -14,22 +16,38 @@ POOL, DESCRIPTION = "spark.scheduler.pool", "spark.job.description"
 
 @contextmanager
 def tagged(context: SparkContext, tag: str, description: str) -> Iterator[None]:
-    """Within this context, jobs started by this thread carry the tag.
+    """Within this context, jobs started by this thread, which does nothing else, carry the tag.
 
     They run in a fair-scheduler pool of their own, unless the user has set one for the thread that runs the query.
     """
     chosen = context.getLocalProperty(POOL)
-    before = context.getLocalProperty(DESCRIPTION)
     with _own_pool() as pool:
         context.addJobTag(tag)
-        context.setLocalProperty(POOL, chosen or pool)
+        if not chosen:
+            context.setLocalProperty(POOL, pool)
         context.setLocalProperty(DESCRIPTION, description)
         try:
             yield
         finally:
-            context.removeJobTag(tag)
-            context.setLocalProperty(POOL, chosen)
-            context.setLocalProperty(DESCRIPTION, before)
+            if not _has_own_thread(context):
+                context.removeJobTag(tag)
+                context.setLocalProperty(POOL, chosen)
+                context.setLocalProperty(DESCRIPTION, None)
+
+
+@contextmanager
+def tagged_beside(context: SparkContext, tag: str) -> Iterator[None]:
+    """Within this context, jobs started by this thread, which is the user's, carry the tag beside the user's own."""
+    context.addJobTag(tag)
+    try:
+        yield
+    finally:
+        context.removeJobTag(tag)
+
+
+def _has_own_thread(context: SparkContext) -> bool:
+    """Whether each Python thread has one of the JVM (PYSPARK_PIN_THREAD), which ends with it."""
+    return isinstance(context._gateway, ClientServer)
 
 
 _pools_lock = threading.Lock()
@@ -69,10 +87,15 @@ def _run_time(store: Any, stage: int) -> float:
         return 0.0
 
 
+_active_jobs: WeakKeyDictionary[SparkContext, Any] = WeakKeyDictionary()
+
+
 def is_idle(context: SparkContext) -> bool:
     """Whether no job runs; True if that cannot be known."""
     try:
-        return int(context._jsc.sc().dagScheduler().activeJobs().size()) == 0
+        if context not in _active_jobs:
+            _active_jobs[context] = context._jsc.sc().dagScheduler().activeJobs()
+        return int(_active_jobs[context].size()) == 0
     except (Py4JError, AttributeError):
         # A context that has stopped has no JVM any more.
         return True

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def _same_to_df() -> Iterator[None]:
 class QueryAsWritten:
     """The query as the user wrote it, analysed by Spark in the user's session.
 
-    A statement that is not a query is executed by that, once and never again. `columns`: names and types of the result.
+    A statement that is not a query is executed by that, once and never again.
 
     Args:
         parsed: Spark's parse of the query, where it is a part of another statement.
@@ -165,12 +166,16 @@ class QueryAsWritten:
         self._first = self._new_frame()
         self._computed = False
         self.is_command = is_command(self._first)
-        self.columns = columns_of(self._first)
 
     @property
     def analysed(self) -> DataFrame:
         """The result as Spark analysed it first; computed through `frame` alone."""
         return self._first
+
+    @cached_property
+    def columns(self) -> list[tuple[str, str]]:
+        """Names and types of the result."""
+        return columns_of(self._first)
 
     @property
     def is_deterministic(self) -> bool:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any
 
 from pyspark import InheritableThread
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.engine.checkpoints import Checkpoints
 from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.failures import CANCELLED, LOST_PART, TRANSIENT, StoppedError, causes_of, message_of
-from qoop.engine.jobs import core_seconds, tagged
+from qoop.engine.jobs import core_seconds, tagged, tagged_beside
 from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of
 from qoop.engine.stored_once import StoredOnce
@@ -41,6 +42,9 @@ MAX_PAUSE_S = 10.0
 STOP_TIMEOUT_S = 20.0
 """Seconds to wait for cancelled stages when the query is over."""
 
+INTERRUPTED_CANCELS = 10
+"""How often the jobs of an interrupted stage are cancelled: nothing tells when Spark has given it up."""
+
 
 class SparkEngine:
     """Runs the stages of one query as tagged Spark actions, each in a thread of its own.
@@ -58,6 +62,8 @@ class SparkEngine:
         once: used in place of `consume` if that stores rows; only those of a plan that was compared with the query, and
             no switch cancels it.
         measures_result: measure the last stage too, which takes some milliseconds.
+        foreground: run stages in the thread that starts them, as Spark alone would run the query as written: nothing
+            can happen meanwhile that has to be decided on, but its interruption.
     """
 
     def __init__(
@@ -72,8 +78,9 @@ class SparkEngine:
         verification: Verification | None = None,
         once: StoredOnce | None = None,
         measures_result: bool = True,
+        foreground: bool = False,
     ) -> None:
-        self._once, self._measures_result = once, measures_result
+        self._once, self._measures_result, self._foreground = once, measures_result, foreground
         self._storing: set[str] = set()
         self._verification = verification
         self._checks = ThreadPoolExecutor(1, thread_name_prefix=f"{name}-check")
@@ -97,13 +104,14 @@ class SparkEngine:
         self._number = 0
         self._closed = threading.Event()
         self._count: int | None = None
-        threading.Thread(target=self._watch, name=f"{name}-watch", daemon=True).start()
+        if not foreground:
+            threading.Thread(target=self._watch, name=f"{name}-watch", daemon=True).start()
 
     def start(self, stage: StageId, query: str, view: str | None, attempt: int) -> None:
         """Run a stage's query in a thread of its own and store its output as `view`; None: it is the result.
 
-        Its jobs inherit tags, job group and pool from the thread that runs the query, so that cancelling those cancels
-        the query.
+        With `foreground` it is run before this returns. Its jobs inherit tags, job group and pool from the thread that
+        runs the query, so that cancelling those cancels the query.
         """
         with self._lock:
             if view is not None:
@@ -112,6 +120,9 @@ class SparkEngine:
             tag = f"{self._name}-{self._number}"
             self._running[stage] = tag
         args = (stage, query, view, attempt, tag)
+        if self._foreground:
+            self._run(*args)
+            return
         try:
             thread = InheritableThread(self._run, args=args, name=tag, daemon=True)
             thread.start()
@@ -183,6 +194,9 @@ class SparkEngine:
         with self._lock:
             self._cancelled |= set(self._running.values())
             threads = dict(self._threads)
+        if self._foreground:
+            self._cancel_interrupted()
+            return
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while any(thread.is_alive() for thread in threads.values()) and time.monotonic() < deadline:
             for tag, thread in threads.items():
@@ -190,6 +204,14 @@ class SparkEngine:
                     return
             for thread in threads.values():
                 thread.join(0.05)
+
+    def _cancel_interrupted(self) -> None:
+        """Cancel the jobs of a stage that this thread no longer waits for, and those that Spark still starts."""
+        for tag in self._cancelled:
+            for _ in range(INTERRUPTED_CANCELS):
+                if not self._cancel_jobs(tag):
+                    return
+                time.sleep(0.05)
 
     def _cancel_jobs(self, tag: str) -> bool:
         """Cancel the jobs under a tag; False if Spark does not take the request, as when it has stopped."""
@@ -203,13 +225,15 @@ class SparkEngine:
         started = time.monotonic()
         versions = self._versions_read(query)
         try:
-            with tagged(self._context, tag, f"{self._name} {view or 'result'}"):
+            with self._tagged(tag, view):
                 rows, size = self._compute(query, view, attempt, tag, versions)
             seconds = time.monotonic() - started
             is_measured = view is not None or self._measures_result
             cores = core_seconds(self._context, tag) if is_measured else None
             event: Event = StageFinished(stage, rows, size, seconds, cores)
-        except BaseException as problem:  # noqa: BLE001 - an unreported end would leave the query waiting for ever
+        except BaseException as problem:
+            if self._foreground and not isinstance(problem, Exception):
+                raise
             event = self._failure(stage, tag, problem, of_plan=query != self._written.text)
             if view is not None and not isinstance(problem, StoppedError):
                 event = self._with_kept_part(event, view, tag)
@@ -224,6 +248,11 @@ class SparkEngine:
                 else:
                     event = StageFailed(stage, "an output was lost while the stage read it", True, True)
             self._ended(stage, tag, event)
+
+    def _tagged(self, tag: str, view: str | None) -> AbstractContextManager[None]:
+        if self._foreground:
+            return tagged_beside(self._context, tag)
+        return tagged(self._context, tag, f"{self._name} {view or 'result'}")
 
     def _with_kept_part(self, event: Event, view: str, tag: str) -> Event:
         """The end of a stage without a complete output, with what is kept of it if the stage was cancelled."""

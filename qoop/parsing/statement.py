@@ -1,6 +1,7 @@
 """What kind of statement a text is, and the query inside it."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,11 +51,13 @@ class ParsedText:
     """The user's text, parsed once, when that is first needed.
 
     Args:
-        syntax: how the text is read.
+        syntax: tells how the text is read; asked when it is parsed.
         statement: what the text means, where that is known already.
     """
 
-    def __init__(self, text: str, syntax: Syntax = USUAL, statement: Statement | None = None) -> None:
+    def __init__(
+        self, text: str, syntax: Callable[[], Syntax] = lambda: USUAL, statement: Statement | None = None
+    ) -> None:
         self.text, self._syntax = text, syntax
         if statement is not None:
             self._parsed = statement, None
@@ -77,7 +80,7 @@ class ParsedText:
     @cached_property
     def _parsed(self) -> tuple[Statement | None, str | None]:
         try:
-            return parse_statement(self.text, self._syntax), None
+            return parse_statement(self.text, self._syntax()), None
         except (CannotSplitError, QuerySyntaxError) as problem:
             return None, str(problem)
         except Exception as problem:  # noqa: BLE001 - whatever fails in the parser, Spark may run the text

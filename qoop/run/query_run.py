@@ -153,9 +153,10 @@ class QueryRun:
         plans = self._planned.plans if self._planned else ()
         reason = self._reason if self._planned is None else None
         self._journal.query(self._intake.stamp(), self._name, self._text, plans, reason)
-        self._take(self._intake.stamp(), self._first_event(), engine)
         try:
             feed.start(self.send)
+            # It may run the whole query, so the share must have arrived.
+            self._take(self._intake.stamp(), self._first_event(), engine)
             while self._end is None:
                 self._take_next(engine)
         finally:

@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -86,7 +87,7 @@ def _stop(spark: SparkSession) -> None:
 
 def run(spark: SparkSession, job: Job) -> None:
     """Run a job in a Spark session."""
-    parsed = ParsedText(job.text, syntax_of(spark))
+    parsed = ParsedText(job.text, partial(syntax_of, spark))
     if job.tables is not None:
         for name, path in _tables(Path(job.tables), parsed).items():
             spark.read.parquet(path).createOrReplaceTempView(name)

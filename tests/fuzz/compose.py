@@ -32,7 +32,7 @@ def planned(lab: Lab, case: Case) -> PlannedQuery:
     Raises:
         QoopError: it is not planned.
     """
-    parsed = ParsedText(case.text, syntax_of(lab.spark))
+    parsed = ParsedText(case.text, lambda: syntax_of(lab.spark))
     if parsed.statement is None:
         raise QoopError(parsed.reason or "")
     catalogue = SparkCatalogue(lab.spark)

@@ -224,7 +224,7 @@ def usual(spark):
 
 def composition(spark, text):
     """The last plan of a query as one text; None if it runs as written."""
-    statement = ParsedText(text, syntax_of(spark)).statement
+    statement = ParsedText(text, lambda: syntax_of(spark)).statement
     if statement is None or statement.query is None:
         return None
     catalogue = SparkCatalogue(spark)

@@ -573,8 +573,12 @@ def test_cancelling_the_users_jobs_cancels_the_query(spark, slow_views, how):
         assert isinstance(error, QueryFailedError) and "SPARK_JOB_CANCELLED" in str(error)
 
 
-@pytest.mark.parametrize("call", [qoop.sql, qoop.collect])
-def test_an_interrupted_query_stops_its_work(spark, slow_views, call):
+@pytest.mark.parametrize(
+    "call, options",
+    [(qoop.sql, STAGED), (qoop.collect, STAGED), (qoop.collect, qoop.Options(replanning=False))],
+    ids=["sql", "collect", "as written"],
+)
+def test_an_interrupted_query_stops_its_work(spark, slow_views, call, options):
     """Ctrl-C in the user's program while it waits for the query."""
     waiting = threading.get_ident()
 
@@ -586,7 +590,7 @@ def test_an_interrupted_query_stops_its_work(spark, slow_views, call):
         thread = threading.Thread(target=interrupt)
         thread.start()
         with pytest.raises(KeyboardInterrupt):
-            call(spark, SLOW, STAGED)
+            call(spark, SLOW, options)
         thread.join()
 
 

@@ -118,7 +118,7 @@ def test_only_executors_that_are_still_registered_are_killed():
     ids = Fake(size=lambda: 2, apply=["1", "2"].__getitem__)
     backend = Fake(getExecutorIds=lambda: ids, killExecutors=lambda *args: killed.append(args))
     scala, jvm = Fake(schedulerBackend=lambda: backend), Fake(PythonUtils=Fake(toSeq=list))
-    executors = Executors(Fake(_jsc=Fake(sc=lambda: scala), _jvm=jvm))
+    executors = Executors(Fake(master="yarn", _jsc=Fake(sc=lambda: scala), _jvm=jvm))
     executors.kill(["2", "3"])
     executors.kill(["3"])
     assert killed == [(["2"], False, False, True)]
@@ -141,8 +141,10 @@ class Spark:
         self.broken, self.ids, self.stopped, self.started = None, ["1", "2"], [], threading.Event()
         self.release = threading.Event()
         backend = Fake(getExecutorIds=self._executor_ids)
-        scala = Fake(isLocal=lambda: False, schedulerBackend=lambda: backend)
+        scala = Fake(schedulerBackend=lambda: backend)
         self.sparkContext = Fake(
+            master="yarn",
+            _gateway=None,
             _jsc=Fake(sc=lambda: scala),
             _jvm=None,
             cancelJobsWithTag=self._cancel,
