@@ -40,7 +40,7 @@ from qoop.engine.verification import Verification
 from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate
-from qoop.estimate.guard import Guard, PastRun, Verdict
+from qoop.estimate.guard import Guard, PastRun, Verdict, busy_part
 from qoop.feedback.profile import fixed_share
 from qoop.parsing.statement import ParsedText, Statement
 from qoop.planner import PlannedQuery
@@ -332,6 +332,7 @@ class _Query:
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._use = use
         self._past: PastRuns | None = None
+        self._busy_part: float | None = None
         self._verdict: Verdict | None = None
         self._planning_s: float | None = None
         self._is_trial = False
@@ -401,7 +402,7 @@ class _Query:
                 options.warn,
                 Verification(self.written.analysed, self._session, planned.moment if planned else None, self._pinned),
                 once,
-                measures_result=self._past is not None or options.journal is not None,
+                measures_result=options.journal is not None or (self._past is not None and self._busy_part is None),
                 foreground=planned is None and options.feed is None and options.timeout is None,
             )
             is_compared = self._options.guard is not None and self._use is not None
@@ -491,8 +492,12 @@ class _Query:
         if guard is None or self._past is None:
             return None
         is_cold = not any(_runs_here.has_run(self._text_number, planned) for planned in (True, False))
-        self._verdict = guard.verdict(self._past.read(), self._slots, is_cold)
-        return self._verdict.reason if self._verdict is not None and self._verdict.trial_s is None else None
+        runs = self._past.read()
+        self._verdict = guard.verdict(runs, self._slots, is_cold)
+        if self._verdict is None or self._verdict.trial_s is not None:
+            return None
+        self._busy_part = busy_part(runs, is_cold)
+        return self._verdict.reason
 
     def _past_runs(self) -> PastRuns | None:
         """The earlier runs of the query; None if it is not compared with them."""
@@ -524,6 +529,8 @@ class _Query:
         slots, cores = outcome.usage.mean_slots, outcome.usage.core_seconds
         if not slots:
             return
+        if cores is None and self._busy_part is not None:
+            cores = self._busy_part * outcome.seconds * slots
         first_planned, first_written = (not _runs_here.has_run(self._text_number, planned) for planned in (True, False))
         is_trial = self._is_trial and self._began_as_written(outcome)
         if outcome.as_written and not first_written:

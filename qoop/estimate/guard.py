@@ -98,6 +98,15 @@ class Guard:
         return Verdict(f"when it was last planned, it ran as written too; {again}") if left > 0 else None
 
 
+def busy_part(runs: Sequence[PastRun], cold: bool) -> float | None:
+    """The part of its slots' time that the query as written, when it last ran, computed; None if that is not known.
+
+    With it the next such run need not be measured, which takes longer the more jobs it has.
+    """
+    written = [run for run in runs if not run.planned and run.cold == cold]
+    return written[-1].core_seconds / (written[-1].seconds * written[-1].slots) if written else None
+
+
 def _runs_since(runs: Sequence[PastRun], planned: bool) -> int:
     """How many runs followed the last one of a kind."""
     return next(place for place, run in enumerate(reversed(runs)) if run.planned == planned)

@@ -9,6 +9,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from qoop.errors import CannotSplitError, QuerySyntaxError
+from qoop.latest import Latest
 from qoop.parsing.spark_sql import DIALECT, USUAL, Syntax, check_can_be_written
 from yarn_plugin.errors import describe
 
@@ -48,7 +49,7 @@ class Statement:
 
 
 class ParsedText:
-    """The user's text, parsed once, when that is first needed.
+    """The user's text, parsed when that is first needed, unless it was before.
 
     Args:
         syntax: tells how the text is read; asked when it is parsed.
@@ -79,12 +80,24 @@ class ParsedText:
 
     @cached_property
     def _parsed(self) -> tuple[Statement | None, str | None]:
-        try:
-            return parse_statement(self.text, self._syntax()), None
-        except (CannotSplitError, QuerySyntaxError) as problem:
-            return None, str(problem)
-        except Exception as problem:  # noqa: BLE001 - whatever fails in the parser, Spark may run the text
-            return None, f"the planner failed: {describe(problem)}"
+        key = self.text, self._syntax()
+        known = _parsed_before.get(key) or _try_to_parse(*key)
+        _parsed_before.put(key, known)
+        return known
+
+
+_parsed_before: Latest[tuple[str, Syntax], tuple[Statement | None, str | None]] = Latest(100)
+"""The texts that were parsed last: nothing changes their trees."""
+
+
+def _try_to_parse(text: str, syntax: Syntax) -> tuple[Statement | None, str | None]:
+    """The statement, or why only Spark can understand it."""
+    try:
+        return parse_statement(text, syntax), None
+    except (CannotSplitError, QuerySyntaxError) as problem:
+        return None, str(problem)
+    except Exception as problem:  # noqa: BLE001 - whatever fails in the parser, Spark may run the text
+        return None, f"the planner failed: {describe(problem)}"
 
 
 ROWS_RETURNED = re.compile(r"\s*(?:SELECT|WITH)\b(?!.*\bINSERT\b)", re.IGNORECASE | re.DOTALL)

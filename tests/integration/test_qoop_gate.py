@@ -250,6 +250,8 @@ def test_a_query_whose_plans_were_slower_runs_as_written_until_its_data_or_setti
         file.write_text(json.dumps(recorded | {"runs": [*runs, runs[0] | {"planned": False, "seconds": 9.0}]}))
         said = "planned runs took 12.1 and 11.8 s, as written 9.0 s; planned again after 18 more runs"
         assert guarded(spark, text) == said
+        last = json.loads(file.read_text())["runs"][-1]
+        assert not last["planned"] and last["core_seconds"] == 0.0, "the same part of its time as before, not measured"
         spark.conf.set("spark.sql.shuffle.partitions", "3")
         assert "planned runs took" not in str(guarded(spark, text))
         spark.conf.set("spark.sql.shuffle.partitions", "4")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.estimate.guard import Guard, PastRun, Verdict
+from qoop.estimate.guard import Guard, PastRun, Verdict, busy_part
 
 GUARD = Guard(interval=8)
 SLOTS = 4.0
@@ -136,6 +136,13 @@ def test_a_decision_holds_for_similar_shares(slots, holds):
 def test_only_the_last_decision_counts():
     assert verdict(*kept(9.0), planned(8.0)) is None
     assert verdict(planned(8.0), *kept(9.0)) is not None
+
+
+def test_what_a_run_as_written_computes_is_known_from_the_last_one():
+    runs = (written(10.0, core_seconds=9.0), written(5.0, slots=2.0, core_seconds=8.0), planned(9.0, core_seconds=1.0))
+    assert busy_part(runs, cold=False) == pytest.approx(0.8)
+    assert busy_part(runs, cold=True) is None
+    assert busy_part((planned(9.0, core_seconds=1.0),), cold=False) is None
 
 
 RUN = st.builds(PastRun, st.booleans(), st.floats(0.01, 1e5), st.floats(0.1, 1e4), st.floats(0, 1e9), st.booleans())

@@ -8,6 +8,9 @@ from sqlglot.dialects.dialect import Dialect
 
 from qoop import api, explain
 from qoop.estimate.gate import Inputs
+from qoop.latest import Latest
+from qoop.parsing import statement
+from qoop.parsing.spark_sql import USUAL, Syntax
 from qoop.parsing.statement import ParsedText
 from qoop.replan.events import StageFinished
 from qoop.run.runs_here import RunsHere
@@ -30,6 +33,7 @@ def parsed(monkeypatch):
         return tokenize(self, sql)
 
     monkeypatch.setattr(Dialect, "tokenize", counted)
+    monkeypatch.setattr(statement, "_parsed_before", Latest(100))
     return texts
 
 
@@ -86,9 +90,9 @@ def spark(monkeypatch):
     """A session in which everything around the planner succeeds."""
     written = SimpleNamespace(is_command=False, columns=[("x", "int")], analysed=None, is_deterministic=True)
     nothing = SimpleNamespace(release=lambda: None, release_with=lambda owner: None)
-    statement = SimpleNamespace(query=object(), check=lambda: None, execute=lambda rows: None, is_atomic=True)
+    written_statement = SimpleNamespace(query=object(), check=lambda: None, execute=lambda rows: None, is_atomic=True)
     monkeypatch.setattr(api, "QueryAsWritten", lambda spark, text, query: written)
-    monkeypatch.setattr(api, "StatementAsWritten", lambda spark, text: statement)
+    monkeypatch.setattr(api, "StatementAsWritten", lambda spark, text: written_statement)
     monkeypatch.setattr(api, "query_session", lambda spark: spark)
     monkeypatch.setattr(api, "in_session_of", lambda spark, frame: frame)
     monkeypatch.setattr(api, "persist", lambda frame: False)
@@ -121,6 +125,19 @@ def test_a_call_of_the_library(spark, parsed, run, text):
 def test_a_query_that_is_planned(spark, parsed):
     assert api.collect(spark, QUERY).outcome.join_trees > 1
     assert parsed == [QUERY]
+
+
+@pytest.mark.parametrize("text", [QUERY, UNPARSED])
+def test_a_text_that_was_parsed_before(spark, parsed, text):
+    answers = [api.collect(spark, text).outcome for _ in range(3)]
+    assert parsed == [text]
+    assert len({(one.join_trees, one.one_stage_reason) for one in answers}) == 1
+
+
+def test_a_text_is_parsed_again_where_a_session_reads_it_otherwise(parsed):
+    texts = [ParsedText('SELECT "x"', lambda syntax=syntax: syntax) for syntax in (USUAL, Syntax(quoted_names=True))]
+    literal, name = (text.statement.query.selects[0] for text in texts)
+    assert literal.is_string and not name.is_string
 
 
 @pytest.mark.parametrize("text", [QUERY, f" with c as (SELECT 1 AS x)\n{QUERY}", UNPARSED])
