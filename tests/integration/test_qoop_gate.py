@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 import qoop
 from qoop import api
 from qoop.engine.connection import open_connections
-from qoop.engine.inputs import MAX_FILES, MAX_LEAVES, UNKNOWN_BYTES, read_inputs
+from qoop.engine.inputs import IN_MEMORY, MAX_FILES, MAX_LEAVES, UNKNOWN_BYTES, read_inputs
 from qoop.engine.scala import as_float
 from qoop.errors import QoopError
 from qoop.estimate.gate import Gate
@@ -62,6 +62,23 @@ def test_only_the_columns_that_are_read_count(spark):
     (whole,) = sizes(spark, "SELECT * FROM plain ORDER BY id")
     (narrow,) = sizes(spark, "SELECT sum(id) FROM plain")
     assert whole is not None and narrow == pytest.approx(whole / 4)
+
+
+def test_a_table_whose_rows_were_counted_is_as_large_as_its_files(spark):
+    spark.sql("CREATE TABLE counted USING parquet AS SELECT * FROM plain")
+    try:
+        spark.sql("ANALYZE TABLE counted COMPUTE STATISTICS FOR ALL COLUMNS")
+        spark.conf.set("spark.sql.cbo.enabled", "true")
+        frame = spark.sql("SELECT * FROM counted")
+        estimated = as_float(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+        assert read_inputs(frame, 1e12).sizes == pytest.approx((estimated / IN_MEMORY,), rel=0.01)
+        spark.sql("CACHE TABLE counted")
+        frame = spark.sql("SELECT * FROM counted")
+        cached = as_float(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+        assert read_inputs(frame, 1e12).sizes == pytest.approx((cached,), rel=0.01)
+    finally:
+        spark.conf.unset("spark.sql.cbo.enabled")
+        spark.sql("DROP TABLE counted")
 
 
 def test_the_jvm_sends_large_answers_at_once(spark):
