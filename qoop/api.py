@@ -20,7 +20,7 @@ from qoop.engine.checkpoints import Checkpoints, ExecutorCheckpoints, FileCheckp
 from qoop.engine.folders import QueryFolder
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.inputs import read_inputs
-from qoop.engine.jobs import is_idle
+from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts
 from qoop.engine.persisted import persist, unpersist
 from qoop.engine.pruning import reads_partitions
 from qoop.engine.session import (
@@ -403,7 +403,10 @@ class _Query:
                 Verification(self.written.analysed, self._session, planned.moment if planned else None, self._pinned),
                 once,
                 measures_result=options.journal is not None or (self._past is not None and self._busy_part is None),
-                foreground=planned is None and options.feed is None and options.timeout is None,
+                foreground=planned is None
+                and options.feed is None
+                and options.timeout is None
+                and only_ctrl_c_interrupts(),
             )
             is_compared = self._options.guard is not None and self._use is not None
             is_alone = is_compared and is_idle(self.spark.sparkContext)

@@ -1,6 +1,7 @@
 """Tagged Spark jobs: each stage has a tag of its own, by which its jobs are cancelled and measured."""
 
 import itertools
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,9 @@ def tagged(context: SparkContext, tag: str, description: str) -> Iterator[None]:
 
     They run in a fair-scheduler pool of their own, unless the user has set one for the thread that runs the query.
     """
+    is_own = isinstance(context._gateway, ClientServer)  # Each Python thread has one of the JVM, which ends with it.
     chosen = context.getLocalProperty(POOL)
+    before = None if is_own else context.getLocalProperty(DESCRIPTION)
     with _own_pool() as pool:
         context.addJobTag(tag)
         if not chosen:
@@ -29,10 +32,10 @@ def tagged(context: SparkContext, tag: str, description: str) -> Iterator[None]:
         try:
             yield
         finally:
-            if not _has_own_thread(context):
+            if not is_own:
                 context.removeJobTag(tag)
                 context.setLocalProperty(POOL, chosen)
-                context.setLocalProperty(DESCRIPTION, None)
+                context.setLocalProperty(DESCRIPTION, before)
 
 
 @contextmanager
@@ -45,9 +48,17 @@ def tagged_beside(context: SparkContext, tag: str) -> Iterator[None]:
         context.removeJobTag(tag)
 
 
-def _has_own_thread(context: SparkContext) -> bool:
-    """Whether each Python thread has one of the JVM (PYSPARK_PIN_THREAD), which ends with it."""
-    return isinstance(context._gateway, ClientServer)
+def only_ctrl_c_interrupts() -> bool:
+    """Whether nothing but Ctrl-C can raise an exception in this thread while it waits for Spark.
+
+    Py4J takes what other signal handlers raise, as those of alarms do, for failures of Spark, and its jobs go on.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return True
+    own = signal.getsignal(signal.SIGINT)
+    usual = own is signal.default_int_handler or str(getattr(own, "__module__", "")).startswith("pyspark.")
+    others = signal.valid_signals() - {signal.SIGINT}
+    return usual and not any(callable(signal.getsignal(number)) for number in others)
 
 
 _pools_lock = threading.Lock()

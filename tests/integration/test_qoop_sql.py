@@ -594,6 +594,25 @@ def test_an_interrupted_query_stops_its_work(spark, slow_views, call, options):
         thread.join()
 
 
+class AlarmError(Exception):
+    """What a user's signal handler raises."""
+
+
+def test_an_alarm_of_the_user_stops_a_query_that_is_not_planned(spark, slow_views):
+    def ring(number, frame):
+        raise AlarmError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with session_unchanged(spark):
+            signal.alarm(3)
+            with pytest.raises(AlarmError):
+                qoop.collect(spark, SLOW, qoop.Options(replanning=False))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 # Errors.
 
 
