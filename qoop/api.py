@@ -4,7 +4,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -45,6 +45,7 @@ from qoop.feedback.profile import fixed_share
 from qoop.parsing.statement import ParsedText, Statement
 from qoop.planner import PlannedQuery
 from qoop.plans.candidates import CutPolicy
+from qoop.plans.plan import StageName
 from qoop.plans_made import PlansMade
 from qoop.replan.commands import Command
 from qoop.replan.completion import Completion
@@ -332,6 +333,7 @@ class _Query:
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._use = use
         self._past: PastRuns | None = None
+        self._counted: Mapping[StageName, float] = {}
         self._busy_part: float | None = None
         self._verdict: Verdict | None = None
         self._planning_s: float | None = None
@@ -412,8 +414,7 @@ class _Query:
             is_alone = is_compared and is_idle(self.spark.sparkContext)
             with _stopping_after(options.timeout, run.send):
                 outcome = run.run(self._engine, feed)
-            if is_alone and is_idle(self.spark.sparkContext):
-                self._remember(outcome)
+            self._remember(outcome, is_alone and is_idle(self.spark.sparkContext))
             if is_compared:
                 _runs_here.add(self._text_number, *self._kinds(outcome))
             return outcome
@@ -495,11 +496,12 @@ class _Query:
         if guard is None or self._past is None:
             return None
         is_cold = not any(_runs_here.has_run(self._text_number, planned) for planned in (True, False))
-        runs = self._past.read()
-        self._verdict = guard.verdict(runs, self._slots, is_cold)
+        past = self._past.read()
+        self._counted = past.counted
+        self._verdict = guard.verdict(past.runs, self._slots, is_cold)
         if self._verdict is None or self._verdict.trial_s is not None:
             return None
-        self._busy_part = busy_part(runs, is_cold)
+        self._busy_part = busy_part(past.runs, is_cold)
         return self._verdict.reason
 
     def _past_runs(self) -> PastRuns | None:
@@ -524,14 +526,20 @@ class _Query:
         planned = {True} if self._planning_s is not None else set()
         return planned | ({False} if outcome.as_written or self._is_trial else set())
 
-    def _remember(self, outcome: Outcome) -> None:
-        """Keep the times of the run, with planning and, if it ran as written, without.
+    def _remember(self, outcome: Outcome, is_alone: bool) -> None:
+        """Keep the rows of its stages and, if nothing else ran at the time, how long the run took."""
+        runs = self._timed(outcome) if is_alone else []
+        if self._past is not None and (runs or not outcome.counted.items() <= self._counted.items()):
+            self._past.add(runs, outcome.counted)
+
+    def _timed(self, outcome: Outcome) -> list[PastRun]:
+        """The times of the run, with planning and, if it ran as written, without.
 
         A trial that was given up counts as a run as written: that would have taken longer still.
         """
         slots, cores = outcome.usage.mean_slots, outcome.usage.core_seconds
         if not slots:
-            return
+            return []
         if cores is None and self._busy_part is not None:
             cores = self._busy_part * outcome.seconds * slots
         first_planned, first_written = (not _runs_here.has_run(self._text_number, planned) for planned in (True, False))
@@ -539,7 +547,7 @@ class _Query:
         if outcome.as_written and not first_written:
             _runs_here.add_seconds(self._text_number, outcome.seconds, slots, self._unused())
         if self._past is None or cores is None:
-            return
+            return []
         runs = []
         if self._planning_s is not None and not is_trial:
             # Of an application that is told its share, the next one may be any.
@@ -547,7 +555,7 @@ class _Query:
             runs.append(PastRun(True, self._planning_s + outcome.seconds, slots, cores, first_planned, kept))
         if outcome.as_written or is_trial:
             runs.append(PastRun(False, outcome.seconds, slots, cores, first_written))
-        self._past.add(runs)
+        return runs
 
     def _unused(self) -> int:
         """After how many more runs as written the query may be planned for its time, which the gate underestimates."""
@@ -576,6 +584,7 @@ class _Query:
                 options.model,
                 now,
                 fewer_stages=not self._always,
+                counted=self._counted,
             )
             self._pinned = pin_tables(self.written.analysed, self._session, catalogue.frames())
         except (CannotSplitError, NoSnapshotError) as reason:

@@ -1,6 +1,6 @@
 """From a statement to its candidate plans: parsing, estimates and enumeration in a row."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from qoop.errors import CannotSplitError
@@ -12,7 +12,7 @@ from qoop.parsing.query import QueryText, describe_query
 from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import Statement
 from qoop.plans.candidates import MAX_CANDIDATES, CutPolicy, RowEstimates, candidates, with_fewer_stages
-from qoop.plans.plan import Plan, Query
+from qoop.plans.plan import Plan, Query, StageId, StageName
 from qoop.plans.trees import JoinCost, shape
 from qoop.replan.decision import without_ruinous
 from qoop.replan.needless_cuts import fastest_in_stages, without_needless_cuts
@@ -68,11 +68,13 @@ def plan(
     model: CostModel,
     now: Callable[[], Moment] | None = None,
     fewer_stages: bool = False,
+    counted: Mapping[StageName, float] | None = None,
 ) -> PlannedQuery:
     """Make the candidate plans of a statement's query.
 
     Args:
         fewer_stages: add the query as written, and other ways to run it in fewer stages.
+        counted: the rows of stages that earlier runs over the same data stored.
         now: the moment of the query; called if it reads the current date or time. Without it such a query is not split.
 
     Raises:
@@ -88,7 +90,8 @@ def plan(
     text = describe_query(query, catalogue, statement.syntax)
     if not text.query.planned and not any(block.shared for block in text.query.blocks.values()):
         raise CannotSplitError(_reasons(text.query))
-    estimator = Estimator(text.query, {table: statistics(table) for table in text.tables}, model)
+    tables = {table: statistics(table) for table in text.tables}
+    estimator = Estimator(text.query, tables, model, _by_stage(text.query, counted or {}))
     estimators = [estimator.with_pessimism(level) if level else estimator for level in PESSIMISM_LEVELS]
     wanted = MAX_CANDIDATES - (MAX_ADDED if fewer_stages else 0)
     plans = candidates(text.query, [_estimates(one) for one in estimators], cut_policy, wanted)
@@ -96,6 +99,12 @@ def plan(
         merged = [without_needless_cuts(one, estimator) for one in fastest_in_stages(plans, estimator, MAX_MERGED)]
         plans = with_fewer_stages([*plans, *merged], estimator.rows)
     return PlannedQuery(text, tuple(without_ruinous(plans, estimators)), estimator, moment)
+
+
+def _by_stage(query: Query, counted: Mapping[StageName, float]) -> dict[StageId, float]:
+    """The row counts of the stages that the query has, by their ids."""
+    stages = {query.stage_of(name): rows for name, rows in counted.items()}
+    return {stage: rows for stage, rows in stages.items() if stage is not None}
 
 
 def _estimates(estimator: Estimator) -> Callable[[str], tuple[JoinCost, RowEstimates]]:

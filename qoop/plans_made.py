@@ -1,6 +1,6 @@
 """Plans that were made before in this process: for the same text over the same tables they are not made again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from qoop.estimate.cost import CostModel
@@ -11,6 +11,7 @@ from qoop.parsing.spark_sql import Catalogue, Types
 from qoop.parsing.statement import Statement
 from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
+from qoop.plans.plan import StageName
 
 MAX_PLANNED = 100
 """How many queries are kept; beyond that, those that ran longest ago are forgotten."""
@@ -69,13 +70,15 @@ class PlansMade:
         model: CostModel,
         now: Callable[[], Moment] | None = None,
         fewer_stages: bool = False,
+        counted: Mapping[StageName, float] | None = None,
     ) -> PlannedQuery:
         """See `qoop.planner.plan`."""
-        key = (statement.text, statement.syntax, cut_policy, model, now is None, fewer_stages)
+        known = frozenset((counted or {}).items())
+        key = (statement.text, statement.syntax, cut_policy, model, now is None, fewer_stages, known)
         made = self._made.get(key)
         if made is None or not made.holds(catalogue, statistics):
             asked = _LookUps(catalogue, statistics)
-            planned = plan(statement, asked, asked.statistics, cut_policy, model, now, fewer_stages)
+            planned = plan(statement, asked, asked.statistics, cut_policy, model, now, fewer_stages, counted)
             if planned.moment is not None:
                 return planned
             made = _Made(planned, asked.known_columns, asked.known_statistics)

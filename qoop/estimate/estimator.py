@@ -18,7 +18,7 @@ class Estimator:
 
     Args:
         tables: statistics of the base tables, by name.
-        counted: true row counts of finished stages.
+        counted: true row counts of finished stages, also those of earlier runs over the same data.
         calibration: the measured speed of the machine.
         pessimism: see `Cardinalities`.
         priors: those of an earlier estimator of the same query, reused where their inputs are unchanged.
@@ -42,7 +42,7 @@ class Estimator:
         )
         self._base_tables = tables
         self._tables = dict(tables)
-        self._counted = dict(counted or {})
+        self.counted = dict(counted or {})
         self._old_priors = dict(priors or {})
         self._priors: dict[str, Prior] = {}
         self.rows: dict[str, Cardinalities] = {}
@@ -53,11 +53,11 @@ class Estimator:
 
     def updated(self, counted: Mapping[StageId, float], calibration: Calibration) -> "Estimator":
         """An estimator with these further row counts and this calibration."""
-        return self._rebuilt({**self._counted, **counted}, calibration, self._pessimism)
+        return self._rebuilt({**self.counted, **counted}, calibration, self._pessimism)
 
     def with_pessimism(self, pessimism: float) -> "Estimator":
         """An estimator that assumes more rows than expected from uncertain filters and joins (or fewer, below 0)."""
-        return self._rebuilt(self._counted, self.calibration, pessimism)
+        return self._rebuilt(self.counted, self.calibration, pessimism)
 
     def _rebuilt(self, counted: Mapping[StageId, float], calibration: Calibration, pessimism: float) -> "Estimator":
         return Estimator(self.query, self._base_tables, self.model, counted, calibration, pessimism, self._priors)
@@ -109,13 +109,13 @@ class Estimator:
         rows = None
         if block.graph is not None:
             prior = self._prior(name, block.graph)
-            counted = {stage.relations: count for stage, count in self._counted.items() if stage.block == name}
+            counted = {stage.relations: count for stage, count in self.counted.items() if stage.block == name}
             counted.pop(BLOCK_RESULT, None)
             rows = self.rows[name] = Cardinalities(prior, counted, self._pessimism)
             self._joins[name] = JoinCosts(rows, self.model)
             self._priors[name] = prior
         self._tables[name] = result_statistics(block, rows, self._tables)
-        result = self._counted.get(StageId(name, BLOCK_RESULT))
+        result = self.counted.get(StageId(name, BLOCK_RESULT))
         if result is not None:
             estimated = self._tables[name]
             self._tables[name] = TableStatistics(max(result, 1.0), estimated.bytes, estimated.columns)

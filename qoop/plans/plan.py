@@ -24,6 +24,16 @@ class StageId(NamedTuple):
     relations: RelationSet
 
 
+class StageName(NamedTuple):
+    """A stage by the aliases of the relations that it joins; none for the result of a block.
+
+    For records: which bit stands for a relation may change from version to version.
+    """
+
+    block: str
+    aliases: tuple[str, ...]
+
+
 ROOT = "qoop_result"
 """The name of the block that is a query's result."""
 
@@ -77,6 +87,22 @@ class Query:
     """The blocks of a query in topological order; the last is the result (`ROOT`)."""
 
     blocks: Mapping[str, Block]
+
+    def name_of(self, stage: StageId) -> StageName:
+        """A stage by the aliases of its relations."""
+        block = self.blocks.get(stage.block)
+        graph = block.graph if block is not None else None
+        return StageName(stage.block, graph.aliases(stage.relations) if graph is not None else ())
+
+    def stage_of(self, name: StageName) -> StageId | None:
+        """The stage of a name; None if the query has no such block or relations."""
+        block = self.blocks.get(name.block)
+        if block is None or (name.aliases and block.graph is None):
+            return None
+        known = block.graph.bit if block.graph is not None else {}
+        if not known.keys() >= set(name.aliases):
+            return None
+        return StageId(name.block, sum({known[alias] for alias in name.aliases}))
 
     def computed_inside(self, block: str) -> frozenset[str]:
         """A block and the blocks that are computed inside it, because their results are not stored."""

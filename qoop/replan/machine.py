@@ -181,7 +181,7 @@ def _apply_finished(state: State, event: StageFinished) -> tuple[State, list[Com
     calibration = _updated_calibration(state, running, event)
     estimator = state.estimator.updated({event.stage: event.rows}, calibration)
     state = _recalibrated(replace(state, ready=ready, estimator=estimator, stragglers=remaining), before)
-    return state, [], FinishedStage(event.stage, _joined_aliases(event.stage, state))
+    return state, [], FinishedStage(event.stage, state.estimator.query.name_of(event.stage).aliases)
 
 
 def _apply_cancelled(state: State, event: StageCancelled) -> State:
@@ -269,7 +269,7 @@ def _apply_failed(state: State, event: StageFailed) -> tuple[State, list[Command
 
 
 def _failed(event: StageFailed, state: State) -> FailedStage:
-    return FailedStage(event.stage, _joined_aliases(event.stage, state), event.error)
+    return FailedStage(event.stage, state.estimator.query.name_of(event.stage).aliases, event.error)
 
 
 def run_as_written(state: State, cause: WhyAsWritten) -> tuple[State, tuple[Command, ...]]:
@@ -287,12 +287,12 @@ def _apply_lost(state: State, stage: StageId, reason: str) -> tuple[State, list[
     was_stopped = stage in state.stopped
     state = _without_stopped(state, [stage, *readers])
     if stage not in state.ready:
-        lost = LostOutput(stage, _joined_aliases(stage, state), reason) if was_stopped else None
+        lost = LostOutput(stage, state.estimator.query.name_of(stage).aliases, reason) if was_stopped else None
         return state, [], lost
     # Stages that are reading it continue: Spark recomputes what is missing, or they fail and are retried.
     ready = {other: rows for other, rows in state.ready.items() if other != stage}
     state = replace(state, ready=ready, counts=replace(state.counts, lost=state.counts.lost + 1))
-    return state, [], LostOutput(stage, _joined_aliases(stage, state), reason)
+    return state, [], LostOutput(stage, state.estimator.query.name_of(stage).aliases, reason)
 
 
 def _without(state: State, stages: Iterable[StageId]) -> State:
@@ -457,11 +457,3 @@ def _confirm(state: State) -> tuple[State, list[Command]]:
     if state.executors > share.executors or state.confirmed == share.seq:
         return state, []
     return replace(state, confirmed=share.seq), [ConfirmVacated(share.seq)]
-
-
-def _joined_aliases(stage: StageId, state: State) -> tuple[str, ...]:
-    """The aliases of the relations that a stage joins; empty for a block's result."""
-    block = state.estimator.query.blocks.get(stage.block)
-    if not stage.relations or block is None or block.graph is None:
-        return ()
-    return tuple(block.graph.aliases(stage.relations))

@@ -1,7 +1,8 @@
 """The earlier runs of queries, on disk: a small file for each query, which any process may lose, spoil or delete."""
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,19 +10,24 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from qoop.estimate.guard import PastRun
+from qoop.plans.plan import StageName
 from yarn_plugin.errors import os_reason
 from yarn_plugin.files import write
 
 MAX_RUNS = 50
 """How many runs of a query are kept, cold and others each: more than two of the guard's intervals."""
 
+MAX_COUNTED = 200
+"""How many row counts of a query are kept."""
+
 MAX_QUERIES = 1000
 """How many queries are kept; beyond that, those that ran longest ago are forgotten."""
 
-MAX_BYTES = 64 * 1024
+MAX_BYTES = 128 * 1024
 """No file of ours is larger."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Run(BaseModel):
@@ -29,22 +35,31 @@ class _Run(BaseModel):
     planned: bool
     seconds: Positive
     slots: Positive
-    core_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    core_seconds: NotNegative
     cold: bool
     kept: bool = False
 
 
 class _File(BaseModel):
-    """`data`: identifies what the query read; runs on other data say nothing."""
+    """`data`: identifies what the query read; runs on other data say nothing. `counted`: block, aliases, rows."""
 
     model_config = ConfigDict(frozen=True)
     version: Literal[1] = 1
     data: str
     runs: list[_Run]
+    counted: list[tuple[str, tuple[str, ...], NotNegative]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The runs of one query on the same data, oldest first, and the rows of the stages that they stored."""
+
+    runs: tuple[PastRun, ...] = ()
+    counted: Mapping[StageName, float] = field(default_factory=dict)
 
 
 class PastRuns:
-    """The runs of one query on the same data, oldest first.
+    """The record of the runs of one query on the same data.
 
     No query depends on them: what cannot be read is ignored with a line to `warn`, what cannot be written is not kept.
 
@@ -58,33 +73,48 @@ class PastRuns:
         self._path = self._folder / f"{query}.json"
         self._data, self._warn = data, warn
 
-    def read(self) -> list[PastRun]:
-        """The runs."""
+    def read(self) -> Past:
+        """What is known of them."""
         try:
             with self._path.open("rb") as file:
                 known = _File.model_validate_json(file.read(MAX_BYTES + 1))
         except FileNotFoundError:
-            return []
+            return Past()
         except OSError as problem:
             self._warn(f"earlier runs of the query are not known: {os_reason(problem)}")
-            return []
+            return Past()
         except ValidationError:
             self._warn(f"earlier runs of the query are not known: {str(self._path)!r} is not such a record")
-            return []
-        return [PastRun(**run.model_dump()) for run in known.runs] if known.data == self._data else []
+            return Past()
+        if known.data != self._data:
+            return Past()
+        return Past(
+            tuple(PastRun(**run.model_dump()) for run in known.runs),
+            {StageName(block, aliases): rows for block, aliases, rows in known.counted},
+        )
 
-    def add(self, runs: Iterable[PastRun]) -> None:
-        """Add the latest runs. Of two processes that do so at the same time, one may be lost."""
-        every = [*self.read(), *runs]
+    def add(self, runs: Iterable[PastRun], counted: Mapping[StageName, float]) -> None:
+        """Add the latest runs, and the rows that were counted. Of two processes at the same time, one may be lost."""
+        known = self.read()
+        every = [*known.runs, *runs]
         kept = {id(run) for cold in (True, False) for run in [one for one in every if one.cold == cold][-MAX_RUNS:]}
+        earlier = [(name, rows) for name, rows in known.counted.items() if name not in counted]
+        latest = [*earlier, *counted.items()][-MAX_COUNTED:]
         try:
-            content = _File(data=self._data, runs=[_run(run) for run in every if id(run) in kept])
+            content = _File(
+                data=self._data,
+                runs=[_run(run) for run in every if id(run) in kept],
+                counted=[(name.block, name.aliases, rows) for name, rows in latest],
+            ).model_dump_json()
         except ValidationError:
             # A run of no measurable time.
             return
+        if len(content.encode()) > MAX_BYTES:
+            # Names may be of any length.
+            content = _File(data=self._data, runs=[_run(run) for run in every if id(run) in kept]).model_dump_json()
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            write(self._path, content.model_dump_json())
+            write(self._path, content)
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:

@@ -1,7 +1,7 @@
 """One query from its plans to its result: a loop that takes events in order, decides, and carries out commands."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -11,7 +11,7 @@ from qoop.estimate.cost import CostModel
 from qoop.estimate.estimator import Estimator
 from qoop.parsing.render import plan_query, stage_query, view_name
 from qoop.planner import PlannedQuery
-from qoop.plans.plan import RESULT, Plan, Query, StageId
+from qoop.plans.plan import RESULT, Plan, Query, StageId, StageName
 from qoop.replan.causes import PlannerFailed
 from qoop.replan.commands import (
     CancelStages,
@@ -83,7 +83,8 @@ class Feed(Protocol):
 class Outcome:
     """How a query was run, apart from its result.
 
-    `as_written`: nothing ran but the query as written. `usage`: of slots and cores.
+    `as_written`: nothing ran but the query as written. `usage`: of slots and cores. `counted`: the rows of the stages
+    whose output was stored, in this run and in those before that it knew of.
     """
 
     counts: QueryCounts
@@ -93,6 +94,7 @@ class Outcome:
     decisions: tuple[Decision, ...]
     as_written: bool = True
     usage: Usage = field(default_factory=Usage)
+    counted: Mapping[StageName, float] = field(default_factory=dict)
 
 
 class QueryRun:
@@ -172,7 +174,12 @@ class QueryRun:
             decisions=tuple(self._decisions),
             as_written=planned is None or self._ran_as_written(),
             usage=self._intake.state.usage,
+            counted=self._counted(),
         )
+
+    def _counted(self) -> dict[StageName, float]:
+        estimator = self._intake.state.estimator
+        return {estimator.query.name_of(stage): rows for stage, rows in estimator.counted.items()}
 
     def _one_stage_reason(self) -> str | None:
         """Why the query ran in one stage, if it never had another choice or none that was worth it."""

@@ -1,6 +1,7 @@
 """The gate before planning and the guard against regressions, in a Spark session: which queries run as written."""
 
 import json
+from dataclasses import replace
 
 import platformdirs
 import pytest
@@ -8,6 +9,7 @@ from pyspark.sql import SparkSession
 
 import qoop
 from qoop import api
+from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.connection import open_connections
 from qoop.engine.inputs import IN_MEMORY, MAX_FILES, MAX_LEAVES, UNKNOWN_BYTES, read_inputs
 from qoop.engine.scala import as_float
@@ -278,6 +280,24 @@ def test_a_query_whose_plans_were_slower_runs_as_written_until_its_data_or_setti
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "4")
         spark.sql("DROP TABLE sold")
+
+
+def test_rows_that_a_run_counted_are_known_to_the_next(spark, monkeypatch, tmp_path):
+    """Here the planner takes tables for a million times as large as they are."""
+    statistics = SparkCatalogue.statistics
+
+    def wrong(self, table):
+        known = statistics(self, table)
+        return replace(known, rows=known.rows * 1e6)
+
+    monkeypatch.setattr(SparkCatalogue, "statistics", wrong)
+    text, options = JOINED.format(facts="plain"), qoop.Options(gate=Gate(gain=0.0))
+    first, second = (qoop.collect(spark, text, options).outcome for _ in range(2))
+    assert first.counts.stages > 1 and first.counted
+    (file,) = (tmp_path / "qoop" / "runs-1").iterdir()
+    assert len(json.loads(file.read_text())["counted"]) == len(first.counted | second.counted)
+    assert first.counted.items() <= second.counted.items()
+    assert min(second.decisions[0].seconds) < min(first.decisions[0].seconds) / 10
 
 
 def test_a_query_that_was_planned_in_vain_is_planned_again_when_its_data_change(spark):

@@ -8,7 +8,7 @@ from qoop.estimate.cost import CostModel
 from qoop.parsing.statement import parse_statement
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
-from qoop.plans.plan import BLOCK_RESULT, RESULT, StageId
+from qoop.plans.plan import BLOCK_RESULT, RESULT, StageId, StageName
 from qoop.plans.trees import joins
 from qoop.replan.commands import CancelStages, Fail, Note, RunAsWritten, StartStage
 from qoop.replan.decision import Progress, Rules, evaluate
@@ -47,6 +47,26 @@ def test_the_query_as_written_is_the_last_candidate_and_one_stage_without_inputs
     assert stored
     assert written.stages(stored) == {RESULT: frozenset()}
     assert not written.reused(stored)
+
+
+def test_rows_that_earlier_runs_counted_replace_estimates():
+    large, unknown = StageName("qoop_result", ("a", "b")), StageName("gone", ("a", "b"))
+    without, known = made(CHAIN, LARGE), made(CHAIN, LARGE, counted={large: 5e10, unknown: 1.0})
+    query, joined = known.text.query, StageId("qoop_result", 0b11)
+    assert query.name_of(joined) == large and query.stage_of(large) == joined
+    assert known.estimator.counted == {joined: 5e10} and known.estimator.stage_rows(joined) == 5e10
+    trees = [first(one).block_plans["qoop_result"].joins for one in (without, known)]
+    assert joined.relations in trees[0] and joined.relations not in trees[1]
+
+
+@pytest.mark.parametrize("name", [("gone", ()), ("gone", ("a",)), ("qoop_result", ("a", "gone"))])
+def test_a_stage_that_a_query_does_not_have(name):
+    assert made(CHAIN, LARGE).text.query.stage_of(StageName(*name)) is None
+
+
+def test_the_result_of_a_block_has_a_name():
+    query = made(CHAIN, LARGE).text.query
+    assert query.stage_of(query.name_of(RESULT)) == RESULT
 
 
 def test_there_are_plans_in_one_piece_cut_once_and_cut_everywhere():

@@ -8,11 +8,13 @@ import platformdirs
 import pytest
 
 from qoop.estimate.guard import PastRun
+from qoop.plans.plan import StageName
 from qoop.run import past_runs
-from qoop.run.past_runs import MAX_RUNS, PastRuns
+from qoop.run.past_runs import MAX_COUNTED, MAX_RUNS, Past, PastRuns
 
 RUN = PastRun(planned=True, seconds=12.1, slots=4.0, core_seconds=30.0, cold=False, kept=True)
 OTHER = PastRun(planned=False, seconds=9.0, slots=2.5, core_seconds=0.0, cold=True)
+COUNTED = {StageName("qoop_result", ("a", "b")): 12.0, StageName("sales", ()): 0.0}
 
 
 @pytest.fixture(autouse=True)
@@ -26,20 +28,51 @@ def record(query="q", data="d"):
     return PastRuns(query, data, warned.append), warned
 
 
+def runs():
+    return list(record()[0].read().runs)
+
+
+def test_rows_are_kept_as_last_counted():
+    record()[0].add([], COUNTED)
+    more = {StageName("sales", ()): 3.0, StageName("qoop_result", ("a", "c")): 1.0}
+    record()[0].add([RUN], more)
+    assert record()[0].read() == Past((RUN,), COUNTED | more)
+
+
+def test_the_latest_row_counts_are_kept():
+    record()[0].add([], {StageName("q", (str(number),)): 1.0 for number in range(MAX_COUNTED)})
+    record()[0].add([], {StageName("q", ("new",)): 2.0})
+    kept = record()[0].read().counted
+    assert len(kept) == MAX_COUNTED and kept[StageName("q", ("new",))] == 2.0 and StageName("q", ("0",)) not in kept
+
+
+def test_row_counts_that_take_too_much_space_are_not_kept(folder):
+    long = {StageName("q", ("a" * 1000, str(number))): 1.0 for number in range(MAX_COUNTED)}
+    record()[0].add([RUN], long)
+    assert record()[0].read() == Past((RUN,))
+
+
+def test_a_record_of_an_earlier_version_has_no_row_counts(folder):
+    folder.mkdir(parents=True)
+    (folder / "q.json").write_bytes(file_of())
+    kept, warned = record()
+    assert len(kept.read().runs) == 1 and not kept.read().counted and not warned
+
+
 def test_runs_are_kept_in_order():
     kept, warned = record()
-    assert kept.read() == []
-    kept.add([RUN])
-    kept.add([OTHER, RUN])
-    assert record()[0].read() == [RUN, OTHER, RUN] and not warned
+    assert kept.read() == Past()
+    kept.add([RUN], {})
+    kept.add([OTHER, RUN], {})
+    assert runs() == [RUN, OTHER, RUN] and not warned
 
 
 def test_runs_of_other_queries_and_on_other_data_do_not_count():
-    record()[0].add([RUN])
-    assert record(query="p")[0].read() == [] == record(data="e")[0].read()
-    record(data="e")[0].add([OTHER])
-    assert record(data="e")[0].read() == [OTHER]
-    assert record()[0].read() == [], "the earlier data is gone"
+    record()[0].add([RUN], COUNTED)
+    assert record(query="p")[0].read() == Past() == record(data="e")[0].read()
+    record(data="e")[0].add([OTHER], {})
+    assert record(data="e")[0].read() == Past((OTHER,))
+    assert record()[0].read() == Past(), "the earlier data is gone"
 
 
 def file_of(**changed):
@@ -64,32 +97,32 @@ def test_garbage_is_ignored_with_a_line_and_replaced(folder, content):
     folder.mkdir(parents=True)
     (folder / "q.json").write_bytes(content)
     kept, warned = record()
-    assert kept.read() == [] and len(warned) == 1
-    kept.add([RUN])
-    assert record()[0].read() == [RUN]
+    assert kept.read() == Past() and len(warned) == 1
+    kept.add([RUN], COUNTED)
+    assert record()[0].read() == Past((RUN,), COUNTED)
 
 
 def test_a_file_that_cannot_be_read_is_reported(folder):
     (folder / "q.json").mkdir(parents=True)
     kept, warned = record()
-    assert kept.read() == [] and "is a directory" in warned[0]
-    kept.add([RUN])
+    assert kept.read() == Past() and "is a directory" in warned[0]
+    kept.add([RUN], {})
 
 
 def test_where_nothing_can_be_written_nothing_is_kept(folder):
     folder.parent.mkdir()
     folder.write_text("no directory")
     kept, _ = record()
-    kept.add([RUN])
+    kept.add([RUN], {})
     assert folder.read_text() == "no directory"
 
 
 def test_the_latest_runs_are_kept_of_each_kind():
     kept, _ = record()
-    kept.add([OTHER])
+    kept.add([OTHER], {})
     for number in range(MAX_RUNS + 10):
-        kept.add([PastRun(True, 1.0 + number, 1.0, 0.0, False)])
-    found = kept.read()
+        kept.add([PastRun(True, 1.0 + number, 1.0, 0.0, False)], {})
+    found = runs()
     assert found[0] == OTHER and len(found) == MAX_RUNS + 1
     assert found[-1].seconds == 10.0 + MAX_RUNS and found[1].seconds == 11.0
 
@@ -97,25 +130,25 @@ def test_the_latest_runs_are_kept_of_each_kind():
 def test_the_queries_that_ran_longest_ago_are_forgotten(folder, monkeypatch):
     monkeypatch.setattr(past_runs, "MAX_QUERIES", 3)
     for number in range(5):
-        record(query=f"q{number}")[0].add([RUN])
+        record(query=f"q{number}")[0].add([RUN], {})
         os.utime(folder / f"q{number}.json", (number, number))
     assert sorted(file.name for file in folder.iterdir()) == ["q2.json", "q3.json", "q4.json"]
 
 
 def test_a_run_without_a_measurable_time_is_not_kept():
     kept, warned = record()
-    kept.add([PastRun(True, 0.0, 1.0, 0.0, False)])
-    assert kept.read() == [] and not warned
+    kept.add([PastRun(True, 0.0, 1.0, 0.0, False)], {})
+    assert kept.read() == Past() and not warned
 
 
 def test_a_killed_process_leaves_the_record_as_it_was(folder, monkeypatch):
     kept, _ = record()
-    kept.add([RUN])
+    kept.add([RUN], {})
 
     def killed(*args):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pathlib.Path.replace", killed)
     with pytest.raises(KeyboardInterrupt):
-        kept.add([OTHER])
-    assert record()[0].read() == [RUN]
+        kept.add([OTHER], {})
+    assert runs() == [RUN]

@@ -12,6 +12,7 @@ from qoop.parsing.moment import Moment
 from qoop.parsing.spark_sql import Syntax
 from qoop.parsing.statement import parse_statement
 from qoop.plans.candidates import CutPolicy
+from qoop.plans.plan import StageName
 from qoop.plans_made import PlansMade
 from tests.property.query_world import Known
 
@@ -27,9 +28,9 @@ def made(monkeypatch):
     return calls
 
 
-def planned(plans, known, text=TEXT, policy=CutPolicy(), model=CostModel(), fewer=False, syntax=Syntax()):  # noqa: B008
+def planned(plans, known, text=TEXT, policy=CutPolicy(), model=CostModel(), fewer=False, syntax=Syntax(), counted=None):  # noqa: B008
     statement = parse_statement(text, syntax)
-    return plans.plan(statement, known, known.statistics, policy, model, lambda: NOW, fewer)
+    return plans.plan(statement, known, known.statistics, policy, model, lambda: NOW, fewer, counted)
 
 
 def test_the_same_query_over_the_same_tables_is_planned_once(made):
@@ -46,8 +47,9 @@ def test_the_same_query_over_the_same_tables_is_planned_once(made):
         {"model": CostModel(stage_seconds=1.0)},
         {"fewer": True},
         {"syntax": Syntax(raw_strings=True)},
+        {"counted": {StageName("qoop_result", ("a", "b")): 7.0}},
     ],
-    ids=["text", "cuts", "costs", "fewer stages", "syntax"],
+    ids=["text", "cuts", "costs", "fewer stages", "syntax", "rows of earlier runs"],
 )
 def test_another_query_is_planned(made, changed):
     plans, known = PlansMade(), Known([1_000_000] * 6)
