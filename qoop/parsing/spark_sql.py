@@ -8,6 +8,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, UnsupportedError
 from sqlglot.generators.spark import SparkGenerator
+from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from qoop.errors import CannotSplitError
@@ -20,6 +21,11 @@ class SparkSQL(Spark):
         """Spark's tokenizer with that escape."""
 
         STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - as its base class has it
+
+    class Parser(SparkParser):
+        """Spark's parser with `FROM a, b` as it stands: written as a CROSS JOIN, Spark would not prune partitions."""
+
+        JOINS_HAVE_EQUAL_PRECEDENCE = False
 
     class Generator(SparkGenerator):
         """Spark's generator with literals of dates and times, which sqlglot reads as casts that cannot fail."""

@@ -58,6 +58,17 @@ def test_a_small_output_prunes_partitions(spark, monkeypatch, tmp_path, stored, 
     assert ("dynamicpruning" in plan.lower()) == pruning
 
 
+def test_tables_that_a_subquery_lists_prune_partitions(spark):
+    """Spark does not prune for a CROSS JOIN, even if WHERE has an equality of both sides."""
+    text = """SELECT count(*) AS n FROM days AS o, months WHERE o.month = months.month AND EXISTS (
+        SELECT * FROM facts, days WHERE facts.day = days.day AND days.month = 2 AND facts.k = o.day)"""
+    expected, written = executed(spark.sql(text))
+    commands = []
+    rows, plan = executed(qoop.sql(spark, text, qoop.Options(watch=commands.append)))
+    assert rows == expected and any(isinstance(command, StartStage) for command in commands)
+    assert "dynamicpruning" in written.lower() and "dynamicpruning" in plan.lower()
+
+
 @pytest.mark.matrix
 def test_a_query_that_prunes_leaves_nothing_behind(spark):
     with session_unchanged(spark):
