@@ -528,9 +528,11 @@ class _Query:
 
     def _remember(self, outcome: Outcome, is_alone: bool) -> None:
         """Keep the rows of its stages and, if nothing else ran at the time, how long the run took."""
-        runs = self._timed(outcome) if is_alone else []
-        if self._past is not None and (runs or not outcome.counted.items() <= self._counted.items()):
-            self._past.add(runs, outcome.counted)
+        runs, planned = self._timed(outcome) if is_alone else [], self._planned[0]
+        # At another time there may be other rows.
+        counted = outcome.counted if planned is not None and planned.moment is None else {}
+        if self._past is not None and (runs or not counted.items() <= self._counted.items()):
+            self._past.add(runs, counted)
 
     def _timed(self, outcome: Outcome) -> list[PastRun]:
         """The times of the run, with planning and, if it ran as written, without.

@@ -28,6 +28,7 @@ MAX_BYTES = 128 * 1024
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Rows = Annotated[float, Field(ge=0, le=2.0**63, allow_inf_nan=False)]
 
 
 class _Run(BaseModel):
@@ -47,7 +48,7 @@ class _File(BaseModel):
     version: Literal[1] = 1
     data: str
     runs: list[_Run]
-    counted: list[tuple[str, tuple[str, ...], NotNegative]] = []
+    counted: list[tuple[str, tuple[str, ...], Rows]] = []
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,9 +75,10 @@ def test_runs_of_other_queries_and_on_other_data_do_not_count():
     assert record()[0].read() == Past(), "the earlier data is gone"
 
 
-def file_of(**changed):
+def file_of(rows=None, **changed):
     run = {"planned": True, "seconds": 1.0, "slots": 1.0, "core_seconds": 0.0, "cold": False} | changed
-    return json.dumps({"version": 1, "data": "d", "runs": [run]}).encode()
+    counted = {"counted": [["qoop_result", ["a"], rows]]} if rows is not None else {}
+    return json.dumps({"version": 1, "data": "d", "runs": [run], **counted}).encode()
 
 
 @pytest.mark.parametrize(
@@ -88,10 +89,24 @@ def file_of(**changed):
         file_of(seconds=math.nan),
         file_of(seconds=-1.0),
         file_of(slots=0.0),
+        file_of(rows=-1),
+        file_of(rows=1e300),
+        file_of(rows="many"),
         b'{"version": 2, "data": "d", "runs": []}',
         b'{"version": 1, "data": "d", "runs": []' + b" " * past_runs.MAX_BYTES + b"}",
     ],
-    ids=["empty", "binary", "no number", "negative", "no slots", "a later version", "huge"],
+    ids=[
+        "empty",
+        "binary",
+        "no number",
+        "negative",
+        "no slots",
+        "negative rows",
+        "too many rows",
+        "no rows",
+        "a later version",
+        "huge",
+    ],
 )
 def test_garbage_is_ignored_with_a_line_and_replaced(folder, content):
     folder.mkdir(parents=True)
