@@ -13,12 +13,18 @@ from qoop.engine.catalogue import COSTLY
 from qoop.engine.connection import without_delay
 from qoop.engine.scala import MAX_FIELDS, items, leaves, printed
 from qoop.estimate.gate import Inputs
+from qoop.latest import Latest
 
 MAX_LEAVES = 200
 """How many tables are looked at; those of a query that names more count as one of unknown size."""
 
 MAX_FILES = 50
 """How many files are listed to learn a size; a table of more files counts as one of unknown size."""
+
+MAX_CROWDED = 1000
+"""Of how many directories it is remembered that they have more files, so that no later query lists them."""
+
+_crowded: Latest[str, bool] = Latest(MAX_CROWDED)
 
 UNKNOWN_BYTES = 2.0**62
 """Sizes from which on Spark means that it knows none (spark.sql.defaultSizeInBytes)."""
@@ -56,7 +62,8 @@ def read_inputs(frame: DataFrame, enough: float) -> Inputs:
     """The inputs of a query.
 
     Spark is asked once for its whole plan, and again only for tables whose size it does not know. One table of
-    `enough` bytes settles what becomes of a query that reads all rows: then the others may stay unknown.
+    `enough` bytes, or of a size that cannot be known, settles what becomes of a query that reads all rows: then the
+    others may stay unknown.
     """
     plan = frame._jdf.queryExecution().optimizedPlan()
     without_delay(frame.sparkSession)
@@ -69,7 +76,11 @@ def read_inputs(frame: DataFrame, enough: float) -> Inputs:
     found, early = _leaves(operators)[: MAX_LEAVES + 1], _stops_early(operators)
     sizes = [(leaf, _bytes_read(leaf.text, named)) for leaf in found[:MAX_LEAVES]]
     if early or all(size is None or size < enough for _, size in sizes):
-        sizes = [(leaf, _by_asking(plan, leaf, named, frame, enough) if size is None else size) for leaf, size in sizes]
+        files, settled = _Files(frame, enough), False
+        for place, (leaf, size) in enumerate(sizes):
+            if size is None and not settled:
+                sizes[place] = leaf, _by_asking(plan, leaf, named, files)
+                settled = sizes[place][1] is None and not early
     return Inputs((*(size for _, size in sizes), *(None for _ in found[MAX_LEAVES:])), early)
 
 
@@ -106,7 +117,7 @@ def _bytes_read(leaf: str, named: Counter[str], listed: float | None = None) -> 
     return size * sum(named[column] > 1 for column in columns) / len(columns) if columns else size
 
 
-def _by_asking(plan: Any, operator: _Operator, named: Counter[str], frame: DataFrame, enough: float) -> float | None:
+def _by_asking(plan: Any, operator: _Operator, named: Counter[str], files: "_Files") -> float | None:
     """The same for a leaf that Spark has not sized, or whose size it does not know."""
     leaf = _found(plan, operator)
     if leaf is None:
@@ -116,7 +127,7 @@ def _by_asking(plan: Any, operator: _Operator, named: Counter[str], frame: DataF
     known = _bytes_read(text, named)
     if known is not None:
         return known
-    listed = _listed_bytes(leaf, frame, enough)
+    listed = files.bytes_of(leaf)
     return None if listed is None else _bytes_read(text, named, listed)
 
 
@@ -138,23 +149,41 @@ def _printed_size(text: str) -> float | None:
     return size / IN_MEMORY if rows and not text.startswith(CACHED) else size
 
 
-def _listed_bytes(leaf: Any, frame: DataFrame, enough: float) -> float | None:
-    """The size of a leaf's files; None if it has none, or so many that it is not worth knowing."""
-    try:
-        paths = _paths(leaf)
-        configuration = frame.sparkSession._jsparkSession.sessionState().newHadoopConf()
+class _Files:
+    """The files of the tables of a query; each table is listed once, however often it is named."""
+
+    def __init__(self, frame: DataFrame, enough: float) -> None:
+        self._session, self._enough = frame.sparkSession._jsparkSession, enough
+        self._known: dict[tuple[str, ...], float | None] = {}
+
+    def bytes_of(self, leaf: Any) -> float | None:
+        """The size of a leaf's files; None if it has none, or so many that it is not worth knowing."""
+        try:
+            paths = _paths(leaf)
+            table = tuple(str(path.toString()) for path in paths)
+            if table not in self._known:
+                self._known[table] = self._listed(paths, table) if paths else None
+        except Py4JError:
+            # What cannot be listed now fails when Spark reads it, or is of an unknown size.
+            return None
+        return self._known[table]
+
+    def _listed(self, paths: Sequence[Any], table: Sequence[str]) -> float | None:
         found, files = 0.0, 0
-        for path in paths:
-            listed = path.getFileSystem(configuration).listFiles(path, True)
-            while found < enough and listed.hasNext():
+        configuration = self._session.sessionState().newHadoopConf()
+        for path, name in zip(paths, table, strict=True):
+            system = path.getFileSystem(configuration)
+            if _crowded.get(name) or len(system.listStatus(path)) > MAX_FILES:
+                _crowded.put(name, True)
+                return None
+            listed = system.listFiles(path, True)
+            while found < self._enough and listed.hasNext():
                 found += float(listed.next().getLen())
                 files += 1
                 if files > MAX_FILES:
+                    _crowded.put(name, True)
                     return None
-    except Py4JError:
-        # What cannot be listed now fails when Spark reads it, or is of an unknown size.
-        return None
-    return found if paths else None
+        return found
 
 
 def _paths(leaf: Any) -> list[Any]:

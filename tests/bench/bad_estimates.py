@@ -1,8 +1,9 @@
 """Wrong statistics: what the rows that are counted while a query runs are worth, to it and to its next runs.
 
 TPC-DS at scale 1, Spark in this process with two slots. The planner takes each table for ten times as large, a tenth,
-or what it is, at random, for some seeds: its rows, and the distinct values of its columns. `BAD_ESTIMATES_QUERIES` (such
-as 17,72), `BAD_ESTIMATES_SEEDS` (5: how many) and `BAD_ESTIMATES_ROUNDS` (5: at most) change what is run.
+or what it is, at random, for some seeds: its rows, and the distinct values of its columns.
+`BAD_ESTIMATES_QUERIES` (such as 17,72), `BAD_ESTIMATES_SEEDS` (5: how many) and `BAD_ESTIMATES_ROUNDS` (5: at most)
+change what is run.
 
 - Feedback: each query is planned (`plan="always"`) from the same wrong statistics and either replanned with the rows
   that are counted, or it stays with its first plan. Both run once to warm up, then in rounds, in random order. The

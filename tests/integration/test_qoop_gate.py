@@ -56,6 +56,16 @@ def jobs(spark: SparkSession) -> int:
     return int(spark.sparkContext._jsc.sc().dagScheduler().nextJobId())
 
 
+def listings(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, text: str) -> int:
+    """How often files are listed to learn what a query reads."""
+    frame, client, asked = spark.sql(text), spark.sparkContext._gateway._gateway_client, []
+    ask = client.send_command
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "send_command", lambda *args, **named: asked.append(args[0]) or ask(*args, **named))
+        read_inputs(frame, 1e12)
+    return sum("listFiles" in command for command in asked)
+
+
 def reason(spark: SparkSession, text: str, **options: object) -> str | None:
     return qoop.collect(spark, text, qoop.Options(**options)).outcome.one_stage_reason
 
@@ -106,14 +116,19 @@ def test_a_table_of_unknown_size_is_listed_without_a_job(spark):
     assert jobs(spark) == before
 
 
-def test_a_listing_ends_once_enough_was_found_or_there_are_too_many_files(spark, tmp_path):
+def test_a_listing_ends_once_enough_was_found_or_there_are_too_many_files(spark, monkeypatch, tmp_path):
     (some,) = sizes(spark, "SELECT * FROM parted ORDER BY id", enough=1.0)
     (all_of_it,) = sizes(spark, "SELECT * FROM parted ORDER BY id")
     assert some is not None and all_of_it is not None and 0 < some < all_of_it / 10
     rows = f"SELECT id, id % {MAX_FILES + 1} AS p FROM range({MAX_FILES + 1})"
     spark.sql(f"CREATE TABLE scattered USING parquet PARTITIONED BY (p) LOCATION '{tmp_path.as_uri()}/s' AS {rows}")
     assert sizes(spark, "SELECT sum(id) FROM scattered") == (None,)
+    assert listings(spark, monkeypatch, "SELECT sum(id) FROM scattered") == 0, "remembered"
     spark.sql("DROP TABLE scattered")
+
+
+def test_a_table_is_listed_once_however_often_it_is_named(spark, monkeypatch):
+    assert listings(spark, monkeypatch, " UNION ALL ".join(["SELECT id FROM parted"] * 5)) == 1
 
 
 def test_of_a_query_that_names_very_many_tables_only_some_are_looked_at(spark):
