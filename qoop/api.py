@@ -333,7 +333,8 @@ class _Query:
         self._options, self._parsed = replace(options, warn=_never_raising(options.warn)), parsed
         self._use = use
         self._past: PastRuns | None = None
-        self._counted: Mapping[StageName, float] = {}
+        self._stage_rows: Mapping[StageName, float] = {}
+        self._keeps_rows = False
         self._busy_part: float | None = None
         self._verdict: Verdict | None = None
         self._planning_s: float | None = None
@@ -497,7 +498,7 @@ class _Query:
             return None
         is_cold = not any(_runs_here.has_run(self._text_number, planned) for planned in (True, False))
         past = self._past.read()
-        self._counted = past.counted
+        self._stage_rows = past.counted if self._keeps_rows else {}
         self._verdict = guard.verdict(past.runs, self._slots, is_cold)
         if self._verdict is None or self._verdict.trial_s is not None:
             return None
@@ -512,7 +513,9 @@ class _Query:
         chosen = (options.rules, options.cut_policy, options.model, options.gate, options.checkpoint is None)
         try:
             query = query_identity(frame, self._parsed.text, self._use, repr(chosen))
-            return PastRuns(query, data_identity(frame), options.warn)
+            data = data_identity(frame)
+            self._keeps_rows = data.is_complete
+            return PastRuns(query, data.digest, options.warn)
         except (PySparkException, Py4JError):
             return None
 
@@ -527,11 +530,12 @@ class _Query:
         return planned | ({False} if outcome.as_written or self._is_trial else set())
 
     def _remember(self, outcome: Outcome, is_alone: bool) -> None:
-        """Keep the rows of its stages and, if nothing else ran at the time, how long the run took."""
+        """Keep how many rows its stages had and, if nothing else ran at the time, how long the run took."""
         runs, planned = self._timed(outcome) if is_alone else [], self._planned[0]
-        # At another time there may be other rows.
-        counted = outcome.counted if planned is not None and planned.moment is None else {}
-        if self._past is not None and (runs or not counted.items() <= self._counted.items()):
+        # A query that reads the current time may have other row counts next time.
+        is_lasting = self._keeps_rows and planned is not None and planned.moment is None
+        counted = outcome.stage_rows if is_lasting else {}
+        if self._past is not None and (runs or not counted.items() <= self._stage_rows.items()):
             self._past.add(runs, counted)
 
     def _timed(self, outcome: Outcome) -> list[PastRun]:
@@ -586,7 +590,7 @@ class _Query:
                 options.model,
                 now,
                 fewer_stages=not self._always,
-                counted=self._counted,
+                counted=self._stage_rows,
             )
             self._pinned = pin_tables(self.written.analysed, self._session, catalogue.frames())
         except (CannotSplitError, NoSnapshotError) as reason:

@@ -142,7 +142,7 @@ def _by_spark_once(frame: DataFrame) -> TableStatistics:
     """The same, once until the files of a table change, as a sample takes a job; each time if it reads other things."""
     if any(file_index(leaf) is None for leaf in leaves(frame._jdf.queryExecution().analyzed())):
         return _by_spark(frame)
-    key = query_identity(frame), data_identity(frame)
+    key = query_identity(frame), data_identity(frame).digest
     known = _sampled.get(key)
     if known is None:
         known = _by_spark(frame)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +24,9 @@ OF_APPLICATION = re.compile(r"spark\.(executor\.(id|instances)|driver\.(host|por
 
 MAX_FILES = 1000
 """Of how many files of a table each counts; of more, their number and total size."""
+
+SAME_ROWS = {"CTERelationRef", "OneRowRelation", "Range"}
+"""Leaves without files whose rows follow from the query itself."""
 
 ACCESSED = re.compile(r"access_time=\d+")
 
@@ -46,33 +49,44 @@ def renumbered(text: str) -> str:
     return NUMBERED.sub(number, text)
 
 
-def data_identity(frame: DataFrame) -> str:
-    """A digest of the files that a query reads, with their sizes and times; of other tables, what Spark knows."""
+class DataIdentity(NamedTuple):
+    """A digest of the data that a query reads; `is_complete`: other data have another one."""
+
+    digest: str
+    is_complete: bool
+
+
+def data_identity(frame: DataFrame) -> DataIdentity:
+    """The files that a query reads, with their sizes and times; of other tables, what Spark knows."""
     identity_of = java_class(frame.sparkSession._jvm, "java.lang.System").identityHashCode
     seen: set[int] = set()
-    texts = []
+    texts, is_complete = [], True
     for leaf in leaves(frame._jdf.queryExecution().analyzed()):
         try:
             index = leaf.relation().location()
         except Py4JError:
             texts.append(str(leaf.stats().sizeInBytes()))
+            is_complete &= str(leaf.getClass().getSimpleName()) in SAME_ROWS
             continue
         identity = int(identity_of(index))
         if identity not in seen:
             seen.add(identity)
-            texts.append(_files(leaf, index))
-    return _digest(*texts)
+            text, are_all = _files(leaf, index)
+            texts.append(text)
+            is_complete &= are_all
+    return DataIdentity(_digest(*texts), is_complete)
 
 
-def _files(leaf: Any, index: Any) -> str:
+def _files(leaf: Any, index: Any) -> tuple[str, bool]:
+    """What is known of the files of a table, and whether that is each of them."""
     try:
         files = index.allFiles()
     except Py4JError:
         # Partitions that only the catalogue lists.
-        return f"{index.rootPaths()} {index.sizeInBytes()} {leaf.catalogTable()}"
+        return f"{index.rootPaths()} {index.sizeInBytes()} {leaf.catalogTable()}", False
     if files.size() > MAX_FILES:
-        return f"{index.rootPaths()} {files.size()} {index.sizeInBytes()}"
-    return ACCESSED.sub("", str(files.toString()))
+        return f"{index.rootPaths()} {files.size()} {index.sizeInBytes()}", False
+    return ACCESSED.sub("", str(files.toString())), True
 
 
 def _settings(spark: SparkSession) -> Iterator[str]:

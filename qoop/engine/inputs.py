@@ -1,6 +1,7 @@
 """What a query reads, by Spark's optimised plan: after partitions were pruned, without running a job."""
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -21,10 +22,10 @@ MAX_LEAVES = 200
 MAX_FILES = 50
 """How many files are listed to learn a size; a table of more files counts as one of unknown size."""
 
-MAX_CROWDED = 1000
-"""Of how many directories it is remembered that they have more files, so that no later query lists them."""
+MAX_CROWDED, CROWDED_S = 1000, 600.0
+"""How many tables of more files are remembered, and for how many seconds, so that not every query lists them."""
 
-_crowded: Latest[str, bool] = Latest(MAX_CROWDED)
+_crowded: Latest[tuple[str, ...], float] = Latest(MAX_CROWDED)
 
 UNKNOWN_BYTES = 2.0**62
 """Sizes from which on Spark means that it knows none (spark.sql.defaultSizeInBytes)."""
@@ -79,8 +80,9 @@ def read_inputs(frame: DataFrame, enough: float) -> Inputs:
         files, settled = _Files(frame, enough), False
         for place, (leaf, size) in enumerate(sizes):
             if size is None and not settled:
-                sizes[place] = leaf, _by_asking(plan, leaf, named, files)
-                settled = sizes[place][1] is None and not early
+                asked = _by_asking(plan, leaf, named, files)
+                sizes[place] = leaf, asked
+                settled = not early and (asked is None or asked >= enough)
     return Inputs((*(size for _, size in sizes), *(None for _ in found[MAX_LEAVES:])), early)
 
 
@@ -128,7 +130,8 @@ def _by_asking(plan: Any, operator: _Operator, named: Counter[str], files: "_Fil
     if known is not None:
         return known
     listed = files.bytes_of(leaf)
-    return None if listed is None else _bytes_read(text, named, listed)
+    # Of a listing that ended early the whole is not known, so no part of it is.
+    return listed if listed is None or listed >= files.enough else _bytes_read(text, named, listed)
 
 
 def _found(plan: Any, operator: _Operator) -> Any:
@@ -153,37 +156,54 @@ class _Files:
     """The files of the tables of a query; each table is listed once, however often it is named."""
 
     def __init__(self, frame: DataFrame, enough: float) -> None:
-        self._session, self._enough = frame.sparkSession._jsparkSession, enough
+        self._session, self.enough = frame.sparkSession._jsparkSession, enough
         self._known: dict[tuple[str, ...], float | None] = {}
 
     def bytes_of(self, leaf: Any) -> float | None:
-        """The size of a leaf's files; None if it has none, or so many that it is not worth knowing."""
+        """The size of a leaf's files, up to enough; None if it has none, or so many that it is not worth knowing."""
         try:
             paths = _paths(leaf)
-            table = tuple(str(path.toString()) for path in paths)
+            table = tuple(str(path.toString()) for path in paths[:MAX_FILES])
+            if not 0 < len(paths) <= MAX_FILES:
+                return None
             if table not in self._known:
-                self._known[table] = self._listed(paths, table) if paths else None
+                self._known[table] = self._listed(paths, table)
         except Py4JError:
             # What cannot be listed now fails when Spark reads it, or is of an unknown size.
             return None
         return self._known[table]
 
-    def _listed(self, paths: Sequence[Any], table: Sequence[str]) -> float | None:
+    def _listed(self, paths: Sequence[Any], table: tuple[str, ...]) -> float | None:
+        known_at = _crowded.get(table)
+        if known_at is not None and time.monotonic() - known_at < CROWDED_S:
+            return None
         found, files = 0.0, 0
         configuration = self._session.sessionState().newHadoopConf()
-        for path, name in zip(paths, table, strict=True):
+        for path in paths:
             system = path.getFileSystem(configuration)
-            if _crowded.get(name) or len(system.listStatus(path)) > MAX_FILES:
-                _crowded.put(name, True)
+            # Its folders are counted before they are entered, which takes a request for each.
+            if _has_many(system.listStatusIterator(path)):
+                files = MAX_FILES + 1
+            else:
+                listed = system.listFiles(path, True)
+                while files <= MAX_FILES and found < self.enough and listed.hasNext():
+                    found += float(listed.next().getLen())
+                    files += 1
+            if files > MAX_FILES:
+                _crowded.put(table, time.monotonic())
                 return None
-            listed = system.listFiles(path, True)
-            while found < self._enough and listed.hasNext():
-                found += float(listed.next().getLen())
-                files += 1
-                if files > MAX_FILES:
-                    _crowded.put(name, True)
-                    return None
+            if found >= self.enough:
+                break
         return found
+
+
+def _has_many(entries: Any) -> bool:
+    """Whether a directory has more than `MAX_FILES` entries."""
+    for _ in range(MAX_FILES):
+        if not entries.hasNext():
+            return False
+        entries.next()
+    return bool(entries.hasNext())
 
 
 def _paths(leaf: Any) -> list[Any]:

@@ -43,6 +43,10 @@ def corrections(uncertainties: Sequence[float], measurements: Sequence[Measureme
     return [float(value) for value in result]
 
 
+LARGEST_ERROR, MOST_ROWS = 100.0, 1e60
+"""Limits beyond any that occur, of the logarithm of a correction and of rows, so that no estimate overflows."""
+
+
 class Cardinalities:
     """Cardinality estimates for one join graph, corrected by measured row counts.
 
@@ -75,7 +79,7 @@ class Cardinalities:
                 for source, factor in zip(self.prior.sources, self._factors, strict=True)
                 if factor and source.relations & ~relations == 0
             )
-            known = max(self.prior.rows(relations) * exp(error), 1.0)
+            known = min(max(self.prior.rows(relations) * exp(min(error, LARGEST_ERROR)), 1.0), MOST_ROWS)
             self._rows[relations] = known
         return known
 

@@ -7,7 +7,7 @@ from qoop.estimate.cardinality import Cardinalities, result_statistics
 from qoop.estimate.cost import MOST_BYTES, CostModel, JoinCosts, Part, Work, WorkSum
 from qoop.estimate.packing import Task
 from qoop.estimate.prior import Prior
-from qoop.estimate.statistics import UNKNOWN, TableStatistics
+from qoop.estimate.statistics import UNKNOWN, TableStatistics, with_rows
 from qoop.plans.graph import JoinGraph
 from qoop.plans.plan import BLOCK_RESULT, RESULT, Plan, Query, StageFragment, StageId
 from qoop.plans.trees import JoinCost, left_deep
@@ -117,8 +117,7 @@ class Estimator:
         self._tables[name] = result_statistics(block, rows, self._tables)
         result = self.counted.get(StageId(name, BLOCK_RESULT))
         if result is not None:
-            estimated = self._tables[name]
-            self._tables[name] = TableStatistics(max(result, 1.0), estimated.bytes, estimated.columns)
+            self._tables[name] = with_rows(self._tables[name], max(result, 1.0))
 
     def _prior(self, name: str, graph: JoinGraph) -> Prior:
         tables = {relation.source: self._tables.get(relation.source, UNKNOWN) for relation in graph.relations}

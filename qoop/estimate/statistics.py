@@ -1,6 +1,6 @@
 """Statistics of tables and columns."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qoop.plans.predicate import Literal
 
@@ -38,6 +38,12 @@ class TableStatistics:
     def sampled(self) -> int:
         """Rows in the sample."""
         return min((len(values) for values in self.sample.values()), default=0)
+
+
+def with_rows(known: TableStatistics, rows: float) -> TableStatistics:
+    """The statistics of a table that turned out to have so many rows."""
+    columns = {name: replace(column, distinct=min(column.distinct, rows)) for name, column in known.columns.items()}
+    return replace(known, rows=rows, bytes=known.bytes * rows / max(known.rows, 1.0), columns=columns)
 
 
 UNKNOWN = TableStatistics(rows=100_000.0, bytes=10_000_000.0)

@@ -98,7 +98,7 @@ def _source(graph: JoinGraph, tree: Tree, views: Mapping[RelationSet, str], top:
         return leaf_query(graph, graph.relations[next(members(tree.relations))])
     left, right = (_source(graph, side, views) for side in (tree.left, tree.right))
     conditions = _conditions(graph, tree)
-    text = f"{left} JOIN {right}" + (f" ON {conditions}" if conditions else "")
+    text = f"{left} JOIN {right} ON {conditions}" if conditions else f"{left} CROSS JOIN {right}"
     return text if top else f"({text})"
 
 

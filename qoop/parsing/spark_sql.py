@@ -23,7 +23,7 @@ class SparkSQL(Spark):
         STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - as its base class has it
 
     class Parser(SparkParser):
-        """Spark's parser with `FROM a, b` as it stands: written as a CROSS JOIN, Spark would not prune partitions."""
+        """Keeps the comma of `FROM a, b`: sqlglot would write CROSS JOIN, for which Spark does not prune partitions."""
 
         JOINS_HAVE_EQUAL_PRECEDENCE = False
 

@@ -97,12 +97,11 @@ class Query:
     def stage_of(self, name: StageName) -> StageId | None:
         """The stage of a name; None if the query has no such block or relations."""
         block = self.blocks.get(name.block)
-        if block is None or (name.aliases and block.graph is None):
+        if block is None or not name.aliases:
+            return StageId(name.block, BLOCK_RESULT) if block is not None else None
+        if block.graph is None or not block.graph.bit.keys() >= set(name.aliases):
             return None
-        known = block.graph.bit if block.graph is not None else {}
-        if not known.keys() >= set(name.aliases):
-            return None
-        return StageId(name.block, sum({known[alias] for alias in name.aliases}))
+        return StageId(name.block, block.graph.set_of(name.aliases))
 
     def computed_inside(self, block: str) -> frozenset[str]:
         """A block and the blocks that are computed inside it, because their results are not stored."""

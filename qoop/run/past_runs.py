@@ -48,12 +48,12 @@ class _File(BaseModel):
     version: Literal[1] = 1
     data: str
     runs: list[_Run]
-    counted: list[tuple[str, tuple[str, ...], Rows]] = []
+    counted: Annotated[list[tuple[str, tuple[str, ...], Rows]], Field(max_length=MAX_COUNTED)] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The runs of one query on the same data, oldest first, and the rows of the stages that they stored."""
+    """The runs of one query on the same data, oldest first, and how many rows each stage had that they stored."""
 
     runs: tuple[PastRun, ...] = ()
     counted: Mapping[StageName, float] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class PastRuns:
         )
 
     def add(self, runs: Iterable[PastRun], counted: Mapping[StageName, float]) -> None:
-        """Add the latest runs, and the rows that were counted. Of two processes at the same time, one may be lost."""
+        """Add the latest runs and row counts. If two processes add at once, what one adds may be lost."""
         known = self.read()
         every = [*known.runs, *runs]
         kept = {id(run) for cold in (True, False) for run in [one for one in every if one.cold == cold][-MAX_RUNS:]}
@@ -111,7 +111,7 @@ class PastRuns:
             # A run of no measurable time.
             return
         if len(content.encode()) > MAX_BYTES:
-            # Names may be of any length.
+            # Aliases may be of any length.
             content = _File(data=self._data, runs=[_run(run) for run in every if id(run) in kept]).model_dump_json()
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)

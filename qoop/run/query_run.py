@@ -83,8 +83,8 @@ class Feed(Protocol):
 class Outcome:
     """How a query was run, apart from its result.
 
-    `as_written`: nothing ran but the query as written. `usage`: of slots and cores. `counted`: the rows of the stages
-    whose output was stored, in this run and in those before that it knew of.
+    `as_written`: nothing ran but the query as written. `usage`: of slots and cores. `stage_rows`: how many rows
+    each stage had whose output was stored, in this run or in an earlier one that it knew of.
     """
 
     counts: QueryCounts
@@ -94,7 +94,7 @@ class Outcome:
     decisions: tuple[Decision, ...]
     as_written: bool = True
     usage: Usage = field(default_factory=Usage)
-    counted: Mapping[StageName, float] = field(default_factory=dict)
+    stage_rows: Mapping[StageName, float] = field(default_factory=dict)
 
 
 class QueryRun:
@@ -174,10 +174,10 @@ class QueryRun:
             decisions=tuple(self._decisions),
             as_written=planned is None or self._ran_as_written(),
             usage=self._intake.state.usage,
-            counted=self._counted(),
+            stage_rows=self._stage_rows(),
         )
 
-    def _counted(self) -> dict[StageName, float]:
+    def _stage_rows(self) -> dict[StageName, float]:
         estimator = self._intake.state.estimator
         return {estimator.query.name_of(stage): rows for stage, rows in estimator.counted.items()}
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.estimate.cardinality import Cardinalities, Measurement, corrections
+from qoop.estimate.cardinality import MOST_ROWS, Cardinalities, Measurement, corrections
 from qoop.estimate.prior import Prior
-from qoop.estimate.statistics import ColumnStatistics, TableStatistics
+from qoop.estimate.statistics import ColumnStatistics, TableStatistics, with_rows
 from qoop.plans.graph import JoinGraph, Relation
 from qoop.plans.predicate import Column, CompareColumns, Opaque, Predicate
 
@@ -195,3 +195,14 @@ def test_consistent_measurements_are_reproduced(uncertainties, truth, found):
 def test_contradicting_measurements_do_not_break_it(uncertainties, found):
     measurements = [Measurement(tuple(sorted(involved)), error) for involved, error in found]
     assert all(abs(value) < 1e6 for value in corrections(uncertainties, measurements))
+
+
+def test_absurd_counts_do_not_overflow():
+    counted = dict.fromkeys((ORDERS | LINES, LINES | ITEMS, ITEMS | PARTS), 2.0**63)
+    assert 0 < rows(counted).rows(ORDERS | LINES | ITEMS | PARTS) <= MOST_ROWS
+
+
+def test_a_table_with_fewer_rows_has_fewer_bytes_and_values():
+    counted = with_rows(TABLES["lines"], 100.0)
+    assert (counted.rows, counted.bytes) == (100.0, 4_000.0)
+    assert [column.distinct for column in counted.columns.values()] == [100.0, 100.0]

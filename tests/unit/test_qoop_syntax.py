@@ -16,6 +16,21 @@ def generated(text, syntax):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "* FROM a, b",
+        "* FROM a, b LEFT JOIN c ON a.x = c.x, d",
+        "* FROM a JOIN b USING (x), c CROSS JOIN d",
+        "* FROM a, LATERAL (SELECT a.x) AS t LATERAL VIEW EXPLODE(z) q AS r",
+        "1 FROM a WHERE EXISTS(SELECT * FROM b, c WHERE b.x = c.x AND b.k = a.k)",
+    ],
+)
+def test_tables_that_are_listed_stay_listed(text):
+    """Spark does not prune partitions for a CROSS JOIN."""
+    assert generated(text, USUAL) == text
+
+
+@pytest.mark.parametrize(
     ("text", "usual", "quoted"),
     [
         ('"x"', "'x'", "`x`"),
