@@ -12,7 +12,7 @@ from pyspark.sql.functions import count, lit
 
 from qoop.engine.failures import CANCELLED, causes_of
 from qoop.engine.folders import QueryFolder
-from qoop.engine.persisted import persist, unpersist, unpersist_all, unpersist_with
+from qoop.engine.persisted import persist, unlike_others, unpersist, unpersist_all, unpersist_with
 from qoop.engine.prepared import StageViews
 from qoop.engine.pruning import MAX_BYTES, MAX_ROWS, with_rows_in_plan
 from qoop.engine.scala import as_float
@@ -130,16 +130,22 @@ class ExecutorCheckpoints:
         elif known is not None:
             # Build the frame again: it caches which of its partitions were persisted when it was first computed.
             frame = in_session_of(self.session, known.frame)
-        is_resumed = self._is_resumed(view, frame, versions)
-        owned = persist(frame) or is_resumed
+        query = frame
+        unfinished = self._unfinished_part(view, query, versions)
+        if unfinished is not None:
+            frame = in_session_of(self.session, unfinished)
+        elif known is None or known.whole:
+            frame = unlike_others(query)
+        owned = persist(frame) or unfinished is not None
         output = None
         try:
             # Already now, so that Spark can analyse the next stage meanwhile.
             self.views.define(view, frame)
             relation = frame._jdf.queryExecution().withCachedData()
-            batches = relation.cacheBuilder().cachedColumnBuffers()
+            builder = relation.cacheBuilder()
+            batches = builder.cachedColumnBuffers()
             # From now on a partition is stored as soon as its task ends.
-            output = Unfinished(frame, relation.cacheBuilder(), batches.id(), batches.getNumPartitions(), versions)
+            output = Unfinished(frame, query, builder, batches.id(), batches.getNumPartitions(), versions)
             if whole and owned:
                 batches.localCheckpoint()
             # One job that builds every partition; counting rows would need a second one with a shuffle.
@@ -164,16 +170,16 @@ class ExecutorCheckpoints:
             unpersist(output.frame._jdf)
         return kept
 
-    def _is_resumed(self, view: str, frame: DataFrame, versions: Versions) -> bool:
-        """Whether a part of this frame is stored; a part of the view that was computed differently is unpersisted."""
+    def _unfinished_part(self, view: str, query: DataFrame, versions: Versions) -> DataFrame | None:
+        """The frame of which a part is stored that is a part of this output too; that of another one is unpersisted."""
         output = self._unfinished.take(view)
         if output is None:
-            return False
-        if not output.is_part_of(frame, versions):
+            return None
+        if not output.is_part_of(query, versions):
             unpersist(output.frame._jdf)
-            return False
+            return None
         output.remove_uncertain()
-        return True
+        return output.frame
 
     def _keep(self, view: str, output: Unfinished) -> None:
         self._unfinished.add(view, output)

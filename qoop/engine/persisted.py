@@ -1,52 +1,40 @@
-"""Frames that Spark keeps persisted, changed by one thread at a time.
-
-To drop a persisted frame, Spark takes those that are made from it out of its cache, plans them again and puts them
-back. One that another thread drops meanwhile is not found, is put back afterwards, and stays for ever.
-"""
+"""Frames that Spark keeps persisted. All sessions of an application share one cache."""
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import Any
+from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import lit
 
 from qoop.engine.session import java_message
 
-WAIT_S = 5.0
-"""Seconds to wait for another thread: Spark may hang as it plans a frame, and the end of other queries must not."""
-
-_changes = threading.Lock()
-"""Held while what is persisted changes; all sessions of an application share one cache."""
+WAIT_S = 0.5
+"""Seconds to wait until frames are unpersisted."""
 
 
-@contextmanager
-def _alone() -> Iterator[None]:
-    held = _changes.acquire(timeout=WAIT_S)
-    try:
-        yield
-    finally:
-        if held:
-            _changes.release()
+def unlike_others(frame: DataFrame) -> DataFrame:
+    """The frame with a condition that no other has; it is always true, and Spark drops it as it optimises the plan.
+
+    Spark reads a persisted frame wherever a plan contains the same one, also in the user's own queries. Such a query
+    would fail with the stage that computes the frame, if that is cancelled meanwhile.
+    """
+    return frame.filter(lit(uuid4().hex).isNotNull())
 
 
 def persist(frame: DataFrame) -> bool:
     """Persist a frame on the executors; False if it was persisted already: then its owner unpersists it."""
-    with _alone():
-        level = frame.storageLevel
-        if level.useMemory or level.useDisk:
-            return False
-        frame.persist(StorageLevel.MEMORY_AND_DISK)
-        return True
-
-
-def unpersist(frame: Any) -> None:
-    """Unpersist a frame (a Java object), without waiting for it."""
-    with _alone():
-        frame.unpersist(False)
+    level = frame.storageLevel
+    if level.useMemory or level.useDisk:
+        return False
+    frame.persist(StorageLevel.MEMORY_AND_DISK)
+    return True
 
 
 def define_view(view: str, frame: DataFrame) -> None:
@@ -55,21 +43,60 @@ def define_view(view: str, frame: DataFrame) -> None:
     A view of that name is dropped before, by a method that changes nothing else: when Spark replaces a view, it also
     drops the persisted frames that read one of its name, in all sessions, and stages of all queries are named alike.
     """
-    with _alone():
-        frame.sparkSession._jsparkSession.sessionState().catalog().dropTempView(view)
-        frame.createOrReplaceTempView(view)
+    frame.sparkSession._jsparkSession.sessionState().catalog().dropTempView(view)
+    frame.createOrReplaceTempView(view)
+
+
+def unpersist(frame: Any) -> None:
+    """Unpersist a frame (a Java object), as `unpersist_all`."""
+    problem = unpersist_all([frame])
+    if problem is not None:
+        raise problem
 
 
 def unpersist_all(frames: Iterable[Any]) -> Exception | None:
-    """Unpersist all frames (Java objects), even if some fail; returns the first failure."""
-    first: Exception | None = None
-    with _alone():
+    """Unpersist all frames (Java objects), even if some fail; returns the first failure.
+
+    What takes long goes on after this has returned: Spark first waits until all other persisted frames, those of other
+    queries too, have finished their shuffles.
+    """
+    ended: Future[Exception | None] = Future()
+    _waiting.put((list(frames), ended))
+    _start_once()
+    try:
+        return ended.result(WAIT_S)
+    except TimeoutError:
+        return None
+
+
+_waiting: SimpleQueue[tuple[list[Any], "Future[Exception | None]"]] = SimpleQueue()
+_starting = threading.Lock()
+_thread: threading.Thread | None = None
+
+
+def _start_once() -> None:
+    global _thread
+    with _starting:
+        if _thread is None or not _thread.is_alive():
+            _thread = threading.Thread(target=_unpersist_waiting, name="qoop-unpersist", daemon=True)
+            _thread.start()
+
+
+def _unpersist_waiting() -> None:
+    """Unpersist one frame after another.
+
+    Spark takes the frames that are made from one out of its cache, plans them again and puts them back. One that
+    another thread unpersisted meanwhile would not be found, be put back afterwards, and stay for ever.
+    """
+    while True:
+        frames, ended = _waiting.get()
+        first: Exception | None = None
         for frame in frames:
             try:
                 frame.unpersist(False)
             except Exception as problem:  # noqa: BLE001 - one failure must not stop the others
                 first = first or problem
-    return first
+        ended.set_result(first)
 
 
 def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None] = lambda line: None) -> None:

@@ -35,18 +35,20 @@ UNCHANGED: Versions = MappingProxyType({})
 class Unfinished:
     """A persisted frame of which some partitions are stored.
 
-    `builder`: Spark's builder of its partitions (CachedRDDBuilder). `versions`: those of the outputs that it reads.
+    `query`: the frame before it was made unlike all others. `builder`: Spark's builder of its partitions
+    (CachedRDDBuilder). `versions`: those of the outputs that it reads.
     """
 
     frame: DataFrame
+    query: DataFrame
     builder: Any
     identity: int
     partitions: int
     versions: Versions
 
-    def is_part_of(self, frame: DataFrame, versions: Versions) -> bool:
-        """Whether Spark takes its partitions for those of a frame, and they were made from the same inputs."""
-        ours, others = (one._jdf.queryExecution().normalized() for one in (self.frame, frame))
+    def is_part_of(self, query: DataFrame, versions: Versions) -> bool:
+        """Whether its partitions are those of a query, and were made from the same inputs."""
+        ours, others = (one._jdf.queryExecution().normalized() for one in (self.query, query))
         return self.versions == versions and bool(ours.sameResult(others))
 
     def finished(self) -> set[int]:

@@ -220,6 +220,8 @@ SCAN = "SELECT id, waiting(id) AS x FROM range(0, 120, 1, 12)"
 
 JOIN = "SELECT r.id, waiting(r.id) AS x, k.id AS k FROM range(0, 120, 1, 12) AS r JOIN range(3) AS k ON k.id = r.id % 3"
 
+GROUPS = "SELECT x % 7 AS id, count(*) AS x FROM (" + SCAN + ") GROUP BY x % 7"
+
 
 def finished_tasks(spark):
     tracker = spark.sparkContext.statusTracker()
@@ -277,14 +279,27 @@ def test_what_a_cancelled_stage_stored_is_not_used_for_another_output(spark, gat
 
 @pytest.mark.matrix
 def test_nothing_is_kept_of_a_stage_cancelled_in_its_shuffle(spark, gate, watched):
-    text = "SELECT x % 7 AS k, count(*) AS n FROM (" + SCAN + ") GROUP BY x % 7"
-    assert cancelled_at_two_thirds(spark, watched, text) == StageCancelled(ONE)
+    assert cancelled_at_two_thirds(spark, watched, GROUPS) == StageCancelled(ONE)
     gate.unlink()
-    watched.engine.start(ONE, text, "one", 0)
+    watched.engine.start(ONE, GROUPS, "one", 0)
     watched.wait(StageFinished)
-    watched.engine.start(RESULT, "SELECT CAST(sum(n) AS int) AS n FROM one", None, 0)
+    watched.engine.start(RESULT, "SELECT CAST(sum(x) AS int) AS n FROM one", None, 0)
     watched.wait(StageFinished, 2)
     assert watched.results == [[(120,)]]
+
+
+@pytest.mark.parametrize("text", [pytest.param(SCAN, marks=pytest.mark.matrix), GROUPS])
+def test_a_stage_that_computes_the_same_as_a_cancelled_one_goes_on(spark, gate, watched, text):
+    watched.engine.start(ONE, text, "one", 0)
+    wait_until(lambda: finished_tasks(spark) == 8)
+    watched.engine.start(TWO, f"SELECT id + 1 AS id, x FROM ({text})", "two", 0)
+    threading.Event().wait(1.0)
+    watched.engine.cancel((ONE,))
+    # Not only after the other one has come to an end.
+    watched.wait(StageCancelled)
+    gate.unlink()
+    wait_until(lambda: len(watched.events) == 2)
+    assert [type(event) for event in watched.events] == [StageCancelled, StageFinished], watched.events
 
 
 def unchanged(file: Path):

@@ -12,7 +12,7 @@ from qoop.engine import executors as executors_module
 from qoop.engine import persisted, spark_engine
 from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.engine.executors import Executors, ExecutorTarget
-from qoop.engine.persisted import persist, unpersist_with
+from qoop.engine.persisted import unpersist_with
 from qoop.engine.prepared import StageViews
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_once import StoredOnce
@@ -425,18 +425,15 @@ def test_a_frame_that_cannot_be_unpersisted_does_not_stop_the_others():
     assert [frame.kept for frame in frames] == [False, True, False]
 
 
-def test_a_query_ends_while_spark_hangs_as_it_persists_for_another(monkeypatch):
+def test_a_query_ends_while_spark_waits_for_the_shuffles_of_another(monkeypatch):
     monkeypatch.setattr(persisted, "WAIT_S", 0.05)
     answers, frames = threading.Event(), [Frame(), Frame()]
-    level = Fake(useMemory=False, useDisk=False)
-    hanging = threading.Thread(target=persist, args=(Fake(storageLevel=level, persist=lambda level: answers.wait(30)),))
-    hanging.start()
-    wait_for(persisted._changes.locked, lambda: "not hanging")
-    ExecutorCheckpoints(None, _owned=frames).release()
-    assert hanging.is_alive() and not any(frame.kept for frame in frames)
+    blocked = Fake(unpersist=lambda blocking: answers.wait(30))
+    ExecutorCheckpoints(None, _owned=[blocked, frames[0]]).release()
+    ExecutorCheckpoints(None, _owned=[frames[1]]).release()
+    assert all(frame.kept for frame in frames)
     answers.set()
-    hanging.join()
-    assert not persisted._changes.locked()
+    wait_for(lambda: not any(frame.kept for frame in frames), lambda: "never unpersisted")
 
 
 @pytest.mark.parametrize("is_owned", [True, False])
@@ -451,6 +448,7 @@ def test_an_output_that_is_computed_anew_leaves_what_the_user_has_persisted(monk
     known = checkpoints_module._Persisted(Fake(_jdf=cached), 1, 2, whole=is_owned)
     checkpoints = ExecutorCheckpoints(None, _frames={"view": known})
     monkeypatch.setattr(checkpoints_module, "in_session_of", lambda session, frame: frame)
+    monkeypatch.setattr(checkpoints_module, "unlike_others", lambda frame: frame)
     monkeypatch.setattr(checkpoints_module, "persist", compute)
     with pytest.raises(ComputedError):
         checkpoints.save("view", Frame(), 1, whole=True)

@@ -55,7 +55,7 @@ def kept_by(*frames):
     checkpoints = ExecutorCheckpoints(SimpleNamespace(sparkContext=None))
     fractions = []
     for number, frame in enumerate(frames):
-        checkpoints._keep(f"v{number}", Unfinished(frame, frame, number, 4, {}))
+        checkpoints._keep(f"v{number}", Unfinished(frame, frame, frame, number, 4, {}))
         fractions.append(checkpoints.stopped(f"v{number}"))
     return checkpoints, fractions
 
@@ -85,14 +85,14 @@ def test_nothing_stays_stored_when_the_query_has_ended(room):
     one, late = Frame(), Frame()
     checkpoints, _ = kept_by(one)
     checkpoints.release()
-    checkpoints._keep("late", Unfinished(late, late, 9, 4, {}))
+    checkpoints._keep("late", Unfinished(late, late, late, 9, 4, {}))
     assert not one.persisted
     assert not late.persisted
 
 
 def test_a_kept_output_that_executors_took_with_them_is_lost(room):
     frame, outputs = Frame((0, 1, 2, 3)), UnfinishedOutputs()
-    outputs.add("v", Unfinished(frame, frame, 5, 8, {}))
+    outputs.add("v", Unfinished(frame, frame, frame, 5, 8, {}))
     assert outputs.lost_views({}, 0.25) == {}, "nothing was promised yet"
     outputs.kept("v", None)
     assert outputs.lost_views({5: 4}, 0.25) == outputs.lost_views({5: 5}, 0.25) == {}
