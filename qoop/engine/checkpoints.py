@@ -64,6 +64,10 @@ class Checkpoints(Protocol):
         """Called when `save` was cancelled: the fraction of the output that is kept, for `save` to compute the rest."""
         ...
 
+    def growing(self) -> dict[str, tuple[float, float]]:
+        """The rows that are stored of each output that is being computed, and the fraction of its partitions."""
+        ...
+
     def lost_views(self, suspected: bool = False) -> dict[str, str]:
         """The views that must be computed again because too much of them was lost, with the reason.
 
@@ -108,6 +112,7 @@ class ExecutorCheckpoints:
     views: StageViews = field(default_factory=StageViews)
     _frames: dict[str, "_Persisted"] = field(default_factory=dict)
     _owned: list[Any] = field(default_factory=list)
+    _computing: dict[str, Unfinished] = field(default_factory=dict)
     _unfinished: UnfinishedOutputs = field(default_factory=UnfinishedOutputs)
     _lock: Lock = field(default_factory=Lock)
     _released: bool = False
@@ -146,6 +151,8 @@ class ExecutorCheckpoints:
             batches = builder.cachedColumnBuffers()
             # From now on a partition is stored as soon as its task ends.
             output = Unfinished(frame, query, builder, batches.id(), batches.getNumPartitions(), versions)
+            with self._lock:
+                self._computing[view] = output
             if whole and owned:
                 batches.localCheckpoint()
             # One job that builds every partition; counting rows would need a second one with a shuffle.
@@ -156,11 +163,20 @@ class ExecutorCheckpoints:
             elif owned:
                 unpersist(frame._jdf)
             raise
+        finally:
+            with self._lock:
+                self._computing.pop(view, None)
         self._note(view, _Persisted(frame, batches.id(), batches.getNumPartitions(), whole and owned), owned)
         stored = self._measured(view, frame, relation.stats(), batches.id())
         if (readable := _readable(self.session, frame, stored, self.in_plan)) is not frame:
             self.views.define(view, readable)
         return stored
+
+    def growing(self) -> dict[str, tuple[float, float]]:
+        """As Spark counts them when a task ends."""
+        with self._lock:
+            computing = dict(self._computing)
+        return {view: output.progress() for view, output in computing.items()}
 
     def stopped(self, view: str) -> float:
         """The fraction of partitions that stays stored; what is not worth it, or too large, is unpersisted."""
@@ -269,6 +285,10 @@ class FileCheckpoints:
         stored = StoredOutput(view, float(read.count()) if written is None else written, size)
         self.views.define(view, _readable(self.session, read, stored, self.in_plan))
         return stored
+
+    def growing(self) -> dict[str, tuple[float, float]]:
+        """Nothing: Spark counts the rows of files when all are written."""
+        return {}
 
     def stopped(self, view: str) -> float:
         """Nothing is kept: Spark deletes the files of a job that did not end."""

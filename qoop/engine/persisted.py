@@ -11,9 +11,11 @@ from uuid import uuid4
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import lit
 
-from qoop.engine.session import java_message
+from qoop.engine.connection import java_class
+from qoop.engine.session import frame_of, java_message
+
+CATALYST, TYPES = "org.apache.spark.sql.catalyst", "org.apache.spark.sql.types.DataTypes"
 
 WAIT_S = 0.5
 """Seconds to wait until frames are unpersisted."""
@@ -25,7 +27,12 @@ def unlike_others(frame: DataFrame) -> DataFrame:
     Spark reads a persisted frame wherever a plan contains the same one, also in the user's own queries. Such a query
     would fail with the stage that computes the frame, if that is cancelled meanwhile.
     """
-    return frame.filter(lit(uuid4().hex).isNotNull())
+    jvm: Any = frame.sparkSession._jvm
+    text = java_class(jvm, "org.apache.spark.unsafe.types.UTF8String").fromString(uuid4().hex)
+    literal = java_class(jvm, f"{CATALYST}.expressions.Literal")(text, java_class(jvm, TYPES).StringType)
+    condition = java_class(jvm, f"{CATALYST}.expressions.IsNotNull")(literal)
+    plan = java_class(jvm, f"{CATALYST}.plans.logical.Filter")(condition, frame._jdf.queryExecution().analyzed())
+    return frame_of(frame.sparkSession, plan)
 
 
 def persist(frame: DataFrame) -> bool:

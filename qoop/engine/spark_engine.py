@@ -30,6 +30,7 @@ from qoop.replan.events import (
     StageCancelled,
     StageFailed,
     StageFinished,
+    StageGrew,
 )
 from yarn_plugin.errors import describe
 
@@ -41,6 +42,9 @@ MAX_PAUSE_S = 10.0
 
 STOP_TIMEOUT_S = 20.0
 """Seconds to wait for cancelled stages when the query is over."""
+
+MIN_GROWTH_ROWS = 1e6
+"""How many rows a running stage must have stored for that to be reported; then again each time that they double."""
 
 INTERRUPTED_CANCELS = 10
 """How often the jobs of an interrupted stage are cancelled: nothing tells when Spark has given it up."""
@@ -99,6 +103,8 @@ class SparkEngine:
         self._cancelled: set[str] = set()
         self._views: dict[str, StageId] = {}
         self._partial: dict[str, StageId] = {}
+        self._outputs: dict[str, StageId] = {}
+        self._grown: dict[str, float] = {}
         self._inexact: set[str] = set()
         self._versions: dict[str, int] = {}
         self._number = 0
@@ -116,6 +122,8 @@ class SparkEngine:
         with self._lock:
             if view is not None:
                 self._definitions[view] = query
+                self._outputs[view] = stage
+                self._grown.pop(view, None)
             self._number += 1
             tag = f"{self._name}-{self._number}"
             self._running[stage] = tag
@@ -377,6 +385,7 @@ class SparkEngine:
     def _check_executors(self) -> None:
         if self._executors.is_adjustable():
             self._report_executors()
+        self._report_growth()
         self._report_lost_outputs()
 
     def _warn_of_failed_check(self, problem: Exception) -> None:
@@ -393,6 +402,15 @@ class SparkEngine:
         if count != self._count:
             self._count = count
             self._emit(ExecutorsChanged(count))
+
+    def _report_growth(self) -> None:
+        for view, (rows, finished) in self._checkpoints.growing().items():
+            with self._lock:
+                if rows < 2.0 * self._grown.get(view, MIN_GROWTH_ROWS / 2.0) or finished <= 0.0:
+                    continue
+                self._grown[view] = rows
+                stage = self._outputs[view]
+            self._emit(StageGrew(stage, rows, finished))
 
     def _report_lost_outputs(self, suspected: bool = False) -> None:
         for view, reason in self._checkpoints.lost_views(suspected).items():

@@ -62,6 +62,14 @@ class Unfinished:
         found = java_class(jvm, "org.apache.spark.util.AccumulatorContext").get(number)
         return {int(partition) for partition in found.get().value().keySet()} if found.isDefined() else set()
 
+    def progress(self) -> tuple[float, float]:
+        """The rows that are stored, and the fraction of the partitions; 0 where Spark is too old to tell."""
+        try:
+            rows = as_float(self.builder.materializedRowCount())
+            return rows, len(self.finished()) / max(self.partitions, 1)
+        except Py4JError:
+            return 0.0, 0.0
+
     def remove_uncertain(self) -> None:
         """Remove the partitions whose tasks did not succeed: Spark would not know their sizes."""
         context, finished = self.frame.sparkSession.sparkContext, self.finished()

@@ -43,6 +43,18 @@ class FinishedStage:
 
 
 @dataclass(frozen=True, slots=True)
+class OutgrownStage:
+    """A running stage has far more rows than were expected. `joins`: as in `FinishedStage`. `rows`: those of all of it,
+    if the rest of its output is like what is stored."""
+
+    stage: StageId
+    joins: tuple[str, ...]
+    rows: float
+    expected: float
+    kind: Literal["outgrown-stage"] = "outgrown-stage"
+
+
+@dataclass(frozen=True, slots=True)
 class FailedStage:
     """A stage failed and is not retried. `joins`: as in `FinishedStage`. `error`: Spark's message."""
 
@@ -111,7 +123,7 @@ class UntypedCause:
     kind: Literal["said"] = "said"
 
 
-WhyDecided = PlansMade | NewShare | FinishedStage | LostOutput | StagesChecked | UntypedCause
+WhyDecided = PlansMade | NewShare | FinishedStage | OutgrownStage | LostOutput | StagesChecked | UntypedCause
 """Why the candidate plans were compared."""
 
 WhyAsWritten = NotPlanned | FailedStage | PlannerFailed | Retried | UntypedCause

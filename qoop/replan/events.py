@@ -48,6 +48,15 @@ class StageFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class StageGrew:
+    """A running stage has stored this fraction of its output's partitions, with `rows` in them. Told now and then."""
+
+    stage: StageId
+    rows: float
+    finished: float
+
+
+@dataclass(frozen=True, slots=True)
 class StageFailed:
     """A stage failed. `retry`: the cause is outside the query, so a retry may succeed.
 
@@ -114,6 +123,7 @@ Event = (
     | CannotPlan
     | ShareChanged
     | StageFinished
+    | StageGrew
     | StageFailed
     | StageCancelled
     | QueryCancelled

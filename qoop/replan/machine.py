@@ -17,6 +17,7 @@ from qoop.replan.causes import (
     LostOutput,
     NewShare,
     NotPlanned,
+    OutgrownStage,
     PlansMade,
     Retried,
     StagesChecked,
@@ -62,6 +63,7 @@ from qoop.replan.events import (
     StageCancelled,
     StageFailed,
     StageFinished,
+    StageGrew,
     TimerFired,
 )
 from qoop.replan.first_choice import first_plan
@@ -72,6 +74,9 @@ MAX_ATTEMPTS = 4
 
 COLD_START_S = 10.0
 """Seconds that executors may need to start up; until a stage was measured, none counts as late before that."""
+
+OUTGROWN_FACTOR = 4.0
+"""A stage that has this many times the rows that were expected, before it has finished, is not what was planned for."""
 
 PROGRESS_CHECK_S = 5.0
 """Interval, in seconds, at which running stages are compared with their estimates."""
@@ -141,6 +146,8 @@ def _apply_event(state: State, at: float, event: Event) -> tuple[State, list[Com
             return _apply_share(state, event)
         case StageFinished():
             return _apply_finished(state, event)
+        case StageGrew():
+            return _apply_grew(state, event)
         case StageCancelled():
             return _apply_cancelled(state, event), [], None
         case StageFailed():
@@ -182,6 +189,21 @@ def _apply_finished(state: State, event: StageFinished) -> tuple[State, list[Com
     estimator = state.estimator.updated({event.stage: event.rows}, calibration)
     state = _recalibrated(replace(state, ready=ready, estimator=estimator, stragglers=remaining), before)
     return state, [], FinishedStage(event.stage, state.estimator.query.name_of(event.stage).aliases)
+
+
+def _apply_grew(state: State, event: StageGrew) -> tuple[State, list[Command], WhyDecided | None]:
+    """Take what a running stage will have for its number of rows if it has far more than expected already."""
+    running, expected = state.running.get(event.stage), state.estimator.stage_rows(event.stage)
+    if running is None or state.share is None or event.rows < OUTGROWN_FACTOR * max(expected, 1.0):
+        return state, [], None
+    rows = event.rows / event.finished
+    estimator = state.estimator.updated({event.stage: rows}, state.estimator.calibration)
+    if not running.kept:
+        work = estimator.work(state.plans[running.plan], event.stage, frozenset(running.inputs))
+        running = replace(running, work=work, done=event.finished, uncertainty=estimator.stage_uncertainty(event.stage))
+    state = replace(state, estimator=estimator, running={**state.running, event.stage: running})
+    joins = estimator.query.name_of(event.stage).aliases
+    return state, [], OutgrownStage(event.stage, joins, rows, expected)
 
 
 def _apply_cancelled(state: State, event: StageCancelled) -> State:

@@ -27,6 +27,7 @@ TAGS: dict[str, type] = {
     "CannotPlan": events.CannotPlan,
     "ShareChanged": events.ShareChanged,
     "StageFinished": events.StageFinished,
+    "StageGrew": events.StageGrew,
     "StageFailed": events.StageFailed,
     "StageCancelled": events.StageCancelled,
     "QueryCancelled": events.QueryCancelled,

@@ -10,6 +10,7 @@ from qoop.replan.causes import (
     LostOutput,
     NewShare,
     NotPlanned,
+    OutgrownStage,
     PlannerFailed,
     PlansMade,
     Retried,
@@ -33,6 +34,8 @@ def why(cause: Cause) -> str:
             return _share_change(before, slots)
         case FinishedStage(stage, joins):
             return f"stage {_stage(stage, joins)} finished"
+        case OutgrownStage(stage, joins, rows, expected):
+            return f"stage {_stage(stage, joins)} will have {rows:,.0f} rows, not {expected:,.0f} as expected"
         case FailedStage(stage, joins, message):
             return f"stage {_stage(stage, joins)} failed: {message}"
         case LostOutput(stage, joins, reason):

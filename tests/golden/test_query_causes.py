@@ -25,6 +25,7 @@ CAUSES = (
     causes.NewShare(4.0, 1.5, ""),
     causes.FinishedStage(JOIN, ("orders", "o2")),
     causes.FinishedStage(BLOCK, ()),
+    causes.OutgrownStage(JOIN, ("orders", "o2"), 4e6, 1200.4),
     causes.FailedStage(JOIN, ("orders", "o2"), "cannot cast 'x' to INT"),
     causes.FailedStage(RESULT, (), "division by zero"),
     causes.LostOutput(JOIN, ("orders", "o2"), "2 of 8 partitions are gone"),

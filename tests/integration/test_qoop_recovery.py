@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.types import IntegerType
 
 import qoop
+from qoop.engine import spark_engine
 from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.engine.persisted import define_view, persist, unpersist
 from qoop.engine.session import QueryAsWritten, query_session
@@ -21,7 +22,7 @@ from qoop.replan import machine
 from qoop.replan.causes import NewShare
 from qoop.replan.commands import StartStage
 from qoop.replan.decision import Rules
-from qoop.replan.events import CheckpointLost, QueryCancelled, StageCancelled, StageFailed, StageFinished
+from qoop.replan.events import CheckpointLost, QueryCancelled, StageCancelled, StageFailed, StageFinished, StageGrew
 from qoop.run import journal
 from qoop.run.query_run import QueryFailedError
 from tests.integration.query_process import check_query_journal
@@ -235,6 +236,17 @@ def records_read(spark, tag):
     stages = scala.statusStore().job(max(scala.statusTracker().getJobIdsForTag(tag))).stageIds()
     attempts = [scala.statusStore().lastStageAttempt(stages.apply(index)) for index in range(stages.size())]
     return sum(attempt.inputRecords() for attempt in attempts)
+
+
+def test_a_running_stage_reports_how_many_rows_it_has(spark, gate, watched, monkeypatch):
+    monkeypatch.setattr(spark_engine, "MIN_GROWTH_ROWS", 50.0)
+    watched.engine.start(ONE, SCAN, "one", 0)
+    watched.wait(StageGrew)
+    gate.unlink()
+    watched.wait(StageFinished)
+    grown = [event for event in watched.events if isinstance(event, StageGrew)]
+    assert all(one.finished == pytest.approx(one.rows / 120) for one in grown)
+    assert 50 <= grown[0].rows <= 80
 
 
 def cancelled_at_two_thirds(spark, watched, text):

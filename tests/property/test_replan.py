@@ -1,5 +1,6 @@
 """The replanning machine under any outcomes, losses and shares; its estimates against a naive implementation."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -16,7 +17,7 @@ from tests.property.query_world import TEXTS, QueryWorld, begin, planned, share,
 
 happenings = st.lists(
     st.tuples(
-        st.sampled_from(("finish",) * 3 + ("share",) * 2 + ("fail", "stopped", "lose", "timer", "executors")),
+        st.sampled_from(("finish",) * 3 + ("share",) * 2 + ("fail", "stopped", "lose", "grow", "timer", "executors")),
         st.integers(0, 99),
         st.sampled_from((0.001, 0.3, 1.0, 3.0, 100.0)),
     ),
@@ -44,6 +45,10 @@ def live(world, happened):
             world.lose(stored[number % len(stored)])
         elif kind == "share":
             world.take(share((1, 2, 8, 64)[number % 4]), later=factor)
+        elif kind == "grow" and running and running[number % len(running)] != RESULT:
+            stage = running[number % len(running)]
+            rows = world.state.estimator.stage_rows(stage) * factor * 4.0
+            world.take(events.StageGrew(stage, rows, min(factor, 1.0)))
         elif kind == "timer":
             world.take(events.TimerFired(), later=factor)
         elif kind == "executors":
@@ -181,10 +186,11 @@ def crawl(tasks, slots):
         computing = [task for task in ready if fixed[task.key] <= 1e-9]
         rate = {task.key: 0.0 for task in computing}
         for _ in range(GRAINS):
-            able = [task for task in computing if rate[task.key] + grain <= task.work.tasks + 1e-9]
+            able = [task for task in computing if rate[task.key] < task.work.tasks - 1e-9]
             if not able:
                 break
-            rate[min(able, key=lambda task: rate[task.key]).key] += grain
+            task = min(able, key=lambda task: rate[task.key])
+            rate[task.key] = min(rate[task.key] + grain, task.work.tasks)
         steps = [fixed[task.key] for task in ready if fixed[task.key] > 1e-9]
         step = min(steps + [left[key] / one for key, one in rate.items()])
         now += step
@@ -223,7 +229,12 @@ def dumb(plan, plans, estimator, progress, slots, rules):
         met.add(stage)
         if stage not in at_hand and stage not in tasks:
             reads = plan.reads(stage, at_hand)
-            tasks[stage] = Task(stage, reads - progress.ready, estimator.work(plan, stage, at_hand))
+            work = estimator.work(plan, stage, at_hand)
+            if stage in progress.running:
+                # It runs in another way, and needs at least what that one has needed so far.
+                one = progress.running[stage]
+                work = replace(work, core_seconds=max(work.core_seconds, one.work.core_seconds * one.done))
+            tasks[stage] = Task(stage, reads - progress.ready, work)
             pending += reads
     on_the_way = [rest_of(stage, progress) for stage in met & usable]
     useless = [rest_of(stage, progress) for stage in progress.running.keys() - (met & usable)]

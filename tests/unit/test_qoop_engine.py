@@ -17,7 +17,15 @@ from qoop.engine.prepared import StageViews
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_once import StoredOnce
 from qoop.plans.plan import StageId
-from qoop.replan.events import CannotPlan, CheckpointLost, ExecutorsChanged, StageCancelled, StageFailed, StageFinished
+from qoop.replan.events import (
+    CannotPlan,
+    CheckpointLost,
+    ExecutorsChanged,
+    StageCancelled,
+    StageFailed,
+    StageFinished,
+    StageGrew,
+)
 
 ONE = StageId("qoop_result", 3)
 
@@ -176,13 +184,16 @@ class LosingCheckpoints:
     """Checkpoints whose lost views a test sets."""
 
     def __init__(self):
-        self.gone, self.parts, self.views = {}, {}, StageViews()
+        self.gone, self.parts, self.grown, self.views = {}, {}, {}, StageViews()
 
     def lost_views(self, suspected=False):
         return self.gone
 
     def stopped(self, view):
         return self.parts.get(view, 0.0)
+
+    def growing(self):
+        return self.grown
 
 
 class Watched:
@@ -240,6 +251,15 @@ def test_a_stage_is_cancelled_while_everything_else_fails(watched, problem):
     wait_for(lambda: watched.warned and len(watched.spark.stopped) > 3, lambda: watched.spark.stopped)
     watched.spark.broken = None
     watched.wait(StageCancelled(ONE))
+
+
+def test_a_large_output_is_reported_each_time_that_it_doubles(watched):
+    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    for rows, finished in ((9e5, 0.1), (1.1e6, 0.2), (2.1e6, 0.4), (2.3e6, 0.5), (5e6, 0.0), (4.7e6, 0.8)):
+        watched.kept.grown = {"view": (rows, finished)}
+        watched.engine._report_growth()
+    told = [event for event in watched.events if isinstance(event, StageGrew)]
+    assert told == [StageGrew(ONE, 1.1e6, 0.2), StageGrew(ONE, 2.3e6, 0.5), StageGrew(ONE, 4.7e6, 0.8)]
 
 
 def test_requesting_executors_does_not_block(watched, monkeypatch):
