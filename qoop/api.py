@@ -21,7 +21,7 @@ from qoop.engine.folders import QueryFolder
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.inputs import read_inputs
 from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts
-from qoop.engine.persisted import persist, unpersist
+from qoop.engine.persisted import persist, unlike_others, unpersist
 from qoop.engine.pruning import reads_partitions
 from qoop.engine.session import (
     QueryAsWritten,
@@ -225,7 +225,7 @@ def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Ou
     persisted: list[DataFrame] = []
 
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
-        frame = in_session_of(query.spark, frame)
+        frame = unlike_others(in_session_of(query.spark, frame))
         if persist(frame):
             persisted.append(frame)
         return int(frame.count()), frame

@@ -64,8 +64,11 @@ class Checkpoints(Protocol):
         """Called when `save` was cancelled: the fraction of the output that is kept, for `save` to compute the rest."""
         ...
 
-    def growing(self) -> dict[str, tuple[float, float]]:
-        """The rows that are stored of each output that is being computed, and the fraction of its partitions."""
+    def growing(self, least_rows: float) -> dict[str, tuple[float, float]]:
+        """The rows that are stored of each output that is being computed, and the fraction of its partitions.
+
+        Only of outputs of which so many rows are stored.
+        """
         ...
 
     def lost_views(self, suspected: bool = False) -> dict[str, str]:
@@ -137,13 +140,14 @@ class ExecutorCheckpoints:
             frame = in_session_of(self.session, known.frame)
         query = frame
         unfinished = self._unfinished_part(view, query, versions)
-        if unfinished is not None:
-            frame = in_session_of(self.session, unfinished)
-        elif known is None or known.whole:
-            frame = unlike_others(query)
-        owned = persist(frame) or unfinished is not None
-        output = None
+        frame = unfinished or query
+        owned, output = unfinished is not None, None
         try:
+            if unfinished is not None:
+                frame = in_session_of(self.session, unfinished)
+            elif known is None or known.whole:
+                frame = unlike_others(query)
+            owned = persist(frame) or owned
             # Already now, so that Spark can analyse the next stage meanwhile.
             self.views.define(view, frame)
             relation = frame._jdf.queryExecution().withCachedData()
@@ -172,11 +176,12 @@ class ExecutorCheckpoints:
             self.views.define(view, readable)
         return stored
 
-    def growing(self) -> dict[str, tuple[float, float]]:
+    def growing(self, least_rows: float) -> dict[str, tuple[float, float]]:
         """As Spark counts them when a task ends."""
         with self._lock:
             computing = dict(self._computing)
-        return {view: output.progress() for view, output in computing.items()}
+        found = ((view, output.progress(least_rows)) for view, output in computing.items())
+        return {view: progress for view, progress in found if progress is not None}
 
     def stopped(self, view: str) -> float:
         """The fraction of partitions that stays stored; what is not worth it, or too large, is unpersisted."""
@@ -194,7 +199,11 @@ class ExecutorCheckpoints:
         if not output.is_part_of(query, versions):
             unpersist(output.frame._jdf)
             return None
-        output.remove_uncertain()
+        try:
+            output.remove_uncertain()
+        except BaseException:
+            unpersist(output.frame._jdf)
+            raise
         return output.frame
 
     def _keep(self, view: str, output: Unfinished) -> None:
@@ -232,7 +241,7 @@ class ExecutorCheckpoints:
         return found
 
     def release(self) -> None:
-        """Unpersist everything, without waiting for it."""
+        """Unpersist everything; what takes long goes on afterwards."""
         with self._lock:
             owned, self._owned, self._frames, self._released = self._owned, [], {}, True
         problem = unpersist_all([*owned, *self._unfinished.clear()])
@@ -286,7 +295,7 @@ class FileCheckpoints:
         self.views.define(view, _readable(self.session, read, stored, self.in_plan))
         return stored
 
-    def growing(self) -> dict[str, tuple[float, float]]:
+    def growing(self, least_rows: float) -> dict[str, tuple[float, float]]:
         """Nothing: Spark counts the rows of files when all are written."""
         return {}
 

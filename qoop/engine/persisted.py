@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
@@ -61,22 +61,24 @@ def unpersist(frame: Any) -> None:
         raise problem
 
 
-def unpersist_all(frames: Iterable[Any]) -> Exception | None:
+def unpersist_all(frames: Collection[Any], to_the_end: bool = False) -> Exception | None:
     """Unpersist all frames (Java objects), even if some fail; returns the first failure.
 
-    What takes long goes on after this has returned: Spark first waits until all other persisted frames, those of other
-    queries too, have finished their shuffles.
+    Unless it shall be waited for to the end, what takes long goes on after this has returned None: Spark first waits
+    until all other persisted frames, those of other queries too, have finished their shuffles.
     """
+    if not frames:
+        return None
     ended: Future[Exception | None] = Future()
-    _waiting.put((list(frames), ended))
+    _waiting.put((frames, ended))
     _start_once()
     try:
-        return ended.result(WAIT_S)
+        return ended.result(None if to_the_end else WAIT_S)
     except TimeoutError:
         return None
 
 
-_waiting: SimpleQueue[tuple[list[Any], "Future[Exception | None]"]] = SimpleQueue()
+_waiting: SimpleQueue[tuple[Collection[Any], "Future[Exception | None]"]] = SimpleQueue()
 _starting = threading.Lock()
 _thread: threading.Thread | None = None
 
@@ -96,14 +98,18 @@ def _unpersist_waiting() -> None:
     another thread unpersisted meanwhile would not be found, be put back afterwards, and stay for ever.
     """
     while True:
-        frames, ended = _waiting.get()
-        first: Exception | None = None
-        for frame in frames:
-            try:
-                frame.unpersist(False)
-            except Exception as problem:  # noqa: BLE001 - one failure must not stop the others
-                first = first or problem
-        ended.set_result(first)
+        # Nothing of the last frames stays in this loop while it waits.
+        _unpersist_next(*_waiting.get())
+
+
+def _unpersist_next(frames: Collection[Any], ended: "Future[Exception | None]") -> None:
+    first: Exception | None = None
+    for frame in frames:
+        try:
+            frame.unpersist(False)
+        except Exception as problem:  # noqa: BLE001 - one failure must not stop the others
+            first = first or problem
+    ended.set_result(first)
 
 
 def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None] = lambda line: None) -> None:
@@ -113,7 +119,7 @@ def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None]
     """
 
     def release() -> None:
-        problem = unpersist_all(frames)
+        problem = unpersist_all(frames, to_the_end=True)
         # If the JVM does not respond, Spark has stopped and nothing is stored any more.
         if isinstance(problem, Py4JJavaError):
             warn(f"stage outputs could not be released: {java_message(problem)}")

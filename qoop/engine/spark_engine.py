@@ -404,12 +404,15 @@ class SparkEngine:
             self._emit(ExecutorsChanged(count))
 
     def _report_growth(self) -> None:
-        for view, (rows, finished) in self._checkpoints.growing().items():
+        with self._lock:
+            running = dict(self._running)
+        for view, (rows, finished) in self._checkpoints.growing(MIN_GROWTH_ROWS).items():
             with self._lock:
-                if rows < 2.0 * self._grown.get(view, MIN_GROWTH_ROWS / 2.0) or finished <= 0.0:
+                stage = self._outputs[view]
+                is_same = stage in running and self._running.get(stage) == running[stage]
+                if not is_same or finished <= 0.0 or rows < 2.0 * self._grown.get(view, 0.0):
                     continue
                 self._grown[view] = rows
-                stage = self._outputs[view]
             self._emit(StageGrew(stage, rows, finished))
 
     def _report_lost_outputs(self, suspected: bool = False) -> None:

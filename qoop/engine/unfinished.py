@@ -57,18 +57,25 @@ class Unfinished:
         Raises:
             py4j.protocol.Py4JError: this version of Spark does not tell.
         """
+        counted = self._counted_partitions()
+        return {int(partition) for partition in counted.keySet()} if counted is not None else set()
+
+    def progress(self, least_rows: float) -> tuple[float, float] | None:
+        """The rows that are stored, and the fraction of the partitions; None if there are fewer rows, or none can be
+        counted in this version of Spark."""
+        try:
+            rows = as_float(self.builder.materializedRowCount())
+            counted = self._counted_partitions() if rows >= least_rows else None
+            return None if counted is None else (rows, int(counted.size()) / max(self.partitions, 1))
+        except Py4JError:
+            return None
+
+    def _counted_partitions(self) -> Any:
+        """Spark's map of the partitions whose tasks succeeded; None if Spark has it no longer."""
         number = self.builder.materializationAccumulatorId()
         jvm: Any = self.frame.sparkSession._jvm
         found = java_class(jvm, "org.apache.spark.util.AccumulatorContext").get(number)
-        return {int(partition) for partition in found.get().value().keySet()} if found.isDefined() else set()
-
-    def progress(self) -> tuple[float, float]:
-        """The rows that are stored, and the fraction of the partitions; 0 where Spark is too old to tell."""
-        try:
-            rows = as_float(self.builder.materializedRowCount())
-            return rows, len(self.finished()) / max(self.partitions, 1)
-        except Py4JError:
-            return 0.0, 0.0
+        return found.get().value() if found.isDefined() else None
 
     def remove_uncertain(self) -> None:
         """Remove the partitions whose tasks did not succeed: Spark would not know their sizes."""

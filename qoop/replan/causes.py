@@ -44,8 +44,8 @@ class FinishedStage:
 
 @dataclass(frozen=True, slots=True)
 class OutgrownStage:
-    """A running stage has far more rows than were expected. `joins`: as in `FinishedStage`. `rows`: those of all of it,
-    if the rest of its output is like what is stored."""
+    """A running stage has far more rows than were expected. `joins`: as in `FinishedStage`. `rows`: those of its whole
+    output, if the rest is like what is stored."""
 
     stage: StageId
     joins: tuple[str, ...]

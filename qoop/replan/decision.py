@@ -49,7 +49,7 @@ class StageProgress:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """A stage that was cancelled when late: its suspected rows and core seconds."""
+    """A stage that was cancelled when late, or has outgrown its estimate: its suspected rows and core seconds."""
 
     rows: float
     core_seconds: float
@@ -142,7 +142,8 @@ def evaluate(
 ) -> list[Candidate]:
     """Estimate when each plan (or each of `numbers`) would finish from the present progress under a constant share."""
     late = delay_estimate(progress, estimator)
-    rows = {**{stage: known.rows for stage, known in progress.stragglers.items()}, **late.rows}
+    rows = {stage: max(known.rows, late.rows.get(stage, 0.0)) for stage, known in progress.stragglers.items()}
+    rows = {**late.rows, **rows}
     if rows:
         estimator = estimator.updated(rows, estimator.calibration.slowed_by(late.slowdown))
     wanted = range(len(plans)) if numbers is None else numbers
@@ -296,6 +297,16 @@ def stragglers(progress: Progress, estimator: Estimator, stopped: Sequence[Stage
         for stage in stopped
         if stage in late
     }
+
+
+def with_larger(known: Mapping[StageId, Straggler], found: Mapping[StageId, Straggler]) -> dict[StageId, Straggler]:
+    """All of these; of a stage in both, the larger numbers."""
+    both = {
+        stage: Straggler(max(one.rows, found[stage].rows), max(one.core_seconds, found[stage].core_seconds))
+        for stage, one in known.items()
+        if stage in found
+    }
+    return {**known, **found, **both}
 
 
 def _needed_core_seconds(running: StageProgress) -> float:

@@ -49,7 +49,7 @@ class StageFinished:
 
 @dataclass(frozen=True, slots=True)
 class StageGrew:
-    """A running stage has stored this fraction of its output's partitions, with `rows` in them. Told now and then."""
+    """A running stage has stored this fraction of its output's partitions, with so many rows. Told as rows double."""
 
     stage: StageId
     rows: float

@@ -21,6 +21,9 @@ Spark computes such a grouping once too, and what storing it costs beyond that i
 that have one and are planned, 14 (expected to save 47%) gains, 64 (18%) loses, and 23 (4%) does neither.
 """
 
+HOPELESS_FACTOR = 4.0
+"""A query that is expected to take this many times as long as its planned runs took is not tried as written."""
+
 PLANNED_SECONDS = 0.1
 """What a plan costs beside its stages: comparing it with the query as written, and writing its text."""
 
@@ -42,18 +45,17 @@ def first_plan(
     A plan that can be left after a stage is worth a small premium. If no plan would save what a switch must save over
     the query as written, at any likely share and whichever way the estimates are wrong, or if it would cost more than
     the premium on average, the query runs as written. So does one with a grouping that several parts read if it would
-    not save `SHARED_GAIN`, unless some plan is forced; and one that is tried as written.
+    not save `SHARED_GAIN`, unless some plan is forced; and one that is tried as written, unless that is hopeless.
     """
     written = next((number for number, plan in enumerate(plans) if plan.as_written), None)
     if written is None or rules.force:
         return choose(candidates, None, rules)
-    if rules.trial_s is not None:
+    as_written = next(one.seconds for one in candidates if one.plan == written)
+    if rules.trial_s is not None and as_written <= HOPELESS_FACTOR * rules.trial_s:
         return written
     ranked = sorted(candidates, key=lambda one: (one.seconds, one.plan))
-    if plans[written].query.shared_groupings:
-        as_written = next(one.seconds for one in candidates if one.plan == written)
-        if ranked[0].seconds > (1.0 - SHARED_GAIN) * as_written:
-            return written
+    if plans[written].query.shared_groupings and ranked[0].seconds > (1.0 - SHARED_GAIN) * as_written:
+        return written
     limit = ranked[0].seconds * (1.0 + _premium(ranked[0].seconds, rules))
     insured = [one for one in ranked if one.seconds <= limit and len(plans[one.plan].stages()) > 1]
     planned = [one.plan for one in (*insured, *ranked) if one.plan != written]

@@ -43,6 +43,7 @@ from qoop.replan.decision import (
     Progress,
     StageProgress,
     StoppedStage,
+    Straggler,
     Winner,
     choose,
     evaluate,
@@ -50,6 +51,7 @@ from qoop.replan.decision import (
     min_gain_for_switch,
     resumed_stages,
     stragglers,
+    with_larger,
 )
 from qoop.replan.events import (
     ArbiterAway,
@@ -100,10 +102,12 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     # 4. Confirm the share once the executors are within it.
     state, followed = _confirm(state)
     commands += followed
-    # 5. Check progress again while stages run.
+    # 5. Check progress again while stages run, and when a trial ends.
     if not state.running or state.phase != "running":
         return replace(state, timer_at=None), tuple(commands)
-    return replace(state, timer_at=at + PROGRESS_CHECK_S), (*commands, SetTimer(at + PROGRESS_CHECK_S))
+    left = _trial_left_s(state) or 0.0
+    due = at + (min(left, PROGRESS_CHECK_S) if left > 0.0 else PROGRESS_CHECK_S)
+    return replace(state, timer_at=due), (*commands, SetTimer(due))
 
 
 def _trial_left_s(state: State) -> float | None:
@@ -192,17 +196,24 @@ def _apply_finished(state: State, event: StageFinished) -> tuple[State, list[Com
 
 
 def _apply_grew(state: State, event: StageGrew) -> tuple[State, list[Command], WhyDecided | None]:
-    """Take what a running stage will have for its number of rows if it has far more than expected already."""
-    running, expected = state.running.get(event.stage), state.estimator.stage_rows(event.stage)
-    if running is None or state.share is None or event.rows < OUTGROWN_FACTOR * max(expected, 1.0):
+    """If a running stage already has far more rows than expected, expect as many as its finished partitions suggest."""
+    running, known = state.running.get(event.stage), state.stragglers.get(event.stage, Straggler(0.0, 0.0))
+    expected = max(state.estimator.stage_rows(event.stage), known.rows)
+    if running is None or event.rows < OUTGROWN_FACTOR * max(expected, 1.0):
         return state, [], None
-    rows = event.rows / event.finished
-    estimator = state.estimator.updated({event.stage: rows}, state.estimator.calibration)
+    rows, work = event.rows / event.finished, running.work
     if not running.kept:
-        work = estimator.work(state.plans[running.plan], event.stage, frozenset(running.inputs))
-        running = replace(running, work=work, done=event.finished, uncertainty=estimator.stage_uncertainty(event.stage))
-    state = replace(state, estimator=estimator, running={**state.running, event.stage: running})
-    joins = estimator.query.name_of(event.stage).aliases
+        larger = state.estimator.updated({event.stage: rows}, state.estimator.calibration)
+        work = larger.work(state.plans[running.plan], event.stage, frozenset(running.inputs))
+        rest = replace(work, core_seconds=work.core_seconds * (1.0 - event.finished), fixed_seconds=0.0)
+        running = replace(running, work=rest, done=0.0)
+    taken = Straggler(rows, work.core_seconds * event.finished)
+    state = replace(
+        state,
+        running={**state.running, event.stage: running},
+        stragglers=with_larger(state.stragglers, {event.stage: taken}),
+    )
+    joins = state.estimator.query.name_of(event.stage).aliases
     return state, [], OutgrownStage(event.stage, joins, rows, expected)
 
 
@@ -345,12 +356,14 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
         # Planned runs took less time than it has had, so the fastest other plan is worth more than what it has done.
         chosen = choose([one for one in candidates if one.plan != state.current] or candidates, None, rules)
         won_by = "late trial" if chosen != state.current else "kept"
+    elif state.current is not None and chosen != state.current and isinstance(event, StageGrew):
+        won_by = "row counts"
     elif state.current is not None and chosen != state.current:
         won_by = _winning_factor(state, progress, chosen)
     decision = _decision(state, progress, candidates, chosen, cause, won_by)
     if decision.switched:
         late = stragglers(progress, state.estimator, decision.cancel)
-        state = replace(state, stragglers={**state.stragglers, **late})
+        state = replace(state, stragglers=with_larger(state.stragglers, late))
         return _switch(state, candidates[chosen], decision)
     state = replace(state, current=chosen, decided_slots=state.decided_slots or slots)
     return state, [Note(decision)]

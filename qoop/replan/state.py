@@ -84,10 +84,11 @@ class State:
 
     `estimator`: the present estimates. `initial_estimator`: those before any measurement. `ready`: the stages whose
     output is stored, and their row counts. `usage`: until the last event. `decided_slots`: the slots for which the
-    present plan was chosen. `stragglers`: late stages that a switch cancelled, until they are measured. `stopped`:
-    cancelled stages that can be resumed. `awaiting_cancel`: cancelled stages that still run. `confirmed`: the last
-    share that was confirmed to the arbiter. `progress_at`: when the progress of running stages was last updated.
-    `started_at`: when the first stage started. `timer_at`: when running stages are compared with their estimates next.
+    present plan was chosen. `stragglers`: late stages that a switch cancelled, and stages that outgrew their estimates,
+    until they are measured. `stopped`: cancelled stages that can be resumed. `awaiting_cancel`: cancelled stages that
+    still run. `confirmed`: the last share that was confirmed to the arbiter. `progress_at`: when the progress of
+    running stages was last updated. `started_at`: when the first stage started. `timer_at`: when running stages are
+    compared with their estimates next.
     """
 
     plans: tuple[Plan, ...]

@@ -84,8 +84,7 @@ class Outcome:
     """How a query was run, apart from its result.
 
     `as_written`: nothing ran but the query as written. `usage`: of slots and cores. `stage_rows`: how many rows
-    each stage had whose output was stored, or was expected to have as it outgrew its estimate, in this run or in an
-    earlier one that it knew of.
+    each stage had whose output was stored, in this run or in an earlier one that it knew of.
     """
 
     counts: QueryCounts

@@ -35,7 +35,7 @@ def why(cause: Cause) -> str:
         case FinishedStage(stage, joins):
             return f"stage {_stage(stage, joins)} finished"
         case OutgrownStage(stage, joins, rows, expected):
-            return f"stage {_stage(stage, joins)} will have {rows:,.0f} rows, not {expected:,.0f} as expected"
+            return f"stage {_stage(stage, joins)} is now expected to have {rows:,.0f} rows, not {expected:,.0f}"
         case FailedStage(stage, joins, message):
             return f"stage {_stage(stage, joins)} failed: {message}"
         case LostOutput(stage, joins, reason):

@@ -192,8 +192,8 @@ class LosingCheckpoints:
     def stopped(self, view):
         return self.parts.get(view, 0.0)
 
-    def growing(self):
-        return self.grown
+    def growing(self, least_rows):
+        return {view: grown for view, grown in self.grown.items() if grown[0] >= least_rows}
 
 
 class Watched:

@@ -41,11 +41,21 @@ def test_a_stage_that_has_many_times_the_rows_expected_is_left(running):
     assert not state.plans[state.current].contains(stage)
 
 
-def test_its_rows_are_remembered_if_it_does_not_finish(running):
+def test_its_rows_are_remembered_until_it_is_measured(running):
     stage, rows, state, _ = grown(running, 1000.0)
     state, _ = step(state, 0.2, events.StageCancelled(stage))
-    assert state.estimator.counted[stage] == pytest.approx(rows * 2000)
-    assert stage not in state.running
+    assert state.stragglers[stage].rows == pytest.approx(rows * 2000)
+    state, _ = step(state, 0.3, events.StageFinished(stage, rows, rows * 8, 1.0, 1.0))
+    assert stage not in state.stragglers
+    assert state.estimator.counted[stage] == rows
+
+
+def test_a_stage_that_has_nearly_finished_goes_on(running):
+    stage, _, state, told = grown(running, 4.2, finished=0.99)
+    assert any(isinstance(one, commands.Note) for one in told)
+    assert not any(isinstance(one, commands.CancelStages) for one in told)
+    assert state.current == running.current
+    assert state.running[stage].work.core_seconds < running.running[stage].work.core_seconds
 
 
 def test_a_stage_with_the_rows_expected_goes_on(running):
@@ -56,9 +66,10 @@ def test_a_stage_with_the_rows_expected_goes_on(running):
 
 def test_growth_is_judged_by_what_was_expected_last(running):
     stage, rows, state, _ = grown(replace(running, rules=Rules(min_gain=1e9)), 100.0)
-    assert state.estimator.stage_rows(stage) == pytest.approx(rows * 200)
-    _, told = step(state, 0.2, events.StageGrew(stage, rows * 200, 1.0))
+    state, told = step(state, 0.2, events.StageGrew(stage, rows * 200, 1.0))
     assert not any(isinstance(one, commands.Note) for one in told)
+    _, told = step(state, 0.3, events.StageGrew(stage, rows * 900, 1.0))
+    assert any(isinstance(one, commands.Note) for one in told)
 
 
 def test_a_stage_that_has_ended_meanwhile_has_its_own_count(running):
