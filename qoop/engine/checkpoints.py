@@ -140,7 +140,7 @@ class ExecutorCheckpoints:
             frame = in_session_of(self.session, known.frame)
         query = frame
         unfinished = self._unfinished_part(view, query, versions)
-        frame = unfinished or query
+        frame = query if unfinished is None else unfinished
         owned, output = unfinished is not None, None
         try:
             if unfinished is not None:

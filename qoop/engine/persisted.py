@@ -67,16 +67,25 @@ def unpersist_all(frames: Collection[Any], to_the_end: bool = False) -> Exceptio
     Unless it shall be waited for to the end, what takes long goes on after this has returned None: Spark first waits
     until all other persisted frames, those of other queries too, have finished their shuffles.
     """
+    global _late
     if not frames:
         return None
     ended: Future[Exception | None] = Future()
     _waiting.put((frames, ended))
     _start_once()
+    if to_the_end:
+        return ended.result()
+    if _late is not None and not _late.done():
+        return None
     try:
-        return ended.result(None if to_the_end else WAIT_S)
+        return ended.result(WAIT_S)
     except TimeoutError:
+        _late = ended
         return None
 
+
+_late: "Future[Exception | None] | None" = None
+"""What was waited for in vain the last time: until it ends there is no use in waiting for what comes after it."""
 
 _waiting: SimpleQueue[tuple[Collection[Any], "Future[Exception | None]"]] = SimpleQueue()
 _starting = threading.Lock()

@@ -450,6 +450,8 @@ def test_a_query_ends_while_spark_waits_for_the_shuffles_of_another(monkeypatch)
     answers, frames = threading.Event(), [Frame(), Frame()]
     blocked = Fake(unpersist=lambda blocking: answers.wait(30))
     ExecutorCheckpoints(None, _owned=[blocked, frames[0]]).release()
+    # Only the first one waits.
+    monkeypatch.setattr(persisted, "WAIT_S", 60.0)
     ExecutorCheckpoints(None, _owned=[frames[1]]).release()
     assert all(frame.kept for frame in frames)
     answers.set()
