@@ -226,9 +226,17 @@ def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Ou
 
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
         frame = unlike_others(in_session_of(query.spark, frame))
-        if persist(frame):
+        is_own = persist(frame)
+        try:
+            rows = int(frame.count())
+        except BaseException:
+            # The next attempt has a frame of its own.
+            if is_own:
+                unpersist(frame._jdf)
+            raise
+        if is_own:
             persisted.append(frame)
-        return int(frame.count()), frame
+        return rows, frame
 
     try:
         outcome = query.run(consume)
@@ -527,7 +535,8 @@ class _Query:
     def _kinds(self, outcome: Outcome) -> set[bool]:
         """In which ways it ran: planned (True), as written (False)."""
         planned = {True} if self._planning_s is not None else set()
-        return planned | ({False} if outcome.as_written or self._is_trial else set())
+        is_trial = self._is_trial and self._began_as_written(outcome)
+        return planned | ({False} if outcome.as_written or is_trial else set())
 
     def _remember(self, outcome: Outcome, is_alone: bool) -> None:
         """Keep how many rows its stages had and, if nothing else ran at the time, how long the run took."""
@@ -570,7 +579,7 @@ class _Query:
         return guard.interval - 1 if guard is not None and in_vain else 0
 
     def _began_as_written(self, outcome: Outcome) -> bool:
-        """Whether the first plan was the query as written, which is no candidate if it is ruinous."""
+        """Whether the first plan was the query as written; not if a trial of it was hopeless."""
         planned = self._planned[0]
         return planned is not None and any(planned.plans[one.plan].as_written for one in outcome.decisions[:1])
 

@@ -196,15 +196,15 @@ class ExecutorCheckpoints:
         output = self._unfinished.take(view)
         if output is None:
             return None
-        if not output.is_part_of(query, versions):
-            unpersist(output.frame._jdf)
-            return None
         try:
-            output.remove_uncertain()
+            if output.is_part_of(query, versions):
+                output.remove_uncertain()
+                return output.frame
         except BaseException:
             unpersist(output.frame._jdf)
             raise
-        return output.frame
+        unpersist(output.frame._jdf)
+        return None
 
     def _keep(self, view: str, output: Unfinished) -> None:
         self._unfinished.add(view, output)

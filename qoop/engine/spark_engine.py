@@ -44,7 +44,7 @@ STOP_TIMEOUT_S = 20.0
 """Seconds to wait for cancelled stages when the query is over."""
 
 MIN_GROWTH_ROWS = 1e6
-"""How many rows a running stage must have stored for that to be reported; then again each time that they double."""
+"""How many rows a running stage must have stored for that to be reported, and again as there are a quarter more."""
 
 INTERRUPTED_CANCELS = 10
 """How often the jobs of an interrupted stage are cancelled: nothing tells when Spark has given it up."""
@@ -410,7 +410,7 @@ class SparkEngine:
             with self._lock:
                 stage = self._outputs[view]
                 is_same = stage in running and self._running.get(stage) == running[stage]
-                if not is_same or finished <= 0.0 or rows < 2.0 * self._grown.get(view, 0.0):
+                if not is_same or finished <= 0.0 or rows < 1.25 * self._grown.get(view, 0.0):
                     continue
                 self._grown[view] = rows
             self._emit(StageGrew(stage, rows, finished))

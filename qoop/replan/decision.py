@@ -299,6 +299,12 @@ def stragglers(progress: Progress, estimator: Estimator, stopped: Sequence[Stage
     }
 
 
+def suspecting(estimator: Estimator, known: Mapping[StageId, Straggler]) -> Estimator:
+    """An estimator that takes stages to have the rows that they are suspected to have."""
+    rows = {stage: one.rows for stage, one in known.items()}
+    return estimator.updated(rows, estimator.calibration) if rows else estimator
+
+
 def with_larger(known: Mapping[StageId, Straggler], found: Mapping[StageId, Straggler]) -> dict[StageId, Straggler]:
     """All of these; of a stage in both, the larger numbers."""
     both = {

@@ -49,7 +49,7 @@ class StageFinished:
 
 @dataclass(frozen=True, slots=True)
 class StageGrew:
-    """A running stage has stored this fraction of its output's partitions, with so many rows. Told as rows double."""
+    """A running stage has stored this fraction of its output's partitions, with so many rows. Told as rows grow."""
 
     stage: StageId
     rows: float

@@ -22,7 +22,8 @@ that have one and are planned, 14 (expected to save 47%) gains, 64 (18%) loses, 
 """
 
 HOPELESS_FACTOR = 4.0
-"""A query that is expected to take this many times as long as its planned runs took is not tried as written."""
+"""A query that is expected to take this many times as long as its planned runs took, and as the best plan is expected
+to take, is not tried as written."""
 
 PLANNED_SECONDS = 0.1
 """What a plan costs beside its stages: comparing it with the query as written, and writing its text."""
@@ -51,9 +52,9 @@ def first_plan(
     if written is None or rules.force:
         return choose(candidates, None, rules)
     as_written = next(one.seconds for one in candidates if one.plan == written)
-    if rules.trial_s is not None and as_written <= HOPELESS_FACTOR * rules.trial_s:
-        return written
     ranked = sorted(candidates, key=lambda one: (one.seconds, one.plan))
+    if rules.trial_s is not None and as_written <= HOPELESS_FACTOR * max(rules.trial_s, ranked[0].seconds):
+        return written
     if plans[written].query.shared_groupings and ranked[0].seconds > (1.0 - SHARED_GAIN) * as_written:
         return written
     limit = ranked[0].seconds * (1.0 + _premium(ranked[0].seconds, rules))

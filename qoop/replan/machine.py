@@ -51,6 +51,7 @@ from qoop.replan.decision import (
     min_gain_for_switch,
     resumed_stages,
     stragglers,
+    suspecting,
     with_larger,
 )
 from qoop.replan.events import (
@@ -196,25 +197,30 @@ def _apply_finished(state: State, event: StageFinished) -> tuple[State, list[Com
 
 
 def _apply_grew(state: State, event: StageGrew) -> tuple[State, list[Command], WhyDecided | None]:
-    """If a running stage already has far more rows than expected, expect as many as its finished partitions suggest."""
-    running, known = state.running.get(event.stage), state.stragglers.get(event.stage, Straggler(0.0, 0.0))
-    expected = max(state.estimator.stage_rows(event.stage), known.rows)
-    if running is None or event.rows < OUTGROWN_FACTOR * max(expected, 1.0):
+    """If a running stage already has far more rows than expected, expect as many as its finished partitions suggest.
+
+    Each later report replaces what was suspected of it before.
+    """
+    running, known = state.running.get(event.stage), state.stragglers.get(event.stage)
+    expected = known.rows if known is not None else max(state.estimator.stage_rows(event.stage), 1.0)
+    is_outgrown = event.rows >= OUTGROWN_FACTOR * expected
+    if running is None or not (is_outgrown or known is not None):
         return state, [], None
-    rows, work = event.rows / event.finished, running.work
+    rows, needed = event.rows / event.finished, known.core_seconds if known is not None else 0.0
     if not running.kept:
         larger = state.estimator.updated({event.stage: rows}, state.estimator.calibration)
         work = larger.work(state.plans[running.plan], event.stage, frozenset(running.inputs))
-        rest = replace(work, core_seconds=work.core_seconds * (1.0 - event.finished), fixed_seconds=0.0)
-        running = replace(running, work=rest, done=0.0)
-    taken = Straggler(rows, work.core_seconds * event.finished)
+        needed = max(needed, work.core_seconds * event.finished)
+        # At least one task is left.
+        rest = work.core_seconds * max(1.0 - event.finished, 1.0 / max(work.tasks, 1.0))
+        running = replace(running, work=replace(work, core_seconds=rest, fixed_seconds=0.0), done=0.0)
     state = replace(
         state,
         running={**state.running, event.stage: running},
-        stragglers=with_larger(state.stragglers, {event.stage: taken}),
+        stragglers={**state.stragglers, event.stage: Straggler(rows, needed)},
     )
     joins = state.estimator.query.name_of(event.stage).aliases
-    return state, [], OutgrownStage(event.stage, joins, rows, expected)
+    return state, [], OutgrownStage(event.stage, joins, rows, expected) if is_outgrown else None
 
 
 def _apply_cancelled(state: State, event: StageCancelled) -> State:
@@ -361,6 +367,9 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
     elif state.current is not None and chosen != state.current:
         won_by = _winning_factor(state, progress, chosen)
     decision = _decision(state, progress, candidates, chosen, cause, won_by)
+    if not state.plans[chosen].as_written:
+        # A trial that was not begun, or that is left, is over.
+        state = replace(state, rules=replace(rules, trial_s=None))
     if decision.switched:
         late = stragglers(progress, state.estimator, decision.cancel)
         state = replace(state, stragglers=with_larger(state.stragglers, late))
@@ -454,11 +463,12 @@ def _start(state: State, at: float) -> tuple[State, list[Command]]:
         return state, []
     plan, slots = state.plans[state.current], state.share.slots
     available = frozenset(state.ready.keys() | state.running.keys())
-    resumed = resumed_stages(state.current, state.plans, state.estimator, _progress(state), available)
+    estimator = suspecting(state.estimator, state.stragglers)
+    resumed = resumed_stages(state.current, state.plans, estimator, _progress(state), available)
     stages = plan.stages(available | resumed)
     reads = {stage: plan.reads(stage, available | resumed) for stage in stages}
     ready = [stage for stage in stages if reads[stage] <= state.ready.keys()]
-    works = {stage: state.estimator.work(plan, stage, available | resumed) for stage in ready}
+    works = {stage: estimator.work(plan, stage, available | resumed) for stage in ready}
     works |= {stage: state.stopped[stage].rest for stage in resumed & frozenset().union({RESULT}, *reads.values())}
     free_places = max_concurrent(slots) - len(state.running)
     commands: list[Command] = []

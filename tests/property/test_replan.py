@@ -48,7 +48,7 @@ def live(world, happened):
         elif kind == "grow" and running and running[number % len(running)] != RESULT:
             stage = running[number % len(running)]
             rows = world.state.estimator.stage_rows(stage) * factor * 4.0
-            world.take(events.StageGrew(stage, rows, min(factor, 1.0)))
+            world.take(events.StageGrew(stage, rows, (number % 10 + 1) / 10))
         elif kind == "timer":
             world.take(events.TimerFired(), later=factor)
         elif kind == "executors":

@@ -35,6 +35,7 @@ def test_a_stage_that_has_many_times_the_rows_expected_is_left(running):
     stage, rows, state, told = grown(running, 1000.0)
     decision = next(one.decision for one in told if isinstance(one, commands.Note))
     assert decision.switched
+    assert decision.won_by == "row counts"
     assert commands.CancelStages((stage,)) in told
     joins = running.estimator.query.name_of(stage).aliases
     assert decision.cause == OutgrownStage(stage, joins, pytest.approx(rows * 2000), pytest.approx(rows))
@@ -64,11 +65,13 @@ def test_a_stage_with_the_rows_expected_goes_on(running):
     assert state.estimator is running.estimator
 
 
-def test_growth_is_judged_by_what_was_expected_last(running):
-    stage, rows, state, _ = grown(replace(running, rules=Rules(min_gain=1e9)), 100.0)
-    state, told = step(state, 0.2, events.StageGrew(stage, rows * 200, 1.0))
+def test_a_later_report_replaces_what_was_suspected(running):
+    stage, rows, state, _ = grown(replace(running, rules=Rules(min_gain=1e9)), 10.0, finished=0.01)
+    assert state.stragglers[stage].rows == pytest.approx(rows * 1000)
+    state, told = step(state, 0.2, events.StageGrew(stage, rows * 20, 0.5))
     assert not any(isinstance(one, commands.Note) for one in told)
-    _, told = step(state, 0.3, events.StageGrew(stage, rows * 900, 1.0))
+    assert state.stragglers[stage].rows == pytest.approx(rows * 40)
+    _, told = step(state, 0.3, events.StageGrew(stage, rows * 900, 0.9))
     assert any(isinstance(one, commands.Note) for one in told)
 
 
