@@ -226,16 +226,14 @@ def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Ou
 
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
         frame = unlike_others(in_session_of(query.spark, frame))
-        is_own = persist(frame)
+        persist(frame)
         try:
             rows = int(frame.count())
         except BaseException:
             # The next attempt has a frame of its own.
-            if is_own:
-                unpersist(frame._jdf)
+            unpersist(frame._jdf)
             raise
-        if is_own:
-            persisted.append(frame)
+        persisted.append(frame)
         return rows, frame
 
     try:
