@@ -21,7 +21,7 @@ from qoop.engine.folders import QueryFolder
 from qoop.engine.identity import data_identity, query_identity
 from qoop.engine.inputs import read_inputs
 from qoop.engine.jobs import is_idle, only_ctrl_c_interrupts
-from qoop.engine.persisted import persist, unlike_others, unpersist
+from qoop.engine.persisted import PersistedRows, remove_all
 from qoop.engine.pruning import reads_partitions
 from qoop.engine.session import (
     QueryAsWritten,
@@ -222,27 +222,20 @@ def _counting_rows(
 
 
 def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Outcome:
-    persisted: list[DataFrame] = []
+    persisted: list[PersistedRows] = []
 
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
-        frame = unlike_others(in_session_of(query.spark, frame))
-        persist(frame)
-        try:
-            rows = int(frame.count())
-        except BaseException:
-            # The next attempt has a frame of its own.
-            unpersist(frame._jdf)
-            raise
-        persisted.append(frame)
-        return rows, frame
+        kept = PersistedRows(in_session_of(query.spark, frame))
+        # One for each attempt; those of a failed one are removed at the end.
+        persisted.append(kept)
+        return int(kept.frame.count()), kept.frame
 
     try:
         outcome = query.run(consume)
         store(query.result)
     finally:
         query.close()
-        for frame in persisted:
-            unpersist(frame._jdf)
+        remove_all(persisted)
     return outcome
 
 

@@ -80,9 +80,9 @@ class SparkCatalogue:
             self._statistics[table] = known
         return known
 
-    def frames(self) -> list[DataFrame]:
+    def frames(self) -> dict[str, DataFrame]:
         """The tables and views that were looked up, as Spark resolved them."""
-        return [frame for frame in self._frames.values() if frame is not None]
+        return {name: frame for name, frame in self._frames.items() if frame is not None}
 
     def _frame(self, table: str) -> DataFrame | None:
         if table not in self._frames:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Protocol
+from typing import Protocol
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -12,11 +12,10 @@ from pyspark.sql.functions import count, lit
 
 from qoop.engine.failures import CANCELLED, causes_of
 from qoop.engine.folders import QueryFolder
-from qoop.engine.persisted import persist, unlike_others, unpersist, unpersist_all, unpersist_with
+from qoop.engine.persisted import PersistedRows, remove_all, remove_with
 from qoop.engine.prepared import StageViews
 from qoop.engine.pruning import MAX_BYTES, MAX_ROWS, with_rows_in_plan
 from qoop.engine.scala import as_float
-from qoop.engine.session import in_session_of
 from qoop.engine.unfinished import (
     UNCHANGED,
     Unfinished,
@@ -88,10 +87,10 @@ class Checkpoints(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Persisted:
-    """A persisted frame, with the id and the number of partitions of its RDD."""
+class _Stored:
+    """The rows of an output, with the id and the number of partitions of their RDD."""
 
-    frame: DataFrame
+    rows: PersistedRows
     identity: int
     partitions: int
     whole: bool
@@ -99,7 +98,7 @@ class _Persisted:
 
 @dataclass
 class ExecutorCheckpoints:
-    """Persists outputs in the executors' memory, or on their disks when memory is short.
+    """Keeps outputs in the executors' memory, or on their disks when memory is short.
 
     `in_plan`: the rows of small ones are put into the plans of their readers, which then prune partitions of tables.
 
@@ -113,8 +112,7 @@ class ExecutorCheckpoints:
     warn: Callable[[str], None] = lambda line: None
     in_plan: bool = False
     views: StageViews = field(default_factory=StageViews)
-    _frames: dict[str, "_Persisted"] = field(default_factory=dict)
-    _owned: list[Any] = field(default_factory=list)
+    _stored: dict[str, _Stored] = field(default_factory=dict)
     _computing: dict[str, Unfinished] = field(default_factory=dict)
     _unfinished: UnfinishedOutputs = field(default_factory=UnfinishedOutputs)
     _lock: Lock = field(default_factory=Lock)
@@ -126,53 +124,38 @@ class ExecutorCheckpoints:
     def save(
         self, view: str, frame: DataFrame, attempt: int, whole: bool = False, versions: Versions = UNCHANGED
     ) -> StoredOutput:
-        """Compute a frame and persist it; of a view that was persisted before only lost partitions are computed.
+        """Compute a frame and keep its rows; of a view that was stored before only lost partitions are computed.
 
         Of one that was cancelled, and is computed in the same way again, only those that are not stored. A view that is
         stored `whole` is computed anew: those who still read it fail.
         """
-        with self._lock:
-            known = self._frames.get(view)
-        if known is not None and known.whole:
-            unpersist(known.frame._jdf)
-        elif known is not None:
-            # Build the frame again: it caches which of its partitions were persisted when it was first computed.
-            frame = in_session_of(self.session, known.frame)
-        query = frame
-        unfinished = self._unfinished_part(view, query, versions)
-        frame = query if unfinished is None else unfinished
-        owned, output = unfinished is not None, None
+        known = self._known_rows(view)
+        rows = known or self._unfinished_rows(view, frame, versions) or PersistedRows(frame)
+        output = None
         try:
-            if unfinished is not None:
-                frame = in_session_of(self.session, unfinished)
-            elif known is None or known.whole:
-                frame = unlike_others(query)
-            owned = persist(frame) or owned
             # Already now, so that Spark can analyse the next stage meanwhile.
-            self.views.define(view, frame)
-            relation = frame._jdf.queryExecution().withCachedData()
-            builder = relation.cacheBuilder()
-            batches = builder.cachedColumnBuffers()
+            self.views.define(view, rows.frame)
+            batches = rows.partitions()
             # From now on a partition is stored as soon as its task ends.
-            output = Unfinished(frame, query, builder, batches.id(), batches.getNumPartitions(), versions)
+            output = Unfinished(rows, batches.id(), batches.getNumPartitions(), versions)
             with self._lock:
                 self._computing[view] = output
-            if whole and owned:
+            if whole:
                 batches.localCheckpoint()
             # One job that builds every partition; counting rows would need a second one with a shuffle.
             batches.count()
         except BaseException as problem:
-            if owned and not whole and output is not None and _was_cancelled(problem):
+            if known is None and not whole and output is not None and _was_cancelled(problem):
                 self._keep(view, output)
-            elif owned:
-                unpersist(frame._jdf)
+            elif known is None:
+                rows.remove()
             raise
         finally:
             with self._lock:
                 self._computing.pop(view, None)
-        self._note(view, _Persisted(frame, batches.id(), batches.getNumPartitions(), whole and owned), owned)
-        stored = self._measured(view, frame, relation.stats(), batches.id())
-        if (readable := _readable(self.session, frame, stored, self.in_plan)) is not frame:
+        self._note(view, _Stored(rows, batches.id(), batches.getNumPartitions(), whole))
+        stored = self._measured(view, rows, batches.id())
+        if (readable := _readable(self.session, rows.frame, stored, self.in_plan)) is not rows.frame:
             self.views.define(view, readable)
         return stored
 
@@ -188,22 +171,35 @@ class ExecutorCheckpoints:
         kept = self._unfinished.kept(view, self.session.sparkContext)
         output = None if kept else self._unfinished.take(view)
         if output is not None:
-            unpersist(output.frame._jdf)
+            output.rows.remove()
         return kept
 
-    def _unfinished_part(self, view: str, query: DataFrame, versions: Versions) -> DataFrame | None:
-        """The frame of which a part is stored that is a part of this output too; that of another one is unpersisted."""
+    def _known_rows(self, view: str) -> PersistedRows | None:
+        """The rows that were stored as a view before; None if all must be computed anew."""
+        with self._lock:
+            known = self._stored.get(view)
+            if known is not None and known.whole:
+                del self._stored[view]
+        if known is None:
+            return None
+        if not known.whole:
+            return known.rows
+        known.rows.remove()
+        return None
+
+    def _unfinished_rows(self, view: str, query: DataFrame, versions: Versions) -> PersistedRows | None:
+        """The rows of which a part is stored that is a part of this output too; those of another one are removed."""
         output = self._unfinished.take(view)
         if output is None:
             return None
         try:
             if output.is_part_of(query, versions):
                 output.remove_uncertain()
-                return output.frame
+                return output.rows
         except BaseException:
-            unpersist(output.frame._jdf)
+            output.rows.remove()
             raise
-        unpersist(output.frame._jdf)
+        output.rows.remove()
         return None
 
     def _keep(self, view: str, output: Unfinished) -> None:
@@ -211,17 +207,16 @@ class ExecutorCheckpoints:
         if self._released:
             self.release()
 
-    def _measured(self, view: str, frame: DataFrame, size: Any, identity: int) -> StoredOutput:
+    def _measured(self, view: str, rows: PersistedRows, identity: int) -> StoredOutput:
+        size = rows.size()
         if size.rowCount().isDefined():
             return StoredOutput(view, as_float(size.rowCount().get()), as_float(size.sizeInBytes()))
         # Spark has no count if partitions were computed twice because executors were lost meanwhile.
-        return StoredOutput(view, float(frame.count()), stored_bytes(self.session.sparkContext, identity))
+        return StoredOutput(view, float(rows.frame.count()), stored_bytes(self.session.sparkContext, identity))
 
-    def _note(self, view: str, persisted: "_Persisted", owned: bool) -> None:
+    def _note(self, view: str, stored: _Stored) -> None:
         with self._lock:
-            self._frames[view] = persisted
-            if owned:
-                self._owned.append(persisted.frame._jdf)
+            self._stored[view] = stored
         if self._released:
             # The query ended before this stage could be stopped.
             self.release()
@@ -229,32 +224,34 @@ class ExecutorCheckpoints:
     def lost_views(self, suspected: bool = False) -> dict[str, str]:
         """The views that lost a quarter or more of their partitions with executors; any, if stored whole."""
         with self._lock:
-            frames = dict(self._frames)
-        if not frames and not self._unfinished:
+            outputs = dict(self._stored)
+        if not outputs and not self._unfinished:
             return {}
         stored = stored_partitions(self.session.sparkContext)
         found = self._unfinished.lost_views(stored, self.MIN_LOST_FRACTION)
-        for view, kept in frames.items():
+        for view, kept in outputs.items():
             gone = kept.partitions - stored.get(kept.identity, 0)
             if gone > 0 and (kept.whole or gone >= self.MIN_LOST_FRACTION * kept.partitions):
                 found[view] = f"{gone} of {kept.partitions} partitions were lost with their executors"
         return found
 
     def release(self) -> None:
-        """Unpersist everything; what takes long goes on afterwards."""
-        with self._lock:
-            owned, self._owned, self._frames, self._released = self._owned, [], {}, True
-        problem = unpersist_all([*owned, *self._unfinished.clear()])
+        """Remove everything."""
+        problem = remove_all(self._taken())
         if problem is not None:
             raise problem
 
     def release_with(self, owner: object) -> None:
-        """Unpersist when `owner` is garbage-collected. Views and RDDs made from it are then recomputed when read."""
+        """Remove everything when `owner` is garbage-collected. Views and RDDs made from it then compute it again."""
+        remove_all(self._unfinished.clear())
+        if stored := self._taken():
+            remove_with(owner, stored, self.warn)
+
+    def _taken(self) -> list[PersistedRows]:
+        """Everything that is stored, which from now on is the caller's."""
         with self._lock:
-            owned, self._owned = self._owned, []
-        unpersist_all(self._unfinished.clear())
-        if owned:
-            unpersist_with(owner, owned, self.warn)
+            stored, self._stored, self._released = self._stored, {}, True
+        return [*(output.rows for output in stored.values()), *self._unfinished.clear()]
 
 
 @dataclass

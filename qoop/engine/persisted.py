@@ -1,139 +1,95 @@
-"""Frames that Spark keeps persisted. All sessions of an application share one cache."""
+"""Rows that executors keep for one query. Spark's cache, which `DataFrame.persist` fills, belongs to all queries."""
 
 import threading
 import weakref
-from collections.abc import Callable, Collection
-from concurrent.futures import Future
-from queue import SimpleQueue
+from collections.abc import Callable, Iterable
 from typing import Any
-from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from qoop.engine.connection import java_class
 from qoop.engine.session import frame_of, java_message
 
-CATALYST, TYPES = "org.apache.spark.sql.catalyst", "org.apache.spark.sql.types.DataTypes"
-
-WAIT_S = 0.5
-"""Seconds to wait until frames are unpersisted."""
+RELATIONS = "org.apache.spark.sql.execution.columnar.InMemoryRelation$"
 
 
-def unlike_others(frame: DataFrame) -> DataFrame:
-    """The frame with a condition that no other has; it is always true, and Spark drops it as it optimises the plan.
+class PersistedRows:
+    """The rows of a frame, which executors keep in memory, or on disk, once they have been computed.
 
-    Spark reads a persisted frame wherever a plan contains the same one, also in the user's own queries. Such a query
-    would fail with the stage that computes the frame, if that is cancelled meanwhile.
+    Spark stores them as those of a cached frame, but does not know them in its cache: there it would use them for any
+    plan that contains an equal one, such as the user's own queries, which fail if the stage that computes them is
+    cancelled; compute them again, of newer files, when any session writes to a table that they were read from; drop
+    them when any session replaces a view of a name that they were read by; and drop them only after all other cached
+    frames have finished their shuffles.
+
+    `query`: the frame that computes them. `frame`: reads them, and computes those that are missing.
     """
-    jvm: Any = frame.sparkSession._jvm
-    text = java_class(jvm, "org.apache.spark.unsafe.types.UTF8String").fromString(uuid4().hex)
-    literal = java_class(jvm, f"{CATALYST}.expressions.Literal")(text, java_class(jvm, TYPES).StringType)
-    condition = java_class(jvm, f"{CATALYST}.expressions.IsNotNull")(literal)
-    plan = java_class(jvm, f"{CATALYST}.plans.logical.Filter")(condition, frame._jdf.queryExecution().analyzed())
-    return frame_of(frame.sparkSession, plan)
 
+    def __init__(self, query: DataFrame) -> None:
+        jvm: Any = query.sparkSession._jvm
+        level = java_class(jvm, "org.apache.spark.storage.StorageLevel").MEMORY_AND_DISK()
+        execution, unnamed = query._jdf.queryExecution(), java_class(jvm, "scala.Option").empty()
+        relation = getattr(java_class(jvm, RELATIONS), "MODULE$").apply(level, execution, unnamed)
+        self.query = query
+        # With names and nullability as analysed; an optimised plan may have others.
+        self._relation = relation.withOutput(execution.analyzed().output())
+        self.builder = relation.cacheBuilder()
+        self.frame = frame_of(query.sparkSession, self._relation)
 
-def persist(frame: DataFrame) -> bool:
-    """Persist a frame on the executors; False if it was persisted already: then its owner unpersists it."""
-    level = frame.storageLevel
-    if level.useMemory or level.useDisk:
-        return False
-    frame.persist(StorageLevel.MEMORY_AND_DISK)
-    return True
+    def partitions(self) -> Any:
+        """Their RDD. Computing it runs the shuffles before it."""
+        rows = self.builder.cachedColumnBuffers()
+        if rows.getStorageLevel().useDisk():
+            return rows
+        # The user's program has unpersisted all RDDs: this one would store nothing.
+        self.builder.clearCache(False)
+        return self.builder.cachedColumnBuffers()
+
+    def size(self) -> Any:
+        """Their number and bytes, as Spark's statistics of a plan."""
+        return self._relation.newInstance().stats()
+
+    def remove(self) -> None:
+        """Have executors remove them; who reads them later computes them again."""
+        self.builder.clearCache(False)
 
 
 def define_view(view: str, frame: DataFrame) -> None:
     """Let a temporary view read a frame from now on.
 
     A view of that name is dropped before, by a method that changes nothing else: when Spark replaces a view, it also
-    drops the persisted frames that read one of its name, in all sessions, and stages of all queries are named alike.
+    drops the cached frames that read one of its name, in all sessions, such as a result that the user has cached; and
+    stages of all queries are named alike.
     """
     frame.sparkSession._jsparkSession.sessionState().catalog().dropTempView(view)
     frame.createOrReplaceTempView(view)
 
 
-def unpersist(frame: Any) -> None:
-    """Unpersist a frame (a Java object), as `unpersist_all`."""
-    problem = unpersist_all([frame])
-    if problem is not None:
-        raise problem
-
-
-def unpersist_all(frames: Collection[Any], to_the_end: bool = False) -> Exception | None:
-    """Unpersist all frames (Java objects), even if some fail; returns the first failure.
-
-    Unless it shall be waited for to the end, what takes long goes on after this has returned None: Spark first waits
-    until all other persisted frames, those of other queries too, have finished their shuffles.
-    """
-    global _late
-    if not frames:
-        return None
-    ended: Future[Exception | None] = Future()
-    _waiting.put((frames, ended))
-    _start_once()
-    if to_the_end:
-        return ended.result()
-    if _late is not None and not _late.done():
-        return None
-    try:
-        return ended.result(WAIT_S)
-    except TimeoutError:
-        _late = ended
-        return None
-
-
-_late: "Future[Exception | None] | None" = None
-"""What was waited for in vain the last time: until it ends there is no use in waiting for what comes after it."""
-
-_waiting: SimpleQueue[tuple[Collection[Any], "Future[Exception | None]"]] = SimpleQueue()
-_starting = threading.Lock()
-_thread: threading.Thread | None = None
-
-
-def _start_once() -> None:
-    global _thread
-    with _starting:
-        if _thread is None or not _thread.is_alive():
-            _thread = threading.Thread(target=_unpersist_waiting, name="qoop-unpersist", daemon=True)
-            _thread.start()
-
-
-def _unpersist_waiting() -> None:
-    """Unpersist one frame after another.
-
-    Spark takes the frames that are made from one out of its cache, plans them again and puts them back. One that
-    another thread unpersisted meanwhile would not be found, be put back afterwards, and stay for ever.
-    """
-    while True:
-        # Nothing of the last frames stays in this loop while it waits.
-        _unpersist_next(*_waiting.get())
-
-
-def _unpersist_next(frames: Collection[Any], ended: "Future[Exception | None]") -> None:
+def remove_all(persisted: Iterable[PersistedRows]) -> Exception | None:
+    """Remove all rows, even if some cannot be; returns the first failure."""
     first: Exception | None = None
-    for frame in frames:
+    for rows in persisted:
         try:
-            frame.unpersist(False)
+            rows.remove()
         except Exception as problem:  # noqa: BLE001 - one failure must not stop the others
             first = first or problem
-    ended.set_result(first)
+    return first
 
 
-def unpersist_with(owner: object, frames: list[Any], warn: Callable[[str], None] = lambda line: None) -> None:
-    """Unpersist frames (Java objects) when `owner` is garbage-collected.
+def remove_with(owner: object, persisted: list[PersistedRows], warn: Callable[[str], None] = lambda line: None) -> None:
+    """Remove rows when `owner` is garbage-collected.
 
     In a thread of its own: the owner may be collected during a call to Java, when no other call can be made.
     """
 
     def release() -> None:
-        problem = unpersist_all(frames, to_the_end=True)
+        problem = remove_all(persisted)
         # If the JVM does not respond, Spark has stopped and nothing is stored any more.
         if isinstance(problem, Py4JJavaError):
             warn(f"stage outputs could not be released: {java_message(problem)}")
 
     def on_collected() -> None:
-        threading.Thread(target=release, name="qoop-unpersist", daemon=True).start()
+        threading.Thread(target=release, name="qoop-release", daemon=True).start()
 
     weakref.finalize(owner, on_collected).atexit = False

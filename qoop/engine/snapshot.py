@@ -5,16 +5,20 @@ listings that Spark made for the query as written are given to the session of th
 read by such a listing make a query run as written.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.connection import java_class
+from qoop.engine.persisted import define_view
 from qoop.engine.scala import items, leaves, sequence
+from qoop.engine.session import frame_of
 from qoop.errors import QoopError
 
 SOURCES = "org.apache.spark.sql.execution.datasources"
+
+ONE_ROW = "org.apache.spark.sql.catalyst.plans.logical.OneRowRelation"
 
 SAME_EACH_TIME = {
     "LocalRelation", "LogicalRDD", "ExternalRDD", "Range", "OneRowRelation", "EmptyRelation", "CommandResult",
@@ -27,12 +31,14 @@ class NoSnapshotError(QoopError):
     """A table cannot be read in one version by several stages; the message says which, and why."""
 
 
-def pin_tables(written: DataFrame, session: SparkSession, named: Iterable[DataFrame]) -> list[tuple[Any, Any]]:
+def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, DataFrame]) -> list[tuple[Any, Any]]:
     """Make the stages read the files that were listed for the query as written.
+
+    Listings are copied: when the user's session writes to a table, Spark changes the listing that this session has.
 
     Args:
         written: the query as written, analysed in the user's session.
-        session: the session that stages run in.
+        session: the session that stages run in; its temporary views are redefined.
         named: the tables and views that the query names, as the user's session resolved them another time.
 
     Returns:
@@ -42,6 +48,7 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Iterable[DataFr
         NoSnapshotError: a table has no such listing.
     """
     stored: set[int] | None = None
+    listings = _Listings(session)
     pairs: dict[int, tuple[Any, Any]] = {}
     for leaf in _leaves(written):
         kind = str(leaf.getClass().getSimpleName())
@@ -53,14 +60,93 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Iterable[DataFr
         if leaf.catalogTable().isDefined():
             identity = _identity(session, index)
             if identity not in pairs:
-                pairs[identity] = (leaf, _kept(leaf, index, session))
+                pairs[identity] = (leaf, _kept(leaf, listings, session))
             continue
         if stored is None:
-            found = (file_index(other) for frame in named for other in _leaves(frame))
+            found = (file_index(other) for frame in named.values() for other in _leaves(frame))
             stored = {_identity(session, other) for other in found if other is not None}
         if _identity(session, index) not in stored:
             raise NoSnapshotError(f"files under {_paths(index)} are listed each time that the query names them")
+    for name, frame in named.items():
+        _redefine(name, frame, listings, session)
     return list(pairs.values())
+
+
+class _Listings:
+    """Copies of the listings of tables; each is copied once."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self.jvm: Any = session._jvm
+        self._copies: dict[int, Any] = {}
+        self._kryo: Any = None
+
+    def copied(self, relation: Any) -> Any:
+        """A relation with a copy of its listing; partitions that Spark has not listed are listed."""
+        return java_class(self.jvm, f"{SOURCES}.HadoopFsRelation")(
+            self._copy(relation.location()),
+            relation.partitionSchema(),
+            relation.dataSchema(),
+            relation.bucketSpec(),
+            relation.fileFormat(),
+            relation.options(),
+            self._session._jsparkSession,
+        )
+
+    def _copy(self, index: Any) -> Any:
+        identity = _identity(self._session, index)
+        if identity not in self._copies:
+            if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
+                self._copies[identity] = index.filterPartitions(sequence(self.jvm, []))
+            else:
+                self._copies[identity] = self._copier.copyShallow(index)
+        return self._copies[identity]
+
+    @property
+    def _copier(self) -> Any:
+        """Kryo, which copies the fields of any object: Spark's own constructor would list the files again."""
+        if self._kryo is None:
+            self._kryo = java_class(self.jvm, "com.esotericsoftware.kryo.Kryo")()
+            strategy = java_class(self.jvm, "org.objenesis.strategy.StdInstantiatorStrategy")()
+            self._kryo.setInstantiatorStrategy(strategy)
+        return self._kryo
+
+
+def _redefine(name: str, frame: DataFrame, listings: _Listings, session: SparkSession) -> None:
+    """Let a temporary view of the session read copies of its listings.
+
+    Raises:
+        NoSnapshotError: its files would be listed each time, or its listing may change.
+    """
+    state, plan = session._jsparkSession.sessionState(), frame._jdf.queryExecution().analyzed()
+    parts = [str(part) for part in items(state.sqlParser().parseMultipartIdentifier(name))]
+    of_session = len(parts) == 1 and state.catalog().getTempView(parts[0]).isDefined()
+    of_all_sessions = len(parts) == 2 and parts[0].lower() == session.conf.get("spark.sql.globalTempDatabase")
+    if not of_session and not of_all_sessions:
+        return
+    replaced = _with_copies(plan, listings)
+    if of_session and replaced is not plan:
+        define_view(name, frame_of(session, replaced))
+    elif replaced is not plan:
+        raise NoSnapshotError(f"the files of {name}, a view of all sessions, may be listed anew")
+    if any(
+        file_index(leaf) is not None for part in items(plan.subqueriesAll()) for leaf in items(part.collectLeaves())
+    ):
+        raise NoSnapshotError(f"the files that {name} reads in a subquery may be listed anew")
+
+
+def _with_copies(plan: Any, listings: _Listings) -> Any:
+    """The plan itself if it reads no files."""
+    if file_index(plan) is not None:
+        relation = listings.copied(plan.relation())
+        return plan.copy(relation, plan.output(), plan.catalogTable(), plan.isStreaming(), plan.stream())
+    children = [*items(plan.children())]
+    replaced = [_with_copies(child, listings) for child in children]
+    if all(new is old for new, old in zip(replaced, children, strict=True)):
+        return plan
+    # First with others: Spark keeps children that are equal to the new ones, as listings of the same folders are.
+    others = [java_class(listings.jvm, ONE_ROW)() for _ in children]
+    return plan.withNewChildren(sequence(listings.jvm, others)).withNewChildren(sequence(listings.jvm, replaced))
 
 
 def _leaves(frame: DataFrame) -> Iterator[Any]:
@@ -78,22 +164,11 @@ def file_index(leaf: Any) -> Any:
     return index if str(index.getClass().getSimpleName()) in ("InMemoryFileIndex", "CatalogFileIndex") else None
 
 
-def _kept(leaf: Any, index: Any, session: SparkSession) -> Any:
-    """A catalogue table's relation, kept for the session's stages; partitions that Spark has not listed are listed."""
-    jvm: Any = session._jvm
-    relation, table = leaf.relation(), leaf.catalogTable()
-    if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
-        relation = java_class(jvm, f"{SOURCES}.HadoopFsRelation")(
-            index.filterPartitions(sequence(jvm, [])),
-            relation.partitionSchema(),
-            relation.dataSchema(),
-            relation.bucketSpec(),
-            relation.fileFormat(),
-            relation.options(),
-            session._jsparkSession,
-        )
+def _kept(leaf: Any, listings: _Listings, session: SparkSession) -> Any:
+    """A catalogue table's relation, kept for the session's stages."""
+    relation, table = listings.copied(leaf.relation()), leaf.catalogTable()
     # Not with the columns of the leaf: it has none of the notes any more by which Spark pads values of CHAR.
-    kept = getattr(java_class(jvm, f"{SOURCES}.LogicalRelation$"), "MODULE$").apply(relation, table.get())
+    kept = getattr(java_class(session._jvm, f"{SOURCES}.LogicalRelation$"), "MODULE$").apply(relation, table.get())
     keep(kept, session)
     return kept
 

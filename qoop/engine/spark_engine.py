@@ -293,12 +293,14 @@ class SparkEngine:
         self._raise_if_cancelled(tag)
         if query == self._written.text:
             return self._finish(self._take(self._written.frame(), tag), tag)
-        analysed = self._prepared.take(query, self._outputs_read(query))
+        reads = self._outputs_read(query)
+        analysed = self._prepared.take(query, reads)
         if view is not None:
-            if not analysed.exact:
-                with self._lock:
+            with self._lock:
+                whole = not analysed.exact or not self._inexact.isdisjoint(reads)
+                if whole:
                     self._inexact.add(view)
-            stored = self._checkpoints.save(view, analysed.frame, attempt, whole=not analysed.exact, versions=versions)
+            stored = self._checkpoints.save(view, analysed.frame, attempt, whole=whole, versions=versions)
             return stored.rows, stored.bytes
         checked = self._checked(query)
         if self._once is not None:

@@ -1,7 +1,7 @@
 """What stays stored of outputs whose stages were cancelled, so that they can be resumed.
 
-Spark stores each partition of a persisted frame as its task ends, and a cancelled job leaves those stored. A frame with
-the same plan, in the same application, reads them and computes only the others.
+Spark stores each partition as its task ends, and a cancelled job leaves those stored: the next one computes only the
+others.
 """
 
 import time
@@ -16,6 +16,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from qoop.engine.connection import java_class
+from qoop.engine.persisted import PersistedRows
 from qoop.engine.scala import as_float, items
 
 MAX_FRACTION = 0.5
@@ -33,22 +34,19 @@ UNCHANGED: Versions = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A persisted frame of which some partitions are stored.
+    """Rows of which some partitions are stored, with the id and the number of partitions of their RDD.
 
-    `query`: the frame before it was made unlike all others. `builder`: Spark's builder of its partitions
-    (CachedRDDBuilder). `versions`: those of the outputs that it reads.
+    `versions`: those of the outputs that they are made from.
     """
 
-    frame: DataFrame
-    query: DataFrame
-    builder: Any
+    rows: PersistedRows
     identity: int
     partitions: int
     versions: Versions
 
     def is_part_of(self, query: DataFrame, versions: Versions) -> bool:
         """Whether its partitions are those of a query, and were made from the same inputs."""
-        ours, others = (one._jdf.queryExecution().normalized() for one in (self.query, query))
+        ours, others = (one._jdf.queryExecution().normalized() for one in (self.rows.query, query))
         return self.versions == versions and bool(ours.sameResult(others))
 
     def finished(self) -> set[int]:
@@ -64,7 +62,7 @@ class Unfinished:
         """The rows that are stored, and the fraction of the partitions; None if there are fewer rows, or none can be
         counted in this version of Spark."""
         try:
-            rows = as_float(self.builder.materializedRowCount())
+            rows = as_float(self.rows.builder.materializedRowCount())
             counted = self._counted_partitions() if rows >= least_rows else None
             return None if counted is None else (rows, int(counted.size()) / max(self.partitions, 1))
         except Py4JError:
@@ -72,19 +70,18 @@ class Unfinished:
 
     def _counted_partitions(self) -> Any:
         """Spark's map of the partitions whose tasks succeeded; None if Spark has it no longer."""
-        number = self.builder.materializationAccumulatorId()
-        jvm: Any = self.frame.sparkSession._jvm
+        number = self.rows.builder.materializationAccumulatorId()
+        jvm: Any = self.rows.query.sparkSession._jvm
         found = java_class(jvm, "org.apache.spark.util.AccumulatorContext").get(number)
         return found.get().value() if found.isDefined() else None
 
     def remove_uncertain(self) -> None:
         """Remove the partitions whose tasks did not succeed: Spark would not know their sizes."""
-        context, finished = self.frame.sparkSession.sparkContext, self.finished()
+        context, finished = self.rows.query.sparkSession.sparkContext, self.finished()
         if stored_partitions(context).get(self.identity, 0) <= len(finished):
             return
-        jvm: Any = context._jvm
-        master = java_class(jvm, "org.apache.spark.SparkEnv").get().blockManager().master()
-        block = java_class(jvm, "org.apache.spark.storage.RDDBlockId")
+        master = block_managers(context)
+        block = java_class(context._jvm, "org.apache.spark.storage.RDDBlockId")
         for partition in range(self.partitions):
             if partition not in finished:
                 master.removeBlock(block(self.identity, partition))
@@ -140,11 +137,11 @@ class UnfinishedOutputs:
             if gone > 0 and gone >= min_lost_fraction * count
         }
 
-    def clear(self) -> list[Any]:
-        """Take out all; returns their frames (Java objects)."""
+    def clear(self) -> list[PersistedRows]:
+        """Take out all; returns their rows."""
         with self._lock:
             outputs, self._outputs, self._kept = self._outputs, {}, {}
-        return [output.frame._jdf for output in outputs.values()]
+        return [output.rows for output in outputs.values()]
 
     def __bool__(self) -> bool:
         return bool(self._outputs)
@@ -162,6 +159,18 @@ def is_affordable(sizes: Iterable[float], capacity: float) -> bool:
     More would be written to disks, and push out finished outputs, for a stage that may never be resumed.
     """
     return sum(sizes) <= MAX_FRACTION * capacity
+
+
+def block_managers(context: SparkContext) -> Any:
+    """Spark's master of the executors' block managers (BlockManagerMaster).
+
+    By its field: Py4J looks at all methods of a class to call one, and those of SparkEnv need a class that PySpark's
+    own Spark does not have.
+    """
+    environment = java_class(context._jvm, "java.lang.Class").forName("org.apache.spark.SparkEnv")
+    field = environment.getDeclaredField("blockManager")
+    field.setAccessible(True)
+    return field.get(context._jsc.sc().env()).master()
 
 
 def stored_partitions(context: SparkContext) -> dict[int, int]:

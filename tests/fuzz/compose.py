@@ -52,7 +52,7 @@ def check(lab: Lab, case: Case, plans: int = 3) -> str | None:
         written = QueryAsWritten(lab.spark, case.text).analysed
         made = planned(lab, case)
         stages = query_session(lab.spark)
-        verification = Verification(written, stages, made.moment, pin_tables(written, stages, ()))
+        verification = Verification(written, stages, made.moment, pin_tables(written, stages, {}))
         for text in _texts(made, case.seed, plans):
             try:
                 verification.check(text)

@@ -1,12 +1,14 @@
 """Runs cases on Spark: by qoop with a switch after every stage, and by Spark alone in the same settings."""
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -26,6 +28,12 @@ MAX_EMPTY = 3
 
 MAX_ROWS = 20_000
 """Queries with more rows are not run by qoop: they cost time and show no more."""
+
+MAX_SECONDS = 20.0
+"""Queries for which Spark alone takes longer are left for others: most take less than one second."""
+
+MAX_TIMES = 30.0
+"""After how many times these seconds a query that qoop runs is stopped, which is a failure."""
 
 CONF = {
     "spark.ui.enabled": "false",
@@ -75,6 +83,10 @@ class Run:
     seconds: tuple[float, float] = (0.0, 0.0)
 
 
+class TookTooLongError(Exception):
+    """A query was stopped."""
+
+
 class Lab:
     """A session in which cases are run. `database`: its own, for the tables, if others use the same Spark."""
 
@@ -112,9 +124,39 @@ class Lab:
                 self.rejected[problem.getCondition() or str(problem)[:60]] += 1
                 return None
             try:
-                return Result(_columns(frame), tuple(frame.limit(MAX_ROWS + 1).collect()))
+                with self._stopping_after(MAX_SECONDS):
+                    return Result(_columns(frame), tuple(frame.limit(MAX_ROWS + 1).collect()))
+            except TookTooLongError:
+                self.rejected["took too long"] += 1
+                return None
             except PySparkException as problem:
                 return Result(error=problem.getCondition() or str(problem)[:60])
+
+    @contextmanager
+    def _stopping_after(self, seconds: float) -> Iterator[None]:
+        """Stop the jobs that this thread has started if they take too long.
+
+        Raises:
+            TookTooLongError: they were stopped.
+        """
+        context, tag, stopped = self.spark.sparkContext, f"fuzz-{uuid4().hex}", threading.Event()
+
+        def stop() -> None:
+            stopped.set()
+            context.cancelJobsWithTag(tag)
+
+        timer = threading.Timer(seconds, stop)
+        context.addJobTag(tag)
+        timer.start()
+        try:
+            yield
+        except Exception as problem:
+            if stopped.is_set():
+                raise TookTooLongError(f"took more than {seconds:g} s") from problem
+            raise
+        finally:
+            timer.cancel()
+            context.removeJobTag(tag)
 
     def run(self, seed: int) -> Run:
         """Run the case of a seed."""
@@ -144,7 +186,8 @@ class Lab:
         outcome = None
         with self.under(case.settings):
             try:
-                answer = qoop.collect(self.spark, case.text, options)
+                with self._stopping_after(MAX_TIMES * MAX_SECONDS):
+                    answer = qoop.collect(self.spark, case.text, options)
                 found = Result(tuple(answer.columns), tuple(answer.rows))
                 outcome = answer.outcome
             except Exception as problem:  # noqa: BLE001 - whatever it raises is the result

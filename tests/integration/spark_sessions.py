@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from qoop.engine.connection import java_class
+from qoop.engine.unfinished import block_managers, stored_partitions
 from tpcds import data
 from tpcds.data import DataSet
 from tpcds.spark_engine import spark_session
@@ -44,6 +46,21 @@ def session_state(spark: SparkSession) -> dict[str, object]:
         "description": context.getLocalProperty("spark.job.description"),
         "active jobs": active_jobs(spark),
     }
+
+
+def remove_stored_rows(spark: SparkSession) -> None:
+    """Remove the stored partitions of all RDDs, as if the executors that have them had died."""
+    managers, block = block_managers(spark.sparkContext), java_class(spark._jvm, "org.apache.spark.storage.RDDBlockId")
+    for identity, rdd in spark.sparkContext._jsc.getPersistentRDDs().items():
+        for partition in range(rdd.getNumPartitions()):
+            managers.removeBlock(block(identity, partition))
+    wait_until(lambda: not sum(stored_partitions(spark.sparkContext).values()))
+
+
+def unpersist_all_rdds(spark: SparkSession) -> None:
+    """Unpersist all RDDs of the application, as some programs do to make room."""
+    for rdd in spark.sparkContext._jsc.getPersistentRDDs().values():
+        rdd.unpersist(True)
 
 
 def active_jobs(spark: SparkSession) -> list[int]:

@@ -234,7 +234,7 @@ def test_users_turn_the_gate_off(spark):
 
 @pytest.mark.parametrize("statement", ["INSERT INTO stored {}", "CREATE TABLE made USING parquet AS {}"])
 def test_rows_of_a_query_that_is_not_planned_are_stored_directly(spark, monkeypatch, tmp_path, statement):
-    monkeypatch.setattr(api, "persist", lambda frame: pytest.fail("the result is kept before it is stored"))
+    monkeypatch.setattr(api, "PersistedRows", lambda frame: pytest.fail("the result is kept before it is stored"))
     spark.sql("CREATE TABLE stored (id BIGINT, g BIGINT) USING parquet")
     text = "SELECT id, g FROM plain JOIN kinds ON kinds.k = plain.k WHERE id < 100"
     file = tmp_path / "journal"

@@ -136,7 +136,7 @@ DIFFERENT = "SELECT one.k FROM one JOIN two ON two.k = one.k WHERE two.s <> one.
 def test_an_executor_killed_between_two_reads(spark, monkeypatch, whole):
     """The sums and what was made from them are lost as a whole; otherwise sums of two computations would be mixed."""
     if not whole:
-        monkeypatch.setattr("qoop.engine.spark_engine.has_exact_values", lambda frame: True)
+        monkeypatch.setattr("qoop.engine.prepared.has_exact_values", lambda frame: True)
         monkeypatch.setattr(ExecutorCheckpoints, "MIN_LOST_FRACTION", 2.0)
     watched = Watched(spark)
     try:

@@ -11,7 +11,7 @@ from pyspark.sql.types import IntegerType
 import qoop
 from qoop.engine import spark_engine
 from qoop.engine.checkpoints import ExecutorCheckpoints
-from qoop.engine.persisted import define_view, persist, unpersist
+from qoop.engine.persisted import PersistedRows, define_view
 from qoop.engine.session import QueryAsWritten, query_session
 from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import QoopError
@@ -26,7 +26,15 @@ from qoop.replan.events import CheckpointLost, QueryCancelled, StageCancelled, S
 from qoop.run import journal
 from qoop.run.query_run import QueryFailedError
 from tests.integration.query_process import check_query_journal
-from tests.integration.spark_sessions import active_jobs, local_session, session_unchanged, small_data, wait_until
+from tests.integration.spark_sessions import (
+    active_jobs,
+    local_session,
+    remove_stored_rows,
+    session_unchanged,
+    small_data,
+    unpersist_all_rdds,
+    wait_until,
+)
 from tpcds import data, queries
 
 pytestmark = pytest.mark.integration
@@ -382,50 +390,69 @@ def test_deleted_output_files_are_computed_again(spark, sales, tmp_path):
     assert list(outputs.iterdir()) == []
 
 
-def test_lost_cached_blocks_are_computed_again(spark, sales, tmp_path):
-    """The user's program clears Spark's cache during a query."""
+@pytest.mark.parametrize("lose", [remove_stored_rows, unpersist_all_rdds])
+def test_lost_rows_are_computed_again(spark, sales, tmp_path, lose):
     given = {"cut_policy": EVERYWHERE, "journal": tmp_path / "journal"}
-    lost, options = losing(spark.catalog.clearCache, given)
-    spark.catalog.clearCache()
+    lost, options = losing(lambda: lose(spark), given)
     with session_unchanged(spark):
         answer = qoop.collect(spark, SALES, options)
     assert lost and rows_of(answer) == sales
     check_query_journal(journal.read(tmp_path / "journal"))
 
 
-def test_nothing_stays_persisted_of_frames_that_two_threads_drop(spark):
-    """Without a lock, Spark keeps the second one in two of three rounds: dropping the first one puts it back."""
+def replaced_view(spark):
+    """Another session replaces a view of the name by which the query reads a table."""
+    other = spark.newSession()
+    for rows in (1, 2):
+        other.range(rows).createOrReplaceTempView("store_sales")
+
+
+def uncached_table(spark):
+    """The user no longer needs a table in Spark's cache."""
+    spark.table("item").cache().count()
+    spark.catalog.uncacheTable("item")
+
+
+@pytest.mark.parametrize("change", [replaced_view, uncached_table, lambda spark: spark.catalog.clearCache()])
+def test_what_spark_drops_from_its_cache_is_no_stage_output(spark, sales, change):
+    seen, options = losing(lambda: change(spark), {"cut_policy": EVERYWHERE})
     with session_unchanged(spark):
-        for number in range(6):
-            inner = spark.sql(f"SELECT id, id % 7 AS k FROM range({number + 100})")
-            outer = inner.groupBy("k").count().join(spark.table("item"), spark.table("item").i_item_sk == inner.k)
-            assert persist(inner) and inner.count() and persist(outer)
-            threads = [threading.Thread(target=unpersist, args=(frame._jdf,)) for frame in (inner, outer)]
-            for thread in threads:
-                thread.start()
-                threading.Event().wait(0.002 * number)
-            for thread in threads:
-                thread.join()
+        answer = qoop.collect(spark, SALES, options)
+    assert seen and rows_of(answer) == sales
+    assert answer.outcome.counts.lost == answer.outcome.counts.failed == 0
 
 
 def test_a_view_that_is_defined_anew_drops_no_frames_of_queries_with_a_view_of_its_name(spark):
     with session_unchanged(spark):
         one, other = query_session(spark), query_session(spark)
         define_view("stage_1", one.range(3).toDF("x"))
-        read = one.sql("SELECT x + 1 AS y FROM stage_1")
-        assert persist(read) and read.count() == 3
+        read = one.sql("SELECT x + 1 AS y FROM stage_1").cache()
+        assert read.count() == 3
         for rows in (5, 6):
             define_view("stage_1", other.range(rows).toDF("x"))
             assert other.sql("SELECT * FROM stage_1").count() == rows
         assert read.storageLevel.useMemory
-        unpersist(read._jdf)
+        read.unpersist(blocking=True)
+
+
+def test_rows_are_stored_with_the_names_and_types_of_their_query(spark):
+    session = query_session(spark)
+    text = "SELECT ss_item_sk AS Item, CAST(NULL AS INT) AS none, coalesce(ss_quantity, 0) AS `n 1` FROM store_sales"
+    query = session.sql(text)
+    rows = PersistedRows(query)
+    with session_unchanged(spark):
+        assert rows.frame.schema == query.schema
+        define_view("kept", rows.frame)
+        both = session.sql("SELECT one.item FROM kept one JOIN kept other ON one.item = other.ITEM LIMIT 1")
+        assert both.columns == ["item"] and both.count() == 1
+        rows.remove()
 
 
 def test_a_lost_output_is_reported_once_and_stored_again(spark, watched):
     text = "SELECT /*+ REPARTITION(6) */ ss_item_sk, count(*) AS n FROM store_sales GROUP BY ss_item_sk"
     watched.engine.start(ONE, text, "one", 0)
     watched.wait(StageFinished)
-    spark.catalog.clearCache()
+    remove_stored_rows(spark)
     watched.wait(CheckpointLost)
     watched.engine.start(ONE, text, "one", 1)
     watched.wait(StageFinished, 2)

@@ -84,6 +84,12 @@ class Kinds:
         return "facts", folder
 
     @staticmethod
+    def view_of_partitions(spark, folder):
+        _, path = Kinds.partitioned(spark, folder)
+        spark.table("facts").where("id >= 0").createOrReplaceTempView("part")
+        return "part", path
+
+    @staticmethod
     def view(spark, folder):
         _, path = Kinds.partitioned(spark, folder)
         spark.sql("CREATE VIEW seen AS SELECT * FROM facts")
@@ -101,13 +107,14 @@ class Kinds:
         return "facts", folder
 
 
-PINNED = ["plain", "qualified", "partitioned", "external", "temporary_view", "view"]
+PINNED = ["plain", "qualified", "partitioned", "external", "temporary_view", "view_of_partitions", "view"]
 
 
 @pytest.fixture
 def made(spark, tmp_path):
     yield lambda kind: getattr(Kinds, kind)(spark, tmp_path / "facts")
     spark.catalog.dropTempView("facts")
+    spark.catalog.dropTempView("part")
     spark.sql("DROP VIEW IF EXISTS seen")
     spark.sql("DROP TABLE IF EXISTS facts")
 
@@ -167,21 +174,43 @@ def test_without_pinning_files_added_while_a_query_runs_are_mixed(spark, made, m
     assert (20, 40) in found or (40, 20) in found
 
 
-@pytest.mark.parametrize("kind", ["plain", "partitioned", "temporary_view"])
-def test_a_table_that_the_same_application_changes_is_read_in_one_version(spark, made, kind):
-    """Spark lists such a table anew, and computes again what is stored of it."""
-    name, folder = made(kind)
+@pytest.mark.parametrize("own_session", [True, False])
+@pytest.mark.parametrize("kind", ["plain", "partitioned", "temporary_view", "view_of_partitions"])
+def test_a_table_that_the_same_application_changes_is_read_in_one_version(spark, made, kind, own_session):
+    """Spark lists it anew, also for plans that were analysed before, and computes again what it has cached."""
+    name, _ = made(kind)
 
     def add():
-        if kind == "temporary_view":
-            spark.newSession().sql(ROWS).write.mode("append").parquet(folder.as_uri())
-        else:
-            spark.newSession().sql(f"INSERT INTO facts {ROWS}")
+        writer = spark if own_session else query_session(spark)
+        writer.sql(f"INSERT INTO facts {ROWS}")
 
-    for starts in (2, 3):
-        answer = qoop.collect(spark, COUNTS.format(facts=name), changing(add, starts)[2])
-        assert all(early == late for early, late in counts(answer.rows))
-        assert len(counts(answer.rows)) == 1
+    for text, starts in ((APART, 2), (COUNTS, 2), (COUNTS, 3)):
+        before = spark.table(name).count() // 5
+        seen, warned, options = changing(add, starts)
+        answer = qoop.collect(spark, text.format(facts=name), options)
+        assert len(seen) >= starts and warned == []
+        assert counts(answer.rows) == {(before, before)}
+        spark.sql(f"REFRESH TABLE {name}")
+
+
+def test_a_view_of_all_sessions_is_read_in_one_version_or_as_written(spark, made):
+    name, _ = made("partitioned")
+    spark.table(name).createOrReplaceGlobalTempView("everywhere")
+    try:
+        answer = qoop.collect(spark, COUNTS.format(facts="global_temp.everywhere"), changing(lambda: None)[2])
+    finally:
+        spark.catalog.dropGlobalTempView("everywhere")
+    assert counts(answer.rows) == {(20, 20)}
+    assert "view of all sessions" in answer.outcome.one_stage_reason
+
+
+def test_a_view_with_files_in_a_subquery_runs_as_written(spark, made):
+    name, _ = made("plain")
+    spark.sql(f"SELECT * FROM kinds WHERE k IN (SELECT k FROM {name})").createOrReplaceTempView("part")
+    text = COUNTS.format(facts=name).replace("JOIN kinds", "JOIN part AS kinds")
+    answer = qoop.collect(spark, text, changing(lambda: None)[2])
+    assert counts(answer.rows) == {(20, 20)}
+    assert "in a subquery" in answer.outcome.one_stage_reason
 
 
 @pytest.mark.parametrize("kind", ["plain", "partitioned", "temporary_view"])
@@ -245,7 +274,7 @@ def test_stages_pad_chars_as_the_query_as_written_does(spark, padded):
 
 def test_plans_are_compared_as_reading_the_files_that_stages_read(spark, padded):
     written, stages = spark.sql(f"SELECT h FROM {padded}"), query_session(spark)
-    pairs = pin_tables(written, stages, ())
+    pairs = pin_tables(written, stages, {})
     compared = Verification(written, stages, same=pairs)._session.table(padded)
     (leaf,) = leaves(compared._jdf.queryExecution().analyzed())
     (pinned,) = (pinned for _, pinned in pairs)

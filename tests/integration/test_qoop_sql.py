@@ -16,7 +16,7 @@ import qoop
 from qoop import api
 from qoop.engine import session as sessions
 from qoop.engine.catalogue import SparkCatalogue
-from qoop.engine.persisted import persist
+from qoop.engine.persisted import PersistedRows
 from qoop.engine.scala import items, leaves
 from qoop.engine.session import StatementAsWritten
 from qoop.engine.spark_engine import SparkEngine
@@ -144,15 +144,15 @@ def test_a_frame_can_be_transformed_and_joined(spark):
 
 
 def test_outputs_of_stages_are_released_with_the_last_frame(spark):
-    before = session_state(spark)["cached frames"]
+    before = session_state(spark)["persisted"]
     frame = qoop.sql(spark, SALES, STAGED)
     derived = frame.where("sold > 1")
     del frame
     gc.collect()
-    assert session_state(spark)["cached frames"] > before
+    assert session_state(spark)["persisted"] > before
     del derived
     gc.collect()
-    wait_until(lambda: session_state(spark)["cached frames"] == before)
+    wait_until(lambda: session_state(spark)["persisted"] == before)
 
 
 def test_stored_outputs_are_not_computed_again_where_they_and_their_readers_have_subqueries(spark):
@@ -356,9 +356,9 @@ def kept(monkeypatch):
 
     def note(frame):
         frames.append(frame)
-        return persist(frame)
+        return PersistedRows(frame)
 
-    monkeypatch.setattr(api, "persist", note)
+    monkeypatch.setattr(api, "PersistedRows", note)
     return frames
 
 

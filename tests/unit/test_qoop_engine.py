@@ -9,10 +9,10 @@ from py4j.protocol import Py4JError
 
 from qoop.engine import checkpoints as checkpoints_module
 from qoop.engine import executors as executors_module
-from qoop.engine import persisted, spark_engine
+from qoop.engine import spark_engine
 from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.engine.executors import Executors, ExecutorTarget
-from qoop.engine.persisted import unpersist_with
+from qoop.engine.persisted import remove_with
 from qoop.engine.prepared import StageViews
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_once import StoredOnce
@@ -425,67 +425,57 @@ def test_what_is_kept_of_a_cancelled_stage_is_reported_and_may_be_lost(watched, 
 # Stored outputs.
 
 
-class Frame:
-    """A frame that executors keep."""
+class Rows:
+    """Rows that executors keep."""
 
     def __init__(self, problem=None):
         self.problem, self.kept = problem, True
 
-    def unpersist(self, blocking):
+    def remove(self):
         if self.problem:
             raise self.problem
         self.kept = False
 
 
-def test_a_frame_that_cannot_be_unpersisted_does_not_stop_the_others():
-    frames = [Frame(), Frame(Py4JError("gone")), Frame()]
-    checkpoints = ExecutorCheckpoints(None, _owned=frames)
+def output_of(rows, whole=False):
+    return checkpoints_module._Stored(rows, 1, 2, whole)
+
+
+def test_rows_that_cannot_be_removed_do_not_stop_the_others():
+    outputs = [Rows(), Rows(Py4JError("gone")), Rows()]
+    checkpoints = ExecutorCheckpoints(None, _stored={str(rows): output_of(rows) for rows in outputs})
     with pytest.raises(Py4JError):
         checkpoints.release()
-    assert [frame.kept for frame in frames] == [False, True, False]
+    assert [rows.kept for rows in outputs] == [False, True, False]
 
 
-def test_a_query_ends_while_spark_waits_for_the_shuffles_of_another(monkeypatch):
-    monkeypatch.setattr(persisted, "WAIT_S", 0.05)
-    answers, frames = threading.Event(), [Frame(), Frame()]
-    blocked = Fake(unpersist=lambda blocking: answers.wait(30))
-    ExecutorCheckpoints(None, _owned=[blocked, frames[0]]).release()
-    # Only the first one waits.
-    monkeypatch.setattr(persisted, "WAIT_S", 60.0)
-    ExecutorCheckpoints(None, _owned=[frames[1]]).release()
-    assert all(frame.kept for frame in frames)
-    answers.set()
-    wait_for(lambda: not any(frame.kept for frame in frames), lambda: "never unpersisted")
-
-
-@pytest.mark.parametrize("is_owned", [True, False])
-def test_an_output_that_is_computed_anew_leaves_what_the_user_has_persisted(monkeypatch, is_owned):
+@pytest.mark.parametrize("whole", [True, False])
+def test_of_an_output_that_is_stored_again_all_rows_are_computed_if_none_may_be_mixed(monkeypatch, whole):
     class ComputedError(Exception):
         pass
 
     def compute(frame):
         raise ComputedError
 
-    cached = Frame()
-    known = checkpoints_module._Persisted(Fake(_jdf=cached), 1, 2, whole=is_owned)
-    checkpoints = ExecutorCheckpoints(None, _frames={"view": known})
-    monkeypatch.setattr(checkpoints_module, "in_session_of", lambda session, frame: frame)
-    monkeypatch.setattr(checkpoints_module, "unlike_others", lambda frame: frame)
-    monkeypatch.setattr(checkpoints_module, "persist", compute)
-    with pytest.raises(ComputedError):
-        checkpoints.save("view", Frame(), 1, whole=True)
-    assert cached.kept != is_owned
+    known = Rows()
+    known.frame = known.partitions = None
+    checkpoints = ExecutorCheckpoints(None, views=Fake(define=lambda view, frame: None), _stored={})
+    checkpoints._stored["view"] = output_of(known, whole)
+    monkeypatch.setattr(checkpoints_module, "PersistedRows", compute)
+    with pytest.raises(ComputedError if whole else TypeError):
+        checkpoints.save("view", None, 1, whole=whole)
+    assert known.kept != whole
 
 
 def test_a_failure_on_garbage_collection_does_not_stop_the_others(died):
     class Owner:
         pass
 
-    owner, frames = Owner(), [Frame(), Frame(AttributeError("gone")), Frame()]
-    unpersist_with(owner, frames)
+    owner, outputs = Owner(), [Rows(), Rows(AttributeError("gone")), Rows()]
+    remove_with(owner, outputs)
     del owner
-    wait_for(lambda: not frames[-1].kept, lambda: frames)
-    assert not frames[0].kept
+    wait_for(lambda: not outputs[-1].kept, lambda: outputs)
+    assert not outputs[0].kept
 
 
 # A last stage that stores rows.

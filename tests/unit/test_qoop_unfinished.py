@@ -10,18 +10,17 @@ from qoop.engine.checkpoints import ExecutorCheckpoints
 from qoop.engine.unfinished import Unfinished, UnfinishedOutputs, is_affordable
 
 
-class Frame:
-    """A persisted frame; of its four partitions some have finished."""
+class Rows:
+    """Rows that executors keep; of their four partitions some have finished."""
 
     def __init__(self, finished=(0, 1, 2)):
-        self.finished, self.persisted = finished, True
+        self.finished, self.stored = finished, True
         accumulators = SimpleNamespace(get=lambda number: self)
         classes = {"org.apache.spark.util.AccumulatorContext": accumulators}
-        self.sparkSession = SimpleNamespace(_jvm=classes)
-        self._jdf = SimpleNamespace(unpersist=self.unpersist)
+        self.query, self.builder = SimpleNamespace(sparkSession=SimpleNamespace(_jvm=classes)), self
 
-    def unpersist(self, blocking):
-        self.persisted = False
+    def remove(self):
+        self.stored = False
 
     # The accumulator, as an option of a map.
 
@@ -51,48 +50,48 @@ def room(monkeypatch):
     monkeypatch.setattr(unfinished, "stored_bytes", lambda context, identity: 20.0)
 
 
-def kept_by(*frames):
+def kept_by(*outputs):
     checkpoints = ExecutorCheckpoints(SimpleNamespace(sparkContext=None))
     fractions = []
-    for number, frame in enumerate(frames):
-        checkpoints._keep(f"v{number}", Unfinished(frame, frame, frame, number, 4, {}))
+    for number, rows in enumerate(outputs):
+        checkpoints._keep(f"v{number}", Unfinished(rows, number, 4, {}))
         fractions.append(checkpoints.stopped(f"v{number}"))
     return checkpoints, fractions
 
 
 def test_an_output_is_kept_as_far_as_its_tasks_have_finished(room):
-    frame = Frame()
-    assert kept_by(frame)[1] == [0.75]
-    assert frame.persisted
+    rows = Rows()
+    assert kept_by(rows)[1] == [0.75]
+    assert rows.stored
 
 
 @pytest.mark.parametrize("finished", [(), None])
 def test_an_output_without_a_partition_that_is_known_to_be_finished_is_given_up(room, finished):
-    frame = Frame(finished)
-    assert kept_by(frame)[1] == [0.0]
-    assert not frame.persisted
+    rows = Rows(finished)
+    assert kept_by(rows)[1] == [0.0]
+    assert not rows.stored
 
 
 def test_an_output_for_which_there_is_no_room_is_given_up(room):
-    frames = [Frame(), Frame(), Frame()]
-    assert kept_by(*frames)[1] == [0.75, 0.75, 0.0]
-    assert [frame.persisted for frame in frames] == [True, True, False]
+    outputs = [Rows(), Rows(), Rows()]
+    assert kept_by(*outputs)[1] == [0.75, 0.75, 0.0]
+    assert [rows.stored for rows in outputs] == [True, True, False]
     assert is_affordable([50.0], 100.0)
     assert not is_affordable([51.0], 100.0)
 
 
 def test_nothing_stays_stored_when_the_query_has_ended(room):
-    one, late = Frame(), Frame()
+    one, late = Rows(), Rows()
     checkpoints, _ = kept_by(one)
     checkpoints.release()
-    checkpoints._keep("late", Unfinished(late, late, late, 9, 4, {}))
-    assert not one.persisted
-    assert not late.persisted
+    checkpoints._keep("late", Unfinished(late, 9, 4, {}))
+    assert not one.stored
+    assert not late.stored
 
 
 def test_a_kept_output_that_executors_took_with_them_is_lost(room):
-    frame, outputs = Frame((0, 1, 2, 3)), UnfinishedOutputs()
-    outputs.add("v", Unfinished(frame, frame, frame, 5, 8, {}))
+    rows, outputs = Rows((0, 1, 2, 3)), UnfinishedOutputs()
+    outputs.add("v", Unfinished(rows, 5, 8, {}))
     assert outputs.lost_views({}, 0.25) == {}, "nothing was promised yet"
     outputs.kept("v", None)
     assert outputs.lost_views({5: 4}, 0.25) == outputs.lost_views({5: 5}, 0.25) == {}
