@@ -33,7 +33,7 @@ from qoop.engine.session import (
     require_classic_session,
     syntax_of,
 )
-from qoop.engine.snapshot import NoSnapshotError, pin_tables
+from qoop.engine.snapshot import NoSnapshotError, pin_tables, showing_sources
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_once import StoredOnce
 from qoop.engine.verification import Verification
@@ -138,7 +138,7 @@ def sql(spark: SparkSession, text: str, options: Options | None = None) -> DataF
     query = _Query(spark, parsed, options or Options())
 
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
-        return 0, in_session_of(spark, frame)
+        return 0, query.users(frame)
 
     try:
         query.run(consume)
@@ -189,7 +189,7 @@ def write(
     if publish is None:
         return _keep_and_store(query, store)
     try:
-        outcome = query.run(_counting_rows(spark, store))
+        outcome = query.run(_counting_rows(query, store))
         publish(query.result)
     finally:
         query.close()
@@ -201,20 +201,18 @@ def _store(query: "_Query", statement: StatementAsWritten) -> Outcome:
     atomic = query.is_planned and statement.is_atomic
     if query.is_planned and not atomic:
         return _keep_and_store(query, statement.execute)
-    consume = _counting_rows(query.spark, statement.execute)
+    consume = _counting_rows(query, statement.execute)
     try:
         return query.run(consume, StoredOnce(consume, atomic))
     finally:
         query.close()
 
 
-def _counting_rows(
-    spark: SparkSession, store: Callable[[DataFrame], Place]
-) -> Callable[[DataFrame], tuple[int, Place]]:
+def _counting_rows(query: "_Query", store: Callable[[DataFrame], Place]) -> Callable[[DataFrame], tuple[int, Place]]:
     """A consumer of the last stage that stores its rows, and counts them meanwhile."""
 
     def consume(frame: DataFrame) -> tuple[int, Place]:
-        counted, rows = counting(in_session_of(spark, frame))
+        counted, rows = counting(query.users(frame))
         place = store(counted)
         return int(rows() or 0), place
 
@@ -226,9 +224,14 @@ def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Ou
 
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
         kept = PersistedRows(in_session_of(query.spark, frame))
-        # One for each attempt; those of a failed one are removed at the end.
+        try:
+            rows = int(kept.frame.count())
+        except BaseException:
+            # The next attempt has rows of its own.
+            kept.remove()
+            raise
         persisted.append(kept)
-        return int(kept.frame.count()), kept.frame
+        return rows, query.users(kept.frame)
 
     try:
         outcome = query.run(consume)
@@ -418,6 +421,10 @@ class _Query:
             if is_compared:
                 _runs_here.add(self._text_number, *self._kinds(outcome))
             return outcome
+
+    def users(self, frame: DataFrame) -> DataFrame:
+        """The frame of the result as one of the user's session."""
+        return showing_sources(in_session_of(self.spark, frame), self.written.analysed)
 
     def hand_over(self, result: DataFrame) -> None:
         """Release stage outputs when the result and all frames derived from it have been garbage-collected."""

@@ -167,7 +167,7 @@ class ExecutorCheckpoints:
         return {view: progress for view, progress in found if progress is not None}
 
     def stopped(self, view: str) -> float:
-        """The fraction of partitions that stays stored; what is not worth it, or too large, is unpersisted."""
+        """The fraction of partitions that stays stored; what is not worth it, or too large, is removed."""
         kept = self._unfinished.kept(view, self.session.sparkContext)
         output = None if kept else self._unfinished.take(view)
         if output is not None:

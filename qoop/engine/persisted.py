@@ -4,12 +4,15 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
+from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
 from qoop.engine.connection import java_class
 from qoop.engine.session import frame_of, java_message
+
+CATALYST, TYPES = "org.apache.spark.sql.catalyst", "org.apache.spark.sql.types.DataTypes"
 
 RELATIONS = "org.apache.spark.sql.execution.columnar.InMemoryRelation$"
 
@@ -28,8 +31,10 @@ class PersistedRows:
 
     def __init__(self, query: DataFrame) -> None:
         jvm: Any = query.sparkSession._jvm
+        # As Spark's cache does by default: not serialised in memory.
         level = java_class(jvm, "org.apache.spark.storage.StorageLevel").MEMORY_AND_DISK()
-        execution, unnamed = query._jdf.queryExecution(), java_class(jvm, "scala.Option").empty()
+        execution = _unlike_others(query)._jdf.queryExecution()
+        unnamed = java_class(jvm, "scala.Option").empty()
         relation = getattr(java_class(jvm, RELATIONS), "MODULE$").apply(level, execution, unnamed)
         self.query = query
         # With names and nullability as analysed; an optimised plan may have others.
@@ -51,8 +56,25 @@ class PersistedRows:
         return self._relation.newInstance().stats()
 
     def remove(self) -> None:
-        """Have executors remove them; who reads them later computes them again."""
+        """Have executors remove them.
+
+        Who reads them later computes and stores them again, until no plan reads them and Spark's cleaner removes them.
+        """
         self.builder.clearCache(False)
+
+
+def _unlike_others(query: DataFrame) -> DataFrame:
+    """The frame with a condition that no other has; it is always true, and Spark drops it as it optimises the plan.
+
+    If the shuffles of stored rows fail or are cancelled, Spark computes again whatever in its cache contains an equal
+    plan. It would fail with an error of its own if the plan was not analysed.
+    """
+    jvm: Any = query.sparkSession._jvm
+    text = java_class(jvm, "org.apache.spark.unsafe.types.UTF8String").fromString(uuid4().hex)
+    literal = java_class(jvm, f"{CATALYST}.expressions.Literal")(text, java_class(jvm, TYPES).StringType)
+    condition = java_class(jvm, f"{CATALYST}.expressions.IsNotNull")(literal)
+    plan = java_class(jvm, f"{CATALYST}.plans.logical.Filter")(condition, query._jdf.queryExecution().analyzed())
+    return frame_of(query.sparkSession, plan)
 
 
 def define_view(view: str, frame: DataFrame) -> None:

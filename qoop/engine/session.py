@@ -14,7 +14,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.connection import java_class
-from qoop.engine.scala import items, sequence
+from qoop.engine.scala import items, leaves, sequence
 from qoop.errors import QoopError
 from qoop.parsing.moment import EPOCH, Moment
 from qoop.parsing.spark_sql import Syntax
@@ -33,12 +33,10 @@ STAGE_CONF: Mapping[str, str] = {
     # The planner decides the join order.
     "spark.sql.cbo.joinReorder.enabled": "false",
     "spark.sql.cbo.starSchemaDetection": "false",
-    # Stored outputs are partitioned by their size, not by spark.sql.shuffle.partitions.
-    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
     "spark.sql.adaptive.enabled": "true",
-    # CTEs are put in their places: Spark numbers them through a whole plan, so it does not recognise a stored output
-    # that has some in a plan that has others, and would compute it again. The names of CTEs in generated SQL are
-    # different from each other, so whose takes precedence does not matter.
+    # CTEs are put in their places, as Spark's optimizer does with almost all: it numbers them anew each time that it
+    # analyses a text. The names of CTEs in generated SQL are different from each other, so whose takes precedence does
+    # not matter.
     CTE_POLICY: "LEGACY",
     # Literals in generated SQL have escapes.
     "spark.sql.parser.escapedStringLiterals": "false",
@@ -181,6 +179,12 @@ class QueryAsWritten:
     def is_deterministic(self) -> bool:
         """Whether all expressions, also those in views, are deterministic by Spark's judgement."""
         return bool(self._first._jdf.queryExecution().analyzed().deterministic())
+
+    @cached_property
+    def reads_stored_rows(self) -> bool:
+        """Whether it reads rows of an earlier answer, which may have other values when they are computed again."""
+        found = leaves(self._first._jdf.queryExecution().analyzed())
+        return any(leaf.getClass().getSimpleName() == "InMemoryRelation" for leaf in found)
 
     def frame(self) -> DataFrame:
         """The result as a frame to compute; for a statement that is not a query, the frame that it returned.

@@ -5,7 +5,7 @@ listings that Spark made for the query as written are given to the session of th
 read by such a listing make a query run as written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +18,7 @@ from qoop.errors import QoopError
 
 SOURCES = "org.apache.spark.sql.execution.datasources"
 
-ONE_ROW = "org.apache.spark.sql.catalyst.plans.logical.OneRowRelation"
+CATALYST = "org.apache.spark.sql.catalyst"
 
 SAME_EACH_TIME = {
     "LocalRelation", "LogicalRDD", "ExternalRDD", "Range", "OneRowRelation", "EmptyRelation", "CommandResult",
@@ -47,9 +47,13 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
     Raises:
         NoSnapshotError: a table has no such listing.
     """
+    refuse_cached_files(written)
     stored: set[int] | None = None
-    listings = _Listings(session)
+    listings = _Listings(
+        session, {_identity(session, index) for leaf in _leaves(written) if (index := file_index(leaf))}
+    )
     pairs: dict[int, tuple[Any, Any]] = {}
+    pinned: set[str] = set()
     for leaf in _leaves(written):
         kind = str(leaf.getClass().getSimpleName())
         if kind in SAME_EACH_TIME:
@@ -59,8 +63,13 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
             raise NoSnapshotError(f"{_name(leaf)} has no list of files that all stages could read")
         if leaf.catalogTable().isDefined():
             identity = _identity(session, index)
-            if identity not in pairs:
-                pairs[identity] = (leaf, _kept(leaf, listings, session))
+            if identity in pairs:
+                continue
+            table = str(leaf.catalogTable().get().identifier().unquotedString())
+            if table in pinned:
+                raise NoSnapshotError(f"{table} is read by two lists of its files, as a name and in a view")
+            pinned.add(table)
+            pairs[identity] = (leaf, _kept(leaf, listings, session))
             continue
         if stored is None:
             found = (file_index(other) for frame in named.values() for other in _leaves(frame))
@@ -72,11 +81,30 @@ def pin_tables(written: DataFrame, session: SparkSession, named: Mapping[str, Da
     return list(pairs.values())
 
 
-class _Listings:
-    """Copies of the listings of tables; each is copied once."""
+def refuse_cached_files(frame: DataFrame) -> None:
+    """Refuse rows of files in Spark's cache: when any session writes to their table, Spark computes them again.
 
-    def __init__(self, session: SparkSession) -> None:
-        self._session = session
+    Rows that the frame's own plan holds, such as those of stage outputs and of earlier answers, are not in that cache.
+
+    Raises:
+        NoSnapshotError: the frame would read such rows.
+    """
+    session = frame.sparkSession
+    if session._jsparkSession.sharedState().cacheManager().isEmpty():
+        return
+    own = {_identity(session, leaf) for leaf in _leaves(frame)}
+    for leaf in leaves(frame._jdf.queryExecution().withCachedData()):
+        if str(leaf.getClass().getSimpleName()) != "InMemoryRelation" or _identity(session, leaf) in own:
+            continue
+        if any(file_index(made_from) is not None for made_from in leaves(leaf.cacheBuilder().logicalPlan())):
+            raise NoSnapshotError("it reads rows of files in Spark's cache, which change when the files do")
+
+
+class _Listings:
+    """Copies of the listings of tables; each is copied once. `read`: the identities of those that the query reads."""
+
+    def __init__(self, session: SparkSession, read: Collection[int]) -> None:
+        self._session, self._read = session, read
         self.jvm: Any = session._jvm
         self._copies: dict[int, Any] = {}
         self._kryo: Any = None
@@ -95,6 +123,8 @@ class _Listings:
 
     def _copy(self, index: Any) -> Any:
         identity = _identity(self._session, index)
+        if identity not in self._read:
+            raise NoSnapshotError(f"files under {_paths(index)} have been listed anew")
         if identity not in self._copies:
             if str(index.getClass().getSimpleName()) == "CatalogFileIndex":
                 self._copies[identity] = index.filterPartitions(sequence(self.jvm, []))
@@ -126,6 +156,8 @@ def _redefine(name: str, frame: DataFrame, listings: _Listings, session: SparkSe
         return
     replaced = _with_copies(plan, listings)
     if of_session and replaced is not plan:
+        # By its name without quotes, which `define_view` does not expect.
+        state.catalog().dropTempView(parts[0])
         define_view(name, frame_of(session, replaced))
     elif replaced is not plan:
         raise NoSnapshotError(f"the files of {name}, a view of all sessions, may be listed anew")
@@ -145,7 +177,7 @@ def _with_copies(plan: Any, listings: _Listings) -> Any:
     if all(new is old for new, old in zip(replaced, children, strict=True)):
         return plan
     # First with others: Spark keeps children that are equal to the new ones, as listings of the same folders are.
-    others = [java_class(listings.jvm, ONE_ROW)() for _ in children]
+    others = [java_class(listings.jvm, f"{CATALYST}.plans.logical.OneRowRelation")() for _ in children]
     return plan.withNewChildren(sequence(listings.jvm, others)).withNewChildren(sequence(listings.jvm, replaced))
 
 
@@ -171,6 +203,28 @@ def _kept(leaf: Any, listings: _Listings, session: SparkSession) -> Any:
     kept = getattr(java_class(session._jvm, f"{SOURCES}.LogicalRelation$"), "MODULE$").apply(relation, table.get())
     keep(kept, session)
     return kept
+
+
+def showing_sources(frame: DataFrame, written: DataFrame) -> DataFrame:
+    """The frame, with the files that the query as written reads in its plan, where Spark looks for them.
+
+    Spark refuses to overwrite what a frame reads, but does not look behind stored rows. The files are in anti-joins
+    with nothing, which Spark drops as it optimises the plan.
+    """
+    if all(str(leaf.getClass().getSimpleName()) != "InMemoryRelation" for leaf in _leaves(frame)):
+        return frame
+    session = frame.sparkSession
+    jvm: Any = session._jvm
+    plan = frame._jdf.queryExecution().commandExecuted()
+    sources = {_identity(session, index): leaf for leaf in _leaves(written) if (index := file_index(leaf))}
+    for source in sources.values():
+        nothing = java_class(jvm, f"{CATALYST}.expressions.Literal").FalseLiteral()
+        empty = java_class(jvm, f"{CATALYST}.plans.logical.Filter")(nothing, source.newInstance())
+        anti = getattr(java_class(jvm, f"{CATALYST}.plans.LeftAnti$"), "MODULE$")
+        without = java_class(jvm, "scala.Option").empty()
+        hint = java_class(jvm, f"{CATALYST}.plans.logical.JoinHint").NONE()
+        plan = java_class(jvm, f"{CATALYST}.plans.logical.Join")(plan, empty, anti, without, hint)
+    return frame_of(session, plan) if sources else frame
 
 
 def keep(relation: Any, session: SparkSession) -> None:

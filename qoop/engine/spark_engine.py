@@ -16,6 +16,7 @@ from qoop.engine.failures import CANCELLED, LOST_PART, TRANSIENT, StoppedError, 
 from qoop.engine.jobs import core_seconds, tagged, tagged_beside
 from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of
+from qoop.engine.snapshot import NoSnapshotError, refuse_cached_files
 from qoop.engine.stored_once import StoredOnce
 from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
@@ -295,9 +296,11 @@ class SparkEngine:
             return self._finish(self._take(self._written.frame(), tag), tag)
         reads = self._outputs_read(query)
         analysed = self._prepared.take(query, reads)
+        refuse_cached_files(analysed.frame)
         if view is not None:
+            exact = analysed.exact and not self._written.reads_stored_rows
             with self._lock:
-                whole = not analysed.exact or not self._inexact.isdisjoint(reads)
+                whole = not exact or not self._inexact.isdisjoint(reads)
                 if whole:
                     self._inexact.add(view)
             stored = self._checkpoints.save(view, analysed.frame, attempt, whole=whole, versions=versions)
@@ -352,7 +355,7 @@ class SparkEngine:
             was_cancelled = tag in self._cancelled
         if was_cancelled or isinstance(problem, StoppedError):
             return StageCancelled(stage)
-        if isinstance(problem, DifferentPlanError):
+        if isinstance(problem, DifferentPlanError | NoSnapshotError):
             return CannotPlan(str(problem))
         final = self._once is not None and self._once.is_over
         try:

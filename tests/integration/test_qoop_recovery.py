@@ -191,6 +191,23 @@ def slow(spark, tmp_path):
     spark.sql("DROP TEMPORARY FUNCTION mark")
 
 
+def test_a_stage_that_is_cancelled_in_its_shuffle_is_reported_as_that_while_others_are_in_sparks_cache(
+    spark, slow, watched
+):
+    marks, text = slow
+    cached = spark.sql("SELECT i_item_sk AS item FROM item UNION SELECT ss_item_sk FROM store_sales").cache()
+    cached.count()
+    watched.engine.start(
+        ONE, f"SELECT item FROM ({text}) UNION SELECT ss_item_sk FROM store_sales ORDER BY 1", "one", 0
+    )
+    wait_until(lambda: marks.exists() and marks.stat().st_size > 10)
+    watched.engine.cancel((ONE,))
+    watched.wait(StageCancelled)
+    assert watched.events == [StageCancelled(ONE)]
+    assert cached.storageLevel.useMemory
+    cached.unpersist(blocking=True)
+
+
 def test_a_cancelled_stage_stops_and_the_others_continue(spark, slow, watched):
     marks, text = slow
     watched.engine.start(ONE, text, "one", 0)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import qoop
 from qoop.engine.scala import leaves
-from qoop.engine.session import query_session
+from qoop.engine.session import QueryAsWritten, query_session
 from qoop.engine.snapshot import pin_tables
 from qoop.engine.verification import Verification
 from qoop.plans.candidates import CutPolicy
@@ -119,7 +119,7 @@ def made(spark, tmp_path):
     spark.sql("DROP TABLE IF EXISTS facts")
 
 
-def changing(change, starts=2):
+def changing(change, starts=2, checkpoint=None):
     """Options under which something changes just before a stage is started."""
     seen = []
 
@@ -130,7 +130,8 @@ def changing(change, starts=2):
                 change()
 
     warned = []
-    options = qoop.Options(cut_policy=CutPolicy(everywhere=True), watch=watch, warn=warned.append)
+    everywhere = CutPolicy(everywhere=True)
+    options = qoop.Options(cut_policy=everywhere, watch=watch, warn=warned.append, checkpoint=checkpoint)
     return seen, warned, options
 
 
@@ -176,17 +177,22 @@ def test_without_pinning_files_added_while_a_query_runs_are_mixed(spark, made, m
 
 @pytest.mark.parametrize("own_session", [True, False])
 @pytest.mark.parametrize("kind", ["plain", "partitioned", "temporary_view", "view_of_partitions"])
-def test_a_table_that_the_same_application_changes_is_read_in_one_version(spark, made, kind, own_session):
+def test_a_table_that_the_same_application_changes_is_read_in_one_version(spark, made, kind, own_session, tmp_path):
     """Spark lists it anew, also for plans that were analysed before, and computes again what it has cached."""
-    name, _ = made(kind)
+    (name, _), files = made(kind), tmp_path / "outputs"
 
     def add():
         writer = spark if own_session else query_session(spark)
         writer.sql(f"INSERT INTO facts {ROWS}")
 
-    for text, starts in ((APART, 2), (COUNTS, 2), (COUNTS, 3)):
+    for text, starts, checkpoint in (
+        (APART, 2, None),
+        (COUNTS, 2, None),
+        (COUNTS, 3, None),
+        (APART, 2, files.as_uri()),
+    ):
         before = spark.table(name).count() // 5
-        seen, warned, options = changing(add, starts)
+        seen, warned, options = changing(add, starts, checkpoint)
         answer = qoop.collect(spark, text.format(facts=name), options)
         assert len(seen) >= starts and warned == []
         assert counts(answer.rows) == {(before, before)}
@@ -202,6 +208,48 @@ def test_a_view_of_all_sessions_is_read_in_one_version_or_as_written(spark, made
         spark.catalog.dropGlobalTempView("everywhere")
     assert counts(answer.rows) == {(20, 20)}
     assert "view of all sessions" in answer.outcome.one_stage_reason
+
+
+def test_tables_in_sparks_cache_are_read_as_written_but_rows_of_an_answer_are_not(spark, made):
+    name, _ = made("plain")
+    spark.table(name).cache()
+    try:
+        answer = qoop.collect(spark, COUNTS.format(facts=name), changing(lambda: None)[2])
+    finally:
+        spark.catalog.uncacheTable(name)
+    assert counts(answer.rows) == {(20, 20)}
+    assert "in Spark's cache" in answer.outcome.one_stage_reason
+    earlier = qoop.sql(spark, COUNTS.format(facts=name), changing(lambda: None)[2])
+    earlier.createOrReplaceTempView("part")
+    text = f"SELECT part.early, late.id FROM part JOIN kinds ON kinds.k = part.k JOIN {name} AS late ON late.k = part.k"
+    _, warned, options = changing(lambda: None)
+    assert QueryAsWritten(spark, text).reads_stored_rows
+    assert qoop.collect(spark, text, options).outcome.counts.stages > 1 and warned == []
+
+
+def test_a_table_that_is_cached_while_a_query_runs_is_read_in_one_version(spark, made):
+    name, _ = made("plain")
+
+    def cache():
+        query_session(spark).sql(f"INSERT INTO facts {ROWS}")
+        spark.table(name).cache()
+
+    try:
+        answer = qoop.collect(spark, APART.format(facts=name), changing(cache)[2])
+    finally:
+        spark.catalog.uncacheTable(name)
+    assert len(counts(answer.rows)) == 1 and all(early == late for early, late in counts(answer.rows))
+
+
+def test_a_table_that_is_read_by_two_lists_of_its_files_is_read_as_written(spark, made):
+    name, _ = made("plain")
+    spark.table(name).createOrReplaceTempView("part")
+    spark.sql(f"REFRESH TABLE {name}")
+    spark.sql(f"INSERT INTO {name} {ROWS}")
+    text = COUNTS.format(facts=name).replace(f"FROM {name} WHERE", "FROM part WHERE")
+    answer = qoop.collect(spark, text, changing(lambda: None)[2])
+    assert counts(answer.rows) == counts(spark.sql(text).collect()) == {(40, 20)}
+    assert "two lists" in answer.outcome.one_stage_reason
 
 
 def test_a_view_with_files_in_a_subquery_runs_as_written(spark, made):

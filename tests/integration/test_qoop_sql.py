@@ -168,9 +168,30 @@ def test_stored_outputs_are_not_computed_again_where_they_and_their_readers_have
       JOIN (SELECT d_year, max(d_moy) AS month FROM date_dim GROUP BY d_year) AS years ON years.d_year = one.d_year
     """
     frame = qoop.sql(spark, text)
-    read = Counter(leaf.getClass().getSimpleName() for leaf in leaves(frame._jdf.queryExecution().withCachedData()))
+    read = Counter(leaf.getClass().getSimpleName() for leaf in leaves(frame._jdf.queryExecution().optimizedPlan()))
     assert read == {"InMemoryRelation": 2, "LogicalRelation": 1}
     assert rows_of(frame) == rows_of(spark.sql(text)) != Counter()
+
+
+def test_an_answer_cannot_overwrite_what_it_was_read_from(spark, table):
+    spark.sql(f"INSERT INTO {table} VALUES ('Books', 1), ('Music', 2)")
+    text = f"""
+    SELECT i.i_category AS category, s.n FROM {table} s JOIN item i ON i.i_category = s.category
+      JOIN store_sales ON ss_item_sk = i_item_sk JOIN date_dim ON ss_sold_date_sk = d_date_sk
+    """
+
+    def check():
+        answer = qoop.sql(spark, text, STAGED)
+        for method in ("insertInto", "saveAsTable"):
+            with pytest.raises(AnalysisException, match="OVERWRITE"):
+                getattr(answer.write.mode("overwrite"), method)(table)
+        assert spark.table(table).count() == 2
+        assert "LeftAnti" not in answer._jdf.queryExecution().optimizedPlan().toString()
+        assert rows_of(answer) == rows_of(spark.sql(text)) != Counter()
+
+    check()
+    gc.collect()
+    wait_until(lambda: not session_state(spark)["persisted"])
 
 
 def test_spark_describes_plans_that_read_stored_outputs_in_few_words(spark, monkeypatch):

@@ -95,6 +95,7 @@ def spark(monkeypatch):
     monkeypatch.setattr(api, "StatementAsWritten", lambda spark, text: written_statement)
     monkeypatch.setattr(api, "query_session", lambda spark: spark)
     monkeypatch.setattr(api, "in_session_of", lambda spark, frame: frame)
+    monkeypatch.setattr(api, "showing_sources", lambda frame, written: frame)
     monkeypatch.setattr(api, "PersistedRows", lambda frame: SimpleNamespace(frame=frame, remove=lambda: None))
     monkeypatch.setattr(api, "ExecutorCheckpoints", lambda session, warn, in_plan: nothing)
     monkeypatch.setattr(api, "reads_partitions", lambda written: False)
