@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pydantic import ValidationError
@@ -40,8 +41,7 @@ def main() -> None:
     console.escape_unencodable()
     # Py4J and PySpark also log what they raise, with Java and Python stack traces: the user gets one line instead.
     logging.disable(logging.CRITICAL)
-    for number in _stop_signals():
-        signal.signal(number, _interrupt)
+    interrupt_on_signals()
     spark = None
     try:
         spark = SparkSession.builder.appName(job.name).getOrCreate()
@@ -55,6 +55,29 @@ def main() -> None:
     finally:
         if spark is not None:
             _stop(spark)
+
+
+INTERRUPT_AGAIN_S = 0.1
+"""Seconds after which an interrupt that was ignored is raised again."""
+
+
+def interrupt_on_signals() -> None:
+    """Let stop signals raise KeyboardInterrupt in this thread, again if Python ignores it.
+
+    It ignores exceptions in what it calls to finalise an object, and Py4J does much there for each Java object.
+    """
+    for number in (*_stop_signals(), signal.SIGALRM):
+        signal.signal(number, _interrupt)
+    reported = sys.unraisablehook
+
+    def ignored(problem: Any) -> None:
+        if problem.exc_type is KeyboardInterrupt:
+            # Later: this is still a part of what Python ignores.
+            signal.setitimer(signal.ITIMER_REAL, INTERRUPT_AGAIN_S)
+        else:
+            reported(problem)
+
+    sys.unraisablehook = ignored
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -76,7 +99,7 @@ def _print(line: str) -> None:
 
 def _stop(spark: SparkSession) -> None:
     # A second signal must not interrupt the clean-up.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)
     try:
         spark.stop()
