@@ -424,7 +424,8 @@ class _Query:
 
     def users(self, frame: DataFrame) -> DataFrame:
         """The frame of the result as one of the user's session."""
-        return showing_sources(in_session_of(self.spark, frame), self.written.analysed)
+        frame = in_session_of(self.spark, frame)
+        return showing_sources(frame, self.written.analysed) if self.is_planned else frame
 
     def hand_over(self, result: DataFrame) -> None:
         """Release stage outputs when the result and all frames derived from it have been garbage-collected."""

@@ -27,6 +27,11 @@ def leaves(plan: Any) -> Iterator[Any]:
     return (leaf for part in chain((plan,), items(plan.subqueriesAll())) for leaf in items(part.collectLeaves()))
 
 
+def stored_rows(plan: Any) -> list[Any]:
+    """The leaves of a plan that read rows which executors store."""
+    return [leaf for leaf in leaves(plan) if str(leaf.getClass().getSimpleName()) == "InMemoryRelation"]
+
+
 def printed(plan: Any, sizes: bool = False) -> str:
     """A plan as Spark prints it, with all columns; with `sizes` those of the operators that Spark has sized."""
     try:

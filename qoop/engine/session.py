@@ -14,7 +14,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.connection import java_class
-from qoop.engine.scala import items, leaves, sequence
+from qoop.engine.scala import items, sequence, stored_rows
 from qoop.errors import QoopError
 from qoop.parsing.moment import EPOCH, Moment
 from qoop.parsing.spark_sql import Syntax
@@ -183,8 +183,7 @@ class QueryAsWritten:
     @cached_property
     def reads_stored_rows(self) -> bool:
         """Whether it reads rows of an earlier answer, which may have other values when they are computed again."""
-        found = leaves(self._first._jdf.queryExecution().analyzed())
-        return any(leaf.getClass().getSimpleName() == "InMemoryRelation" for leaf in found)
+        return bool(stored_rows(self._first._jdf.queryExecution().analyzed()))
 
     def frame(self) -> DataFrame:
         """The result as a frame to compute; for a statement that is not a query, the frame that it returned.

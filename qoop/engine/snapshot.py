@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.connection import java_class
 from qoop.engine.persisted import define_view
-from qoop.engine.scala import items, leaves, sequence
+from qoop.engine.scala import items, leaves, sequence, stored_rows
 from qoop.engine.session import frame_of
 from qoop.errors import QoopError
 
@@ -92,11 +92,12 @@ def refuse_cached_files(frame: DataFrame) -> None:
     session = frame.sparkSession
     if session._jsparkSession.sharedState().cacheManager().isEmpty():
         return
-    own = {_identity(session, leaf) for leaf in _leaves(frame)}
-    for leaf in leaves(frame._jdf.queryExecution().withCachedData()):
-        if str(leaf.getClass().getSimpleName()) != "InMemoryRelation" or _identity(session, leaf) in own:
+    execution = frame._jdf.queryExecution()
+    own = {_identity(session, rows) for rows in stored_rows(execution.analyzed())}
+    for rows in stored_rows(execution.withCachedData()):
+        if _identity(session, rows) in own:
             continue
-        if any(file_index(made_from) is not None for made_from in leaves(leaf.cacheBuilder().logicalPlan())):
+        if any(file_index(made_from) is not None for made_from in leaves(rows.cacheBuilder().logicalPlan())):
             raise NoSnapshotError("it reads rows of files in Spark's cache, which change when the files do")
 
 
@@ -211,11 +212,11 @@ def showing_sources(frame: DataFrame, written: DataFrame) -> DataFrame:
     Spark refuses to overwrite what a frame reads, but does not look behind stored rows. The files are in anti-joins
     with nothing, which Spark drops as it optimises the plan.
     """
-    if all(str(leaf.getClass().getSimpleName()) != "InMemoryRelation" for leaf in _leaves(frame)):
+    plan = frame._jdf.queryExecution().commandExecuted()
+    if not stored_rows(plan):
         return frame
     session = frame.sparkSession
     jvm: Any = session._jvm
-    plan = frame._jdf.queryExecution().commandExecuted()
     sources = {_identity(session, index): leaf for leaf in _leaves(written) if (index := file_index(leaf))}
     for source in sources.values():
         nothing = java_class(jvm, f"{CATALYST}.expressions.Literal").FalseLiteral()
