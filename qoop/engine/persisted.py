@@ -14,6 +14,9 @@ from qoop.engine.session import frame_of, java_message
 
 CATALYST, TYPES = "org.apache.spark.sql.catalyst", "org.apache.spark.sql.types.DataTypes"
 
+RELEASE = "qoop-release"
+"""The name of threads that remove rows which nothing reads any more."""
+
 RELATIONS = "org.apache.spark.sql.execution.columnar.InMemoryRelation$"
 
 
@@ -112,6 +115,6 @@ def remove_with(owner: object, persisted: list[PersistedRows], warn: Callable[[s
             warn(f"stage outputs could not be released: {java_message(problem)}")
 
     def on_collected() -> None:
-        threading.Thread(target=release, name="qoop-release", daemon=True).start()
+        threading.Thread(target=release, name=RELEASE, daemon=True).start()
 
     weakref.finalize(owner, on_collected).atexit = False

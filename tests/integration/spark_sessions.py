@@ -1,12 +1,15 @@
 """A local Spark session with two cores, and checks that a query leaves its state unchanged."""
 
 import contextlib
+import gc
+import threading
 import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from qoop.engine.connection import java_class
+from qoop.engine.persisted import RELEASE
 from qoop.engine.unfinished import block_managers, stored_partitions
 from tpcds import data
 from tpcds.data import DataSet
@@ -72,9 +75,18 @@ def active_jobs(spark: SparkSession) -> list[int]:
 def session_unchanged(spark: SparkSession):
     """Check that the block leaves the session unchanged; Spark releases some state a moment later."""
     wait_until(lambda: not active_jobs(spark))
+    release_unused()
     before = session_state(spark)
     yield
     wait_until(lambda: session_state(spark) == before, lambda: f"changed: {_difference(session_state(spark), before)}")
+
+
+def release_unused() -> None:
+    """Release the stored outputs of frames that earlier tests have left, and wait until that is done."""
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name == RELEASE:
+            thread.join()
 
 
 def _difference(now, before):

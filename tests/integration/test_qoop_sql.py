@@ -144,15 +144,15 @@ def test_a_frame_can_be_transformed_and_joined(spark):
 
 
 def test_outputs_of_stages_are_released_with_the_last_frame(spark):
-    before = session_state(spark)["persisted"]
-    frame = qoop.sql(spark, SALES, STAGED)
-    derived = frame.where("sold > 1")
-    del frame
-    gc.collect()
-    assert session_state(spark)["persisted"] > before
-    del derived
-    gc.collect()
-    wait_until(lambda: session_state(spark)["persisted"] == before)
+    with session_unchanged(spark):
+        before = session_state(spark)["persisted"]
+        frame = qoop.sql(spark, SALES, STAGED)
+        derived = frame.where("sold > 1")
+        del frame
+        gc.collect()
+        assert session_state(spark)["persisted"] > before
+        del derived
+        gc.collect()
 
 
 def test_stored_outputs_are_not_computed_again_where_they_and_their_readers_have_subqueries(spark):
