@@ -336,6 +336,7 @@ class _Query:
         self._use = use
         self._past: PastRuns | None = None
         self._stage_rows: Mapping[StageName, float] = {}
+        self._measured: Mapping[str, float] = {}
         self._keeps_rows = False
         self._busy_part: float | None = None
         self._verdict: Verdict | None = None
@@ -379,9 +380,10 @@ class _Query:
         """Run the query to its end; `consume` is part of the last stage; `once`: takes its place if it stores rows."""
         options = self._options
         planned, reason = self._planned
+        options = replace(options, rules=replace(options.rules, measured=self._measured, stores=once is not None))
         if planned is not None and self._verdict is not None and once is None:
             # Rows that are stored as written could not be left when the trial takes too long.
-            options, reason = self._on_trial(self._verdict)
+            options, reason = self._on_trial(self._verdict, options)
         self._checkpoints = self._new_checkpoints()
         with closing(QueryJournal(options.journal, options.warn)) as journal:
             run = QueryRun(
@@ -389,7 +391,7 @@ class _Query:
                 self._parsed.text,
                 planned,
                 reason,
-                replace(options.rules, stores=once is not None),
+                options.rules,
                 journal,
                 options.confirm,
                 options.warn,
@@ -506,6 +508,7 @@ class _Query:
         is_cold = not any(_runs_here.has_run(self._text_number, planned) for planned in (True, False))
         past = self._past.read()
         self._stage_rows = past.counted if self._keeps_rows else {}
+        self._measured = guard.measured(past.runs, self._slots, is_cold)
         self._verdict = guard.verdict(past.runs, self._slots, is_cold)
         if self._verdict is None or self._verdict.trial_s is not None:
             return None
@@ -526,10 +529,10 @@ class _Query:
         except (PySparkException, Py4JError):
             return None
 
-    def _on_trial(self, verdict: Verdict) -> tuple[Options, str]:
+    def _on_trial(self, verdict: Verdict, options: Options) -> tuple[Options, str]:
         """The options and the reason of a run that measures the query as written."""
         self._is_trial = True
-        return replace(self._options, rules=replace(self._options.rules, trial_s=verdict.trial_s)), verdict.reason
+        return replace(options, rules=replace(options.rules, trial_s=verdict.trial_s)), verdict.reason
 
     def _kinds(self, outcome: Outcome) -> set[bool]:
         """In which ways it ran: planned (True), as written (False)."""
@@ -566,10 +569,18 @@ class _Query:
         if self._planning_s is not None and not is_trial:
             # Of an application that is told its share, the next one may be any.
             kept = outcome.as_written and self._options.feed is None
-            runs.append(PastRun(True, self._planning_s + outcome.seconds, slots, cores, first_planned, kept))
+            seconds = self._planning_s + outcome.seconds
+            runs.append(PastRun(True, seconds, slots, cores, first_planned, kept, self._only_plan(outcome)))
         if outcome.as_written or is_trial:
             runs.append(PastRun(False, outcome.seconds, slots, cores, first_written))
         return runs
+
+    def _only_plan(self, outcome: Outcome) -> str:
+        """The signature of the plan that ran from start to end; "" if none did."""
+        planned, chosen = self._planned[0], {one.plan for one in outcome.decisions}
+        if planned is None or outcome.as_written or len(chosen) != 1:
+            return ""
+        return planned.plans[chosen.pop()].signature
 
     def _unused(self) -> int:
         """After how many more runs as written the query may be planned for its time, which the gate underestimates."""

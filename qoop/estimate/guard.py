@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from qoop.plans.plan import AS_WRITTEN
 from yarn_plugin.quantities import count
 
 REPEATED = 2
@@ -26,7 +27,7 @@ class PastRun:
     `planned`: its plans were made, and one of them was run. `seconds`: from the start of planning until the result; as
     written from the start of the only stage. `slots`: the average share. `core_seconds`: the run time of its tasks.
     `cold`: it was the first query of its application, in which executors and the JVM start up. `kept`: it was planned
-    for this share, and then ran as written.
+    for this share, and then ran as written. `plan`: the signature of the only plan that was run; "" if it was switched.
     """
 
     planned: bool
@@ -35,6 +36,11 @@ class PastRun:
     core_seconds: float
     cold: bool
     kept: bool = False
+    plan: str = ""
+
+    def is_similar(self, slots: float) -> bool:
+        """Whether its share was similar to this one."""
+        return self.slots / SIMILAR <= slots <= self.slots * SIMILAR
 
     def seconds_at(self, slots: float) -> float:
         """What it would have taken at another share: the time of its tasks changes in proportion, the rest does not."""
@@ -67,7 +73,7 @@ class Guard:
     def verdict(self, runs: Sequence[PastRun], slots: float, cold: bool) -> Verdict | None:
         """What becomes of a query at this share, given its earlier runs, oldest first; None: it is planned."""
         kept = self._kept(runs, slots)
-        if kept is not None:
+        if kept is not None and not self._has_faster_plan(runs, slots, cold):
             return kept
         alike = [run for run in runs if run.cold == cold]
         planned = [run.seconds_at(slots) for run in alike if run.planned][-REPEATED:]
@@ -87,10 +93,30 @@ class Guard:
             return None
         return Verdict(f"{took}, as written {usual:.1f} s long ago", limit)
 
+    def measured(self, runs: Sequence[PastRun], slots: float, cold: bool) -> dict[str, float]:
+        """What each plan usually took at a similar share, in seconds, by its signature; as written, by `AS_WRITTEN`.
+
+        A plan that has only been the first of its application counts with that run, as it takes less in others.
+        """
+        alike: dict[str, list[float]] = {}
+        first: dict[str, list[float]] = {}
+        for run in runs:
+            plan = run.plan if run.planned else AS_WRITTEN
+            if plan and not run.kept and run.is_similar(slots):
+                (alike if run.cold == cold else first).setdefault(plan, []).append(run.seconds_at(slots))
+        usual = {plan: median(seconds[-COMPARED:]) for plan, seconds in alike.items()}
+        return usual if cold else {plan: min(seconds) for plan, seconds in first.items()} | usual
+
+    def _has_faster_plan(self, runs: Sequence[PastRun], slots: float, cold: bool) -> bool:
+        """Whether some plan took less time than the query as written."""
+        measured = self.measured(runs, slots, cold)
+        written = measured.pop(AS_WRITTEN, 0.0)
+        return any((1.0 + self.tolerance) * seconds < written for seconds in measured.values())
+
     def _kept(self, runs: Sequence[PastRun], slots: float) -> Verdict | None:
         """The verdict on a query that, planned the last time, ran as written: the same inputs give the same plan."""
         last = next((run for run in reversed(runs) if run.planned), None)
-        if last is None or not last.kept or not last.slots / SIMILAR <= slots <= last.slots * SIMILAR:
+        if last is None or not last.kept or not last.is_similar(slots):
             return None
         # The first run since is its own, recorded once with planning and once without.
         left = self.interval - _runs_since(runs, planned=True)

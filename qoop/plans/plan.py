@@ -1,8 +1,9 @@
 """Candidate plans: which stages compute a query, in which order, and what each reads."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import NamedTuple
 
 from qoop.plans.graph import JoinGraph, RelationSet
@@ -36,6 +37,9 @@ class StageName(NamedTuple):
 
 ROOT = "qoop_result"
 """The name of the block that is a query's result."""
+
+AS_WRITTEN = "as written"
+"""The signature of a query's plan that is the query as the user wrote it."""
 
 RESULT = StageId(ROOT, BLOCK_RESULT)
 """The stage whose output is the query's result, in every plan."""
@@ -175,6 +179,18 @@ class Plan:
         """Equal for equal plans."""
         parts = sorted(self.block_plans.items())
         return self.as_written, *((name, frozenset(part.joins), part.cuts) for name, part in parts)
+
+    @cached_property
+    def signature(self) -> str:
+        """Tells the plan from others of its query in records; like `key`, but equal in later versions too."""
+        if self.as_written:
+            return AS_WRITTEN
+
+        def named(block: str, sets: Iterable[RelationSet]) -> list[tuple[str, ...]]:
+            return sorted(tuple(sorted(self.query.name_of(StageId(block, one)).aliases)) for one in sets)
+
+        parts = [(name, named(name, part.joins), named(name, part.cuts)) for name, part in self.block_plans.items()]
+        return blake2b(repr(sorted(parts)).encode(), digest_size=8).hexdigest()
 
     def stage_tree(self, stage: StageId) -> Tree | None:
         """The join tree that a stage computes; None for a block that is not planned."""

@@ -34,6 +34,12 @@ DOUBTS = (0.0, 1.0, -1.0)
 SHARES = (1.0, 0.5, 2.0)
 """Likely shares, as multiples of the present one."""
 
+UNTRIED_FACTOR = 0.5
+"""For each plan that was tried beyond the first, a plan that was not tried must be expected to take so much less.
+
+It is the best of many estimates, and so the more likely to be an error the more often that was the case already.
+"""
+
 COMPARED = 8
 """How many plans are compared with the query as written in doubt."""
 
@@ -47,6 +53,9 @@ def first_plan(
     the query as written, at any likely share and whichever way the estimates are wrong, or if it would cost more than
     the premium on average, the query runs as written. So does one with a grouping that several parts read if it would
     not save `SHARED_GAIN`, unless some plan is forced; and one that is tried as written, unless that is hopeless.
+
+    Plans that were run before are compared by the time that they took. One that was not is started only if it is
+    expected to save what a switch must save, and more with each plan that was tried.
     """
     written = next((number for number, plan in enumerate(plans) if plan.as_written), None)
     if written is None or rules.force:
@@ -55,6 +64,42 @@ def first_plan(
     ranked = sorted(candidates, key=lambda one: (one.seconds, one.plan))
     if rules.trial_s is not None and as_written <= HOPELESS_FACTOR * max(rules.trial_s, ranked[0].seconds):
         return written
+    expected = _expected_first(plans, estimator, ranked, written, slots, rules)
+    return _by_measurement(plans, candidates, expected, rules)
+
+
+def _by_measurement(plans: Sequence[Plan], candidates: Sequence[Candidate], expected: int, rules: Rules) -> int:
+    """The fastest of the plans that were tried, unless another one is worth a try, or the query as written is faster.
+
+    Whether the query as written is faster than what is `expected` to be, the guard has decided.
+    """
+    measured = {
+        number: rules.measured[one.signature] for number, one in enumerate(plans) if one.signature in rules.measured
+    }
+    tried = {number: took for number, took in measured.items() if not plans[number].as_written}
+    if not tried:
+        return expected
+    fastest = min(tried, key=lambda number: (tried[number], number))
+    if expected in tried:
+        return fastest
+    if expected in measured:
+        now = measured[expected]
+        return fastest if now - tried[fastest] >= min_gain_for_switch(now, rules) else expected
+    seconds = {one.plan: one.seconds for one in candidates}
+    limit = (1.0 - rules.hysteresis) * UNTRIED_FACTOR ** (len(tried) - 1)
+    return expected if seconds[expected] <= limit * seconds[fastest] else fastest
+
+
+def _expected_first(
+    plans: Sequence[Plan],
+    estimator: Estimator,
+    ranked: Sequence[Candidate],
+    written: int,
+    slots: float,
+    rules: Rules,
+) -> int:
+    """The choice by the estimates alone; `ranked`: all candidates, the fastest first."""
+    as_written = next(one.seconds for one in ranked if one.plan == written)
     if plans[written].query.shared_groupings and ranked[0].seconds > (1.0 - SHARED_GAIN) * as_written:
         return written
     limit = ranked[0].seconds * (1.0 + _premium(ranked[0].seconds, rules))

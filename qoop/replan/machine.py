@@ -81,6 +81,9 @@ COLD_START_S = 10.0
 OUTGROWN_FACTOR = 4.0
 """A stage that has this many times the rows that were expected, before it has finished, is not what was planned for."""
 
+HELD_FACTOR = 1.1
+"""As many times what a plan took in earlier runs, it is not left for one that is only expected to be faster."""
+
 PROGRESS_CHECK_S = 5.0
 """Interval, in seconds, at which running stages are compared with their estimates."""
 
@@ -91,8 +94,9 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     state, commands, cause = _apply_event(_with_progress(state, at), at, event)
     if state.phase in ("done", "failed"):
         return replace(state, timer_at=None), tuple(commands)
-    # 2. Choose a plan, or compare the current one with the others; not while rows are stored or a trial lasts.
-    is_fixed = (state.rules.stores and RESULT in state.running) or (_trial_left_s(state) or 0.0) > 0.0
+    # 2. Choose a plan, or compare the current one with the others; not while rows are stored or the plan is held.
+    left = max(_trial_left_s(state) or 0.0, state.held_until - at)
+    is_fixed = (state.rules.stores and RESULT in state.running) or left > 0.0
     if cause is not None and state.share is not None and state.phase in ("running", "switching") and not is_fixed:
         state, decided = _decide(state, cause, event)
         commands += decided
@@ -106,7 +110,7 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     # 5. Check progress again while stages run, and when a trial ends.
     if not state.running or state.phase != "running":
         return replace(state, timer_at=None), tuple(commands)
-    left = _trial_left_s(state) or 0.0
+    left = max(_trial_left_s(state) or 0.0, state.held_until - at)
     due = at + (min(left, PROGRESS_CHECK_S) if left > 0.0 else PROGRESS_CHECK_S)
     return replace(state, timer_at=due), (*commands, SetTimer(due))
 
@@ -177,6 +181,8 @@ def _apply_share(state: State, event: ShareChanged) -> tuple[State, list[Command
         commands.append(SetExecutors(share.executors, event.effective_at))
     if before is not None and share.slots == before.slots:
         return state, commands, None
+    # What the plan took before, it took at another share.
+    state = replace(state, held_until=0.0)
     return state, commands, NewShare(before.slots if before else None, share.slots, event.reason, event.why)
 
 
@@ -353,8 +359,7 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
         chosen = first_plan(state.plans, state.estimator, candidates, slots, rules)
     else:
         chosen = choose(candidates, state.current, rules)
-    begun: Winner = "trial" if rules.trial_s is not None and state.plans[chosen].as_written else "first"
-    won_by: Winner = begun if state.current is None else "kept"
+    won_by: Winner = _first_winner(state, chosen) if state.current is None else "kept"
     if rules.force and state.current is not None and isinstance(event, StageFinished | ShareChanged):
         other = forced_choice(state.plans, candidates, state.current, progress.ready, stopping)
         won_by, chosen = ("forced", other) if other != state.current else ("kept", chosen)
@@ -374,8 +379,19 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
         late = stragglers(progress, state.estimator, decision.cancel)
         state = replace(state, stragglers=with_larger(state.stragglers, late))
         return _switch(state, candidates[chosen], decision)
+    if won_by == "earlier runs":
+        took = rules.measured[state.plans[chosen].signature]
+        state = replace(state, held_until=state.progress_at + HELD_FACTOR * took)
     state = replace(state, current=chosen, decided_slots=state.decided_slots or slots)
     return state, [Note(decision)]
+
+
+def _first_winner(state: State, chosen: int) -> Winner:
+    """What made the first plan win."""
+    plan, rules = state.plans[chosen], state.rules
+    if plan.as_written:
+        return "trial" if rules.trial_s is not None else "first"
+    return "earlier runs" if plan.signature in rules.measured and not rules.force else "first"
 
 
 def _progress(state: State) -> Progress:

@@ -88,7 +88,8 @@ class State:
     until they are measured. `stopped`: cancelled stages that can be resumed. `awaiting_cancel`: cancelled stages that
     still run. `confirmed`: the last share that was confirmed to the arbiter. `progress_at`: when the progress of
     running stages was last updated. `started_at`: when the first stage started. `timer_at`: when running stages are
-    compared with their estimates next.
+    compared with their estimates next. `held_until`: until then the present plan stays, as earlier runs of it took so
+    long at this share.
     """
 
     plans: tuple[Plan, ...]
@@ -110,5 +111,6 @@ class State:
     progress_at: float = 0.0
     started_at: float | None = None
     timer_at: float | None = None
+    held_until: float = 0.0
     counts: QueryCounts = field(default_factory=QueryCounts)
     usage: Usage = field(default_factory=Usage)

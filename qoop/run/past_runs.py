@@ -39,6 +39,7 @@ class _Run(BaseModel):
     core_seconds: NotNegative
     cold: bool
     kept: bool = False
+    plan: Annotated[str, Field(max_length=32)] = ""
 
 
 class _File(BaseModel):

@@ -58,6 +58,7 @@ def error_message(cause: WhyFailed) -> str:
 
 DECIDED_BY: dict[Winner, str] = {
     "first": "the first estimates",
+    "earlier runs": "in earlier runs it took less time than other plans",
     "trial": "the query is measured as written, to compare it with its planned runs",
     "late trial": "as written the query takes longer than its planned runs took",
     "kept": "the estimates",
@@ -73,8 +74,8 @@ DECIDED_BY: dict[Winner, str] = {
 
 
 def verdict(decision: Decision) -> str:
-    """The estimates that a decision is based on; for a switch or a trial, also what decided it."""
-    is_told = decision.switched or decision.won_by == "trial"
+    """The estimates that a decision is based on; also what decided it, if that was anything else."""
+    is_told = decision.switched or decision.won_by in ("trial", "earlier runs")
     reason = f"; reason: {DECIDED_BY[decision.won_by]}" if is_told else ""
     return f"{comparison(decision)}{reason}"
 

@@ -298,24 +298,53 @@ def test_a_query_whose_plans_were_slower_runs_as_written_until_its_data_or_setti
         spark.sql("DROP TABLE sold")
 
 
-def test_rows_that_a_run_counted_are_known_to_the_next(spark, monkeypatch, tmp_path):
-    """Here the planner takes tables for 5,000 times as large as they are, so that it stores outputs."""
-    statistics, plan, planned = SparkCatalogue.statistics, api._plans_made.plan, []
+@pytest.fixture
+def stored_in_vain(monkeypatch):
+    """A query that stores outputs, as the planner takes tables for 5,000 times as large as they are."""
+    statistics = SparkCatalogue.statistics
 
     def wrong(self, table):
         known = statistics(self, table)
         ids = replace(known.columns["id"], distinct=known.rows * 5e3)
         return replace(known, rows=known.rows * 5e3, bytes=known.bytes * 5e3, columns={**known.columns, "id": ids})
 
+    monkeypatch.setattr(SparkCatalogue, "statistics", wrong)
+    joined = " ".join(f"JOIN plain {alias} ON a.id = {alias}.id" for alias in "bcd")
+    return f"SELECT count(*) AS n FROM plain a {joined} WHERE a.text LIKE '%aaa%' AND d.k = 1"
+
+
+def test_a_plan_that_took_less_time_than_others_is_run_again(spark, stored_in_vain, tmp_path):
+    def run():
+        return qoop.collect(spark, stored_in_vain, qoop.Options(gate=Gate(gain=0.0))).outcome
+
+    run()
+    (file,) = (tmp_path / "qoop" / "runs-1").iterdir()
+    recorded = json.loads(file.read_text())
+    (first,) = recorded["runs"]
+    assert first["planned"] and first["plan"]
+    others = [
+        {"planned": False, "seconds": 50.0, "plan": ""},
+        {"planned": True, "seconds": 0.3, "plan": first["plan"]},
+        {"planned": True, "seconds": 40.0, "kept": True, "plan": ""},
+    ]
+    file.write_text(json.dumps(recorded | {"runs": [first | {"cold": False} | other for other in others]}))
+    (decision, *_) = run().decisions
+    assert decision.won_by == "earlier runs"
+    assert json.loads(file.read_text())["runs"][-1]["plan"] == first["plan"]
+    others[1]["seconds"] = 60.0
+    file.write_text(json.dumps(recorded | {"runs": [first | {"cold": False} | other for other in others]}))
+    assert run().one_stage_reason.startswith("when it was last planned, it ran as written too")
+
+
+def test_rows_that_a_run_counted_are_known_to_the_next(spark, stored_in_vain, monkeypatch, tmp_path):
+    plan, planned = api._plans_made.plan, []
+
     def planning(*args, **named):
         planned.append(plan(*args, **named))
         return planned[-1]
 
-    monkeypatch.setattr(SparkCatalogue, "statistics", wrong)
     monkeypatch.setattr(api._plans_made, "plan", planning)
-    joined = " ".join(f"JOIN plain {alias} ON a.id = {alias}.id" for alias in "bcd")
-    text = f"SELECT count(*) AS n FROM plain a {joined} WHERE a.text LIKE '%aaa%' AND d.k = 1"
-    first, second = (qoop.collect(spark, text, qoop.Options(gate=Gate(gain=0.0))).outcome for _ in range(2))
+    first, second = (qoop.collect(spark, stored_in_vain, qoop.Options(gate=Gate(gain=0.0))).outcome for _ in range(2))
     assert first.counts.stages > 1 and first.stage_rows
     query = planned[1].text.query
     assert not planned[0].estimator.counted

@@ -8,7 +8,7 @@ from qoop.estimate.cost import CostModel
 from qoop.parsing.statement import parse_statement
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
-from qoop.plans.plan import BLOCK_RESULT, RESULT, StageId, StageName
+from qoop.plans.plan import AS_WRITTEN, BLOCK_RESULT, RESULT, StageId, StageName
 from qoop.plans.trees import joins
 from qoop.replan import first_choice
 from qoop.replan.commands import CancelStages, Fail, Note, RunAsWritten, SetTimer, StartStage
@@ -292,3 +292,87 @@ def test_what_a_query_used_is_known_at_its_end():
     assert state.usage.mean_slots == pytest.approx((30 * 4 + 10 * 2) / 40)
     assert state.usage.core_seconds == 55.0
     assert state.usage.using(None).core_seconds is None is state.usage.using(None).using(1.0).core_seconds
+
+
+def signatures(planned):
+    return [plan.signature for plan in planned.plans]
+
+
+def test_plans_have_signatures_of_their_own_that_stay():
+    found = signatures(made(*BAD_ORDER))
+    assert len(set(found)) == len(found) > 3 and found[-1] == AS_WRITTEN
+    assert found == signatures(made(*BAD_ORDER))
+    once = made("SELECT a.x FROM a JOIN b ON a.k = b.k", LARGE)
+    assert once.plans[0].signature == "367fd5d647042177", "records of earlier versions hold"
+
+
+def choose(measured, best=10.0, other=20.0, written=60.0, event=None):
+    """Which of three plans is the first: the best by the estimates, another one, or the query as written.
+
+    All times are given: those of earlier runs, and what is expected.
+    """
+    planned = made(*BAD_ORDER)
+    rules = Rules()
+    numbers = range(len(planned.plans))
+    found = evaluate(planned.plans, planned.estimator, NOTHING, 4.0, rules)
+    names = {"best": first_plan(planned.plans, planned.estimator, found, 4.0, rules), "written": numbers[-1]}
+    names["other"] = next(number for number in numbers if number not in names.values())
+    expected = {f"plan{number}": 100.0 for number in numbers}
+    expected |= {
+        f"plan{names[name]}": given for name, given in (("best", best), ("other", other), ("written", written))
+    }
+    known = {planned.plans[names[name]].signature: seconds for name, seconds in measured.items()}
+    chosen = first(planned, rules=replace(rules, measured=known), **expected)
+    return next(name for name, number in names.items() if planned.plans[number] is chosen)
+
+
+def test_of_plans_that_were_tried_the_one_that_took_less_time_is_chosen_whatever_is_expected():
+    assert choose({}) == "best"
+    assert choose({"best": 30.0, "other": 12.0}) == "other"
+    assert choose({"best": 11.0, "other": 12.0}) == "best"
+    assert choose({"best": 30.0, "other": 12.0, "written": 5.0}) == "other", "the guard decides what runs as written"
+
+
+def test_a_plan_that_was_not_tried_must_be_expected_to_save_the_more_the_more_were():
+    assert choose({"other": 12.0}, best=16.0) == "best"
+    assert choose({"other": 12.0}, best=18.0) == "other"
+    more = {"other": 12.0, "written": 70.0}
+    assert choose(more, best=16.0) == "best", "as written is no plan"
+
+
+def test_a_query_is_not_planned_in_vain_if_a_plan_took_less_time():
+    """The query as written is expected to be the fastest."""
+    assert choose({"other": 12.0}, best=55.0, other=58.0, written=50.0) == "other", "not by much"
+    assert choose({"other": 12.0}, best=155.0, other=158.0, written=50.0) == "written"
+    assert choose({"other": 12.0, "written": 60.0}, best=155.0, other=158.0, written=50.0) == "other"
+    assert choose({"other": 12.0, "written": 12.5}, best=155.0, other=158.0, written=50.0) == "written"
+
+
+def run_before(seconds):
+    """The state of a query whose plan took so long in an earlier run, and the commands that start it."""
+    planned = made(*BAD_ORDER)
+    found = evaluate(planned.plans, planned.estimator, NOTHING, 4.0, Rules())
+    slowest = max(found[:-1], key=lambda one: one.seconds).plan
+    took = {plan.signature: 2.0 * seconds for plan in planned.plans[:-1]}
+    rules = Rules(measured=took | {planned.plans[slowest].signature: seconds})
+    state = State(planned.plans, planned.estimator, planned.estimator, rules)
+    state, _ = step(state, 100.0, Planned(len(planned.plans), planned.join_trees))
+    return slowest, *step(state, 100.0, ShareChanged(4.0, None, "", 0.0))
+
+
+def test_a_plan_is_held_as_long_as_it_took_before():
+    slowest, state, commands = run_before(20.0)
+    assert [(one.decision.plan, one.decision.won_by) for one in commands if isinstance(one, Note)] == [
+        (slowest, "earlier runs")
+    ]
+    for at, due in ((105.0, 110.0), (110.0, 115.0), (119.0, 122.0)):
+        state, commands = step(state, at, TimerFired())
+        assert commands == (SetTimer(due),)
+    state, commands = step(state, 122.0, TimerFired())
+    assert any(isinstance(one, Note) for one in commands), "from then on it is compared with the others"
+
+
+def test_a_plan_is_held_only_at_that_share():
+    _, state, _ = run_before(20.0)
+    _, commands = step(state, 105.0, ShareChanged(2.0, None, "", 0.0))
+    assert any(isinstance(one, Note) for one in commands)

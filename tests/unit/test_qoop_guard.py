@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qoop.estimate.guard import Guard, PastRun, Verdict, busy_part
+from qoop.plans.plan import AS_WRITTEN
 
 GUARD = Guard(interval=8)
 SLOTS = 4.0
@@ -131,6 +132,35 @@ def test_a_query_that_was_planned_in_vain_is_not_planned_in_the_next_runs():
 @pytest.mark.parametrize(("slots", "holds"), [(1.9, False), (2.0, True), (8.0, True), (8.1, False)])
 def test_a_decision_holds_for_similar_shares(slots, holds):
     assert (verdict(*kept(9.0, slots=4.0), slots=slots) is not None) == holds
+
+
+def run_of(plan, seconds, **more):
+    return replace(planned(seconds, **more), plan=plan)
+
+
+def test_a_query_that_was_planned_in_vain_is_planned_if_a_plan_took_less_time_before():
+    """What is counted later may make a fast plan look slow."""
+    runs = (*kept(20.0), run_of("a", 3.0), *kept(20.0))
+    assert verdict(*runs) is None
+    assert verdict(*runs, slots=16.0) is None, "the share is another"
+    assert verdict(run_of("a", 19.0), *kept(20.0)) is not None, "it is hardly faster"
+    assert verdict(run_of("", 3.0), *kept(20.0)) is not None, "no plan ran from start to end"
+    assert verdict(run_of("a", 3.0, cold=True), *kept(20.0)) is None
+
+
+def test_what_each_plan_took():
+    a, b = run_of("a", 3.0), run_of("b", 9.0)
+    assert GUARD.measured([a, b, written(5.0), run_of("", 1.0), *kept(7.0)], SLOTS, cold=False) == {
+        "a": 3.0,
+        "b": 9.0,
+        AS_WRITTEN: 6.0,
+    }
+    assert GUARD.measured([run_of("a", seconds) for seconds in (90.0, 3.0, 4.0, 5.0)], SLOTS, cold=False) == {"a": 4.0}
+    assert GUARD.measured([a, run_of("a", 50.0, slots=1.0)], SLOTS, cold=False) == {"a": 3.0}, "a similar share"
+    first = [run_of("a", 8.0, cold=True), run_of("a", 6.0, cold=True), run_of("b", 7.0, cold=True), b]
+    assert GUARD.measured(first, SLOTS, cold=False) == {"a": 6.0, "b": 9.0}, "at most what it took as the first"
+    assert GUARD.measured(first, SLOTS, cold=True) == {"a": 7.0, "b": 7.0}
+    assert GUARD.measured([a, b], SLOTS, cold=True) == {}
 
 
 def test_only_the_last_decision_counts():

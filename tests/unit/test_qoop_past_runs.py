@@ -12,7 +12,7 @@ from qoop.plans.plan import StageName
 from qoop.run import past_runs
 from qoop.run.past_runs import MAX_COUNTED, MAX_RUNS, Past, PastRuns
 
-RUN = PastRun(planned=True, seconds=12.1, slots=4.0, core_seconds=30.0, cold=False, kept=True)
+RUN = PastRun(planned=True, seconds=12.1, slots=4.0, core_seconds=30.0, cold=False, kept=True, plan="0123")
 OTHER = PastRun(planned=False, seconds=9.0, slots=2.5, core_seconds=0.0, cold=True)
 COUNTED = {StageName("qoop_result", ("a", "b")): 12.0, StageName("sales", ()): 0.0}
 
