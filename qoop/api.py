@@ -4,7 +4,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -35,17 +35,18 @@ from qoop.engine.session import (
 )
 from qoop.engine.snapshot import NoSnapshotError, pin_tables, showing_sources
 from qoop.engine.spark_engine import SparkEngine
+from qoop.engine.stored_limit import StoredLimit
 from qoop.engine.stored_once import StoredOnce
 from qoop.engine.verification import Verification
 from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate
-from qoop.estimate.guard import Guard, PastRun, Verdict, busy_part
+from qoop.estimate.guard import Guard, PastRun, PlanTime, Verdict, busy_part
 from qoop.feedback.profile import fixed_share
 from qoop.parsing.statement import ParsedText, Statement
 from qoop.planner import PlannedQuery
 from qoop.plans.candidates import CutPolicy
-from qoop.plans.plan import StageName
+from qoop.plans.plan import Plan, PlanShape, StageName
 from qoop.plans_made import PlansMade
 from qoop.replan.commands import Command
 from qoop.replan.completion import Completion
@@ -336,7 +337,8 @@ class _Query:
         self._use = use
         self._past: PastRuns | None = None
         self._stage_rows: Mapping[StageName, float] = {}
-        self._measured: Mapping[str, float] = {}
+        self._measured: Mapping[str, PlanTime] = {}
+        self._tried: Sequence[PlanShape] = ()
         self._keeps_rows = False
         self._busy_part: float | None = None
         self._verdict: Verdict | None = None
@@ -414,6 +416,7 @@ class _Query:
                 and options.feed is None
                 and options.timeout is None
                 and only_ctrl_c_interrupts(),
+                too_much=StoredLimit(self.spark).reason,
             )
             is_compared = self._options.guard is not None and self._use is not None
             is_alone = is_compared and is_idle(self.spark.sparkContext)
@@ -509,6 +512,7 @@ class _Query:
         past = self._past.read()
         self._stage_rows = past.counted if self._keeps_rows else {}
         self._measured = guard.measured(past.runs, self._slots, is_cold)
+        self._tried = [shape for signature, shape in past.plans.items() if signature in self._measured]
         self._verdict = guard.verdict(past.runs, self._slots, is_cold)
         if self._verdict is None or self._verdict.trial_s is not None:
             return None
@@ -547,7 +551,8 @@ class _Query:
         is_lasting = self._keeps_rows and planned is not None and planned.moment is None
         counted = outcome.stage_rows if is_lasting else {}
         if self._past is not None and (runs or not counted.items() <= self._stage_rows.items()):
-            self._past.add(runs, counted)
+            first = self._first_plan(outcome)
+            self._past.add(runs, counted, {first.signature: first.shape} if first is not None else {})
 
     def _timed(self, outcome: Outcome) -> list[PastRun]:
         """The times of the run, with planning and, if it ran as written, without.
@@ -570,17 +575,18 @@ class _Query:
             # Of an application that is told its share, the next one may be any.
             kept = outcome.as_written and self._options.feed is None
             seconds = self._planning_s + outcome.seconds
-            runs.append(PastRun(True, seconds, slots, cores, first_planned, kept, self._only_plan(outcome)))
+            plan, switched = self._first_plan(outcome), outcome.counts.switches > 0
+            begun = (plan.signature, switched, outcome.decisions[0].expected) if plan is not None else ()
+            runs.append(PastRun(True, seconds, slots, cores, first_planned, kept, *begun))
         if outcome.as_written or is_trial:
             runs.append(PastRun(False, outcome.seconds, slots, cores, first_written))
         return runs
 
-    def _only_plan(self, outcome: Outcome) -> str:
-        """The signature of the plan that ran from start to end; "" if none did."""
-        planned, chosen = self._planned[0], {one.plan for one in outcome.decisions}
-        if planned is None or outcome.as_written or len(chosen) != 1:
-            return ""
-        return planned.plans[chosen.pop()].signature
+    def _first_plan(self, outcome: Outcome) -> Plan | None:
+        """The plan that it began with; None if that is the query as written."""
+        planned = self._planned[0]
+        first = planned.plans[outcome.decisions[0].plan] if planned is not None and outcome.decisions else None
+        return None if first is None or first.as_written else first
 
     def _unused(self) -> int:
         """After how many more runs as written the query may be planned for its time, which the gate underestimates."""
@@ -610,6 +616,7 @@ class _Query:
                 now,
                 fewer_stages=not self._always,
                 counted=self._stage_rows,
+                tried=self._tried,
             )
             self._pinned = pin_tables(self.written.analysed, self._session, catalogue.frames())
         except (CannotSplitError, NoSnapshotError) as reason:

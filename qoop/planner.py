@@ -1,6 +1,6 @@
 """From a statement to its candidate plans: parsing, estimates and enumeration in a row."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qoop.errors import CannotSplitError
@@ -11,8 +11,8 @@ from qoop.parsing.moment import Moment, at_moment, reads_moment
 from qoop.parsing.query import QueryText, describe_query
 from qoop.parsing.spark_sql import Catalogue
 from qoop.parsing.statement import Statement
-from qoop.plans.candidates import MAX_CANDIDATES, CutPolicy, RowEstimates, candidates, with_fewer_stages
-from qoop.plans.plan import Plan, Query, StageId, StageName
+from qoop.plans.candidates import MAX_CANDIDATES, CutPolicy, RowEstimates, candidates, plan_of, with_fewer_stages
+from qoop.plans.plan import Plan, PlanShape, Query, StageId, StageName
 from qoop.plans.trees import JoinCost, shape
 from qoop.replan.decision import without_ruinous
 from qoop.replan.needless_cuts import fastest_in_stages, without_needless_cuts
@@ -69,12 +69,14 @@ def plan(
     now: Callable[[], Moment] | None = None,
     fewer_stages: bool = False,
     counted: Mapping[StageName, float] | None = None,
+    tried: Sequence[PlanShape] = (),
 ) -> PlannedQuery:
     """Make the candidate plans of a statement's query.
 
     Args:
         fewer_stages: add the query as written, and other ways to run it in fewer stages.
         counted: the rows of stages that earlier runs over the same data stored.
+        tried: plans of earlier runs, which are candidates again.
         now: the moment of the query; called if it reads the current date or time. Without it such a query is not split.
 
     Raises:
@@ -98,7 +100,14 @@ def plan(
     if fewer_stages:
         merged = [without_needless_cuts(one, estimator) for one in fastest_in_stages(plans, estimator, MAX_MERGED)]
         plans = with_fewer_stages([*plans, *merged], estimator.rows)
-    return PlannedQuery(text, tuple(without_ruinous(plans, estimators)), estimator, moment)
+    plans = _with_tried(without_ruinous(plans, estimators), tried)
+    return PlannedQuery(text, tuple(plans), estimator, moment)
+
+
+def _with_tried(plans: Sequence[Plan], tried: Sequence[PlanShape]) -> list[Plan]:
+    """The plans, with those of earlier runs before the last, which may be the query as written."""
+    again = [one for shape in tried if (one := plan_of(plans[0].query, shape)) is not None]
+    return list({plan.key: plan for plan in (*plans[:-1], *again, plans[-1])}.values())
 
 
 def _by_stage(query: Query, counted: Mapping[StageName, float]) -> dict[StageId, float]:

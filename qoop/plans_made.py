@@ -1,6 +1,6 @@
 """Plans that were made before in this process: for the same text over the same tables they are not made again."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qoop.estimate.cost import CostModel
@@ -11,7 +11,7 @@ from qoop.parsing.spark_sql import Catalogue, Types
 from qoop.parsing.statement import Statement
 from qoop.planner import PlannedQuery, plan
 from qoop.plans.candidates import CutPolicy
-from qoop.plans.plan import StageName
+from qoop.plans.plan import PlanShape, StageName
 
 MAX_PLANNED = 100
 """How many queries are kept; beyond that, those that ran longest ago are forgotten."""
@@ -71,14 +71,15 @@ class PlansMade:
         now: Callable[[], Moment] | None = None,
         fewer_stages: bool = False,
         counted: Mapping[StageName, float] | None = None,
+        tried: Sequence[PlanShape] = (),
     ) -> PlannedQuery:
         """See `qoop.planner.plan`."""
         known = frozenset((counted or {}).items())
-        key = (statement.text, statement.syntax, cut_policy, model, now is None, fewer_stages, known)
+        key = (statement.text, statement.syntax, cut_policy, model, now is None, fewer_stages, known, tuple(tried))
         made = self._made.get(key)
         if made is None or not made.holds(catalogue, statistics):
             asked = _LookUps(catalogue, statistics)
-            planned = plan(statement, asked, asked.statistics, cut_policy, model, now, fewer_stages, counted)
+            planned = plan(statement, asked, asked.statistics, cut_policy, model, now, fewer_stages, counted, tried)
             if planned.moment is not None:
                 return planned
             made = _Made(planned, asked.known_columns, asked.known_statistics)

@@ -1,8 +1,9 @@
 """Run the tests: `python -m tests.run [--all] [PYTEST ARGUMENTS]`, as `make test` and `make test-all` do.
 
-First all tests that need no cluster, on all cores, then those in tests/integration, one after another; with a path
-among the arguments, only what pytest finds there. In addition to pytest: all skips are listed, each must have an
-allowed reason (see `skips`), and no process that the tests have started may still run at the end.
+First all tests that need neither a cluster nor Spark, on all cores; then those in tests/integration, of which those of
+the cluster run beside the others; with a path among the arguments, only what pytest finds there. In addition to pytest:
+all skips are listed, each must have an allowed reason (see `skips`), and no process that the tests have started may
+still run at the end.
 """
 
 import argparse
@@ -19,7 +20,8 @@ MARK = "YARN_PLUGIN_TEST_RUN"
 """Set in the environment of the run, which all its processes inherit, even detached ones."""
 
 PARALLEL = ["--numprocesses=logical", "--dist=loadfile", "--ignore=tests/integration", "tests"]
-SERIAL = ["tests/integration"]
+BESIDE = ["--numprocesses=2", "--dist=loadgroup", "tests/integration"]
+"""A cluster mostly waits: one worker has its tests (see their conftest.py), and meanwhile the other all others."""
 
 NO_TESTS = 5
 """pytest's exit code when it has found no tests."""
@@ -37,7 +39,7 @@ def main() -> int:
     options, rest = parser.parse_known_args()
     mark = uuid.uuid4().hex
     selection = [] if options.all else ["-m", "not matrix"]
-    parts = [[]] if any(Path(one.partition("::")[0]).exists() for one in rest) else [PARALLEL, SERIAL]
+    parts = [[]] if any(Path(one.partition("::")[0]).exists() for one in rest) else [PARALLEL, BESIDE]
     codes = []
     for part in parts:
         # In a separate process, so that any process with the mark that still runs afterwards was left by the tests.

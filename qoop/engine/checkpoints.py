@@ -70,6 +70,10 @@ class Checkpoints(Protocol):
         """
         ...
 
+    def stored_bytes(self) -> float:
+        """What all outputs take; 0 while none grows."""
+        ...
+
     def lost_views(self, suspected: bool = False) -> dict[str, str]:
         """The views that must be computed again because too much of them was lost, with the reason.
 
@@ -166,6 +170,14 @@ class ExecutorCheckpoints:
         found = ((view, output.progress(least_rows)) for view, output in computing.items())
         return {view: progress for view, progress in found if progress is not None}
 
+    def stored_bytes(self) -> float:
+        """In memory and on disk, with what is kept of cancelled ones."""
+        with self._lock:
+            if not self._computing:
+                return 0.0
+            ours = {one.identity for one in self._stored.values()} | {one.identity for one in self._computing.values()}
+        return stored_bytes(self.session.sparkContext, ours | self._unfinished.identities())
+
     def stopped(self, view: str) -> float:
         """The fraction of partitions that stays stored; what is not worth it, or too large, is removed."""
         kept = self._unfinished.kept(view, self.session.sparkContext)
@@ -212,7 +224,7 @@ class ExecutorCheckpoints:
         if size.rowCount().isDefined():
             return StoredOutput(view, as_float(size.rowCount().get()), as_float(size.sizeInBytes()))
         # Spark has no count if partitions were computed twice because executors were lost meanwhile.
-        return StoredOutput(view, float(rows.frame.count()), stored_bytes(self.session.sparkContext, identity))
+        return StoredOutput(view, float(rows.frame.count()), stored_bytes(self.session.sparkContext, {identity}))
 
     def _note(self, view: str, stored: _Stored) -> None:
         with self._lock:
@@ -295,6 +307,10 @@ class FileCheckpoints:
     def growing(self, least_rows: float) -> dict[str, tuple[float, float]]:
         """Nothing: Spark counts the rows of files when all are written."""
         return {}
+
+    def stored_bytes(self) -> float:
+        """Not known until files are complete; their file system has limits of its own."""
+        return 0.0
 
     def stopped(self, view: str) -> float:
         """Nothing is kept: Spark deletes the files of a job that did not end."""

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
@@ -44,6 +44,9 @@ MAX_PAUSE_S = 10.0
 STOP_TIMEOUT_S = 20.0
 """Seconds to wait for cancelled stages when the query is over."""
 
+LIMIT_CHECK_S = 2.0
+"""Seconds between checks of how much is stored."""
+
 MIN_GROWTH_ROWS = 1e6
 """How many rows a running stage must have stored for that to be reported, and again as there are a quarter more."""
 
@@ -69,6 +72,7 @@ class SparkEngine:
         measures_result: measure the last stage too, which takes some milliseconds.
         foreground: run stages in the thread that starts them, as Spark alone would run the query as written: nothing
             can happen meanwhile that has to be decided on, but its interruption.
+        too_much: why so many bytes of outputs are too many; then the query runs as written.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class SparkEngine:
         once: StoredOnce | None = None,
         measures_result: bool = True,
         foreground: bool = False,
+        too_much: Callable[[float], str | None] = lambda stored: None,
     ) -> None:
         self._once, self._measures_result, self._foreground = once, measures_result, foreground
         self._storing: set[str] = set()
@@ -96,6 +101,7 @@ class SparkEngine:
         self._prepared = PreparedQueries(name, session, checkpoints.views)
         self._consume, self._emit, self._warn = consume, emit, warn
         self._context = session.sparkContext
+        self._too_much, self._next_limit_check, self._is_over_limit = too_much, 0.0, False
         self._executors = Executors(self._context)
         self._target = ExecutorTarget(self._executors, name, warn)
         self._lock = threading.RLock()
@@ -206,12 +212,16 @@ class SparkEngine:
         if self._foreground:
             self._cancel_interrupted()
             return
+        self._wait_for(threads)
+
+    def _wait_for(self, cancelled: Mapping[str, threading.Thread]) -> None:
+        """Wait until cancelled stages have ended, for a while at most; cancel the jobs that they still start."""
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        while any(thread.is_alive() for thread in threads.values()) and time.monotonic() < deadline:
-            for tag, thread in threads.items():
+        while any(thread.is_alive() for thread in cancelled.values()) and time.monotonic() < deadline:
+            for tag, thread in cancelled.items():
                 if thread.is_alive() and not self._cancel_jobs(tag):
                     return
-            for thread in threads.values():
+            for thread in cancelled.values():
                 thread.join(0.05)
 
     def _cancel_interrupted(self) -> None:
@@ -293,6 +303,8 @@ class SparkEngine:
     ) -> tuple[float, float]:
         self._raise_if_cancelled(tag)
         if query == self._written.text:
+            if self._is_over_limit:
+                self._remove_outputs(tag)
             return self._finish(self._take(self._written.frame(), tag), tag)
         reads = self._outputs_read(query)
         analysed = self._prepared.take(query, reads)
@@ -311,6 +323,13 @@ class SparkEngine:
         made = self._take(self._with_written_names(analysed.frame), tag)
         checked.result()
         return self._finish(made, tag)
+
+    def _remove_outputs(self, tag: str) -> None:
+        """Make room for the query as written; a stage that still read an output would store it again."""
+        with self._lock:
+            others = {name: thread for name, thread in self._threads.items() if name != tag}
+        self._wait_for(others)
+        self._checkpoints.release()
 
     def _take(self, frame: DataFrame, tag: str) -> tuple[int, Any]:
         if self._once is None:
@@ -391,6 +410,7 @@ class SparkEngine:
         if self._executors.is_adjustable():
             self._report_executors()
         self._report_growth()
+        self._report_too_much_stored()
         self._report_lost_outputs()
 
     def _warn_of_failed_check(self, problem: Exception) -> None:
@@ -419,6 +439,15 @@ class SparkEngine:
                     continue
                 self._grown[view] = rows
             self._emit(StageGrew(stage, rows, finished))
+
+    def _report_too_much_stored(self) -> None:
+        if self._is_over_limit or time.monotonic() < self._next_limit_check:
+            return
+        self._next_limit_check = time.monotonic() + LIMIT_CHECK_S
+        reason = self._too_much(self._checkpoints.stored_bytes())
+        if reason is not None:
+            self._is_over_limit = True
+            self._emit(CannotPlan(reason))
 
     def _report_lost_outputs(self, suspected: bool = False) -> None:
         for view, reason in self._checkpoints.lost_views(suspected).items():

@@ -5,7 +5,7 @@ others.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from threading import Lock
 from types import MappingProxyType
@@ -120,7 +120,9 @@ class UnfinishedOutputs:
             finished = len(output.finished())
         except Py4JError:
             return 0.0
-        if not is_affordable([stored_bytes(context, one.identity) for one in outputs.values()], _capacity(context)):
+        if not is_affordable(
+            stored_bytes(context, {one.identity for one in outputs.values()}), storage_memory(context)
+        ):
             return 0.0
         with self._lock:
             self._kept[view] = finished
@@ -137,6 +139,11 @@ class UnfinishedOutputs:
             if gone > 0 and gone >= min_lost_fraction * count
         }
 
+    def identities(self) -> set[int]:
+        """The ids of their RDDs."""
+        with self._lock:
+            return {output.identity for output in self._outputs.values()}
+
     def clear(self) -> list[PersistedRows]:
         """Take out all; returns their rows."""
         with self._lock:
@@ -147,18 +154,18 @@ class UnfinishedOutputs:
         return bool(self._outputs)
 
 
-def _capacity(context: SparkContext) -> float:
+def storage_memory(context: SparkContext) -> float:
     """The bytes of memory in which executors can store partitions."""
     status = context._jsc.sc().getExecutorMemoryStatus()
     return sum(as_float(one._1()) for one in items(status.values().toSeq()))
 
 
-def is_affordable(sizes: Iterable[float], capacity: float) -> bool:
-    """Whether unfinished outputs of these sizes may stay stored on executors that store `capacity` bytes in memory.
+def is_affordable(size: float, capacity: float) -> bool:
+    """Whether unfinished outputs of this size may stay stored on executors that store `capacity` bytes in memory.
 
     More would be written to disks, and push out finished outputs, for a stage that may never be resumed.
     """
-    return sum(sizes) <= MAX_FRACTION * capacity
+    return size <= MAX_FRACTION * capacity
 
 
 def block_managers(context: SparkContext) -> Any:
@@ -178,7 +185,7 @@ def stored_partitions(context: SparkContext) -> dict[int, int]:
     return {info.id(): info.numCachedPartitions() for info in context._jsc.sc().getRDDStorageInfo()}
 
 
-def stored_bytes(context: SparkContext, identity: int) -> float:
-    """The stored bytes of a persisted RDD, in memory and on disk."""
-    stored = [info for info in context._jsc.sc().getRDDStorageInfo() if info.id() == identity]
+def stored_bytes(context: SparkContext, identities: Set[int]) -> float:
+    """The stored bytes of persisted RDDs, in memory and on disk."""
+    stored = [info for info in context._jsc.sc().getRDDStorageInfo() if info.id() in identities]
     return float(sum(info.memSize() + info.diskSize() for info in stored))

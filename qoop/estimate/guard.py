@@ -27,7 +27,8 @@ class PastRun:
     `planned`: its plans were made, and one of them was run. `seconds`: from the start of planning until the result; as
     written from the start of the only stage. `slots`: the average share. `core_seconds`: the run time of its tasks.
     `cold`: it was the first query of its application, in which executors and the JVM start up. `kept`: it was planned
-    for this share, and then ran as written. `plan`: the signature of the only plan that was run; "" if it was switched.
+    for this share, and then ran as written. `plan`: the signature of the plan that it began with. `switched`: it was
+    left for another one. `expected`: the seconds that it was expected to take; 0 if that is not known.
     """
 
     planned: bool
@@ -37,6 +38,8 @@ class PastRun:
     cold: bool
     kept: bool = False
     plan: str = ""
+    switched: bool = False
+    expected: float = 0.0
 
     def is_similar(self, slots: float) -> bool:
         """Whether its share was similar to this one."""
@@ -46,6 +49,19 @@ class PastRun:
         """What it would have taken at another share: the time of its tasks changes in proportion, the rest does not."""
         computing = min(self.core_seconds / self.slots, self.seconds)
         return self.seconds - computing + computing * self.slots / slots
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTime:
+    """What a query usually takes that begins with a plan, in seconds.
+
+    `error`: by what factor it took longer than was expected when the plan was first run. `switched`: the last time, the
+    plan was left.
+    """
+
+    seconds: float
+    error: float = 1.0
+    switched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +97,8 @@ class Guard:
         if len(planned) < REPEATED:
             return None
         took = f"planned runs took {_and(planned)} s"
-        limit = (1.0 + self.tolerance) * max(planned)
+        # A query that takes longer as written is not faster than all of them.
+        limit = (1.0 + self.tolerance) * min(planned)
         if not written:
             return Verdict(f"{took}; as written, it was not measured yet", limit)
         usual = median(written)
@@ -93,25 +110,30 @@ class Guard:
             return None
         return Verdict(f"{took}, as written {usual:.1f} s long ago", limit)
 
-    def measured(self, runs: Sequence[PastRun], slots: float, cold: bool) -> dict[str, float]:
-        """What each plan usually took at a similar share, in seconds, by its signature; as written, by `AS_WRITTEN`.
+    def measured(self, runs: Sequence[PastRun], slots: float, cold: bool) -> dict[str, PlanTime]:
+        """What each plan took at a similar share, by its signature; as written, by `AS_WRITTEN`.
 
         A plan that has only been the first of its application counts with that run, as it takes less in others.
         """
-        alike: dict[str, list[float]] = {}
-        first: dict[str, list[float]] = {}
+        found: dict[str, list[PastRun]] = {}
         for run in runs:
             plan = run.plan if run.planned else AS_WRITTEN
-            if plan and not run.kept and run.is_similar(slots):
-                (alike if run.cold == cold else first).setdefault(plan, []).append(run.seconds_at(slots))
-        usual = {plan: median(seconds[-COMPARED:]) for plan, seconds in alike.items()}
-        return usual if cold else {plan: min(seconds) for plan, seconds in first.items()} | usual
+            if plan and not run.kept and run.is_similar(slots) and (run.cold or not cold):
+                found.setdefault(plan, []).append(run)
+        times = {}
+        for plan, known in found.items():
+            alike = [run.seconds_at(slots) for run in known if run.cold == cold][-COMPARED:]
+            seconds = median(alike) if alike else min(run.seconds_at(slots) for run in known)
+            first = known[0]
+            error = first.seconds / first.expected if first.expected > 0.0 else 1.0
+            times[plan] = PlanTime(seconds, error, known[-1].switched)
+        return times
 
     def _has_faster_plan(self, runs: Sequence[PastRun], slots: float, cold: bool) -> bool:
         """Whether some plan took less time than the query as written."""
         measured = self.measured(runs, slots, cold)
-        written = measured.pop(AS_WRITTEN, 0.0)
-        return any((1.0 + self.tolerance) * seconds < written for seconds in measured.values())
+        written = measured.pop(AS_WRITTEN, PlanTime(0.0))
+        return any((1.0 + self.tolerance) * one.seconds < written.seconds for one in measured.values())
 
     def _kept(self, runs: Sequence[PastRun], slots: float) -> Verdict | None:
         """The verdict on a query that, planned the last time, ran as written: the same inputs give the same plan."""

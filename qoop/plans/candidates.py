@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from qoop.plans.graph import JoinGraph, RelationSet, size
-from qoop.plans.plan import BlockPlan, Plan, Query, cuts_where
-from qoop.plans.trees import Join, JoinCost, Leaf, Tree, best_trees, joins, shape, tree_as_written
+from qoop.plans.plan import BlockPlan, Plan, PlanShape, Query, cuts_where
+from qoop.plans.trees import Join, JoinCost, Leaf, Tree, best_trees, joins, shape, tree_as_written, tree_of
 
 MAX_CANDIDATES = 64
 """How many plans are retained for replanning."""
@@ -123,6 +123,20 @@ def with_fewer_stages(plans: Sequence[Plan], rows: Mapping[str, RowEstimates]) -
         made.append(Plan(query, everywhere))
     found = {plan.key: plan for plan in (*plans, *made)}
     return [*found.values(), as_written(query)]
+
+
+def plan_of(query: Query, recorded: PlanShape) -> Plan | None:
+    """The plan of a shape; None if the query has none, such as a record of another version."""
+    parts = {}
+    for name, joined, cut in recorded:
+        graph = query.blocks[name].graph if name in query.planned else None
+        if graph is None or not graph.bit.keys() >= {alias for aliases in (*joined, *cut) for alias in aliases}:
+            return None
+        tree, cuts = tree_of(map(graph.set_of, joined)), frozenset(map(graph.set_of, cut))
+        if tree is None or tree.relations != graph.all_relations or not cuts <= shape(tree) - {tree.relations}:
+            return None
+        parts[name] = BlockPlan(tree, cuts)
+    return Plan(query, parts) if parts.keys() == set(query.planned) else None
 
 
 def as_written(query: Query) -> Plan:

@@ -35,6 +35,17 @@ class StageName(NamedTuple):
     aliases: tuple[str, ...]
 
 
+class BlockShape(NamedTuple):
+    """How a block is computed, for records: the aliases that each of its joins joins, and those of each cut."""
+
+    block: str
+    joins: tuple[tuple[str, ...], ...]
+    cuts: tuple[tuple[str, ...], ...]
+
+
+PlanShape = tuple[BlockShape, ...]
+"""A plan, for records: its planned blocks."""
+
 ROOT = "qoop_result"
 """The name of the block that is a query's result."""
 
@@ -181,16 +192,21 @@ class Plan:
         return self.as_written, *((name, frozenset(part.joins), part.cuts) for name, part in parts)
 
     @cached_property
+    def shape(self) -> PlanShape:
+        """The plan for records: like `key`, but equal in later versions too."""
+
+        def named(block: str, sets: Iterable[RelationSet]) -> tuple[tuple[str, ...], ...]:
+            return tuple(sorted(tuple(sorted(self.query.name_of(StageId(block, one)).aliases)) for one in sets))
+
+        blocks = sorted(self.block_plans.items())
+        return tuple(BlockShape(name, named(name, part.joins), named(name, part.cuts)) for name, part in blocks)
+
+    @cached_property
     def signature(self) -> str:
-        """Tells the plan from others of its query in records; like `key`, but equal in later versions too."""
+        """Tells the plan from others of its query in records."""
         if self.as_written:
             return AS_WRITTEN
-
-        def named(block: str, sets: Iterable[RelationSet]) -> list[tuple[str, ...]]:
-            return sorted(tuple(sorted(self.query.name_of(StageId(block, one)).aliases)) for one in sets)
-
-        parts = [(name, named(name, part.joins), named(name, part.cuts)) for name, part in self.block_plans.items()]
-        return blake2b(repr(sorted(parts)).encode(), digest_size=8).hexdigest()
+        return blake2b(repr([tuple(block) for block in self.shape]).encode(), digest_size=8).hexdigest()
 
     def stage_tree(self, stage: StageId) -> Tree | None:
         """The join tree that a stage computes; None for a block that is not planned."""

@@ -1,6 +1,6 @@
 """Join trees over the relations of one graph, and a beam search for many good ones."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -57,6 +57,22 @@ def joins(tree: Tree) -> Iterator[Join]:
 def shape(tree: Tree) -> frozenset[RelationSet]:
     """The sets of relations that a tree joins; equal for trees that differ only in the sides of joins."""
     return frozenset(join.relations for join in joins(tree))
+
+
+def tree_of(sets: Iterable[RelationSet]) -> Tree | None:
+    """The tree that joins these sets of relations, one below the other or apart; None if there is none."""
+    ordered = sorted(set(sets), key=lambda one: one.bit_count())
+    parts: dict[RelationSet, Tree] = {}
+    for whole in ordered:
+        inside = {one: tree for one, tree in parts.items() if one & whole}
+        covered = sum(inside)
+        rest = whole & ~covered
+        leaves = [Leaf(1 << i) for i in range(rest.bit_length()) if rest >> i & 1]
+        if covered | whole != whole or len(inside) + len(leaves) != 2:
+            return None
+        left, right = sorted((*inside.values(), *leaves), key=lambda tree: tree.relations)
+        parts = {one: tree for one, tree in parts.items() if one not in inside} | {whole: joined(left, right)}
+    return next(iter(parts.values())) if len(parts) == 1 else None
 
 
 JoinCost = Callable[[RelationSet, RelationSet], float]

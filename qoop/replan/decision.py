@@ -7,6 +7,7 @@ from typing import Literal
 
 from qoop.estimate.cost import Work
 from qoop.estimate.estimator import Estimator
+from qoop.estimate.guard import PlanTime
 from qoop.estimate.packing import Task, finish_times
 from qoop.plans.plan import RESULT, Plan, StageId
 from qoop.replan.causes import WhyDecided
@@ -22,7 +23,7 @@ class Rules:
     option): after every stage and every change of the share, switch to another tree of the unfinished part at any cost;
     on a change of the share preferably to one that cancels running stages. `stores`: the last stage stores rows, so
     there is no switch once it runs. `trial_s`: the query as written is tried, if it is a candidate, and for so many
-    seconds no plan replaces it. `measured`: the seconds that plans took in earlier runs, by their signatures.
+    seconds no plan replaces it. `measured`: what plans took in earlier runs, by their signatures.
     """
 
     hysteresis: float = 0.15
@@ -32,7 +33,7 @@ class Rules:
     force: bool = False
     stores: bool = False
     trial_s: float | None = None
-    measured: Mapping[str, float] = field(default_factory=dict, hash=False)
+    measured: Mapping[str, PlanTime] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,11 @@ class Decision:
     won_by: Winner
     fastest: int
     needed: float | None = None
+
+    @property
+    def expected(self) -> float:
+        """The estimate of the chosen plan, in seconds."""
+        return self.seconds[self.plan]
 
     @property
     def switched(self) -> bool:

@@ -1,11 +1,11 @@
 """The first plan of a query: in stages, in one piece, or as the user wrote it."""
 
 from collections.abc import Sequence
-from math import log
+from math import exp, log
 from statistics import fmean
 
 from qoop.estimate.estimator import Estimator
-from qoop.plans.plan import Plan
+from qoop.plans.plan import AS_WRITTEN, Plan
 from qoop.replan.decision import Candidate, Progress, Rules, choose, evaluate, min_gain_for_switch
 
 PREMIUM = 0.1
@@ -34,12 +34,6 @@ DOUBTS = (0.0, 1.0, -1.0)
 SHARES = (1.0, 0.5, 2.0)
 """Likely shares, as multiples of the present one."""
 
-UNTRIED_FACTOR = 0.5
-"""For each plan that was tried beyond the first, a plan that was not tried must be expected to take so much less.
-
-It is the best of many estimates, and so the more likely to be an error the more often that was the case already.
-"""
-
 COMPARED = 8
 """How many plans are compared with the query as written in doubt."""
 
@@ -55,7 +49,7 @@ def first_plan(
     not save `SHARED_GAIN`, unless some plan is forced; and one that is tried as written, unless that is hopeless.
 
     Plans that were run before are compared by the time that they took. One that was not is started only if it is
-    expected to save what a switch must save, and more with each plan that was tried.
+    expected to save what a switch must save, also if its estimate is as wrong as theirs were.
     """
     written = next((number for number, plan in enumerate(plans) if plan.as_written), None)
     if written is None or rules.force:
@@ -73,21 +67,27 @@ def _by_measurement(plans: Sequence[Plan], candidates: Sequence[Candidate], expe
 
     Whether the query as written is faster than what is `expected` to be, the guard has decided.
     """
-    measured = {
+    known = {
         number: rules.measured[one.signature] for number, one in enumerate(plans) if one.signature in rules.measured
     }
-    tried = {number: took for number, took in measured.items() if not plans[number].as_written}
+    took = {number: one.seconds for number, one in known.items()}
+    tried = [number for number in took if not plans[number].as_written]
     if not tried:
         return expected
-    fastest = min(tried, key=lambda number: (tried[number], number))
+    fastest = min(tried, key=lambda number: (took[number], number))
+    seconds = {one.plan: one.seconds for one in candidates}
     if expected in tried:
         return fastest
-    if expected in measured:
-        now = measured[expected]
-        return fastest if now - tried[fastest] >= min_gain_for_switch(now, rules) else expected
-    seconds = {one.plan: one.seconds for one in candidates}
-    limit = (1.0 - rules.hysteresis) * UNTRIED_FACTOR ** (len(tried) - 1)
-    return expected if seconds[expected] <= limit * seconds[fastest] else fastest
+    if expected in took:
+        now = took[expected]
+        return fastest if now - took[fastest] >= min_gain_for_switch(now, rules) else expected
+    # What was expected of the plans that were tried was wrong by some factors. Each was the best of many estimates, and
+    # so is this one, which is therefore likely to be wrong in the same way; the 1 stands for an estimate that is right.
+    errors = [log(time.error) for plan, time in rules.measured.items() if plan != AS_WRITTEN]
+    likely = seconds[expected] * exp(sum(errors) / (len(errors) + 1))
+    least = 1.0 - rules.hysteresis
+    is_better = seconds[expected] <= least * seconds[fastest] and likely <= least * took[fastest]
+    return expected if is_better else fastest
 
 
 def _expected_first(

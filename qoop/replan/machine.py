@@ -379,9 +379,9 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
         late = stragglers(progress, state.estimator, decision.cancel)
         state = replace(state, stragglers=with_larger(state.stragglers, late))
         return _switch(state, candidates[chosen], decision)
-    if won_by == "earlier runs":
-        took = rules.measured[state.plans[chosen].signature]
-        state = replace(state, held_until=state.progress_at + HELD_FACTOR * took)
+    took = rules.measured.get(state.plans[chosen].signature) if won_by == "earlier runs" else None
+    if took is not None and not took.switched:
+        state = replace(state, held_until=state.progress_at + HELD_FACTOR * took.seconds)
     state = replace(state, current=chosen, decided_slots=state.decided_slots or slots)
     return state, [Note(decision)]
 

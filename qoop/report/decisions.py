@@ -24,6 +24,7 @@ Explained = Winner | Literal["progress"]
 
 WON_BY: dict[Explained, str] = {
     "first": "This was the first choice: nothing had been measured yet.",
+    "earlier runs": "Cause: earlier runs. Of the plans that the query has run with, it took least time with this one.",
     "trial": "The query was measured as written, to compare it with its planned runs.",
     "late trial": "Cause: the query was measured as written, and took longer than its planned runs had taken.",
     "kept": "The plan was kept.",
@@ -75,7 +76,7 @@ def _entry(timed: TimedDecision, record: QueryRecord, names: Names, axis: Axis) 
     if isinstance(timed.event, StageFinished):
         blocks.append(Text(_sentence(wording.why(decision.cause))))
     blocks.append(Text(_sentence(wording.comparison(decision))))
-    if decision.switched or decision.won_by == "trial":
+    if decision.switched or decision.won_by in ("trial", "earlier runs"):
         blocks.append(Text(WON_BY[_winner(timed, record)]))
     blocks += [_estimates(decision), *_stages(decision, names)]
     return Entry(

@@ -1,16 +1,17 @@
 """The earlier runs of queries, on disk: a small file for each query, which any process may lose, spoil or delete."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from qoop.estimate.guard import PastRun
-from qoop.plans.plan import StageName
+from qoop.plans.plan import PlanShape, StageName
 from yarn_plugin.errors import os_reason
 from yarn_plugin.files import write
 
@@ -19,6 +20,9 @@ MAX_RUNS = 50
 
 MAX_COUNTED = 200
 """How many row counts of a query are kept."""
+
+MAX_PLANS = 8
+"""How many plans of a query are kept."""
 
 MAX_QUERIES = 1000
 """How many queries are kept; beyond that, those that ran longest ago are forgotten."""
@@ -40,6 +44,8 @@ class _Run(BaseModel):
     cold: bool
     kept: bool = False
     plan: Annotated[str, Field(max_length=32)] = ""
+    switched: bool = False
+    expected: NotNegative = 0.0
 
 
 class _File(BaseModel):
@@ -50,14 +56,19 @@ class _File(BaseModel):
     data: str
     runs: list[_Run]
     counted: Annotated[list[tuple[str, tuple[str, ...], Rows]], Field(max_length=MAX_COUNTED)] = []
+    plans: dict[str, PlanShape] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The runs of one query on the same data, oldest first, and how many rows each stage had that they stored."""
+    """The runs of one query on the same data, oldest first, and how many rows each stage had that they stored.
+
+    `plans`: those that runs began with, by their signatures.
+    """
 
     runs: tuple[PastRun, ...] = ()
     counted: Mapping[StageName, float] = field(default_factory=dict)
+    plans: Mapping[str, PlanShape] = field(default_factory=dict)
 
 
 class PastRuns:
@@ -93,10 +104,16 @@ class PastRuns:
         return Past(
             tuple(PastRun(**run.model_dump()) for run in known.runs),
             {StageName(block, aliases): rows for block, aliases, rows in known.counted},
+            known.plans,
         )
 
-    def add(self, runs: Iterable[PastRun], counted: Mapping[StageName, float]) -> None:
-        """Add the latest runs and row counts. If two processes add at once, what one adds may be lost."""
+    def add(
+        self,
+        runs: Iterable[PastRun],
+        counted: Mapping[StageName, float],
+        plans: Mapping[str, PlanShape] = MappingProxyType({}),
+    ) -> None:
+        """Add the latest runs, row counts, and plans. If two processes add at once, what one adds may be lost."""
         known = self.read()
         every = [*known.runs, *runs]
         kept = {id(run) for cold in (True, False) for run in [one for one in every if one.cold == cold][-MAX_RUNS:]}
@@ -107,6 +124,7 @@ class PastRuns:
                 data=self._data,
                 runs=[_run(run) for run in every if id(run) in kept],
                 counted=[(name.block, name.aliases, rows) for name, rows in latest],
+                plans=_still_named({**known.plans, **plans}, [run for run in every if id(run) in kept]),
             ).model_dump_json()
         except ValidationError:
             # A run of no measurable time.
@@ -126,6 +144,12 @@ class PastRuns:
         oldest = sorted((file.stat().st_mtime, file) for file in files)[: len(files) - MAX_QUERIES]
         for _, file in oldest:
             file.unlink(missing_ok=True)
+
+
+def _still_named(plans: Mapping[str, PlanShape], runs: Sequence[PastRun]) -> dict[str, PlanShape]:
+    """The plans that runs began with; of many the latest."""
+    named = list(dict.fromkeys(run.plan for run in reversed(runs) if run.plan in plans))[:MAX_PLANS]
+    return {signature: plans[signature] for signature in named}
 
 
 def _run(run: PastRun) -> _Run:

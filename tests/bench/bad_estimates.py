@@ -9,8 +9,8 @@ change what is run.
   that are counted, or it stays with its first plan. Both run once to warm up, then in rounds, in random order. The
   ratio is the time with feedback to that of staying.
 - Healing: by default (`plan="auto"`, without the gate), each query runs three times from the wrong statistics, and
-  three times from the right ones, without earlier runs. The ratio is that of the faster of the second and third runs:
-  after two planned runs, the guard may try the query as written.
+  three times from the right ones, without earlier runs; all that once to warm up, and once more to measure. The ratio
+  is that of the faster of the second and third runs: after two planned runs, the guard may try the query as written.
 """
 
 import contextlib
@@ -100,8 +100,8 @@ def _feedback(spark: SparkSession, query: int, seed: int, rounds: Rounds) -> dic
 
 
 def _healing(spark: SparkSession, query: int, seed: int) -> dict[str, Any]:
-    found = {}
-    for is_wrong in random.Random(f"{query} {seed}").sample([True, False], 2):
+    found, order = {}, random.Random(f"{query} {seed}").sample([True, False], 2)
+    for is_wrong in (*order, *order):
         with _wrong_by_ten(seed) if is_wrong else contextlib.nullcontext():
             found[is_wrong] = _three_runs(spark, query)
     wrong, right = found[True], found[False]

@@ -1,7 +1,8 @@
-"""One real cluster for all integration tests of a run."""
+"""One real cluster for all integration tests of a run, and where they run if there are several workers."""
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,19 @@ from tests.integration.sleepers import Sleepers
 from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.cluster import Cluster, ClusterSpec
 from yarn_plugin.embedded.ports import free_base
+
+CLUSTER = "cluster"
+"""The group of the tests that start a cluster, for which there is memory only once."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of the cluster together, and those of each other file."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("xdist_group") is None:
+            is_cluster = "shared_cluster" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group(CLUSTER if is_cluster else item.path.stem))
 
 
 @pytest.fixture(scope="session")

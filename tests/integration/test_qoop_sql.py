@@ -15,6 +15,7 @@ from pyspark.sql.types import IntegerType
 import qoop
 from qoop import api
 from qoop.engine import session as sessions
+from qoop.engine import spark_engine
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.persisted import PersistedRows
 from qoop.engine.scala import items, leaves
@@ -117,6 +118,44 @@ def in_thread(call):
 def test_a_query_stops_at_its_timeout(spark, slow_views):
     with session_unchanged(spark), pytest.raises(QueryFailedError, match="timeout of 2 s"):
         qoop.collect(spark, SLOW, qoop.Options(timeout=2.0, cut_policy=CutPolicy(everywhere=True)))
+
+
+def test_a_plan_whose_outputs_take_too_much_room_is_given_up(spark, slow_views, monkeypatch):
+    """Its outputs are removed before the query runs as written."""
+    monkeypatch.setattr(spark_engine, "LIMIT_CHECK_S", 0.0)
+    text = SLOW.replace("slow_items", "(SELECT * FROM slow_items WHERE i_item_sk < 150)").replace(
+        "slow_dates", "(SELECT * FROM slow_dates WHERE d_date_sk BETWEEN 2450816 AND 2450966)"
+    )
+    warned, stored = [], []
+    finish = SparkEngine._finish
+    monkeypatch.setattr(
+        SparkEngine, "_finish", lambda *args: stored.append(session_state(spark)["persisted"]) or finish(*args)
+    )
+    spark.conf.set("spark.qoop.maxStored", "1k")
+    try:
+        with session_unchanged(spark):
+            before = session_state(spark)["persisted"]
+            answer = qoop.collect(spark, text, replace(STAGED, warn=warned.append))
+    finally:
+        spark.conf.unset("spark.qoop.maxStored")
+    assert answer.rows == spark.sql(text.replace("slow_items", "item").replace("slow_dates", "date_dim")).collect()
+    assert stored == [before]
+    (line,) = warned
+    assert re.fullmatch(
+        r"replanning stopped, running the query as written: the outputs of stages take .* MB, more than 0 MB "
+        r"\(spark.qoop.maxStored\)",
+        line,
+    )
+
+
+@pytest.mark.parametrize("size", ["much", "-1", ""])
+def test_a_limit_that_is_no_size(spark, size):
+    spark.conf.set("spark.qoop.maxStored", size)
+    try:
+        with pytest.raises(QoopError, match=re.escape(f"spark.qoop.maxStored {size!r}: must be a size, such as 50g")):
+            qoop.collect(spark, SALES, STAGED)
+    finally:
+        spark.conf.unset("spark.qoop.maxStored")
 
 
 # Results.

@@ -16,7 +16,7 @@ from qoop.engine.persisted import remove_with
 from qoop.engine.prepared import StageViews
 from qoop.engine.spark_engine import SparkEngine
 from qoop.engine.stored_once import StoredOnce
-from qoop.plans.plan import StageId
+from qoop.plans.plan import RESULT, StageId
 from qoop.replan.events import (
     CannotPlan,
     CheckpointLost,
@@ -185,9 +185,16 @@ class LosingCheckpoints:
 
     def __init__(self):
         self.gone, self.parts, self.grown, self.views = {}, {}, {}, StageViews()
+        self.stored, self.released = 0.0, False
 
     def lost_views(self, suspected=False):
         return self.gone
+
+    def stored_bytes(self):
+        return self.stored
+
+    def release(self):
+        self.released = True
 
     def stopped(self, view):
         return self.parts.get(view, 0.0)
@@ -203,7 +210,16 @@ class Watched:
         monkeypatch.setattr(spark_engine, "InheritableThread", lambda run, **more: threading.Thread(target=run, **more))
         self.spark, self.kept, self.events, self.warned = Spark(), LosingCheckpoints(), [], []
         written = Fake(text="SELECT 1")
-        self.engine = SparkEngine(self.spark, "q", written, self.kept, len, self.events.append, self.warned.append)
+        self.engine = SparkEngine(
+            self.spark,
+            "q",
+            written,
+            self.kept,
+            len,
+            self.events.append,
+            self.warned.append,
+            too_much=lambda stored: f"{stored:g} bytes" if stored > 100 else None,
+        )
 
     def wait(self, event):
         wait_for(lambda: event in self.events, lambda: (self.events, self.warned))
@@ -260,6 +276,20 @@ def test_a_large_output_is_reported_as_it_grows(watched):
         watched.engine._report_growth()
     told = [event for event in watched.events if isinstance(event, StageGrew)]
     assert told == [StageGrew(ONE, 1.1e6, 0.2), StageGrew(ONE, 2.3e6, 0.5), StageGrew(ONE, 4.7e6, 0.8)]
+
+
+def test_outputs_that_take_too_much_room_are_reported_once_and_removed_before_the_query_runs_as_written(
+    watched, monkeypatch
+):
+    monkeypatch.setattr(spark_engine, "LIMIT_CHECK_S", 0.0)
+    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    for stored in (0.0, 100.0, 101.0, 200.0):
+        watched.kept.stored = stored
+        watched.engine._report_too_much_stored()
+    assert [event for event in watched.events if isinstance(event, CannotPlan)] == [CannotPlan("101 bytes")]
+    assert not watched.kept.released
+    watched.engine.start(RESULT, "SELECT 1", None, 0)
+    wait_for(lambda: watched.kept.released, lambda: watched.events)
 
 
 def test_requesting_executors_does_not_block(watched, monkeypatch):

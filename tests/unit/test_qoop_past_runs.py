@@ -3,16 +3,19 @@
 import json
 import math
 import os
+from dataclasses import replace
 
 import platformdirs
 import pytest
 
 from qoop.estimate.guard import PastRun
-from qoop.plans.plan import StageName
+from qoop.plans.plan import BlockShape, StageName
 from qoop.run import past_runs
-from qoop.run.past_runs import MAX_COUNTED, MAX_RUNS, Past, PastRuns
+from qoop.run.past_runs import MAX_COUNTED, MAX_PLANS, MAX_RUNS, Past, PastRuns
 
-RUN = PastRun(planned=True, seconds=12.1, slots=4.0, core_seconds=30.0, cold=False, kept=True, plan="0123")
+RUN = PastRun(
+    planned=True, seconds=12.1, slots=4.0, core_seconds=30.0, cold=False, kept=True, plan="0123", switched=True
+)
 OTHER = PastRun(planned=False, seconds=9.0, slots=2.5, core_seconds=0.0, cold=True)
 COUNTED = {StageName("qoop_result", ("a", "b")): 12.0, StageName("sales", ()): 0.0}
 
@@ -37,6 +40,19 @@ def test_rows_are_kept_as_last_counted():
     more = {StageName("sales", ()): 3.0, StageName("qoop_result", ("a", "c")): 1.0}
     record()[0].add([RUN], more)
     assert record()[0].read() == Past((RUN,), COUNTED | more)
+
+
+SHAPE = (BlockShape("qoop_result", (("a", "b"),), ()),)
+
+
+def test_the_plans_of_the_latest_runs_are_kept():
+    record()[0].add([RUN], {}, {RUN.plan: SHAPE})
+    assert record()[0].read() == Past((RUN,), {}, {RUN.plan: SHAPE})
+    for number in range(MAX_PLANS):
+        record()[0].add([replace(RUN, plan=str(number))], {}, {str(number): SHAPE})
+    assert record()[0].read().plans == {str(number): SHAPE for number in range(MAX_PLANS)}
+    record()[0].add([replace(OTHER, cold=RUN.cold)] * MAX_RUNS, {})
+    assert record()[0].read().plans == {}
 
 
 def test_the_latest_row_counts_are_kept():

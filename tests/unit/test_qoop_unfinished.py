@@ -46,8 +46,8 @@ class Rows:
 def room(monkeypatch):
     """Executors that store 100 bytes, and outputs of 20 bytes each."""
     monkeypatch.setattr(unfinished, "java_class", lambda classes, name: classes[name])
-    monkeypatch.setattr(unfinished, "_capacity", lambda context: 100.0)
-    monkeypatch.setattr(unfinished, "stored_bytes", lambda context, identity: 20.0)
+    monkeypatch.setattr(unfinished, "storage_memory", lambda context: 100.0)
+    monkeypatch.setattr(unfinished, "stored_bytes", lambda context, identities: 20.0 * len(identities))
 
 
 def kept_by(*outputs):
@@ -76,8 +76,8 @@ def test_an_output_for_which_there_is_no_room_is_given_up(room):
     outputs = [Rows(), Rows(), Rows()]
     assert kept_by(*outputs)[1] == [0.75, 0.75, 0.0]
     assert [rows.stored for rows in outputs] == [True, True, False]
-    assert is_affordable([50.0], 100.0)
-    assert not is_affordable([51.0], 100.0)
+    assert is_affordable(50.0, 100.0)
+    assert not is_affordable(51.0, 100.0)
 
 
 def test_nothing_stays_stored_when_the_query_has_ended(room):

@@ -2,13 +2,14 @@
 
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from qoop.plans.plan import RESULT, StageId
 from qoop.replan.causes import FailedStage, NotPlanned, UntypedCause
 from qoop.replan.commands import CancelStages, Command, Fail, Finish, Note, RunAsWritten, SetExecutors, StartStage
-from qoop.replan.decision import Decision
+from qoop.replan.decision import Decision, Winner
 from qoop.replan.events import (
     ArbiterAway,
     CannotPlan,
@@ -31,9 +32,11 @@ from qoop.report import (
     switch_explanations,
     write_report,
 )
+from qoop.report.decisions import WON_BY
 from qoop.report.names import Names
 from qoop.report.plans import tree_of
 from qoop.report.timeline import axis_of, moments, share_chart
+from qoop.run import wording
 from qoop.run.journal import QueryJournal
 from tests.html_checks import Parsed, checked
 from tests.query_journal import record_input
@@ -266,6 +269,17 @@ def test_a_switch_is_explained(tmp_path: Path, won_by: str, slots: float, said: 
         "At 1.0 s (a cause) the query switched from plan 0 (estimated 3 s left) to plan 1 (2 s left). "
     )
     assert said in sentence
+
+
+@pytest.mark.parametrize("won_by", get_args(Winner))
+def test_whatever_made_a_plan_win_has_words(won_by: Winner) -> None:
+    assert WON_BY[won_by] and wording.DECIDED_BY[won_by]
+
+
+def test_a_first_plan_that_earlier_runs_chose(tmp_path: Path) -> None:
+    record = record_of(tmp_path, [(0.0, share(4), (decision(None, 0, won_by="earlier runs"),))])
+    (entry,) = decision_list(record).entries
+    assert any("earlier runs" in getattr(block, "text", "") for block in entry.blocks)
 
 
 def _fields(of: Decision) -> dict[str, object]:
