@@ -59,10 +59,10 @@ def first_plan(
     if rules.trial_s is not None and as_written <= HOPELESS_FACTOR * max(rules.trial_s, ranked[0].seconds):
         return written
     expected = _expected_first(plans, estimator, ranked, written, slots, rules)
-    return _by_measurement(plans, candidates, expected, rules)
+    return by_measurement(plans, candidates, expected, rules)
 
 
-def _by_measurement(plans: Sequence[Plan], candidates: Sequence[Candidate], expected: int, rules: Rules) -> int:
+def by_measurement(plans: Sequence[Plan], candidates: Sequence[Candidate], expected: int, rules: Rules) -> int:
     """The fastest of the plans that were tried, unless another one is worth a try, or the query as written is faster.
 
     Whether the query as written is faster than what is `expected` to be, the guard has decided.

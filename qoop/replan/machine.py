@@ -69,7 +69,7 @@ from qoop.replan.events import (
     StageGrew,
     TimerFired,
 )
-from qoop.replan.first_choice import first_plan
+from qoop.replan.first_choice import by_measurement, first_plan
 from qoop.replan.state import Running, Share, State
 
 MAX_ATTEMPTS = 4
@@ -365,13 +365,17 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
         won_by, chosen = ("forced", other) if other != state.current else ("kept", chosen)
     elif _trial_left_s(state) is not None:
         # Planned runs took less time than it has had, so the fastest other plan is worth more than what it has done.
-        chosen = choose([one for one in candidates if one.plan != state.current] or candidates, None, rules)
+        others = [one for one in candidates if one.plan != state.current] or candidates
+        chosen = by_measurement(state.plans, others, choose(others, None, rules), rules)
         won_by = "late trial" if chosen != state.current else "kept"
     elif state.current is not None and chosen != state.current and isinstance(event, StageGrew):
         won_by = "row counts"
     elif state.current is not None and chosen != state.current:
         won_by = _winning_factor(state, progress, chosen)
     decision = _decision(state, progress, candidates, chosen, cause, won_by)
+    took = rules.measured.get(state.plans[chosen].signature) if won_by in ("earlier runs", "late trial") else None
+    if took is not None and not took.switched:
+        state = replace(state, held_until=state.progress_at + HELD_FACTOR * took.seconds)
     if not state.plans[chosen].as_written:
         # A trial that was not begun, or that is left, is over.
         state = replace(state, rules=replace(rules, trial_s=None))
@@ -379,9 +383,6 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
         late = stragglers(progress, state.estimator, decision.cancel)
         state = replace(state, stragglers=with_larger(state.stragglers, late))
         return _switch(state, candidates[chosen], decision)
-    took = rules.measured.get(state.plans[chosen].signature) if won_by == "earlier runs" else None
-    if took is not None and not took.switched:
-        state = replace(state, held_until=state.progress_at + HELD_FACTOR * took.seconds)
     state = replace(state, current=chosen, decided_slots=state.decided_slots or slots)
     return state, [Note(decision)]
 

@@ -351,13 +351,13 @@ def test_a_query_is_not_planned_in_vain_if_a_plan_took_less_time():
     assert choose({"other": 12.0, "written": 12.5}, best=155.0, other=158.0, written=50.0) == "written"
 
 
-def run_before(seconds, switched=False):
+def run_before(seconds, switched=False, **more):
     """The state of a query whose plan took so long in an earlier run, and the commands that start it."""
     planned = made(*BAD_ORDER)
     found = evaluate(planned.plans, planned.estimator, NOTHING, 4.0, Rules())
     slowest = max(found[:-1], key=lambda one: one.seconds).plan
     took = {plan.signature: PlanTime(2.0 * seconds) for plan in planned.plans[:-1]}
-    rules = Rules(measured=took | {planned.plans[slowest].signature: PlanTime(seconds, switched=switched)})
+    rules = Rules(measured=took | {planned.plans[slowest].signature: PlanTime(seconds, switched=switched)}, **more)
     state = State(planned.plans, planned.estimator, planned.estimator, rules)
     state, _ = step(state, 100.0, Planned(len(planned.plans), planned.join_trees))
     return slowest, *step(state, 100.0, ShareChanged(4.0, None, "", 0.0))
@@ -373,6 +373,14 @@ def test_a_plan_is_held_as_long_as_it_took_before():
         assert commands == (SetTimer(due),)
     state, commands = step(state, 122.0, TimerFired())
     assert any(isinstance(one, Note) for one in commands), "from then on it is compared with the others"
+
+
+def test_a_plan_that_replaces_a_trial_is_the_one_that_took_less_time_before_and_is_held():
+    slowest, state, _ = run_before(20.0, trial_s=60.0)
+    assert state.plans[state.current].as_written
+    state, commands = step(state, 161.0, TimerFired())
+    (note,) = (one.decision for one in commands if isinstance(one, Note))
+    assert (note.plan, note.won_by, state.held_until) == (slowest, "late trial", 161.0 + 22.0)
 
 
 def test_a_plan_that_was_left_before_is_not_held():
