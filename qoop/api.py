@@ -339,6 +339,7 @@ class _Query:
         self._stage_rows: Mapping[StageName, float] = {}
         self._measured: Mapping[str, PlanTime] = {}
         self._tried: Sequence[PlanShape] = ()
+        self._given_up: frozenset[str] = frozenset()
         self._keeps_rows = False
         self._busy_part: float | None = None
         self._verdict: Verdict | None = None
@@ -382,7 +383,8 @@ class _Query:
         """Run the query to its end; `consume` is part of the last stage; `once`: takes its place if it stores rows."""
         options = self._options
         planned, reason = self._planned
-        options = replace(options, rules=replace(options.rules, measured=self._measured, stores=once is not None))
+        rules = replace(options.rules, measured=self._measured, measured_slots=self._slots, stores=once is not None)
+        options = replace(options, rules=rules)
         if planned is not None and self._verdict is not None and once is None:
             # Rows that are stored as written could not be left when the trial takes too long.
             options, reason = self._on_trial(self._verdict, options)
@@ -416,7 +418,7 @@ class _Query:
                 and options.feed is None
                 and options.timeout is None
                 and only_ctrl_c_interrupts(),
-                too_much=StoredLimit(self.spark).reason,
+                too_much=StoredLimit(self.spark).reason if planned is not None else lambda stored: None,
             )
             is_compared = self._options.guard is not None and self._use is not None
             is_alone = is_compared and is_idle(self.spark.sparkContext)
@@ -513,6 +515,7 @@ class _Query:
         self._stage_rows = past.counted if self._keeps_rows else {}
         self._measured = guard.measured(past.runs, self._slots, is_cold)
         self._tried = [shape for signature, shape in past.plans.items() if signature in self._measured]
+        self._given_up = frozenset(run.plan for run in past.runs if run.given_up)
         self._verdict = guard.verdict(past.runs, self._slots, is_cold)
         if self._verdict is None or self._verdict.trial_s is not None:
             return None
@@ -575,18 +578,22 @@ class _Query:
             # Of an application that is told its share, the next one may be any.
             kept = outcome.as_written and self._options.feed is None
             seconds = self._planning_s + outcome.seconds
-            plan, switched = self._first_plan(outcome), outcome.counts.switches > 0
-            begun = (plan.signature, switched, outcome.decisions[0].expected) if plan is not None else ()
-            runs.append(PastRun(True, seconds, slots, cores, first_planned, kept, *begun))
+            run = PastRun(True, seconds, slots, cores, first_planned, kept, given_up=outcome.given_up)
+            if (plan := self._first_plan(outcome)) is not None:
+                expected = outcome.decisions[0].expected
+                run = replace(run, plan=plan.signature, switched=outcome.counts.switches > 0, expected=expected)
+            runs.append(run)
         if outcome.as_written or is_trial:
             runs.append(PastRun(False, outcome.seconds, slots, cores, first_written))
         return runs
 
     def _first_plan(self, outcome: Outcome) -> Plan | None:
-        """The plan that it began with; None if that is the query as written."""
-        planned = self._planned[0]
-        first = planned.plans[outcome.decisions[0].plan] if planned is not None and outcome.decisions else None
-        return None if first is None or first.as_written else first
+        """The plan that it began with, or the one that was given up; None if that is the query as written."""
+        planned, decisions = self._planned[0], outcome.decisions
+        if planned is None or not decisions:
+            return None
+        plan = planned.plans[decisions[-1 if outcome.given_up else 0].plan]
+        return None if plan.as_written else plan
 
     def _unused(self) -> int:
         """After how many more runs as written the query may be planned for its time, which the gate underestimates."""
@@ -617,6 +624,7 @@ class _Query:
                 fewer_stages=not self._always,
                 counted=self._stage_rows,
                 tried=self._tried,
+                given_up=self._given_up,
             )
             self._pinned = pin_tables(self.written.analysed, self._session, catalogue.frames())
         except (CannotSplitError, NoSnapshotError) as reason:

@@ -1,6 +1,6 @@
 """From a statement to its candidate plans: parsing, estimates and enumeration in a row."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from qoop.errors import CannotSplitError
@@ -70,6 +70,7 @@ def plan(
     fewer_stages: bool = False,
     counted: Mapping[StageName, float] | None = None,
     tried: Sequence[PlanShape] = (),
+    given_up: Set[str] = frozenset(),
 ) -> PlannedQuery:
     """Make the candidate plans of a statement's query.
 
@@ -77,6 +78,7 @@ def plan(
         fewer_stages: add the query as written, and other ways to run it in fewer stages.
         counted: the rows of stages that earlier runs over the same data stored.
         tried: plans of earlier runs, which are candidates again.
+        given_up: the signatures of plans that earlier runs had to give up; they are no candidates.
         now: the moment of the query; called if it reads the current date or time. Without it such a query is not split.
 
     Raises:
@@ -101,13 +103,15 @@ def plan(
         merged = [without_needless_cuts(one, estimator) for one in fastest_in_stages(plans, estimator, MAX_MERGED)]
         plans = with_fewer_stages([*plans, *merged], estimator.rows)
     plans = _with_tried(without_ruinous(plans, estimators), tried)
+    plans = [one for one in plans if one.signature not in given_up] or plans
     return PlannedQuery(text, tuple(plans), estimator, moment)
 
 
 def _with_tried(plans: Sequence[Plan], tried: Sequence[PlanShape]) -> list[Plan]:
     """The plans, with those of earlier runs before the last, which may be the query as written."""
-    again = [one for shape in tried if (one := plan_of(plans[0].query, shape)) is not None]
-    return list({plan.key: plan for plan in (*plans[:-1], *again, plans[-1])}.values())
+    known = {plan.key for plan in plans}
+    again = [one for shape in tried if (one := plan_of(plans[0].query, shape)) is not None and one.key not in known]
+    return [*plans[:-1], *again, plans[-1]]
 
 
 def _by_stage(query: Query, counted: Mapping[StageName, float]) -> dict[StageId, float]:

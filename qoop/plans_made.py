@@ -1,6 +1,6 @@
 """Plans that were made before in this process: for the same text over the same tables they are not made again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from qoop.estimate.cost import CostModel
@@ -72,14 +72,18 @@ class PlansMade:
         fewer_stages: bool = False,
         counted: Mapping[StageName, float] | None = None,
         tried: Sequence[PlanShape] = (),
+        given_up: Set[str] = frozenset(),
     ) -> PlannedQuery:
         """See `qoop.planner.plan`."""
         known = frozenset((counted or {}).items())
-        key = (statement.text, statement.syntax, cut_policy, model, now is None, fewer_stages, known, tuple(tried))
+        earlier = (tuple(sorted(tried)), frozenset(given_up))
+        key = (statement.text, statement.syntax, cut_policy, model, now is None, fewer_stages, known, earlier)
         made = self._made.get(key)
         if made is None or not made.holds(catalogue, statistics):
             asked = _LookUps(catalogue, statistics)
-            planned = plan(statement, asked, asked.statistics, cut_policy, model, now, fewer_stages, counted, tried)
+            planned = plan(
+                statement, asked, asked.statistics, cut_policy, model, now, fewer_stages, counted, tried, given_up
+            )
             if planned.moment is not None:
                 return planned
             made = _Made(planned, asked.known_columns, asked.known_statistics)

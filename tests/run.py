@@ -21,7 +21,7 @@ MARK = "YARN_PLUGIN_TEST_RUN"
 
 PARALLEL = ["--numprocesses=logical", "--dist=loadfile", "--ignore=tests/integration", "tests"]
 BESIDE = ["--numprocesses=2", "--dist=loadgroup", "tests/integration"]
-"""A cluster mostly waits: one worker has its tests (see their conftest.py), and meanwhile the other all others."""
+"""A cluster mostly waits: one worker runs its tests (see their conftest.py), the other meanwhile runs the rest."""
 
 NO_TESTS = 5
 """pytest's exit code when it has found no tests."""

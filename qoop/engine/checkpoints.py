@@ -71,7 +71,7 @@ class Checkpoints(Protocol):
         ...
 
     def stored_bytes(self) -> float:
-        """What all outputs take; 0 while none grows."""
+        """The bytes that all outputs take; 0 if none is being computed."""
         ...
 
     def lost_views(self, suspected: bool = False) -> dict[str, str]:

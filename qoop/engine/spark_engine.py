@@ -72,7 +72,8 @@ class SparkEngine:
         measures_result: measure the last stage too, which takes some milliseconds.
         foreground: run stages in the thread that starts them, as Spark alone would run the query as written: nothing
             can happen meanwhile that has to be decided on, but its interruption.
-        too_much: why so many bytes of outputs are too many; then the query runs as written.
+        too_much: given the bytes that outputs take, why that is too much; None if it is not. With a reason, the query
+            runs as written.
     """
 
     def __init__(
@@ -325,11 +326,16 @@ class SparkEngine:
         return self._finish(made, tag)
 
     def _remove_outputs(self, tag: str) -> None:
-        """Make room for the query as written; a stage that still read an output would store it again."""
+        """Make room for the query as written. A stage that still reads an output would store it again."""
         with self._lock:
-            others = {name: thread for name, thread in self._threads.items() if name != tag}
+            others = {name: thread for name, thread in self._threads.items() if name != tag and thread.is_alive()}
+            if others.keys() - self._cancelled:
+                return
         self._wait_for(others)
-        self._checkpoints.release()
+        try:
+            self._checkpoints.release()
+        except Exception as problem:  # noqa: BLE001 - the query can be computed all the same
+            self._warn(f"outputs of stages could not be removed: {describe(problem)}")
 
     def _take(self, frame: DataFrame, tag: str) -> tuple[int, Any]:
         if self._once is None:
@@ -445,9 +451,12 @@ class SparkEngine:
             return
         self._next_limit_check = time.monotonic() + LIMIT_CHECK_S
         reason = self._too_much(self._checkpoints.stored_bytes())
-        if reason is not None:
+        with self._lock:
+            # Rows that are being stored cannot be taken back.
+            if reason is None or self._storing or self._is_over_limit:
+                return
             self._is_over_limit = True
-            self._emit(CannotPlan(reason))
+        self._emit(CannotPlan(reason))
 
     def _report_lost_outputs(self, suspected: bool = False) -> None:
         for view, reason in self._checkpoints.lost_views(suspected).items():

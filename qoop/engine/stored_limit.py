@@ -25,7 +25,7 @@ class StoredLimit:
     """
 
     def __init__(self, session: SparkSession) -> None:
-        self._session = session
+        self._session, self._memory = session, 0.0
         text = session.conf.get(LIMIT_SETTING, None)
         self._given = None if text is None else _bytes(session, text)
 
@@ -34,7 +34,9 @@ class StoredLimit:
         limit = self._given
         if limit is None:
             try:
-                limit = MEMORIES * storage_memory(self._session.sparkContext)
+                # What executors that are gone by now have stored, others have taken over.
+                self._memory = max(self._memory, storage_memory(self._session.sparkContext))
+                limit = MEMORIES * self._memory
             except Py4JError:
                 return None
         if stored <= limit:

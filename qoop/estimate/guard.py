@@ -13,11 +13,19 @@ REPEATED = 2
 COMPARED = 3
 """How many of the latest runs as written are compared with, by their median."""
 
+MAX_ERROR = 1000.0
+"""By what factor an estimate is taken to be wrong at most."""
+
 SIMILAR = 2.0
 """Up to how many times smaller or larger a share may be for a decision to hold: it compares plans at those too."""
 
 HOPELESS = 2.0
 """As many times the time of planned runs, and the query as written is not measured anew."""
+
+
+def are_similar(slots: float, others: float) -> bool:
+    """Whether a decision for a share holds for another one."""
+    return others / SIMILAR <= slots <= others * SIMILAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +36,8 @@ class PastRun:
     written from the start of the only stage. `slots`: the average share. `core_seconds`: the run time of its tasks.
     `cold`: it was the first query of its application, in which executors and the JVM start up. `kept`: it was planned
     for this share, and then ran as written. `plan`: the signature of the plan that it began with. `switched`: it was
-    left for another one. `expected`: the seconds that it was expected to take; 0 if that is not known.
+    left for another one. `expected`: the seconds that it was expected to take; 0 if that is not known. `given_up`: the
+    plan was different, failed, or stored too much, so the query then ran as written.
     """
 
     planned: bool
@@ -40,10 +49,11 @@ class PastRun:
     plan: str = ""
     switched: bool = False
     expected: float = 0.0
+    given_up: bool = False
 
     def is_similar(self, slots: float) -> bool:
         """Whether its share was similar to this one."""
-        return self.slots / SIMILAR <= slots <= self.slots * SIMILAR
+        return are_similar(self.slots, slots)
 
     def seconds_at(self, slots: float) -> float:
         """What it would have taken at another share: the time of its tasks changes in proportion, the rest does not."""
@@ -55,8 +65,8 @@ class PastRun:
 class PlanTime:
     """What a query usually takes that begins with a plan, in seconds.
 
-    `error`: by what factor it took longer than was expected when the plan was first run. `switched`: the last time, the
-    plan was left.
+    `error`: by what factor it took longer than was expected when the plan was first run. `switched`: the plan was left
+    in its latest run.
     """
 
     seconds: float
@@ -92,12 +102,12 @@ class Guard:
         if kept is not None and not self._has_faster_plan(runs, slots, cold):
             return kept
         alike = [run for run in runs if run.cold == cold]
-        planned = [run.seconds_at(slots) for run in alike if run.planned][-REPEATED:]
+        planned = [run.seconds_at(slots) for run in alike if run.planned and not run.kept][-REPEATED:]
         written = [run.seconds_at(slots) for run in alike if not run.planned][-COMPARED:]
         if len(planned) < REPEATED:
             return None
         took = f"planned runs took {_and(planned)} s"
-        # A query that takes longer as written is not faster than all of them.
+        # If it takes longer than this as written, some plan is faster.
         limit = (1.0 + self.tolerance) * min(planned)
         if not written:
             return Verdict(f"{took}; as written, it was not measured yet", limit)
@@ -113,24 +123,26 @@ class Guard:
     def measured(self, runs: Sequence[PastRun], slots: float, cold: bool) -> dict[str, PlanTime]:
         """What each plan took at a similar share, by its signature; as written, by `AS_WRITTEN`.
 
-        A plan that has only been the first of its application counts with that run, as it takes less in others.
+        A plan that only ever ran as the first query of an application counts with the shortest of those runs; in others
+        it would take less.
         """
         found: dict[str, list[PastRun]] = {}
         for run in runs:
             plan = run.plan if run.planned else AS_WRITTEN
-            if plan and not run.kept and run.is_similar(slots) and (run.cold or not cold):
+            counts = plan and not run.kept and not run.given_up and (plan == AS_WRITTEN) != run.planned
+            if counts and run.is_similar(slots) and (run.cold or not cold):
                 found.setdefault(plan, []).append(run)
         times = {}
         for plan, known in found.items():
             alike = [run.seconds_at(slots) for run in known if run.cold == cold][-COMPARED:]
             seconds = median(alike) if alike else min(run.seconds_at(slots) for run in known)
-            first = known[0]
+            first = next((run for run in known if run.cold == cold), known[0])
             error = first.seconds / first.expected if first.expected > 0.0 else 1.0
-            times[plan] = PlanTime(seconds, error, known[-1].switched)
+            times[plan] = PlanTime(seconds, min(max(error, 1.0 / MAX_ERROR), MAX_ERROR), known[-1].switched)
         return times
 
     def _has_faster_plan(self, runs: Sequence[PastRun], slots: float, cold: bool) -> bool:
-        """Whether some plan took less time than the query as written."""
+        """Whether some plan took clearly less time than the query as written."""
         measured = self.measured(runs, slots, cold)
         written = measured.pop(AS_WRITTEN, PlanTime(0.0))
         return any((1.0 + self.tolerance) * one.seconds < written.seconds for one in measured.values())

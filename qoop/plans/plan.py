@@ -193,7 +193,7 @@ class Plan:
 
     @cached_property
     def shape(self) -> PlanShape:
-        """The plan for records: like `key`, but equal in later versions too."""
+        """The plan for records: like `key`, but equal in later versions if blocks and aliases keep their names."""
 
         def named(block: str, sets: Iterable[RelationSet]) -> tuple[tuple[str, ...], ...]:
             return tuple(sorted(tuple(sorted(self.query.name_of(StageId(block, one)).aliases)) for one in sets))

@@ -60,7 +60,7 @@ def shape(tree: Tree) -> frozenset[RelationSet]:
 
 
 def tree_of(sets: Iterable[RelationSet]) -> Tree | None:
-    """The tree that joins these sets of relations, one below the other or apart; None if there is none."""
+    """The tree that joins these sets of relations, any two of which are nested or disjoint; None if there is none."""
     ordered = sorted(set(sets), key=lambda one: one.bit_count())
     parts: dict[RelationSet, Tree] = {}
     for whole in ordered:

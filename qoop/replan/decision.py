@@ -23,7 +23,8 @@ class Rules:
     option): after every stage and every change of the share, switch to another tree of the unfinished part at any cost;
     on a change of the share preferably to one that cancels running stages. `stores`: the last stage stores rows, so
     there is no switch once it runs. `trial_s`: the query as written is tried, if it is a candidate, and for so many
-    seconds no plan replaces it. `measured`: what plans took in earlier runs, by their signatures.
+    seconds no plan replaces it. `measured`: what plans took in earlier runs, by their signatures, at a
+    share that is similar to `measured_slots`.
     """
 
     hysteresis: float = 0.15
@@ -33,7 +34,8 @@ class Rules:
     force: bool = False
     stores: bool = False
     trial_s: float | None = None
-    measured: Mapping[str, PlanTime] = field(default_factory=dict, hash=False)
+    measured: Mapping[str, PlanTime] = field(default_factory=dict, hash=False, repr=False)
+    measured_slots: float = field(default=1.0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def first_plan(
     not save `SHARED_GAIN`, unless some plan is forced; and one that is tried as written, unless that is hopeless.
 
     Plans that were run before are compared by the time that they took. One that was not is started only if it is
-    expected to save what a switch must save, also if its estimate is as wrong as theirs were.
+    expected to save what a switch must save, even if its estimate is as wrong as theirs were.
     """
     written = next((number for number, plan in enumerate(plans) if plan.as_written), None)
     if written is None or rules.force:
@@ -63,9 +63,9 @@ def first_plan(
 
 
 def by_measurement(plans: Sequence[Plan], candidates: Sequence[Candidate], expected: int, rules: Rules) -> int:
-    """The fastest of the plans that were tried, unless another one is worth a try, or the query as written is faster.
+    """The fastest of the plans that were tried, unless the plan that is `expected` to be the best is worth a try.
 
-    Whether the query as written is faster than what is `expected` to be, the guard has decided.
+    If that is the query as written, what it took counts too. Otherwise the guard has compared it with the plans.
     """
     known = {
         number: rules.measured[one.signature] for number, one in enumerate(plans) if one.signature in rules.measured
@@ -79,8 +79,7 @@ def by_measurement(plans: Sequence[Plan], candidates: Sequence[Candidate], expec
     if expected in tried:
         return fastest
     if expected in took:
-        now = took[expected]
-        return fastest if now - took[fastest] >= min_gain_for_switch(now, rules) else expected
+        return fastest if took[fastest] < took[expected] else expected
     # What was expected of the plans that were tried was wrong by some factors. Each was the best of many estimates, and
     # so is this one, which is therefore likely to be wrong in the same way; the 1 stands for an estimate that is right.
     errors = [log(time.error) for plan, time in rules.measured.items() if plan != AS_WRITTEN]

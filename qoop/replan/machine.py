@@ -4,11 +4,12 @@ Phases (QOOP section 2.5): while `running`, ready stages are started; a switch t
 `switching`, in which no stage starts until they have stopped.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from qoop.estimate.calibration import Calibration
 from qoop.estimate.cost import Work
+from qoop.estimate.guard import are_similar
 from qoop.estimate.packing import max_concurrent
 from qoop.plans.plan import RESULT, StageId
 from qoop.replan.causes import (
@@ -82,7 +83,7 @@ OUTGROWN_FACTOR = 4.0
 """A stage that has this many times the rows that were expected, before it has finished, is not what was planned for."""
 
 HELD_FACTOR = 1.1
-"""As many times what a plan took in earlier runs, it is not left for one that is only expected to be faster."""
+"""A plan is not left for one that is only expected to be faster until this multiple of its earlier time has passed."""
 
 PROGRESS_CHECK_S = 5.0
 """Interval, in seconds, at which running stages are compared with their estimates."""
@@ -176,6 +177,8 @@ def _apply_event(state: State, at: float, event: Event) -> tuple[State, list[Com
 def _apply_share(state: State, event: ShareChanged) -> tuple[State, list[Command], WhyDecided | None]:
     share, before = Share(event.slots, event.executors, event.seq), state.share
     state = replace(state, share=share)
+    if not are_similar(share.slots, state.rules.measured_slots):
+        state = replace(state, rules=replace(state.rules, measured={}))
     commands: list[Command] = []
     if share.executors is not None and (before is None or share.executors != before.executors):
         commands.append(SetExecutors(share.executors, event.effective_at))
@@ -318,7 +321,12 @@ def _failed(event: StageFailed, state: State) -> FailedStage:
 
 
 def run_as_written(state: State, cause: WhyAsWritten) -> tuple[State, tuple[Command, ...]]:
-    """Give up planning: cancel the running stages, and run the query as the user wrote it."""
+    """Give up planning: cancel the running stages, and run the query as the user wrote it, if it does not run so."""
+    result = state.running.get(RESULT)
+    if result is not None and state.phase != "as written" and state.plans[result.plan].as_written:
+        others = tuple(sorted(state.running.keys() - {RESULT}))
+        stopping: tuple[Command, ...] = (CancelStages(others),) if others else ()
+        return replace(state, phase="as written", timer_at=None), stopping
     return replace(state, phase="as written", timer_at=None), (*_stop_all(state), RunAsWritten(cause))
 
 
@@ -359,7 +367,7 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
         chosen = first_plan(state.plans, state.estimator, candidates, slots, rules)
     else:
         chosen = choose(candidates, state.current, rules)
-    won_by: Winner = _first_winner(state, chosen) if state.current is None else "kept"
+    won_by: Winner = _first_winner(state, candidates, chosen) if state.current is None else "kept"
     if rules.force and state.current is not None and isinstance(event, StageFinished | ShareChanged):
         other = forced_choice(state.plans, candidates, state.current, progress.ready, stopping)
         won_by, chosen = ("forced", other) if other != state.current else ("kept", chosen)
@@ -373,8 +381,9 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
     elif state.current is not None and chosen != state.current:
         won_by = _winning_factor(state, progress, chosen)
     decision = _decision(state, progress, candidates, chosen, cause, won_by)
-    took = rules.measured.get(state.plans[chosen].signature) if won_by in ("earlier runs", "late trial") else None
-    if took is not None and not took.switched:
+    began = (state.current is None or won_by == "late trial") and not rules.force
+    took = rules.measured.get(state.plans[chosen].signature) if began else None
+    if took is not None and not took.switched and not state.plans[chosen].as_written:
         state = replace(state, held_until=state.progress_at + HELD_FACTOR * took.seconds)
     if not state.plans[chosen].as_written:
         # A trial that was not begun, or that is left, is over.
@@ -387,12 +396,13 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
     return state, [Note(decision)]
 
 
-def _first_winner(state: State, chosen: int) -> Winner:
+def _first_winner(state: State, candidates: Sequence[Candidate], chosen: int) -> Winner:
     """What made the first plan win."""
     plan, rules = state.plans[chosen], state.rules
     if plan.as_written:
         return "trial" if rules.trial_s is not None else "first"
-    return "earlier runs" if plan.signature in rules.measured and not rules.force else "first"
+    is_fastest = choose(candidates, None, rules) == chosen
+    return "earlier runs" if plan.signature in rules.measured and not is_fastest and not rules.force else "first"
 
 
 def _progress(state: State) -> Progress:

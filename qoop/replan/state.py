@@ -88,8 +88,8 @@ class State:
     until they are measured. `stopped`: cancelled stages that can be resumed. `awaiting_cancel`: cancelled stages that
     still run. `confirmed`: the last share that was confirmed to the arbiter. `progress_at`: when the progress of
     running stages was last updated. `started_at`: when the first stage started. `timer_at`: when running stages are
-    compared with their estimates next. `held_until`: until then the present plan stays, as earlier runs of it took so
-    long at this share.
+    compared with their estimates next. `held_until`: until then the present plan stays: `HELD_FACTOR` times what its
+    earlier runs took.
     """
 
     plans: tuple[Plan, ...]

@@ -24,7 +24,7 @@ Explained = Winner | Literal["progress"]
 
 WON_BY: dict[Explained, str] = {
     "first": "This was the first choice: nothing had been measured yet.",
-    "earlier runs": "Cause: earlier runs. Of the plans that the query has run with, it took least time with this one.",
+    "earlier runs": "Cause: earlier runs, in which the query took the least time with this plan.",
     "trial": "The query was measured as written, to compare it with its planned runs.",
     "late trial": "Cause: the query was measured as written, and took longer than its planned runs had taken.",
     "kept": "The plan was kept.",

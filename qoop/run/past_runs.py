@@ -46,6 +46,7 @@ class _Run(BaseModel):
     plan: Annotated[str, Field(max_length=32)] = ""
     switched: bool = False
     expected: NotNegative = 0.0
+    given_up: bool = False
 
 
 class _File(BaseModel):
@@ -56,7 +57,7 @@ class _File(BaseModel):
     data: str
     runs: list[_Run]
     counted: Annotated[list[tuple[str, tuple[str, ...], Rows]], Field(max_length=MAX_COUNTED)] = []
-    plans: dict[str, PlanShape] = {}
+    plans: Annotated[dict[str, PlanShape], Field(max_length=MAX_PLANS)] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,8 @@ class PastRuns:
         if known.data != self._data:
             return Past()
         return Past(
-            tuple(PastRun(**run.model_dump()) for run in known.runs),
+            # A plan whose shape is no longer known cannot be run again.
+            tuple(PastRun(**{**dict(run), "plan": run.plan if run.plan in known.plans else ""}) for run in known.runs),
             {StageName(block, aliases): rows for block, aliases, rows in known.counted},
             known.plans,
         )
@@ -119,19 +121,23 @@ class PastRuns:
         kept = {id(run) for cold in (True, False) for run in [one for one in every if one.cold == cold][-MAX_RUNS:]}
         earlier = [(name, rows) for name, rows in known.counted.items() if name not in counted]
         latest = [*earlier, *counted.items()][-MAX_COUNTED:]
+        latest_runs = [run for run in every if id(run) in kept]
         try:
-            content = _File(
-                data=self._data,
-                runs=[_run(run) for run in every if id(run) in kept],
-                counted=[(name.block, name.aliases, rows) for name, rows in latest],
-                plans=_still_named({**known.plans, **plans}, [run for run in every if id(run) in kept]),
-            ).model_dump_json()
+            file = {
+                "data": self._data,
+                "runs": [_run(run) for run in latest_runs],
+                "counted": [(name.block, name.aliases, rows) for name, rows in latest],
+                "plans": _still_named({**known.plans, **plans}, latest_runs),
+            }
+            # Aliases may be of any length: then what is needed least is left out.
+            for left_out in ("", "plans", "counted"):
+                file.pop(left_out, None)
+                content = _File.model_validate(file).model_dump_json()
+                if len(content.encode()) <= MAX_BYTES:
+                    break
         except ValidationError:
             # A run of no measurable time.
             return
-        if len(content.encode()) > MAX_BYTES:
-            # Aliases may be of any length.
-            content = _File(data=self._data, runs=[_run(run) for run in every if id(run) in kept]).model_dump_json()
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             write(self._path, content)

@@ -84,7 +84,8 @@ class Outcome:
     """How a query was run, apart from its result.
 
     `as_written`: nothing ran but the query as written. `usage`: of slots and cores. `stage_rows`: how many rows
-    each stage had whose output was stored, in this run or in an earlier one that it knew of.
+    each stage had whose output was stored, in this run or in an earlier one that it knew of. `given_up`: its plans
+    had to be given up, so that it ran as written.
     """
 
     counts: QueryCounts
@@ -95,6 +96,7 @@ class Outcome:
     as_written: bool = True
     usage: Usage = field(default_factory=Usage)
     stage_rows: Mapping[StageName, float] = field(default_factory=dict)
+    given_up: bool = False
 
 
 class QueryRun:
@@ -140,6 +142,7 @@ class QueryRun:
         self._decisions: list[Decision] = []
         self._first_at = 0.0
         self._end: Command | None = None
+        self._gave_up = False
 
     def send(self, event: Event) -> None:
         """Put an event into the inbox."""
@@ -175,6 +178,7 @@ class QueryRun:
             as_written=planned is None or self._ran_as_written(),
             usage=self._intake.state.usage,
             stage_rows=self._stage_rows(),
+            given_up=self._gave_up,
         )
 
     def _stage_rows(self) -> dict[StageName, float]:
@@ -278,6 +282,7 @@ class QueryRun:
                 self._try(failed, lambda: self._confirm(seq))
             case RunAsWritten(cause):
                 if self._planned is not None:
+                    self._gave_up = True
                     self._warn(f"replanning stopped, running the query as written: {wording.why(cause)}")
                 engine.start(RESULT, self._text, None, 0)
             case SetTimer():

@@ -58,7 +58,7 @@ def error_message(cause: WhyFailed) -> str:
 
 DECIDED_BY: dict[Winner, str] = {
     "first": "the first estimates",
-    "earlier runs": "in earlier runs it took less time than other plans",
+    "earlier runs": "in earlier runs the query took the least time with it",
     "trial": "the query is measured as written, to compare it with its planned runs",
     "late trial": "as written the query takes longer than its planned runs took",
     "kept": "the estimates",

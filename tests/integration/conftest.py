@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,17 +12,14 @@ from yarn_plugin.embedded.cluster import Cluster, ClusterSpec
 from yarn_plugin.embedded.ports import free_base
 
 CLUSTER = "cluster"
-"""The group of the tests that start a cluster, for which there is memory only once."""
+"""The group of the tests that start a cluster: there is memory for only one at a time."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep the tests of the cluster together, and those of each other file."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents and item.get_closest_marker("xdist_group") is None:
-            is_cluster = "shared_cluster" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group(CLUSTER if is_cluster else item.path.stem))
+    if item.get_closest_marker("xdist_group") is None:
+        is_cluster = "shared_cluster" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group(CLUSTER if is_cluster else item.path.stem))
 
 
 @pytest.fixture(scope="session")

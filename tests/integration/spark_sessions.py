@@ -86,7 +86,8 @@ def release_unused() -> None:
     gc.collect()
     for thread in threading.enumerate():
         if thread.name == RELEASE:
-            thread.join()
+            thread.join(30)
+            assert not thread.is_alive()
 
 
 def _difference(now, before):

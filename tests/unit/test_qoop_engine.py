@@ -203,6 +203,13 @@ class LosingCheckpoints:
         return {view: grown for view, grown in self.grown.items() if grown[0] >= least_rows}
 
 
+def raising(problem):
+    def fail():
+        raise problem
+
+    return fail
+
+
 class Watched:
     """An engine, and the events that it reports."""
 
@@ -288,8 +295,31 @@ def test_outputs_that_take_too_much_room_are_reported_once_and_removed_before_th
         watched.engine._report_too_much_stored()
     assert [event for event in watched.events if isinstance(event, CannotPlan)] == [CannotPlan("101 bytes")]
     assert not watched.kept.released
+    watched.engine.cancel((ONE,))
     watched.engine.start(RESULT, "SELECT 1", None, 0)
     wait_for(lambda: watched.kept.released, lambda: watched.events)
+    assert StageCancelled(ONE) in watched.events, "otherwise it might store them again"
+
+
+def test_outputs_that_take_too_much_room_stay_where_a_stage_reads_them_and_while_rows_are_stored(watched, monkeypatch):
+    monkeypatch.setattr(spark_engine, "LIMIT_CHECK_S", 0.0)
+    watched.kept.stored = 200.0
+    watched.engine._storing.add("q-1")
+    watched.engine._report_too_much_stored()
+    assert not any(isinstance(event, CannotPlan) for event in watched.events)
+    watched.engine._storing.clear()
+    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.engine._report_too_much_stored()
+    assert CannotPlan("200 bytes") in watched.events
+    watched.engine._remove_outputs("q-2")
+    assert not watched.kept.released and not watched.spark.stopped
+
+
+def test_outputs_that_cannot_be_removed_do_not_fail_the_query(watched, monkeypatch):
+    monkeypatch.setattr(watched.kept, "release", raising(Py4JError("an executor does not answer")))
+    watched.engine._remove_outputs("q-1")
+    (line,) = watched.warned
+    assert line.startswith("outputs of stages could not be removed: ") and "does not answer" in line
 
 
 def test_requesting_executors_does_not_block(watched, monkeypatch):

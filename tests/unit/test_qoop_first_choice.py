@@ -12,9 +12,9 @@ from qoop.plans.candidates import CutPolicy, plan_of
 from qoop.plans.plan import AS_WRITTEN, BLOCK_RESULT, RESULT, BlockPlan, BlockShape, Plan, StageId, StageName
 from qoop.plans.trees import Leaf, joined, joins
 from qoop.replan import first_choice
-from qoop.replan.commands import CancelStages, Fail, Note, RunAsWritten, SetTimer, StartStage
+from qoop.replan.commands import CancelStages, Fail, Finish, Note, RunAsWritten, SetTimer, StartStage
 from qoop.replan.decision import Progress, Rules, evaluate
-from qoop.replan.events import Planned, ShareChanged, StageFailed, StageFinished, TimerFired
+from qoop.replan.events import CannotPlan, Planned, ShareChanged, StageFailed, StageFinished, TimerFired
 from qoop.replan.first_choice import PREMIUM, first_plan
 from qoop.replan.machine import step
 from qoop.replan.needless_cuts import without_needless_cuts
@@ -348,19 +348,23 @@ def test_a_query_is_not_planned_in_vain_if_a_plan_took_less_time():
     assert choose({"other": 12.0}, best=55.0, other=58.0, written=50.0) == "other", "not by much"
     assert choose({"other": 60.0}, best=155.0, other=158.0, written=50.0) == "written"
     assert choose({"other": 12.0, "written": 60.0}, best=155.0, other=158.0, written=50.0) == "other"
-    assert choose({"other": 12.0, "written": 12.5}, best=155.0, other=158.0, written=50.0) == "written"
+    assert choose({"other": 12.0, "written": 11.5}, best=155.0, other=158.0, written=50.0) == "written"
 
 
-def run_before(seconds, switched=False, **more):
+def run_before(seconds, switched=False, slots=4.0, **more):
     """The state of a query whose plan took so long in an earlier run, and the commands that start it."""
     planned = made(*BAD_ORDER)
     found = evaluate(planned.plans, planned.estimator, NOTHING, 4.0, Rules())
     slowest = max(found[:-1], key=lambda one: one.seconds).plan
     took = {plan.signature: PlanTime(2.0 * seconds) for plan in planned.plans[:-1]}
-    rules = Rules(measured=took | {planned.plans[slowest].signature: PlanTime(seconds, switched=switched)}, **more)
+    rules = Rules(
+        measured=took | {planned.plans[slowest].signature: PlanTime(seconds, switched=switched)},
+        measured_slots=4.0,
+        **more,
+    )
     state = State(planned.plans, planned.estimator, planned.estimator, rules)
     state, _ = step(state, 100.0, Planned(len(planned.plans), planned.join_trees))
-    return slowest, *step(state, 100.0, ShareChanged(4.0, None, "", 0.0))
+    return slowest, *step(state, 100.0, ShareChanged(slots, None, "", 0.0))
 
 
 def test_a_plan_is_held_as_long_as_it_took_before():
@@ -387,6 +391,29 @@ def test_a_plan_that_was_left_before_is_not_held():
     _, state, _ = run_before(20.0, switched=True)
     _, commands = step(state, 105.0, TimerFired())
     assert any(isinstance(one, Note) for one in commands)
+
+
+def test_times_at_another_share_say_nothing():
+    _, state, commands = run_before(20.0, slots=9.0)
+    (note,) = (one.decision for one in commands if isinstance(one, Note))
+    assert (note.won_by, state.held_until) == ("first", 0.0)
+
+
+def test_a_query_that_runs_as_written_is_not_started_again_when_plans_are_given_up():
+    _, state, _ = run_before(20.0, trial_s=60.0)
+    assert state.plans[state.current].as_written
+    state, commands = step(state, 105.0, CannotPlan("outputs take too much"))
+    assert (state.phase, commands) == ("as written", ())
+    state, commands = step(state, 120.0, StageFinished(RESULT, 1.0, 0.0, 20.0, 20.0))
+    assert state.phase == "done" and [type(one) for one in commands] == [Finish]
+
+
+def test_plans_that_were_given_up_are_no_candidates():
+    planned = made(*BAD_ORDER)
+    first_one = planned.plans[0].signature
+    assert signatures(made(*BAD_ORDER, given_up={first_one})) == signatures(planned)[1:]
+    assert signatures(made(*BAD_ORDER, given_up={first_one}, tried=[planned.plans[0].shape])) == signatures(planned)[1:]
+    assert signatures(made(*BAD_ORDER, given_up=set(signatures(planned)))) == signatures(planned), "none is left"
 
 
 def test_a_plan_is_held_only_at_that_share():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qoop.estimate.guard import Guard, PastRun, PlanTime, Verdict, busy_part
+from qoop.estimate.guard import MAX_ERROR, Guard, PastRun, PlanTime, Verdict, busy_part
 from qoop.plans.plan import AS_WRITTEN
 
 GUARD = Guard(interval=8)
@@ -146,6 +146,8 @@ def test_a_query_that_was_planned_in_vain_is_planned_if_a_plan_took_less_time_be
     assert verdict(run_of("a", 19.0), *kept(20.0)) is not None, "it is hardly faster"
     assert verdict(run_of("", 3.0), *kept(20.0)) is not None, "no plan ran from start to end"
     assert verdict(run_of("a", 3.0, cold=True), *kept(20.0)) is None
+    slow_to_plan = (replace(kept(20.0)[0], seconds=24.0), written(20.0))
+    assert verdict(run_of("a", 3.0), *slow_to_plan, *slow_to_plan) is None, "they are no planned runs"
 
 
 def measured(*runs, cold=False):
@@ -161,6 +163,7 @@ def test_what_each_plan_took():
     assert measured(*first) == {"a": 6.0, "b": 9.0}, "at most what it took as the first"
     assert measured(*first, cold=True) == {"a": 7.0, "b": 7.0}
     assert measured(a, b, cold=True) == {}
+    assert measured(a, replace(b, given_up=True), run_of(AS_WRITTEN, 1.0)) == {"a": 3.0}
 
 
 def test_whether_a_plan_was_left_the_last_time():
@@ -172,6 +175,9 @@ def test_whether_a_plan_was_left_the_last_time():
 def test_how_wrong_the_first_estimate_of_a_plan_was():
     runs = [replace(run_of("a", seconds), expected=expected) for seconds, expected in ((6.0, 2.0), (4.0, 4.0))]
     assert GUARD.measured(runs, SLOTS, cold=False) == {"a": PlanTime(5.0, error=3.0)}
+    cold = replace(run_of("a", 60.0, cold=True), expected=2.0)
+    assert GUARD.measured([cold, *runs], SLOTS, cold=False)["a"].error == 3.0, "not of the first of an application"
+    assert GUARD.measured([replace(runs[0], expected=1e-300)], SLOTS, cold=False)["a"].error == MAX_ERROR
 
 
 def test_only_the_last_decision_counts():

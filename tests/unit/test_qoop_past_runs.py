@@ -14,7 +14,15 @@ from qoop.run import past_runs
 from qoop.run.past_runs import MAX_COUNTED, MAX_PLANS, MAX_RUNS, Past, PastRuns
 
 RUN = PastRun(
-    planned=True, seconds=12.1, slots=4.0, core_seconds=30.0, cold=False, kept=True, plan="0123", switched=True
+    planned=True,
+    seconds=12.1,
+    slots=4.0,
+    core_seconds=30.0,
+    cold=False,
+    kept=True,
+    switched=True,
+    expected=3.0,
+    given_up=True,
 )
 OTHER = PastRun(planned=False, seconds=9.0, slots=2.5, core_seconds=0.0, cold=True)
 COUNTED = {StageName("qoop_result", ("a", "b")): 12.0, StageName("sales", ()): 0.0}
@@ -46,13 +54,21 @@ SHAPE = (BlockShape("qoop_result", (("a", "b"),), ()),)
 
 
 def test_the_plans_of_the_latest_runs_are_kept():
-    record()[0].add([RUN], {}, {RUN.plan: SHAPE})
-    assert record()[0].read() == Past((RUN,), {}, {RUN.plan: SHAPE})
+    begun = replace(RUN, plan="0123")
+    record()[0].add([begun], {}, {begun.plan: SHAPE})
+    assert record()[0].read() == Past((begun,), {}, {begun.plan: SHAPE})
     for number in range(MAX_PLANS):
         record()[0].add([replace(RUN, plan=str(number))], {}, {str(number): SHAPE})
     assert record()[0].read().plans == {str(number): SHAPE for number in range(MAX_PLANS)}
+    assert [run.plan for run in record()[0].read().runs] == ["", *map(str, range(MAX_PLANS))]
     record()[0].add([replace(OTHER, cold=RUN.cold)] * MAX_RUNS, {})
     assert record()[0].read().plans == {}
+
+
+def test_plans_that_take_too_much_space_are_left_out_before_row_counts(folder):
+    long = {"1": (BlockShape("q", (("a" * 2**17, "b"),), ()),)}
+    record()[0].add([replace(RUN, plan="1")], COUNTED, long)
+    assert record()[0].read() == Past((RUN,), COUNTED)
 
 
 def test_the_latest_row_counts_are_kept():
