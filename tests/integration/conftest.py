@@ -1,4 +1,4 @@
-"""One real cluster for all integration tests of a run, and where they run if there are several workers."""
+"""One real cluster for all integration tests of a run."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -11,15 +11,11 @@ from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.cluster import Cluster, ClusterSpec
 from yarn_plugin.embedded.ports import free_base
 
-CLUSTER = "cluster"
-"""The group of the tests that start a cluster: there is memory for only one at a time."""
-
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keep the tests of the cluster together, and those of each other file."""
-    if item.get_closest_marker("xdist_group") is None:
-        is_cluster = "shared_cluster" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group(CLUSTER if is_cluster else item.path.stem))
+    """Mark the tests of the shared cluster."""
+    if "shared_cluster" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.cluster)
 
 
 @pytest.fixture(scope="session")
