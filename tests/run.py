@@ -1,17 +1,14 @@
 """Run the tests: `python -m tests.run [--all] [PYTEST ARGUMENTS]`, as `make test` and `make test-all` do.
 
-First all tests that need neither a cluster nor Spark, on all cores; then those in tests/integration, of which those of
-the cluster run beside the others, and print their results when these have ended; with a path or a mark among the
-arguments, only what pytest finds by them, one after another. In addition to pytest: all skips are listed, each must
-have an allowed reason (see `skips`), and no process that the tests have started may still run at the end.
+First all tests that need no cluster, on all cores, then those in tests/integration, one after another; with a path
+among the arguments, only what pytest finds there. In addition to pytest: all skips are listed, each must have an
+allowed reason (see `skips`), and no process that the tests have started may still run at the end.
 """
 
 import argparse
-import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -22,8 +19,7 @@ MARK = "YARN_PLUGIN_TEST_RUN"
 """Set in the environment of the run, which all its processes inherit, even detached ones."""
 
 PARALLEL = ["--numprocesses=logical", "--dist=loadfile", "--ignore=tests/integration", "tests"]
-BESIDE = (["-m", "{} and not cluster", "tests/integration"], ["-m", "{} and cluster", "tests/integration"])
-"""Run at the same time: a cluster mostly waits."""
+SERIAL = ["tests/integration"]
 
 NO_TESTS = 5
 """pytest's exit code when it has found no tests."""
@@ -40,34 +36,15 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="also run the long fault matrix")
     options, rest = parser.parse_known_args()
     mark = uuid.uuid4().hex
-    selection = "(matrix or not matrix)" if options.all else "not matrix"
-    if any(one == "-m" or Path(one.partition("::")[0]).exists() for one in rest):
-        parts = [[["-m", selection]]]
-    else:
-        parts = [[["-m", selection, *PARALLEL]], [[one.format(selection) for one in words] for words in BESIDE]]
-    codes = [code for part in parts for code in _run([[*words, *rest] for words in part], mark)]
-    # With -k or -m, some may have no tests.
+    selection = [] if options.all else ["-m", "not matrix"]
+    parts = [[]] if any(Path(one.partition("::")[0]).exists() for one in rest) else [PARALLEL, SERIAL]
+    codes = []
+    for part in parts:
+        # In a separate process, so that any process with the mark that still runs afterwards was left by the tests.
+        command = [sys.executable, "-m", "pytest", "-p", "tests.skips", *selection, *part, *rest]
+        codes.append(subprocess.run(command, env={**os.environ, MARK: mark}, check=False).returncode)
+    # With -k or -m, one of the two may have no tests.
     return max(codes if len(set(codes)) == 1 else set(codes) - {NO_TESTS}) or _check_processes(mark)
-
-
-def _run(together: list[list[str]], mark: str) -> list[int]:
-    """Run pytest with each of these arguments at the same time; what others than the first print follows at its end."""
-    # In processes of their own, so that any process with the mark that still runs afterwards was left by the tests.
-    command = [sys.executable, "-m", "pytest", "-p", "tests.skips"]
-    environment = {**os.environ, MARK: mark}
-    first, *others = together
-    with contextlib.ExitStack() as files:
-        printed = [files.enter_context(tempfile.TemporaryFile("w+")) for _ in others]
-        started = [
-            subprocess.Popen([*command, *words], env=environment, stdout=file, stderr=file)
-            for words, file in zip(others, printed, strict=True)
-        ]
-        codes = [subprocess.run([*command, *first], env=environment, check=False).returncode]
-        for process, file in zip(started, printed, strict=True):
-            codes.append(process.wait())
-            file.seek(0)
-            print(file.read(), flush=True)
-    return codes
 
 
 def _check_processes(mark: str) -> int:

@@ -12,12 +12,6 @@ from yarn_plugin.embedded.cluster import Cluster, ClusterSpec
 from yarn_plugin.embedded.ports import free_base
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the tests of the shared cluster."""
-    if "shared_cluster" in getattr(item, "fixturenames", ()):
-        item.add_marker(pytest.mark.cluster)
-
-
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Four nodes in two racks, started by the first test that needs them and stopped after the last."""

@@ -20,7 +20,7 @@ from yarn_plugin.embedded.errors import ClusterInUseError, DaemonError, PortTake
 from yarn_plugin.errors import BadInputError
 from yarn_plugin.observe.queue_tree import queue_tree
 
-pytestmark = [pytest.mark.integration, pytest.mark.cluster]
+pytestmark = pytest.mark.integration
 
 
 class ResourceManager:

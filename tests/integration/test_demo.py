@@ -12,7 +12,7 @@ from tests.integration.sleepers import eventually
 from tpcds.demo.searches.page import features
 from tpcds.demo.searches.record import SearchesRecord
 
-pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.cluster]
+pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
 
 def started(folder):

@@ -12,7 +12,7 @@ from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.cluster import ClusterSpec
 from yarn_plugin.embedded.ports import free_base
 
-pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.cluster]
+pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from themis_agent.yarn import stored_journal
 from themis_agent.yarn.takeover import Fence, SupersededAttemptError
 from yarn_plugin.journal.records import JournalUnavailableError, read_records
 
-pytestmark = [pytest.mark.integration, pytest.mark.cluster]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")

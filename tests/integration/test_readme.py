@@ -15,7 +15,7 @@ from yarn_plugin.embedded import ports
 from yarn_plugin.embedded.errors import PortTakenError
 from yarn_plugin.embedded.spec import DEFAULT_PORT_BASE, ClusterSpec
 
-pytestmark = [pytest.mark.integration, pytest.mark.cluster]
+pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

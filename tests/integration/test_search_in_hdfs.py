@@ -19,7 +19,7 @@ from themis_agent.local import stored_folder
 from themis_agent.submitting import client
 from themis_agent.submitting.search import state_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.cluster]
+pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
 STEPS = 40
 
