@@ -78,7 +78,10 @@ def session_unchanged(spark: SparkSession):
     release_unused()
     before = session_state(spark)
     yield
-    wait_until(lambda: session_state(spark) == before, lambda: f"changed: {_difference(session_state(spark), before)}")
+    wait_until(
+        lambda: not _difference(session_state(spark), before),
+        lambda: f"changed: {_difference(session_state(spark), before)}",
+    )
 
 
 def release_unused() -> None:
@@ -91,6 +94,8 @@ def release_unused() -> None:
 
 
 def _difference(now, before):
+    """What differs, now and before; not rows that were stored before, which Spark's cleaner may remove at any time."""
+    before = {**before, "persisted": before["persisted"] & now["persisted"]}
     return {name: (now[name], before[name]) for name in now if now[name] != before[name]}
 
 
