@@ -322,7 +322,7 @@ def _failed(event: StageFailed, state: State) -> FailedStage:
 
 def run_as_written(state: State, cause: WhyAsWritten) -> tuple[State, tuple[Command, ...]]:
     """Give up planning: cancel the running stages, and run the query as the user wrote it, if it does not run so."""
-    result = state.running.get(RESULT)
+    result = state.running.get(RESULT) if RESULT not in state.awaiting_cancel else None
     if result is not None and state.phase != "as written" and state.plans[result.plan].as_written:
         others = tuple(sorted(state.running.keys() - {RESULT}))
         stopping: tuple[Command, ...] = (CancelStages(others),) if others else ()

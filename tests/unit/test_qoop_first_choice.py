@@ -408,6 +408,15 @@ def test_a_query_that_runs_as_written_is_not_started_again_when_plans_are_given_
     assert state.phase == "done" and [type(one) for one in commands] == [Finish]
 
 
+def test_a_trial_that_is_being_cancelled_is_started_again_when_plans_are_given_up():
+    """Nothing else would compute the result."""
+    _, state, _ = run_before(20.0, trial_s=60.0)
+    state, commands = step(state, 161.0, TimerFired())
+    assert CancelStages((RESULT,)) in commands and state.phase == "switching"
+    state, commands = step(state, 161.1, CannotPlan("outputs take too much"))
+    assert state.phase == "as written" and any(isinstance(one, RunAsWritten) for one in commands)
+
+
 def test_plans_that_were_given_up_are_no_candidates():
     planned = made(*BAD_ORDER)
     first_one = planned.plans[0].signature
