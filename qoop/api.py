@@ -554,8 +554,8 @@ class _Query:
         is_lasting = self._keeps_rows and planned is not None and planned.moment is None
         counted = outcome.stage_rows if is_lasting else {}
         if self._past is not None and (runs or not counted.items() <= self._stage_rows.items()):
-            first = self._first_plan(outcome)
-            self._past.add(runs, counted, {first.signature: first.shape} if first is not None else {})
+            plan = self._recorded_plan(outcome)
+            self._past.add(runs, counted, {plan.signature: plan.shape} if plan is not None else {})
 
     def _timed(self, outcome: Outcome) -> list[PastRun]:
         """The times of the run, with planning and, if it ran as written, without.
@@ -579,7 +579,7 @@ class _Query:
             kept = outcome.as_written and self._options.feed is None
             seconds = self._planning_s + outcome.seconds
             run = PastRun(True, seconds, slots, cores, first_planned, kept, given_up=outcome.given_up)
-            if (plan := self._first_plan(outcome)) is not None:
+            if (plan := self._recorded_plan(outcome)) is not None:
                 expected = outcome.decisions[0].expected
                 run = replace(run, plan=plan.signature, switched=outcome.counts.switches > 0, expected=expected)
             runs.append(run)
@@ -587,7 +587,7 @@ class _Query:
             runs.append(PastRun(False, outcome.seconds, slots, cores, first_written))
         return runs
 
-    def _first_plan(self, outcome: Outcome) -> Plan | None:
+    def _recorded_plan(self, outcome: Outcome) -> Plan | None:
         """The plan that it began with, or the one that was given up; None if that is the query as written."""
         planned, decisions = self._planned[0], outcome.decisions
         if planned is None or not decisions:

@@ -110,7 +110,7 @@ def plan(
 def _with_tried(plans: Sequence[Plan], tried: Sequence[PlanShape]) -> list[Plan]:
     """The plans, with those of earlier runs before the last, which may be the query as written."""
     known = {plan.key for plan in plans}
-    again = [one for shape in tried if (one := plan_of(plans[0].query, shape)) is not None and one.key not in known]
+    again = [one for old in tried if (one := plan_of(plans[0].query, old)) is not None and one.key not in known]
     return [*plans[:-1], *again, plans[-1]]
 
 

@@ -27,5 +27,5 @@ def expected_completion(first: Decision, first_at: float, latest: Decision, at: 
 
     Decisions are made with the slots of the guarantee (QOOP section 2.3.2), so the first one has the estimate for it.
     """
-    guaranteed = max(first.seconds[first.plan], 1e-3)
-    return Completion(max(at - first_at, 0.0), max(latest.seconds[latest.plan], 0.0), guaranteed)
+    guaranteed = max(first.expected, 1e-3)
+    return Completion(max(at - first_at, 0.0), max(latest.expected, 0.0), guaranteed)

@@ -96,8 +96,7 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     if state.phase in ("done", "failed"):
         return replace(state, timer_at=None), tuple(commands)
     # 2. Choose a plan, or compare the current one with the others; not while rows are stored or the plan is held.
-    left = max(_trial_left_s(state) or 0.0, state.held_until - at)
-    is_fixed = (state.rules.stores and RESULT in state.running) or left > 0.0
+    is_fixed = (state.rules.stores and RESULT in state.running) or _fixed_left_s(state, at) > 0.0
     if cause is not None and state.share is not None and state.phase in ("running", "switching") and not is_fixed:
         state, decided = _decide(state, cause, event)
         commands += decided
@@ -108,12 +107,17 @@ def step(state: State, at: float, event: Event) -> tuple[State, tuple[Command, .
     # 4. Confirm the share once the executors are within it.
     state, followed = _confirm(state)
     commands += followed
-    # 5. Check progress again while stages run, and when a trial ends.
+    # 5. Check progress again while stages run, and when the plan is no longer fixed.
     if not state.running or state.phase != "running":
         return replace(state, timer_at=None), tuple(commands)
-    left = max(_trial_left_s(state) or 0.0, state.held_until - at)
+    left = _fixed_left_s(state, at)
     due = at + (min(left, PROGRESS_CHECK_S) if left > 0.0 else PROGRESS_CHECK_S)
     return replace(state, timer_at=due), (*commands, SetTimer(due))
+
+
+def _fixed_left_s(state: State, at: float) -> float:
+    """The seconds for which the plan stays, as it is tried or held; not above 0: it may be left."""
+    return max(_trial_left_s(state) or 0.0, state.held_until - at)
 
 
 def _trial_left_s(state: State) -> float | None:
@@ -324,9 +328,7 @@ def run_as_written(state: State, cause: WhyAsWritten) -> tuple[State, tuple[Comm
     """Give up planning: cancel the running stages, and run the query as the user wrote it, if it does not run so."""
     result = state.running.get(RESULT) if RESULT not in state.awaiting_cancel else None
     if result is not None and state.phase != "as written" and state.plans[result.plan].as_written:
-        others = tuple(sorted(state.running.keys() - {RESULT}))
-        stopping: tuple[Command, ...] = (CancelStages(others),) if others else ()
-        return replace(state, phase="as written", timer_at=None), stopping
+        return replace(state, phase="as written", timer_at=None), tuple(_stop_all(_without(state, [RESULT])))
     return replace(state, phase="as written", timer_at=None), (*_stop_all(state), RunAsWritten(cause))
 
 

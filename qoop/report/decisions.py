@@ -60,7 +60,7 @@ def switch_explanations(record: QueryRecord, axis: Axis | None = None) -> list[s
 
 def _explanation(timed: TimedDecision, record: QueryRecord, axis: Axis) -> str:
     decision = timed.decision
-    before, after = decision.seconds[decision.before or 0], decision.seconds[decision.plan]
+    before, after = decision.seconds[decision.before or 0], decision.expected
     names = Names(record)
     why = WON_BY[_winner(timed, record)]
     return (
@@ -71,7 +71,7 @@ def _explanation(timed: TimedDecision, record: QueryRecord, axis: Axis) -> str:
 
 def _entry(timed: TimedDecision, record: QueryRecord, names: Names, axis: Axis) -> Entry:
     decision = timed.decision
-    chosen = seconds(decision.seconds[decision.plan])
+    chosen = seconds(decision.expected)
     blocks: list[Block] = []
     if isinstance(timed.event, StageFinished):
         blocks.append(Text(_sentence(wording.why(decision.cause))))

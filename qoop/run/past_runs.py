@@ -123,21 +123,21 @@ class PastRuns:
         latest = [*earlier, *counted.items()][-MAX_COUNTED:]
         latest_runs = [run for run in every if id(run) in kept]
         try:
-            file = {
-                "data": self._data,
-                "runs": [_run(run) for run in latest_runs],
-                "counted": [(name.block, name.aliases, rows) for name, rows in latest],
-                "plans": _still_named({**known.plans, **plans}, latest_runs),
-            }
-            # Aliases may be of any length: then what is needed least is left out.
-            for left_out in ("", "plans", "counted"):
-                file.pop(left_out, None)
-                content = _File.model_validate(file).model_dump_json()
-                if len(content.encode()) <= MAX_BYTES:
-                    break
+            file = _File(
+                data=self._data,
+                runs=[_run(run) for run in latest_runs],
+                counted=[(name.block, name.aliases, rows) for name, rows in latest],
+                plans=_still_named({**known.plans, **plans}, latest_runs),
+            )
         except ValidationError:
             # A run of no measurable time.
             return
+        # Aliases may be of any length: then what is needed least is left out.
+        least_needed: tuple[set[str], ...] = (set(), {"plans"}, {"plans", "counted"})
+        for left_out in least_needed:
+            content = file.model_dump_json(exclude=left_out)
+            if len(content.encode()) <= MAX_BYTES:
+                break
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             write(self._path, content)

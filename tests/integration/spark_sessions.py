@@ -72,6 +72,20 @@ def active_jobs(spark: SparkSession) -> list[int]:
 
 
 @contextlib.contextmanager
+def changed(spark: SparkSession, name: str, value: str):
+    """A session in which a setting has another value."""
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, before)
+
+
+@contextlib.contextmanager
 def session_unchanged(spark: SparkSession):
     """Check that the block leaves the session unchanged; Spark releases some state a moment later."""
     wait_until(lambda: not active_jobs(spark))

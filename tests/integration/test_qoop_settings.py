@@ -7,7 +7,7 @@ others are analysed as the tests of rewriting have compared them already.
 
 import logging
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -26,6 +26,7 @@ from qoop.parsing.statement import ParsedText
 from qoop.planner import plan
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
+from tests.integration.spark_sessions import changed
 from tests.integration.test_qoop_equivalence import NOT_OF_SPARK
 from tests.unit.test_qoop_rewriting import CASES
 
@@ -261,19 +262,6 @@ def settings(spark):
             continue
         found[name] = "false" if conf.getConfString(name, default) == "true" else "true"
     return found
-
-
-@contextmanager
-def changed(spark, name, value):
-    before = spark.conf.get(name, None)
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, before)
 
 
 def outcome_of(run):

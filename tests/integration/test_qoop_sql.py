@@ -31,6 +31,7 @@ from qoop.run import journal
 from qoop.run.query_run import QueryFailedError
 from tests.integration.spark_sessions import (
     active_jobs,
+    changed,
     local_session,
     session_state,
     session_unchanged,
@@ -131,13 +132,9 @@ def test_a_plan_whose_outputs_take_too_much_room_is_given_up(spark, slow_views, 
     monkeypatch.setattr(
         SparkEngine, "_finish", lambda *args: stored.append(session_state(spark)["persisted"]) or finish(*args)
     )
-    spark.conf.set("spark.qoop.maxStored", "1k")
-    try:
-        with session_unchanged(spark):
-            before = session_state(spark)["persisted"]
-            answer = qoop.collect(spark, text, replace(STAGED, warn=warned.append))
-    finally:
-        spark.conf.unset("spark.qoop.maxStored")
+    with changed(spark, "spark.qoop.maxStored", "1k"), session_unchanged(spark):
+        before = session_state(spark)["persisted"]
+        answer = qoop.collect(spark, text, replace(STAGED, warn=warned.append))
     assert answer.rows == spark.sql(text.replace("slow_items", "item").replace("slow_dates", "date_dim")).collect()
     assert stored == [before]
     (line,) = warned
@@ -150,12 +147,9 @@ def test_a_plan_whose_outputs_take_too_much_room_is_given_up(spark, slow_views, 
 
 @pytest.mark.parametrize("size", ["much", "-1", ""])
 def test_a_limit_that_is_no_size(spark, size):
-    spark.conf.set("spark.qoop.maxStored", size)
-    try:
-        with pytest.raises(QoopError, match=re.escape(f"spark.qoop.maxStored {size!r}: must be a size, such as 50g")):
-            qoop.collect(spark, SALES, STAGED)
-    finally:
-        spark.conf.unset("spark.qoop.maxStored")
+    said = re.escape(f"spark.qoop.maxStored {size!r}: must be a size, such as 50g")
+    with changed(spark, "spark.qoop.maxStored", size), pytest.raises(QoopError, match=said):
+        qoop.collect(spark, SALES, STAGED)
 
 
 # Results.
@@ -239,11 +233,8 @@ def test_spark_describes_plans_that_read_stored_outputs_in_few_words(spark, monk
     qoop.collect(spark, SALES, STAGED)
     ours = descriptions(spark)[before:]
     assert 1400 < max(len(text) for text in ours) < 1600
-    spark.conf.set(sessions.PLAN_LENGTH, "900")
-    try:
+    with changed(spark, sessions.PLAN_LENGTH, "900"):
         qoop.collect(spark, SALES, STAGED)
-    finally:
-        spark.conf.unset(sessions.PLAN_LENGTH)
     assert max(len(text) for text in descriptions(spark)[before + len(ours) :]) < 1000
 
 
@@ -481,12 +472,9 @@ def test_a_statement_that_may_have_stored_rows_is_not_repeated(spark, table, mon
 
 
 def test_what_the_user_has_chosen_to_commit_files_stores_a_complete_result(spark, table, kept):
-    name = "spark.sql.parquet.output.committer.class"
-    spark.conf.set(name, "org.apache.parquet.hadoop.ParquetOutputCommitter")
-    try:
+    committer = "org.apache.parquet.hadoop.ParquetOutputCommitter"
+    with changed(spark, "spark.sql.parquet.output.committer.class", committer):
         qoop.execute(spark, f"INSERT INTO stored {JOINED}", STAGED)
-    finally:
-        spark.conf.unset(name)
     assert rows_of(spark.table(table)) == rows_of(spark.sql(JOINED))
     assert len(kept) == 1
 
