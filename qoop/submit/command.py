@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -115,7 +115,8 @@ def _submit_registered(job: Job, flags: SparkFlags, access: ArbiterAccess) -> in
         }
         return _spark_submit(job, flags, confs, _files_for_driver(access.verify, flags))
     finally:
-        _deregister(client, registered.app)
+        with _signals_ignored():
+            _deregister(client, registered.app)
 
 
 def _registration(job: Job, flags: SparkFlags, access: ArbiterAccess, size: ExecutorSize) -> wire.Register:
@@ -217,18 +218,31 @@ def _signals_raise() -> Iterator[None]:
     """Within this context a stop signal raises StoppedBySignal; further signals do not disturb the clean-up."""
 
     def unwind(number: int, frame: object) -> None:
-        for handled in previous:
+        for handled in handled_here:
             signal.signal(handled, lambda number, frame: None)
         raise StoppedBySignal(number)
 
+    handled_here = _stop_signals()
+    with _handled_by(unwind):
+        yield
+
+
+def _signals_ignored() -> contextlib.AbstractContextManager[None]:
+    """Within this context stop signals are ignored, without a trace: for what must be done however the query ended."""
+    return _handled_by(lambda number, frame: None)
+
+
+@contextlib.contextmanager
+def _handled_by(handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Within this context a handler receives the stop signals."""
     previous: dict[signal.Signals, object] = {}
     try:
         for number in _stop_signals():
-            previous[number] = signal.signal(number, unwind)
+            previous[number] = signal.signal(number, handler)
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+        for number, before in previous.items():
+            signal.signal(number, before)  # type: ignore[arg-type]
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
@@ -241,17 +255,13 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
         if process is not None:
             _stop(process, graceful=len(received) == 1)
 
-    previous = {number: signal.signal(number, pass_on) for number in _stop_signals()}
-    try:
+    with _handled_by(pass_on):
         # Its own process group: Ctrl-C reaches the query only through us, so Spark outlives the query's clean-up.
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, process_group=0)
         if received:
             # The signal arrived before the process existed.
             _stop(process, graceful=True)
         code = process.wait()
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
     if received:
         return 128 + received[0]
     if code < 0:
