@@ -41,7 +41,7 @@ from qoop.engine.verification import Verification
 from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate
-from qoop.estimate.guard import Guard, PastRun, PlanTime, Verdict, busy_part
+from qoop.estimate.guard import Guard, PastRun, PlanTime, Verdict, are_similar, busy_part
 from qoop.feedback.profile import fixed_share
 from qoop.parsing.statement import ParsedText, Statement
 from qoop.planner import PlannedQuery
@@ -513,10 +513,10 @@ class _Query:
         is_cold = not any(_runs_here.has_run(self._text_number, planned) for planned in (True, False))
         past = self._past.read()
         self._stage_rows = past.counted if self._keeps_rows else {}
-        self._measured = guard.measured(past.runs, self._slots, is_cold)
+        self._given_up = frozenset(plan for plan, slots in past.given_up.items() if are_similar(slots, self._slots))
+        self._measured = guard.measured(past.runs, self._slots, is_cold, self._given_up)
         self._tried = [shape for signature, shape in past.plans.items() if signature in self._measured]
-        self._given_up = frozenset(run.plan for run in past.runs if run.given_up)
-        self._verdict = guard.verdict(past.runs, self._slots, is_cold)
+        self._verdict = guard.verdict(past.runs, self._slots, is_cold, self._given_up)
         if self._verdict is None or self._verdict.trial_s is not None:
             return None
         self._busy_part = busy_part(past.runs, is_cold)
@@ -553,14 +553,16 @@ class _Query:
         # A query that reads the current time may have other row counts next time.
         is_lasting = self._keeps_rows and planned is not None and planned.moment is None
         counted = outcome.stage_rows if is_lasting else {}
-        if self._past is not None and (runs or not counted.items() <= self._stage_rows.items()):
-            plan = self._recorded_plan(outcome)
-            self._past.add(runs, counted, {plan.signature: plan.shape} if plan is not None else {})
+        plan, slots = self._recorded_plan(outcome), outcome.usage.mean_slots
+        given_up = {plan.signature: slots} if plan is not None and outcome.given_up and slots else {}
+        if self._past is not None and (runs or given_up or not counted.items() <= self._stage_rows.items()):
+            self._past.add(runs, counted, {plan.signature: plan.shape} if plan is not None else {}, given_up)
 
     def _timed(self, outcome: Outcome) -> list[PastRun]:
         """The times of the run, with planning and, if it ran as written, without.
 
-        A trial that was given up counts as a run as written: that would have taken longer still.
+        A trial that was left for a plan counts as a run as written, as that would have taken longer still; if the plan
+        was given up too, it counts as a run with that plan.
         """
         slots, cores = outcome.usage.mean_slots, outcome.usage.core_seconds
         if not slots:
@@ -568,7 +570,8 @@ class _Query:
         if cores is None and self._busy_part is not None:
             cores = self._busy_part * outcome.seconds * slots
         first_planned, first_written = (not _runs_here.has_run(self._text_number, planned) for planned in (True, False))
-        is_trial = self._is_trial and self._began_as_written(outcome)
+        plan = self._recorded_plan(outcome)
+        is_trial = self._is_trial and self._began_as_written(outcome) and not (outcome.given_up and plan is not None)
         if outcome.as_written and not first_written:
             _runs_here.add_seconds(self._text_number, outcome.seconds, slots, self._unused())
         if self._past is None or cores is None:
@@ -578,8 +581,8 @@ class _Query:
             # Of an application that is told its share, the next one may be any.
             kept = outcome.as_written and self._options.feed is None
             seconds = self._planning_s + outcome.seconds
-            run = PastRun(True, seconds, slots, cores, first_planned, kept, given_up=outcome.given_up)
-            if (plan := self._recorded_plan(outcome)) is not None:
+            run = PastRun(True, seconds, slots, cores, first_planned, kept)
+            if plan is not None:
                 expected = outcome.decisions[0].expected
                 run = replace(run, plan=plan.signature, switched=outcome.counts.switches > 0, expected=expected)
             runs.append(run)

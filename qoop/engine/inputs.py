@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from qoop.engine.catalogue import COSTLY
-from qoop.engine.connection import without_delay
+from qoop.engine.connection import java_class, without_delay
 from qoop.engine.scala import MAX_FIELDS, items, leaves, printed
 from qoop.estimate.gate import Inputs
 from qoop.latest import Latest
@@ -29,6 +29,9 @@ _crowded: Latest[tuple[str, ...], float] = Latest(MAX_CROWDED)
 
 UNKNOWN_BYTES = 2.0**62
 """Sizes from which on Spark means that it knows none (spark.sql.defaultSizeInBytes)."""
+
+FEW = 2
+"""How many subqueries are sized one by one."""
 
 READS_ALL = COSTLY - {"Join"}
 """Operators that read all rows before they return the first; a join need not read its larger side."""
@@ -68,8 +71,7 @@ def read_inputs(frame: DataFrame, enough: float) -> Inputs:
     """
     plan = frame._jdf.queryExecution().optimizedPlan()
     without_delay(frame.sparkSession)
-    for part in (plan, *items(plan.subqueriesAll())):
-        part.stats()
+    _size(plan)
     text = printed(plan, sizes=True)
     operators = list(_operators(text))
     # Columns of the result need not be named by an operator.
@@ -84,6 +86,23 @@ def read_inputs(frame: DataFrame, enough: float) -> Inputs:
                 sizes[place] = leaf, asked
                 settled = not early and (asked is None or asked >= enough)
     return Inputs((*(size for _, size in sizes), *(None for _ in found[MAX_LEAVES:])), early)
+
+
+def _size(plan: Any) -> None:
+    """Let Spark size all operators of a plan and of its subqueries."""
+    plan.stats()
+    subqueries = plan.subqueriesAll()
+    try:
+        if subqueries.size() > FEW:
+            # Of a union Spark sizes all parts in one call; nothing else is asked of this one.
+            union = java_class(plan, "org.apache.spark.sql.catalyst.plans.logical.Union")
+            union(subqueries, False, False).stats()
+            return
+    except Py4JError:
+        # The cost-based optimiser needs parts of the same columns.
+        pass
+    for part in items(subqueries):
+        part.stats()
 
 
 def _operators(text: str) -> Iterator[_Operator]:

@@ -306,6 +306,7 @@ class SparkEngine:
         if query == self._written.text:
             if self._is_over_limit:
                 self._remove_outputs(tag)
+                self._raise_if_cancelled(tag)
             return self._finish(self._take(self._written.frame(), tag), tag)
         reads = self._outputs_read(query)
         analysed = self._prepared.take(query, reads)
@@ -329,7 +330,7 @@ class SparkEngine:
         """Make room for the query as written. A stage that still reads an output would store it again."""
         with self._lock:
             others = {name: thread for name, thread in self._threads.items() if name != tag and thread.is_alive()}
-            if others.keys() - self._cancelled:
+            if others.keys() & set(self._running.values()) - self._cancelled:
                 return
         self._wait_for(others)
         try:

@@ -1,7 +1,7 @@
 """The guard against regressions: a query whose plans were slower than the query as written runs as written."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from statistics import median
 
 from qoop.plans.plan import AS_WRITTEN
@@ -35,9 +35,9 @@ class PastRun:
     `planned`: its plans were made, and one of them was run. `seconds`: from the start of planning until the result; as
     written from the start of the only stage. `slots`: the average share. `core_seconds`: the run time of its tasks.
     `cold`: it was the first query of its application, in which executors and the JVM start up. `kept`: it was planned
-    for this share, and then ran as written. `plan`: the signature of the plan that it began with. `switched`: it was
-    left for another one. `expected`: the seconds that it was expected to take; 0 if that is not known. `given_up`: the
-    plan was different, failed, or stored too much, so the query then ran as written.
+    for this share, and then ran as written. `plan`: the signature of the plan that it began with, or that it gave up.
+    `switched`: it was left for another one. `expected`: the seconds that it was expected to take; 0 if that is not
+    known.
     """
 
     planned: bool
@@ -49,7 +49,6 @@ class PastRun:
     plan: str = ""
     switched: bool = False
     expected: float = 0.0
-    given_up: bool = False
 
     def is_similar(self, slots: float) -> bool:
         """Whether its share was similar to this one."""
@@ -66,12 +65,18 @@ class PlanTime:
     """What a query usually takes that begins with a plan, in seconds.
 
     `error`: by what factor it took longer than was expected when the plan was first run. `switched`: the plan was left
-    in its latest run.
+    in its latest run. `computing`: the part of the time that more slots would shorten.
     """
 
     seconds: float
     error: float = 1.0
     switched: bool = False
+    computing: float = 0.0
+
+    def at(self, slots: float, others: float) -> "PlanTime":
+        """What it takes with so many slots, if this is what it takes with the others."""
+        computing = self.computing * others / slots
+        return replace(self, seconds=self.seconds - self.computing + computing, computing=computing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +101,16 @@ class Guard:
     tolerance: float = 0.1
     interval: int = 20
 
-    def verdict(self, runs: Sequence[PastRun], slots: float, cold: bool) -> Verdict | None:
-        """What becomes of a query at this share, given its earlier runs, oldest first; None: it is planned."""
+    def verdict(
+        self, runs: Sequence[PastRun], slots: float, cold: bool, given_up: Set[str] = frozenset()
+    ) -> Verdict | None:
+        """What becomes of a query at this share, given its earlier runs, oldest first; None: it is planned.
+
+        `given_up`: the plans that it is not run with again.
+        """
+        times = self.measured(runs, slots, cold, given_up)
         kept = self._kept(runs, slots)
-        if kept is not None and not self._has_faster_plan(runs, slots, cold):
+        if kept is not None and not self._has_faster_plan(times):
             return kept
         alike = [run for run in runs if run.cold == cold]
         planned = [run.seconds_at(slots) for run in alike if run.planned and not run.kept][-REPEATED:]
@@ -108,11 +119,11 @@ class Guard:
             return None
         took = f"planned runs took {_and(planned)} s"
         # If it takes longer than this as written, some plan is faster.
-        limit = (1.0 + self.tolerance) * min(planned)
+        limit = (1.0 + self.tolerance) * min([*planned, *(times[plan].seconds for plan in times.keys() - {AS_WRITTEN})])
         if not written:
             return Verdict(f"{took}; as written, it was not measured yet", limit)
         usual = median(written)
-        if min(planned) > (1.0 + self.tolerance) * usual:
+        if min(planned) > (1.0 + self.tolerance) * usual and not self._has_faster_plan(times):
             left = self.interval - 1 - _runs_since(alike, planned=True)
             again = f"planned again after {count(left, 'more run')}"
             return Verdict(f"{took}, as written {usual:.1f} s; {again}") if left > 0 else None
@@ -120,8 +131,10 @@ class Guard:
             return None
         return Verdict(f"{took}, as written {usual:.1f} s long ago", limit)
 
-    def measured(self, runs: Sequence[PastRun], slots: float, cold: bool) -> dict[str, PlanTime]:
-        """What each plan took at a similar share, by its signature; as written, by `AS_WRITTEN`.
+    def measured(
+        self, runs: Sequence[PastRun], slots: float, cold: bool, given_up: Set[str] = frozenset()
+    ) -> dict[str, PlanTime]:
+        """What each plan took at a similar share, by its signature, unless given up; as written, by `AS_WRITTEN`.
 
         A plan that only ever ran as the first query of an application counts with the shortest of those runs; in others
         it would take less.
@@ -129,23 +142,27 @@ class Guard:
         found: dict[str, list[PastRun]] = {}
         for run in runs:
             plan = run.plan if run.planned else AS_WRITTEN
-            counts = plan and not run.kept and not run.given_up and (plan == AS_WRITTEN) != run.planned
+            counts = plan and plan not in given_up and not run.kept and (plan == AS_WRITTEN) != run.planned
             if counts and run.is_similar(slots) and (run.cold or not cold):
                 found.setdefault(plan, []).append(run)
         times = {}
         for plan, known in found.items():
-            alike = [run.seconds_at(slots) for run in known if run.cold == cold][-COMPARED:]
-            seconds = median(alike) if alike else min(run.seconds_at(slots) for run in known)
+            alike = [run for run in known if run.cold == cold][-COMPARED:]
+            compared = alike or [min(known, key=lambda run: run.seconds_at(slots))]
+            seconds = median(run.seconds_at(slots) for run in compared)
+            computing = min(median(run.core_seconds for run in compared) / slots, seconds)
             first = next((run for run in known if run.cold == cold), known[0])
             error = first.seconds / first.expected if first.expected > 0.0 else 1.0
-            times[plan] = PlanTime(seconds, min(max(error, 1.0 / MAX_ERROR), MAX_ERROR), known[-1].switched)
+            error = min(max(error, 1.0 / MAX_ERROR), MAX_ERROR)
+            times[plan] = PlanTime(seconds, error, known[-1].switched, computing)
         return times
 
-    def _has_faster_plan(self, runs: Sequence[PastRun], slots: float, cold: bool) -> bool:
+    def _has_faster_plan(self, times: Mapping[str, PlanTime]) -> bool:
         """Whether some plan took clearly less time than the query as written."""
-        measured = self.measured(runs, slots, cold)
-        written = measured.pop(AS_WRITTEN, PlanTime(0.0))
-        return any((1.0 + self.tolerance) * one.seconds < written.seconds for one in measured.values())
+        written = times.get(AS_WRITTEN, PlanTime(0.0)).seconds
+        return any(
+            (1.0 + self.tolerance) * time.seconds < written for plan, time in times.items() if plan != AS_WRITTEN
+        )
 
     def _kept(self, runs: Sequence[PastRun], slots: float) -> Verdict | None:
         """The verdict on a query that, planned the last time, ran as written: the same inputs give the same plan."""

@@ -9,7 +9,7 @@ from qoop.plans.plan import BlockPlan, Plan, PlanShape, Query, cuts_where
 from qoop.plans.trees import Join, JoinCost, Leaf, Tree, best_trees, joins, shape, tree_as_written, tree_of
 
 MAX_CANDIDATES = 64
-"""How many plans are retained for replanning."""
+"""How many plans are retained for replanning, besides those of earlier runs."""
 
 
 @dataclass(frozen=True, slots=True)

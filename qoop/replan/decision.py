@@ -7,7 +7,7 @@ from typing import Literal
 
 from qoop.estimate.cost import Work
 from qoop.estimate.estimator import Estimator
-from qoop.estimate.guard import PlanTime
+from qoop.estimate.guard import PlanTime, are_similar
 from qoop.estimate.packing import Task, finish_times
 from qoop.plans.plan import RESULT, Plan, StageId
 from qoop.replan.causes import WhyDecided
@@ -23,8 +23,8 @@ class Rules:
     option): after every stage and every change of the share, switch to another tree of the unfinished part at any cost;
     on a change of the share preferably to one that cancels running stages. `stores`: the last stage stores rows, so
     there is no switch once it runs. `trial_s`: the query as written is tried, if it is a candidate, and for so many
-    seconds no plan replaces it. `measured`: what plans took in earlier runs, by their signatures, at a
-    share that is similar to `measured_slots`.
+    seconds no plan replaces it. `measured`: what plans take with `measured_slots`, by their signatures, as earlier runs
+    have shown.
     """
 
     hysteresis: float = 0.15
@@ -36,6 +36,12 @@ class Rules:
     trial_s: float | None = None
     measured: Mapping[str, PlanTime] = field(default_factory=dict, hash=False, repr=False)
     measured_slots: float = field(default=1.0, repr=False)
+
+    def times_at(self, slots: float) -> Mapping[str, PlanTime]:
+        """What plans take at a share, by their signatures; nothing is known at one that is not similar."""
+        if not are_similar(slots, self.measured_slots):
+            return {}
+        return {plan: time.at(slots, self.measured_slots) for plan, time in self.measured.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,18 +59,18 @@ def first_plan(
     if rules.trial_s is not None and as_written <= HOPELESS_FACTOR * max(rules.trial_s, ranked[0].seconds):
         return written
     expected = _expected_first(plans, estimator, ranked, written, slots, rules)
-    return by_measurement(plans, candidates, expected, rules)
+    return by_measurement(plans, candidates, expected, slots, rules)
 
 
-def by_measurement(plans: Sequence[Plan], candidates: Sequence[Candidate], expected: int, rules: Rules) -> int:
+def by_measurement(
+    plans: Sequence[Plan], candidates: Sequence[Candidate], expected: int, slots: float, rules: Rules
+) -> int:
     """The fastest of the plans that were tried, unless the plan that is `expected` to be the best is worth a try.
 
     If that is the query as written, what it took counts too. Otherwise the guard has compared it with the plans.
     """
-    known = {
-        number: rules.measured[one.signature] for number, one in enumerate(plans) if one.signature in rules.measured
-    }
-    took = {number: one.seconds for number, one in known.items()}
+    times = rules.times_at(slots)
+    took = {number: times[one.signature].seconds for number, one in enumerate(plans) if one.signature in times}
     tried = [number for number in took if not plans[number].as_written]
     if not tried:
         return expected
@@ -82,10 +82,10 @@ def by_measurement(plans: Sequence[Plan], candidates: Sequence[Candidate], expec
         return fastest if took[fastest] < took[expected] else expected
     # What was expected of the plans that were tried was wrong by some factors. Each was the best of many estimates, and
     # so is this one, which is therefore likely to be wrong in the same way; the 1 stands for an estimate that is right.
-    errors = [log(time.error) for plan, time in rules.measured.items() if plan != AS_WRITTEN]
+    errors = [log(time.error) for plan, time in times.items() if plan != AS_WRITTEN]
     likely = seconds[expected] * exp(sum(errors) / (len(errors) + 1))
     least = 1.0 - rules.hysteresis
-    is_better = seconds[expected] <= least * seconds[fastest] and likely <= least * took[fastest]
+    is_better = seconds[expected] <= least * seconds[fastest] and likely <= least * min(took.values())
     return expected if is_better else fastest
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from qoop.estimate.calibration import Calibration
 from qoop.estimate.cost import Work
-from qoop.estimate.guard import are_similar
 from qoop.estimate.packing import max_concurrent
 from qoop.plans.plan import RESULT, StageId
 from qoop.replan.causes import (
@@ -181,8 +180,6 @@ def _apply_event(state: State, at: float, event: Event) -> tuple[State, list[Com
 def _apply_share(state: State, event: ShareChanged) -> tuple[State, list[Command], WhyDecided | None]:
     share, before = Share(event.slots, event.executors, event.seq), state.share
     state = replace(state, share=share)
-    if not are_similar(share.slots, state.rules.measured_slots):
-        state = replace(state, rules=replace(state.rules, measured={}))
     commands: list[Command] = []
     if share.executors is not None and (before is None or share.executors != before.executors):
         commands.append(SetExecutors(share.executors, event.effective_at))
@@ -329,6 +326,11 @@ def run_as_written(state: State, cause: WhyAsWritten) -> tuple[State, tuple[Comm
     result = state.running.get(RESULT) if RESULT not in state.awaiting_cancel else None
     if result is not None and state.phase != "as written" and state.plans[result.plan].as_written:
         return replace(state, phase="as written", timer_at=None), tuple(_stop_all(_without(state, [RESULT])))
+    return restart_as_written(state, cause)
+
+
+def restart_as_written(state: State, cause: WhyAsWritten) -> tuple[State, tuple[Command, ...]]:
+    """Give up planning: cancel all running stages, and run the query as the user wrote it, also if it runs so."""
     return replace(state, phase="as written", timer_at=None), (*_stop_all(state), RunAsWritten(cause))
 
 
@@ -376,7 +378,7 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
     elif _trial_left_s(state) is not None:
         # Planned runs took less time than it has had, so the fastest other plan is worth more than what it has done.
         others = [one for one in candidates if one.plan != state.current] or candidates
-        chosen = by_measurement(state.plans, others, choose(others, None, rules), rules)
+        chosen = by_measurement(state.plans, others, choose(others, None, rules), slots, rules)
         won_by = "late trial" if chosen != state.current else "kept"
     elif state.current is not None and chosen != state.current and isinstance(event, StageGrew):
         won_by = "row counts"
@@ -384,7 +386,7 @@ def _decide(state: State, cause: WhyDecided, event: Event) -> tuple[State, list[
         won_by = _winning_factor(state, progress, chosen)
     decision = _decision(state, progress, candidates, chosen, cause, won_by)
     began = (state.current is None or won_by == "late trial") and not rules.force
-    took = rules.measured.get(state.plans[chosen].signature) if began else None
+    took = rules.times_at(slots).get(state.plans[chosen].signature) if began else None
     if took is not None and not took.switched and not state.plans[chosen].as_written:
         state = replace(state, held_until=state.progress_at + HELD_FACTOR * took.seconds)
     if not state.plans[chosen].as_written:
@@ -404,7 +406,8 @@ def _first_winner(state: State, candidates: Sequence[Candidate], chosen: int) ->
     if plan.as_written:
         return "trial" if rules.trial_s is not None else "first"
     is_fastest = choose(candidates, None, rules) == chosen
-    return "earlier runs" if plan.signature in rules.measured and not is_fastest and not rules.force else "first"
+    is_known = state.share is not None and plan.signature in rules.times_at(state.share.slots)
+    return "earlier runs" if is_known and not is_fastest and not rules.force else "first"
 
 
 def _progress(state: State) -> Progress:

@@ -26,7 +26,7 @@ WON_BY: dict[Explained, str] = {
     "first": "This was the first choice: nothing had been measured yet.",
     "earlier runs": "Cause: earlier runs, in which the query took the least time with this plan.",
     "trial": "The query was measured as written, to compare it with its planned runs.",
-    "late trial": "Cause: the query was measured as written, and took longer than its planned runs had taken.",
+    "late trial": "Cause: the query was measured as written, and took longer than its fastest plan had taken.",
     "kept": "The plan was kept.",
     "forced": "Cause: a test option forced the switch; the new plan was not chosen for being faster.",
     "share": "Cause: the share. With the new share alone the new plan wins; with the measured row counts alone it does "

@@ -24,6 +24,9 @@ MAX_COUNTED = 200
 MAX_PLANS = 8
 """How many plans of a query are kept."""
 
+MAX_GIVEN_UP = 100
+"""How many plans that were given up are kept of a query."""
+
 MAX_QUERIES = 1000
 """How many queries are kept; beyond that, those that ran longest ago are forgotten."""
 
@@ -35,6 +38,9 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Rows = Annotated[float, Field(ge=0, le=2.0**63, allow_inf_nan=False)]
 
 
+Signature = Annotated[str, Field(max_length=32)]
+
+
 class _Run(BaseModel):
     model_config = ConfigDict(frozen=True)
     planned: bool
@@ -43,10 +49,9 @@ class _Run(BaseModel):
     core_seconds: NotNegative
     cold: bool
     kept: bool = False
-    plan: Annotated[str, Field(max_length=32)] = ""
+    plan: Signature = ""
     switched: bool = False
     expected: NotNegative = 0.0
-    given_up: bool = False
 
 
 class _File(BaseModel):
@@ -58,18 +63,21 @@ class _File(BaseModel):
     runs: list[_Run]
     counted: Annotated[list[tuple[str, tuple[str, ...], Rows]], Field(max_length=MAX_COUNTED)] = []
     plans: Annotated[dict[str, PlanShape], Field(max_length=MAX_PLANS)] = {}
+    given_up: Annotated[dict[Signature, Positive], Field(max_length=MAX_GIVEN_UP)] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
     """The runs of one query on the same data, oldest first, and how many rows each stage had that they stored.
 
-    `plans`: those that runs began with, by their signatures.
+    `plans`: those that runs began with, by their signatures. `given_up`: the signatures of plans that were different,
+    failed, or stored too much, each with the slots of that run.
     """
 
     runs: tuple[PastRun, ...] = ()
     counted: Mapping[StageName, float] = field(default_factory=dict)
     plans: Mapping[str, PlanShape] = field(default_factory=dict)
+    given_up: Mapping[str, float] = field(default_factory=dict)
 
 
 class PastRuns:
@@ -107,6 +115,7 @@ class PastRuns:
             tuple(PastRun(**{**dict(run), "plan": run.plan if run.plan in known.plans else ""}) for run in known.runs),
             {StageName(block, aliases): rows for block, aliases, rows in known.counted},
             known.plans,
+            known.given_up,
         )
 
     def add(
@@ -114,20 +123,23 @@ class PastRuns:
         runs: Iterable[PastRun],
         counted: Mapping[StageName, float],
         plans: Mapping[str, PlanShape] = MappingProxyType({}),
+        given_up: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        """Add the latest runs, row counts, and plans. If two processes add at once, what one adds may be lost."""
+        """Add what the latest run has shown. If two processes add at once, what one adds may be lost."""
         known = self.read()
         every = [*known.runs, *runs]
         kept = {id(run) for cold in (True, False) for run in [one for one in every if one.cold == cold][-MAX_RUNS:]}
         earlier = [(name, rows) for name, rows in known.counted.items() if name not in counted]
         latest = [*earlier, *counted.items()][-MAX_COUNTED:]
         latest_runs = [run for run in every if id(run) in kept]
+        before = {plan: slots for plan, slots in known.given_up.items() if plan not in given_up}
         try:
             file = _File(
                 data=self._data,
                 runs=[_run(run) for run in latest_runs],
                 counted=[(name.block, name.aliases, rows) for name, rows in latest],
                 plans=_still_named({**known.plans, **plans}, latest_runs),
+                given_up=dict([*before.items(), *given_up.items()][-MAX_GIVEN_UP:]),
             )
         except ValidationError:
             # A run of no measurable time.

@@ -28,7 +28,7 @@ from qoop.replan.commands import (
 from qoop.replan.completion import Completion, expected_completion
 from qoop.replan.decision import Decision, Rules
 from qoop.replan.events import ArbiterAway, CannotPlan, Event, Planned, TimerFired
-from qoop.replan.machine import likely_starts, run_as_written, step
+from qoop.replan.machine import likely_starts, restart_as_written, step
 from qoop.replan.state import QueryCounts, State, Usage
 from qoop.run import wording
 from qoop.run.journal import QueryJournal
@@ -84,8 +84,8 @@ class Outcome:
     """How a query was run, apart from its result.
 
     `as_written`: nothing ran but the query as written. `usage`: of slots and cores. `stage_rows`: how many rows
-    each stage had whose output was stored, in this run or in an earlier one that it knew of. `given_up`: its plans
-    had to be given up, so that it ran as written.
+    each stage had whose output was stored, in this run or in an earlier one that it knew of. `given_up`: it ran as
+    written in the end because of its latest plan, which was different, failed, or stored too much.
     """
 
     counts: QueryCounts
@@ -228,7 +228,7 @@ class QueryRun:
         if state.phase == "as written":
             raise problem
         self._texts = {}
-        return run_as_written(state, PlannerFailed(type(problem).__name__, str(problem)))
+        return restart_as_written(state, PlannerFailed(type(problem).__name__, str(problem)))
 
     def _carry_out(self, decided: Decided[Event, Command], engine: StageRunner) -> None:
         if isinstance(decided.event, ArbiterAway):
@@ -282,7 +282,7 @@ class QueryRun:
                 self._try(failed, lambda: self._confirm(seq))
             case RunAsWritten(cause):
                 if self._planned is not None:
-                    self._gave_up = True
+                    self._gave_up = not isinstance(cause, PlannerFailed)
                     self._warn(f"replanning stopped, running the query as written: {wording.why(cause)}")
                 engine.start(RESULT, self._text, None, 0)
             case SetTimer():

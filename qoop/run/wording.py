@@ -60,7 +60,7 @@ DECIDED_BY: dict[Winner, str] = {
     "first": "the first estimates",
     "earlier runs": "in earlier runs the query took the least time with it",
     "trial": "the query is measured as written, to compare it with its planned runs",
-    "late trial": "as written the query takes longer than its planned runs took",
+    "late trial": "as written the query takes longer than its fastest plan took",
     "kept": "the estimates",
     "forced": "a test option",
     "share": "share",

@@ -1,6 +1,7 @@
 """One real cluster for all integration tests of a run."""
 
 import dataclasses
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +10,13 @@ from tests.integration.arbiter_process import ArbiterProcess
 from tests.integration.sleepers import Sleepers
 from yarn_plugin.embedded import cluster as embedded
 from yarn_plugin.embedded.cluster import Cluster, ClusterSpec
+from yarn_plugin.embedded.directory import Layout
 from yarn_plugin.embedded.ports import free_base
+
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Spark's processes run for a minute or two, mostly code that runs a few times only."""
+
+os.environ["SPARK_SUBMIT_OPTS"] = JAVA_OPTIONS
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +25,8 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
     spec = ClusterSpec(tmp_path_factory.mktemp("cluster"), memory_mb=4096, vcores=8, node_expiry_ms=6000)
     spec = dataclasses.replace(spec, port_base=free_base(spec.hosts))
     made = embedded.up(spec)
+    with (Layout(spec.dir).spark_conf / "spark-defaults.conf").open("a") as defaults:
+        defaults.write(f"spark.executor.extraJavaOptions {JAVA_OPTIONS}\n")
     try:
         yield made
     finally:

@@ -323,7 +323,7 @@ def choose(measured, best=10.0, other=20.0, written=60.0, error=1.0):
         f"plan{names[name]}": given for name, given in (("best", best), ("other", other), ("written", written))
     }
     known = {planned.plans[names[name]].signature: PlanTime(seconds, error) for name, seconds in measured.items()}
-    chosen = first(planned, rules=replace(rules, measured=known), **expected)
+    chosen = first(planned, rules=replace(rules, measured=known, measured_slots=4.0), **expected)
     return next(name for name, number in names.items() if planned.plans[number] is chosen)
 
 
@@ -341,6 +341,7 @@ def test_a_plan_that_was_not_tried_must_be_expected_to_save_something_also_if_it
     assert choose({"other": 20.0}, best=16.0, error=1.1) == "best"
     assert choose({"other": 20.0}, best=16.0, error=1.5) == "other"
     assert choose({"other": 80.0}, best=16.0, error=8.0) == "best", "the other one took long"
+    assert choose({"other": 20.0, "written": 18.0}, best=16.0) == "other", "not by what the query as written took"
 
 
 def test_a_query_is_not_planned_in_vain_if_a_plan_took_less_time():
@@ -351,14 +352,14 @@ def test_a_query_is_not_planned_in_vain_if_a_plan_took_less_time():
     assert choose({"other": 12.0, "written": 11.5}, best=155.0, other=158.0, written=50.0) == "written"
 
 
-def run_before(seconds, switched=False, slots=4.0, **more):
+def run_before(seconds, switched=False, slots=4.0, computing=0.0, **more):
     """The state of a query whose plan took so long in an earlier run, and the commands that start it."""
     planned = made(*BAD_ORDER)
     found = evaluate(planned.plans, planned.estimator, NOTHING, 4.0, Rules())
     slowest = max(found[:-1], key=lambda one: one.seconds).plan
     took = {plan.signature: PlanTime(2.0 * seconds) for plan in planned.plans[:-1]}
     rules = Rules(
-        measured=took | {planned.plans[slowest].signature: PlanTime(seconds, switched=switched)},
+        measured=took | {planned.plans[slowest].signature: PlanTime(seconds, 1.0, switched, computing)},
         measured_slots=4.0,
         **more,
     )
@@ -377,6 +378,11 @@ def test_a_plan_is_held_as_long_as_it_took_before():
         assert commands == (SetTimer(due),)
     state, commands = step(state, 122.0, TimerFired())
     assert any(isinstance(one, Note) for one in commands), "from then on it is compared with the others"
+
+
+def test_a_plan_is_held_as_long_as_it_takes_at_the_present_share():
+    assert run_before(20.0, computing=16.0, slots=2.0)[1].held_until == pytest.approx(100.0 + 1.1 * 36.0)
+    assert run_before(20.0, computing=16.0, slots=8.0)[1].held_until == pytest.approx(100.0 + 1.1 * 12.0)
 
 
 def test_a_plan_that_replaces_a_trial_is_the_one_that_took_less_time_before_and_is_held():

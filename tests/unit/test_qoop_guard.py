@@ -21,8 +21,8 @@ def written(seconds, slots=SLOTS, core_seconds=0.0, cold=False):
     return PastRun(False, seconds, slots, core_seconds, cold)
 
 
-def verdict(*runs, slots=SLOTS, cold=False):
-    return GUARD.verdict(runs, slots, cold)
+def verdict(*runs, slots=SLOTS, cold=False, given_up=frozenset()):
+    return GUARD.verdict(runs, slots, cold, given_up)
 
 
 def test_it_says_why():
@@ -150,8 +150,8 @@ def test_a_query_that_was_planned_in_vain_is_planned_if_a_plan_took_less_time_be
     assert verdict(run_of("a", 3.0), *slow_to_plan, *slow_to_plan) is None, "they are no planned runs"
 
 
-def measured(*runs, cold=False):
-    return {plan: took.seconds for plan, took in GUARD.measured(runs, SLOTS, cold).items()}
+def measured(*runs, cold=False, given_up=frozenset()):
+    return {plan: took.seconds for plan, took in GUARD.measured(runs, SLOTS, cold, given_up).items()}
 
 
 def test_what_each_plan_took():
@@ -163,7 +163,31 @@ def test_what_each_plan_took():
     assert measured(*first) == {"a": 6.0, "b": 9.0}, "at most what it took as the first"
     assert measured(*first, cold=True) == {"a": 7.0, "b": 7.0}
     assert measured(a, b, cold=True) == {}
-    assert measured(a, replace(b, given_up=True), run_of(AS_WRITTEN, 1.0)) == {"a": 3.0}
+    assert measured(a, run_of(AS_WRITTEN, 1.0)) == {"a": 3.0}
+    assert measured(a, b, a, given_up={"a"}) == {"b": 9.0}
+
+
+def test_a_plan_that_was_given_up_is_not_planned_for_again():
+    runs = (run_of("a", 5.0), run_of("a", 25.0), *kept(10.0))
+    assert verdict(*runs, given_up={"a"}) is not None
+    assert verdict(run_of("a", 5.0), *kept(10.0)) is None
+
+
+def test_the_fastest_plan_counts_although_later_ones_were_slow():
+    runs = (run_of("a", 5.0), written(10.0), run_of("b", 25.0), run_of("c", 25.0))
+    assert verdict(*runs) is None
+    assert verdict(*runs, given_up={"a"}) is not None
+    late = verdict(*runs, *[run_of("b", 25.0)] * 7)
+    assert late is not None and late.trial_s == pytest.approx(5.5), "a trial ends when that plan would have ended"
+
+
+def test_what_a_plan_takes_with_other_slots():
+    run = replace(run_of("a", 10.0, core_seconds=32.0), slots=4.0)
+    (time,) = GUARD.measured([run], SLOTS, cold=False).values()
+    assert time == PlanTime(10.0, computing=8.0)
+    assert time.at(2.0, SLOTS) == PlanTime(18.0, computing=16.0) and time.at(8.0, SLOTS).seconds == 6.0
+    (all_computing,) = GUARD.measured([replace(run, core_seconds=80.0)], SLOTS, cold=False).values()
+    assert all_computing.computing == 10.0
 
 
 def test_whether_a_plan_was_left_the_last_time():

@@ -11,7 +11,7 @@ import pytest
 from qoop.estimate.guard import PastRun
 from qoop.plans.plan import BlockShape, StageName
 from qoop.run import past_runs
-from qoop.run.past_runs import MAX_COUNTED, MAX_PLANS, MAX_RUNS, Past, PastRuns
+from qoop.run.past_runs import MAX_COUNTED, MAX_GIVEN_UP, MAX_PLANS, MAX_RUNS, Past, PastRuns
 
 RUN = PastRun(
     planned=True,
@@ -22,7 +22,6 @@ RUN = PastRun(
     kept=True,
     switched=True,
     expected=3.0,
-    given_up=True,
 )
 OTHER = PastRun(planned=False, seconds=9.0, slots=2.5, core_seconds=0.0, cold=True)
 COUNTED = {StageName("qoop_result", ("a", "b")): 12.0, StageName("sales", ()): 0.0}
@@ -63,6 +62,17 @@ def test_the_plans_of_the_latest_runs_are_kept():
     assert [run.plan for run in record()[0].read().runs] == ["", *map(str, range(MAX_PLANS))]
     record()[0].add([replace(OTHER, cold=RUN.cold)] * MAX_RUNS, {})
     assert record()[0].read().plans == {}
+
+
+def test_plans_that_were_given_up_are_kept_whatever_becomes_of_their_runs():
+    record()[0].add([], {}, {"0": SHAPE}, {"0": 4.0, "1": 8.0})
+    assert record()[0].read() == Past(given_up={"0": 4.0, "1": 8.0})
+    record()[0].add([RUN], {}, given_up={"0": 2.0})
+    assert record()[0].read() == Past((RUN,), given_up={"1": 8.0, "0": 2.0})
+    for number in range(MAX_GIVEN_UP - 1):
+        record()[0].add([], {}, given_up={f"new{number}": 1.0})
+    assert len(record()[0].read().given_up) == MAX_GIVEN_UP and record()[0].read().given_up["0"] == 2.0
+    assert record(data="e")[0].read() == Past()
 
 
 def test_plans_that_take_too_much_space_are_left_out_before_row_counts(folder):
