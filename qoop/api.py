@@ -41,7 +41,7 @@ from qoop.engine.verification import Verification
 from qoop.errors import CannotSplitError, QoopError
 from qoop.estimate.cost import CostModel
 from qoop.estimate.gate import Gate
-from qoop.estimate.guard import Guard, PastRun, PlanTime, Verdict, are_similar, busy_part
+from qoop.estimate.guard import Guard, PastRun, PlanTime, Verdict, busy_part
 from qoop.feedback.profile import fixed_share
 from qoop.parsing.statement import ParsedText, Statement
 from qoop.planner import PlannedQuery
@@ -513,7 +513,7 @@ class _Query:
         is_cold = not any(_runs_here.has_run(self._text_number, planned) for planned in (True, False))
         past = self._past.read()
         self._stage_rows = past.counted if self._keeps_rows else {}
-        self._given_up = frozenset(plan for plan, slots in past.given_up.items() if are_similar(slots, self._slots))
+        self._given_up = past.given_up
         self._measured = guard.measured(past.runs, self._slots, is_cold, self._given_up)
         self._tried = [shape for signature, shape in past.plans.items() if signature in self._measured]
         self._verdict = guard.verdict(past.runs, self._slots, is_cold, self._given_up)
@@ -544,8 +544,7 @@ class _Query:
     def _kinds(self, outcome: Outcome) -> set[bool]:
         """In which ways it ran: planned (True), as written (False)."""
         planned = {True} if self._planning_s is not None else set()
-        is_trial = self._is_trial and self._began_as_written(outcome)
-        return planned | ({False} if outcome.as_written or is_trial else set())
+        return planned | ({False} if outcome.as_written or self._was_tried(outcome) else set())
 
     def _remember(self, outcome: Outcome, is_alone: bool) -> None:
         """Keep how many rows its stages had and, if nothing else ran at the time, how long the run took."""
@@ -553,16 +552,14 @@ class _Query:
         # A query that reads the current time may have other row counts next time.
         is_lasting = self._keeps_rows and planned is not None and planned.moment is None
         counted = outcome.stage_rows if is_lasting else {}
-        plan, slots = self._recorded_plan(outcome), outcome.usage.mean_slots
-        given_up = {plan.signature: slots} if plan is not None and outcome.given_up and slots else {}
+        began, given_up = self._first_plan(outcome), self._given_up_by(outcome)
         if self._past is not None and (runs or given_up or not counted.items() <= self._stage_rows.items()):
-            self._past.add(runs, counted, {plan.signature: plan.shape} if plan is not None else {}, given_up)
+            self._past.add(runs, counted, {began.signature: began.shape} if began is not None else {}, given_up)
 
     def _timed(self, outcome: Outcome) -> list[PastRun]:
         """The times of the run, with planning and, if it ran as written, without.
 
-        A trial that was left for a plan counts as a run as written, as that would have taken longer still; if the plan
-        was given up too, it counts as a run with that plan.
+        A trial that was left because it was late counts as a run as written: that would have taken longer still.
         """
         slots, cores = outcome.usage.mean_slots, outcome.usage.core_seconds
         if not slots:
@@ -570,8 +567,7 @@ class _Query:
         if cores is None and self._busy_part is not None:
             cores = self._busy_part * outcome.seconds * slots
         first_planned, first_written = (not _runs_here.has_run(self._text_number, planned) for planned in (True, False))
-        plan = self._recorded_plan(outcome)
-        is_trial = self._is_trial and self._began_as_written(outcome) and not (outcome.given_up and plan is not None)
+        is_trial = self._was_tried(outcome)
         if outcome.as_written and not first_written:
             _runs_here.add_seconds(self._text_number, outcome.seconds, slots, self._unused())
         if self._past is None or cores is None:
@@ -582,21 +578,29 @@ class _Query:
             kept = outcome.as_written and self._options.feed is None
             seconds = self._planning_s + outcome.seconds
             run = PastRun(True, seconds, slots, cores, first_planned, kept)
-            if plan is not None:
+            if (began := self._first_plan(outcome)) is not None:
                 expected = outcome.decisions[0].expected
-                run = replace(run, plan=plan.signature, switched=outcome.counts.switches > 0, expected=expected)
+                run = replace(run, plan=began.signature, switched=outcome.counts.switches > 0, expected=expected)
             runs.append(run)
         if outcome.as_written or is_trial:
             runs.append(PastRun(False, outcome.seconds, slots, cores, first_written))
         return runs
 
-    def _recorded_plan(self, outcome: Outcome) -> Plan | None:
-        """The plan that it began with, or the one that was given up; None if that is the query as written."""
+    def _first_plan(self, outcome: Outcome) -> Plan | None:
+        """The plan that it began with and that its time says something of; None if there is none."""
         planned, decisions = self._planned[0], outcome.decisions
-        if planned is None or not decisions:
+        if planned is None or not decisions or outcome.stopped_planning:
             return None
-        plan = planned.plans[decisions[-1 if outcome.given_up else 0].plan]
+        plan = planned.plans[decisions[0].plan]
         return None if plan.as_written else plan
+
+    def _given_up_by(self, outcome: Outcome) -> set[str]:
+        """The signature of the plan that it gave up: of several the latest."""
+        planned, decisions = self._planned[0], outcome.decisions
+        if planned is None or not decisions or not outcome.given_up:
+            return set()
+        plan = planned.plans[decisions[-1].plan]
+        return set() if plan.as_written else {plan.signature}
 
     def _unused(self) -> int:
         """After how many more runs as written the query may be planned for its time, which the gate underestimates."""
@@ -604,10 +608,13 @@ class _Query:
         in_vain = self._planning_s is not None and not self._is_trial and self._options.feed is None
         return guard.interval - 1 if guard is not None and in_vain else 0
 
-    def _began_as_written(self, outcome: Outcome) -> bool:
-        """Whether the first plan was the query as written; not if a trial of it was hopeless."""
-        planned = self._planned[0]
-        return planned is not None and any(planned.plans[one.plan].as_written for one in outcome.decisions[:1])
+    def _was_tried(self, outcome: Outcome) -> bool:
+        """Whether it was tried as written to the end, or until that was late; not if a trial of it was hopeless."""
+        planned, decisions = self._planned[0], outcome.decisions
+        if not self._is_trial or planned is None or (outcome.stopped_planning and not outcome.as_written):
+            return False
+        was_late = any(one.won_by == "late trial" for one in decisions)
+        return any(planned.plans[one.plan].as_written for one in decisions[:1]) and (outcome.as_written or was_late)
 
     def _plan(self) -> tuple[PlannedQuery | None, str | None]:
         statement = self._parsed.statement

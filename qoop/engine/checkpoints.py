@@ -250,12 +250,14 @@ class ExecutorCheckpoints:
     def release(self) -> None:
         """Remove everything."""
         problem = remove_all(self._taken())
+        self.views.drop(self.session)
         if problem is not None:
             raise problem
 
     def release_with(self, owner: object) -> None:
         """Remove everything when `owner` is garbage-collected. Views and RDDs made from it then compute it again."""
         remove_all(self._unfinished.clear())
+        self.views.drop(self.session)
         if stored := self._taken():
             remove_with(owner, stored, self.warn)
 

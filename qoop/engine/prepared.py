@@ -30,6 +30,18 @@ class StageViews:
             self._defined[view] += 1
             self._changed.notify_all()
 
+    def drop(self, session: SparkSession) -> None:
+        """Drop them all from the session that they were defined in; what was analysed with them stays as it is.
+
+        Threads of Spark's pools keep the session in which they were started, as long as Spark has work for them, and
+        with it the plans of its views and all that these have broadcast.
+        """
+        with self._changed:
+            views = list(self._defined)
+        catalog = session._jsparkSession.sessionState().catalog()
+        for view in views:
+            catalog.dropTempView(view)
+
     def versions(self, views: Collection[str]) -> Mapping[str, int]:
         """How often each of these views was defined."""
         with self._changed:

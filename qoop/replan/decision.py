@@ -23,8 +23,8 @@ class Rules:
     option): after every stage and every change of the share, switch to another tree of the unfinished part at any cost;
     on a change of the share preferably to one that cancels running stages. `stores`: the last stage stores rows, so
     there is no switch once it runs. `trial_s`: the query as written is tried, if it is a candidate, and for so many
-    seconds no plan replaces it. `measured`: what plans take with `measured_slots`, by their signatures, as earlier runs
-    have shown.
+    seconds, at a share similar to `measured_slots`, no plan replaces it. `measured`: what plans take with
+    `measured_slots`, by their signatures, as earlier runs have shown.
     """
 
     hysteresis: float = 0.15

@@ -85,7 +85,7 @@ def by_measurement(
     errors = [log(time.error) for plan, time in times.items() if plan != AS_WRITTEN]
     likely = seconds[expected] * exp(sum(errors) / (len(errors) + 1))
     least = 1.0 - rules.hysteresis
-    is_better = seconds[expected] <= least * seconds[fastest] and likely <= least * min(took.values())
+    is_better = seconds[expected] <= least * seconds[fastest] and likely <= least * took[fastest]
     return expected if is_better else fastest
 
 

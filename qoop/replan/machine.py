@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from qoop.estimate.calibration import Calibration
 from qoop.estimate.cost import Work
+from qoop.estimate.guard import are_similar
 from qoop.estimate.packing import max_concurrent
 from qoop.plans.plan import RESULT, StageId
 from qoop.replan.causes import (
@@ -180,6 +181,9 @@ def _apply_event(state: State, at: float, event: Event) -> tuple[State, list[Com
 def _apply_share(state: State, event: ShareChanged) -> tuple[State, list[Command], WhyDecided | None]:
     share, before = Share(event.slots, event.executors, event.seq), state.share
     state = replace(state, share=share)
+    if not are_similar(share.slots, state.rules.measured_slots):
+        # The limit of the trial is what plans took at another share.
+        state = replace(state, rules=replace(state.rules, trial_s=None))
     commands: list[Command] = []
     if share.executors is not None and (before is None or share.executors != before.executors):
         commands.append(SetExecutors(share.executors, event.effective_at))

@@ -1,7 +1,7 @@
 """The earlier runs of queries, on disk: a small file for each query, which any process may lose, spoil or delete."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -63,21 +63,21 @@ class _File(BaseModel):
     runs: list[_Run]
     counted: Annotated[list[tuple[str, tuple[str, ...], Rows]], Field(max_length=MAX_COUNTED)] = []
     plans: Annotated[dict[str, PlanShape], Field(max_length=MAX_PLANS)] = {}
-    given_up: Annotated[dict[Signature, Positive], Field(max_length=MAX_GIVEN_UP)] = {}
+    given_up: Annotated[list[Signature], Field(max_length=MAX_GIVEN_UP)] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
     """The runs of one query on the same data, oldest first, and how many rows each stage had that they stored.
 
-    `plans`: those that runs began with, by their signatures. `given_up`: the signatures of plans that were different,
-    failed, or stored too much, each with the slots of that run.
+    `plans`: those that runs began with, by their signatures. `given_up`: the signatures of plans that failed,
+    stored too much, or could not be shown to compute the query.
     """
 
     runs: tuple[PastRun, ...] = ()
     counted: Mapping[StageName, float] = field(default_factory=dict)
     plans: Mapping[str, PlanShape] = field(default_factory=dict)
-    given_up: Mapping[str, float] = field(default_factory=dict)
+    given_up: frozenset[str] = frozenset()
 
 
 class PastRuns:
@@ -115,7 +115,7 @@ class PastRuns:
             tuple(PastRun(**{**dict(run), "plan": run.plan if run.plan in known.plans else ""}) for run in known.runs),
             {StageName(block, aliases): rows for block, aliases, rows in known.counted},
             known.plans,
-            known.given_up,
+            frozenset(known.given_up),
         )
 
     def add(
@@ -123,7 +123,7 @@ class PastRuns:
         runs: Iterable[PastRun],
         counted: Mapping[StageName, float],
         plans: Mapping[str, PlanShape] = MappingProxyType({}),
-        given_up: Mapping[str, float] = MappingProxyType({}),
+        given_up: Set[str] = frozenset(),
     ) -> None:
         """Add what the latest run has shown. If two processes add at once, what one adds may be lost."""
         known = self.read()
@@ -132,14 +132,13 @@ class PastRuns:
         earlier = [(name, rows) for name, rows in known.counted.items() if name not in counted]
         latest = [*earlier, *counted.items()][-MAX_COUNTED:]
         latest_runs = [run for run in every if id(run) in kept]
-        before = {plan: slots for plan, slots in known.given_up.items() if plan not in given_up}
         try:
             file = _File(
                 data=self._data,
                 runs=[_run(run) for run in latest_runs],
                 counted=[(name.block, name.aliases, rows) for name, rows in latest],
                 plans=_still_named({**known.plans, **plans}, latest_runs),
-                given_up=dict([*before.items(), *given_up.items()][-MAX_GIVEN_UP:]),
+                given_up=sorted(given_up | set(sorted(known.given_up - given_up)[: MAX_GIVEN_UP - len(given_up)])),
             )
         except ValidationError:
             # A run of no measurable time.

@@ -12,7 +12,7 @@ from qoop.estimate.estimator import Estimator
 from qoop.parsing.render import plan_query, stage_query, view_name
 from qoop.planner import PlannedQuery
 from qoop.plans.plan import RESULT, Plan, Query, StageId, StageName
-from qoop.replan.causes import PlannerFailed
+from qoop.replan.causes import FailedStage, NotPlanned, PlannerFailed
 from qoop.replan.commands import (
     CancelStages,
     Command,
@@ -28,7 +28,7 @@ from qoop.replan.commands import (
 from qoop.replan.completion import Completion, expected_completion
 from qoop.replan.decision import Decision, Rules
 from qoop.replan.events import ArbiterAway, CannotPlan, Event, Planned, TimerFired
-from qoop.replan.machine import likely_starts, restart_as_written, step
+from qoop.replan.machine import likely_starts, restart_as_written, run_as_written, step
 from qoop.replan.state import QueryCounts, State, Usage
 from qoop.run import wording
 from qoop.run.journal import QueryJournal
@@ -84,8 +84,9 @@ class Outcome:
     """How a query was run, apart from its result.
 
     `as_written`: nothing ran but the query as written. `usage`: of slots and cores. `stage_rows`: how many rows
-    each stage had whose output was stored, in this run or in an earlier one that it knew of. `given_up`: it ran as
-    written in the end because of its latest plan, which was different, failed, or stored too much.
+    each stage had whose output was stored, in this run or in an earlier one that it knew of. `given_up`: in the end it
+    was run as written, as its latest plan failed, stored too much, or could not be shown to compute the query.
+    `stopped_planning`: it was, for that or any other reason.
     """
 
     counts: QueryCounts
@@ -97,6 +98,7 @@ class Outcome:
     usage: Usage = field(default_factory=Usage)
     stage_rows: Mapping[StageName, float] = field(default_factory=dict)
     given_up: bool = False
+    stopped_planning: bool = False
 
 
 class QueryRun:
@@ -142,7 +144,8 @@ class QueryRun:
         self._decisions: list[Decision] = []
         self._first_at = 0.0
         self._end: Command | None = None
-        self._gave_up = False
+        self._gave_up = self._stopped_planning = False
+        self._latest: Event | None = None
 
     def send(self, event: Event) -> None:
         """Put an event into the inbox."""
@@ -179,6 +182,7 @@ class QueryRun:
             usage=self._intake.state.usage,
             stage_rows=self._stage_rows(),
             given_up=self._gave_up,
+            stopped_planning=self._stopped_planning,
         )
 
     def _stage_rows(self) -> dict[StageName, float]:
@@ -219,6 +223,7 @@ class QueryRun:
 
     def _step(self, state: State, seq: int, at: float, event: Event) -> tuple[State, tuple[Command, ...]]:
         """Decide, and render the SQL of the stages to start: if that fails, the decision fails."""
+        self._latest = event
         state, commands = step(state, at, event)
         self._texts = self._render(state, commands)
         return state, commands
@@ -228,7 +233,10 @@ class QueryRun:
         if state.phase == "as written":
             raise problem
         self._texts = {}
-        return restart_as_written(state, PlannerFailed(type(problem).__name__, str(problem)))
+        cause = PlannerFailed(type(problem).__name__, str(problem))
+        # The state does not know yet that the last stage has ended, if that was the event.
+        has_ended = getattr(self._latest, "stage", None) == RESULT
+        return (restart_as_written if has_ended else run_as_written)(state, cause)
 
     def _carry_out(self, decided: Decided[Event, Command], engine: StageRunner) -> None:
         if isinstance(decided.event, ArbiterAway):
@@ -282,7 +290,8 @@ class QueryRun:
                 self._try(failed, lambda: self._confirm(seq))
             case RunAsWritten(cause):
                 if self._planned is not None:
-                    self._gave_up = not isinstance(cause, PlannerFailed)
+                    self._stopped_planning = True
+                    self._gave_up |= isinstance(cause, NotPlanned | FailedStage)
                     self._warn(f"replanning stopped, running the query as written: {wording.why(cause)}")
                 engine.start(RESULT, self._text, None, 0)
             case SetTimer():

@@ -14,6 +14,7 @@ from qoop.engine.connection import open_connections
 from qoop.engine.identity import data_identity
 from qoop.engine.inputs import IN_MEMORY, MAX_FILES, MAX_LEAVES, UNKNOWN_BYTES, read_inputs
 from qoop.engine.scala import as_float
+from qoop.engine.verification import DifferentPlanError, Verification
 from qoop.errors import QoopError
 from qoop.estimate.gate import Gate
 from qoop.feedback.profile import fixed_share
@@ -335,14 +336,36 @@ def test_a_plan_that_took_less_time_than_others_is_run_again(spark, stored_in_va
     assert run().one_stage_reason.startswith("when it was last planned, it ran as written too")
 
 
-def test_rows_that_a_run_counted_are_known_to_the_next(spark, stored_in_vain, monkeypatch, tmp_path):
-    plan, planned = api._plans_made.plan, []
+@pytest.fixture
+def planned(monkeypatch):
+    """The queries that are planned from now on."""
+    plan, found = api._plans_made.plan, []
 
     def planning(*args, **named):
-        planned.append(plan(*args, **named))
-        return planned[-1]
+        found.append(plan(*args, **named))
+        return found[-1]
 
     monkeypatch.setattr(api._plans_made, "plan", planning)
+    return found
+
+
+def test_a_plan_that_was_given_up_is_not_run_again(spark, stored_in_vain, planned, monkeypatch, tmp_path):
+    def refused(self, text):
+        raise DifferentPlanError("the plan is not equivalent to the query as written")
+
+    monkeypatch.setattr(Verification, "check", refused)
+    outcome = qoop.collect(spark, stored_in_vain, qoop.Options(gate=Gate(gain=0.0))).outcome
+    assert outcome.given_up and not outcome.as_written
+    (file,) = (tmp_path / "qoop" / "runs-1").iterdir()
+    recorded = json.loads(file.read_text())
+    (given_up,) = recorded["given_up"]
+    assert planned[0].plans[outcome.decisions[-1].plan].signature == given_up
+    assert [run["plan"] for run in recorded["runs"]] == [""], "its time says nothing of the plan"
+    qoop.collect(spark, stored_in_vain, qoop.Options(gate=Gate(gain=0.0)))
+    assert given_up in {one.signature for one in planned[0].plans} - {one.signature for one in planned[1].plans}
+
+
+def test_rows_that_a_run_counted_are_known_to_the_next(spark, stored_in_vain, planned, tmp_path):
     first, second = (qoop.collect(spark, stored_in_vain, qoop.Options(gate=Gate(gain=0.0))).outcome for _ in range(2))
     assert first.counts.stages > 1 and first.stage_rows
     query = planned[1].text.query

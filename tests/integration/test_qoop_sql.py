@@ -124,8 +124,8 @@ def test_a_query_stops_at_its_timeout(spark, slow_views):
 def test_a_plan_whose_outputs_take_too_much_room_is_given_up(spark, slow_views, monkeypatch):
     """Its outputs are removed before the query runs as written."""
     monkeypatch.setattr(spark_engine, "LIMIT_CHECK_S", 0.0)
-    text = SLOW.replace("slow_items", "(SELECT * FROM slow_items WHERE i_item_sk < 150)").replace(
-        "slow_dates", "(SELECT * FROM slow_dates WHERE d_date_sk BETWEEN 2450816 AND 2450966)"
+    text = SLOW.replace("slow_items", "(SELECT * FROM slow_items WHERE i_item_sk < 60)").replace(
+        "slow_dates", "(SELECT * FROM slow_dates WHERE d_date_sk BETWEEN 2450816 AND 2450875)"
     )
     warned, stored = [], []
     finish = SparkEngine._finish
@@ -150,6 +150,17 @@ def test_a_limit_that_is_no_size(spark, size):
     said = re.escape(f"spark.qoop.maxStored {size!r}: must be a size, such as 50g")
     with changed(spark, "spark.qoop.maxStored", size), pytest.raises(QoopError, match=said):
         qoop.collect(spark, SALES, STAGED)
+
+
+@pytest.mark.parametrize("run", [qoop.collect, qoop.sql])
+def test_a_query_leaves_no_view_in_its_session(spark, run, monkeypatch):
+    """Spark's threads keep that session for a while: with a view all that its plan has broadcast."""
+    made = []
+    monkeypatch.setattr(api, "query_session", lambda user: made.append(sessions.query_session(user)) or made[-1])
+    result = run(spark, SALES, STAGED)
+    assert session_state(made[0])["views"] == session_state(spark)["views"]
+    if run is qoop.sql:
+        assert rows_of(result) == rows_of(spark.sql(SALES)), "it can still be read"
 
 
 # Results.

@@ -14,11 +14,21 @@ from qoop.plans.trees import Leaf, joined, joins
 from qoop.replan import first_choice
 from qoop.replan.commands import CancelStages, Fail, Finish, Note, RunAsWritten, SetTimer, StartStage
 from qoop.replan.decision import Progress, Rules, evaluate
-from qoop.replan.events import CannotPlan, Planned, ShareChanged, StageFailed, StageFinished, TimerFired
+from qoop.replan.events import (
+    CannotPlan,
+    Planned,
+    ShareChanged,
+    StageCancelled,
+    StageFailed,
+    StageFinished,
+    TimerFired,
+)
 from qoop.replan.first_choice import PREMIUM, first_plan
 from qoop.replan.machine import step
 from qoop.replan.needless_cuts import without_needless_cuts
 from qoop.replan.state import State
+from qoop.run.journal import QueryJournal
+from qoop.run.query_run import QueryRun
 from tests.property.query_world import TEXTS, Known
 
 CHAIN = TEXTS[0]
@@ -241,7 +251,7 @@ def test_an_error_of_the_query_as_written_is_not_tried_again():
 def on_trial(seconds):
     """The state of a query that is tried as written for so long, and the commands that start it."""
     planned = made(*BAD_ORDER)
-    state = State(planned.plans, planned.estimator, planned.estimator, Rules(trial_s=seconds))
+    state = State(planned.plans, planned.estimator, planned.estimator, Rules(trial_s=seconds, measured_slots=4.0))
     state, _ = step(state, 100.0, Planned(len(planned.plans), planned.join_trees))
     return step(state, 100.0, ShareChanged(4.0, None, "", 0.0))
 
@@ -341,7 +351,7 @@ def test_a_plan_that_was_not_tried_must_be_expected_to_save_something_also_if_it
     assert choose({"other": 20.0}, best=16.0, error=1.1) == "best"
     assert choose({"other": 20.0}, best=16.0, error=1.5) == "other"
     assert choose({"other": 80.0}, best=16.0, error=8.0) == "best", "the other one took long"
-    assert choose({"other": 20.0, "written": 18.0}, best=16.0) == "other", "not by what the query as written took"
+    assert choose({"other": 20.0, "written": 10.0}, best=16.0) == "best", "the guard decides what runs as written"
 
 
 def test_a_query_is_not_planned_in_vain_if_a_plan_took_less_time():
@@ -412,6 +422,23 @@ def test_a_query_that_runs_as_written_is_not_started_again_when_plans_are_given_
     assert (state.phase, commands) == ("as written", ())
     state, commands = step(state, 120.0, StageFinished(RESULT, 1.0, 0.0, 20.0, 20.0))
     assert state.phase == "done" and [type(one) for one in commands] == [Finish]
+
+
+@pytest.mark.parametrize(("event", "again"), [(TimerFired(), False), (StageCancelled(RESULT), True)])
+def test_a_query_that_runs_as_written_survives_a_planner_failure(event, again):
+    _, state, _ = run_before(20.0, trial_s=60.0)
+    run = QueryRun("q", "SELECT 1", None, None, Rules(), QueryJournal(None))
+    run._latest = event
+    state, commands = run._give_up_planning(state, KeyError("a defect"))
+    assert state.phase == "as written" and any(isinstance(one, RunAsWritten) for one in commands) == again
+
+
+def test_there_is_no_trial_at_another_share():
+    _, state, _ = run_before(20.0, slots=9.0, trial_s=60.0)
+    assert not state.plans[state.current].as_written
+    _, state, _ = run_before(20.0, trial_s=60.0)
+    state, _ = step(state, 105.0, ShareChanged(9.0, None, "", 0.0))
+    assert state.rules.trial_s is None
 
 
 def test_a_trial_that_is_being_cancelled_is_started_again_when_plans_are_given_up():
