@@ -514,13 +514,19 @@ class _Query:
         past = self._past.read()
         self._stage_rows = past.counted if self._keeps_rows else {}
         self._given_up = past.given_up
-        self._measured = guard.measured(past.runs, self._slots, is_cold, self._given_up)
+        runs = past.runs if any(not run.planned for run in past.runs) else (*self._gated_runs(), *past.runs)
+        self._measured = guard.measured(runs, self._slots, is_cold, self._given_up)
         self._tried = [shape for signature, shape in past.plans.items() if signature in self._measured]
-        self._verdict = guard.verdict(past.runs, self._slots, is_cold, self._given_up)
+        self._verdict = guard.verdict(runs, self._slots, is_cold, self._given_up)
         if self._verdict is None or self._verdict.trial_s is not None:
             return None
         self._busy_part = busy_part(past.runs, is_cold)
         return self._verdict.reason
+
+    def _gated_runs(self) -> list[PastRun]:
+        """The latest run as written of a query that was not planned before, as it reads little; it is not recorded."""
+        seconds = _runs_here.seconds(self._text_number, self._slots)
+        return [PastRun(False, seconds, self._slots, seconds * self._slots, cold=False)] if seconds is not None else []
 
     def _past_runs(self) -> PastRuns | None:
         """The earlier runs of the query; None if it is not compared with them."""

@@ -38,9 +38,8 @@ class StageViews:
         """
         with self._changed:
             views = list(self._defined)
-        catalog = session._jsparkSession.sessionState().catalog()
         for view in views:
-            catalog.dropTempView(view)
+            session._jsparkSession.sessionState().catalog().dropTempView(view)
 
     def versions(self, views: Collection[str]) -> Mapping[str, int]:
         """How often each of these views was defined."""

@@ -23,7 +23,7 @@ that have one and are planned, 14 (expected to save 47%) gains, 64 (18%) loses, 
 
 HOPELESS_FACTOR = 4.0
 """A query that is expected to take this many times as long as its planned runs took, and as the best plan is expected
-to take, is not tried as written."""
+to take, is not tried as written; as many times more as the estimates of its plans were wrong."""
 
 PLANNED_SECONDS = 0.1
 """What a plan costs beside its stages: comparing it with the query as written, and writing its text."""
@@ -56,8 +56,10 @@ def first_plan(
         return choose(candidates, None, rules)
     as_written = next(one.seconds for one in candidates if one.plan == written)
     ranked = sorted(candidates, key=lambda one: (one.seconds, one.plan))
-    if rules.trial_s is not None and as_written <= HOPELESS_FACTOR * max(rules.trial_s, ranked[0].seconds):
-        return written
+    if rules.trial_s is not None:
+        wrong = max((max(one.error, 1.0 / one.error) for one in rules.times_at(slots).values()), default=1.0)
+        if as_written <= wrong * HOPELESS_FACTOR * max(rules.trial_s, ranked[0].seconds):
+            return written
     expected = _expected_first(plans, estimator, ranked, written, slots, rules)
     return by_measurement(plans, candidates, expected, slots, rules)
 

@@ -271,6 +271,8 @@ def test_a_trial_of_what_is_expected_to_take_many_times_the_time_of_a_plan_is_no
     assert not any(state.plans[one.plan].as_written for one in commands if isinstance(one, StartStage))
     assert [one.decision.won_by for one in commands if isinstance(one, Note)] == ["first"]
     assert state.rules.trial_s is None
+    _, state, _ = run_before(0.01, trial_s=0.01, error=4.0)
+    assert state.plans[state.current].as_written, "estimates were wrong"
 
 
 def test_a_trial_is_left_when_it_ends_not_at_the_next_check():
@@ -362,14 +364,14 @@ def test_a_query_is_not_planned_in_vain_if_a_plan_took_less_time():
     assert choose({"other": 12.0, "written": 11.5}, best=155.0, other=158.0, written=50.0) == "written"
 
 
-def run_before(seconds, switched=False, slots=4.0, computing=0.0, **more):
+def run_before(seconds, switched=False, slots=4.0, computing=0.0, error=1.0, **more):
     """The state of a query whose plan took so long in an earlier run, and the commands that start it."""
     planned = made(*BAD_ORDER)
     found = evaluate(planned.plans, planned.estimator, NOTHING, 4.0, Rules())
     slowest = max(found[:-1], key=lambda one: one.seconds).plan
     took = {plan.signature: PlanTime(2.0 * seconds) for plan in planned.plans[:-1]}
     rules = Rules(
-        measured=took | {planned.plans[slowest].signature: PlanTime(seconds, 1.0, switched, computing)},
+        measured=took | {planned.plans[slowest].signature: PlanTime(seconds, error, switched, computing)},
         measured_slots=4.0,
         **more,
     )
