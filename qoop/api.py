@@ -594,19 +594,20 @@ class _Query:
 
     def _first_plan(self, outcome: Outcome) -> Plan | None:
         """The plan that it began with and that its time says something of; None if there is none."""
-        planned, decisions = self._planned[0], outcome.decisions
-        if planned is None or not decisions or outcome.stopped_planning:
-            return None
-        plan = planned.plans[decisions[0].plan]
-        return None if plan.as_written else plan
+        return None if outcome.stopped_planning else self._chosen(outcome, 0)
 
     def _given_up_by(self, outcome: Outcome) -> set[str]:
         """The signature of the plan that it gave up: of several the latest."""
-        planned, decisions = self._planned[0], outcome.decisions
-        if planned is None or not decisions or not outcome.given_up:
-            return set()
-        plan = planned.plans[decisions[-1].plan]
-        return set() if plan.as_written else {plan.signature}
+        latest = self._chosen(outcome, -1)
+        return {latest.signature} if latest is not None and outcome.given_up else set()
+
+    def _chosen(self, outcome: Outcome, place: int) -> Plan | None:
+        """The plan of its first (0) or latest (-1) decision; None if that is the query as written, or there is none."""
+        planned = self._planned[0]
+        if planned is None or not outcome.decisions:
+            return None
+        plan = planned.plans[outcome.decisions[place].plan]
+        return None if plan.as_written else plan
 
     def _unused(self) -> int:
         """After how many more runs as written the query may be planned for its time, which the gate underestimates."""
@@ -616,11 +617,11 @@ class _Query:
 
     def _was_tried(self, outcome: Outcome) -> bool:
         """Whether it was tried as written to the end, or until that was late; not if a trial of it was hopeless."""
-        planned, decisions = self._planned[0], outcome.decisions
-        if not self._is_trial or planned is None or (outcome.stopped_planning and not outcome.as_written):
+        began_as_written = bool(outcome.decisions) and self._chosen(outcome, 0) is None
+        if not self._is_trial or not began_as_written:
             return False
-        was_late = any(one.won_by == "late trial" for one in decisions)
-        return any(planned.plans[one.plan].as_written for one in decisions[:1]) and (outcome.as_written or was_late)
+        was_late = any(one.won_by == "late trial" for one in outcome.decisions)
+        return outcome.as_written or (was_late and not outcome.stopped_planning)
 
     def _plan(self) -> tuple[PlannedQuery | None, str | None]:
         statement = self._parsed.statement

@@ -4,6 +4,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -92,15 +93,12 @@ def _size(plan: Any) -> None:
     """Let Spark size all operators of a plan and of its subqueries."""
     plan.stats()
     subqueries = plan.subqueriesAll()
-    try:
+    # Of a union Spark sizes all parts in one call. Its cost-based optimiser does so only if their columns are the same.
+    with suppress(Py4JError):
         if subqueries.size() > FEW:
-            # Of a union Spark sizes all parts in one call; nothing else is asked of this one.
             union = java_class(plan, "org.apache.spark.sql.catalyst.plans.logical.Union")
             union(subqueries, False, False).stats()
             return
-    except Py4JError:
-        # The cost-based optimiser needs parts of the same columns.
-        pass
     for part in items(subqueries):
         part.stats()
 

@@ -138,7 +138,7 @@ class PastRuns:
                 runs=[_run(run) for run in latest_runs],
                 counted=[(name.block, name.aliases, rows) for name, rows in latest],
                 plans=_still_named({**known.plans, **plans}, latest_runs),
-                given_up=sorted(given_up | set(sorted(known.given_up - given_up)[: MAX_GIVEN_UP - len(given_up)])),
+                given_up=sorted([*given_up, *(known.given_up - given_up)][:MAX_GIVEN_UP]),
             )
         except ValidationError:
             # A run of no measurable time.

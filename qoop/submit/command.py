@@ -213,23 +213,24 @@ def _stop_signals() -> list[signal.Signals]:
     return [signal.SIGINT, signal.SIGTERM, *hang_up]
 
 
-@contextlib.contextmanager
-def _signals_raise() -> Iterator[None]:
+def _signals_raise() -> contextlib.AbstractContextManager[None]:
     """Within this context a stop signal raises StoppedBySignal; further signals do not disturb the clean-up."""
 
     def unwind(number: int, frame: object) -> None:
-        for handled in handled_here:
-            signal.signal(handled, lambda number, frame: None)
+        for handled in _stop_signals():
+            signal.signal(handled, _ignore)
         raise StoppedBySignal(number)
 
-    handled_here = _stop_signals()
-    with _handled_by(unwind):
-        yield
+    return _handled_by(unwind)
 
 
 def _signals_ignored() -> contextlib.AbstractContextManager[None]:
     """Within this context stop signals are ignored, without a trace: for what must be done however the query ended."""
-    return _handled_by(lambda number, frame: None)
+    return _handled_by(_ignore)
+
+
+def _ignore(number: int, frame: object) -> None:
+    pass
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Settings and constructs under which a plan could silently mean something else than the query as written."""
 
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -12,7 +12,7 @@ from pyspark.sql.functions import udf
 import qoop
 from qoop.errors import QoopError
 from qoop.plans.candidates import CutPolicy
-from tests.integration.spark_sessions import local_session, small_data
+from tests.integration.spark_sessions import changed, local_session, small_data
 
 pytestmark = pytest.mark.integration
 
@@ -34,14 +34,10 @@ def spark(tmp_path_factory):
 @contextmanager
 def settings(spark, **values):
     """The session with other settings, names without `spark.sql.`."""
-    names = {f"spark.sql.{name.replace('__', '.')}": value for name, value in values.items()}
-    for name, value in names.items():
-        spark.conf.set(name, value)
-    try:
+    with ExitStack() as stack:
+        for name, value in values.items():
+            stack.enter_context(changed(spark, f"spark.sql.{name.replace('__', '.')}", value))
         yield
-    finally:
-        for name in names:
-            spark.conf.unset(name)
 
 
 def same_answer(spark, text):
