@@ -102,7 +102,7 @@ class Options:
     cut_policy: CutPolicy = field(default_factory=CutPolicy)
     model: CostModel = field(default_factory=CostModel)
     checkpoint: str | None = None
-    journal: Path | None = None
+    journal: str | Path | None = None
     warn: Callable[[str], None] = lambda line: None
     watch: Callable[[Command], None] = lambda command: None
     plan: PlanWhen | None = None
@@ -224,8 +224,9 @@ def _keep_and_store(query: "_Query", store: Callable[[DataFrame], object]) -> Ou
     persisted: list[PersistedRows] = []
 
     def consume(frame: DataFrame) -> tuple[int, DataFrame]:
-        kept = PersistedRows(in_session_of(query.spark, frame))
+        kept = PersistedRows(in_session_of(query.spark, frame), "result")
         try:
+            kept.partitions()
             rows = int(kept.frame.count())
         except BaseException:
             # The next attempt has rows of its own.

@@ -1,5 +1,6 @@
 """Tables of the user's Spark session: their columns and statistics."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from qoop.engine.snapshot import file_index
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value, distinct_values
 from qoop.latest import Latest
 from qoop.parsing.spark_sql import Types
+from qoop.tables.partitions import partition_statistics
 from qoop.tables.statistics import cached_statistics
 
 SAMPLE_ROWS = 1000
@@ -36,6 +38,9 @@ LISTED = re.compile(r"^\w*FileStatus\{path=(.*?); isDirectory=", re.MULTILINE)
 """A path, as Hadoop prints what it knows of a file."""
 
 LOCAL = "file:"
+
+SPARK_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+"""Types by their names in SQL, where these differ from those in schemas."""
 
 MAX_SAMPLED = 1000
 """The samples of how many tables are kept."""
@@ -71,10 +76,11 @@ class SparkCatalogue:
         if known is None:
             frame = self._frame(table)
             assert frame is not None
-            files = _plain_parquet(frame)
             plan = frame._jdf.queryExecution().optimizedPlan()
+            paths = _paths(plan, self._spark)
+            files = _plain_parquet(paths)
             found = cached_statistics(files) if files else _by_spark_once(frame)
-            known = with_analysed(found, catalogue_statistics(plan))
+            known = with_analysed(_with_partitions(found, plan, paths), catalogue_statistics(plan))
             if self.syntax.case_sensitive:
                 known = _with_exact_names(known, frame.columns)
             self._statistics[table] = known
@@ -103,19 +109,34 @@ def local_catalogue() -> Iterator[SparkCatalogue]:
         spark.stop()
 
 
-def _plain_parquet(frame: DataFrame) -> list[Path]:
-    """The Parquet files that make up a frame; empty if it is anything else, or not on local disks."""
-    plan = frame._jdf.queryExecution().optimizedPlan()
+def _paths(plan: Any, spark: SparkSession) -> list[str]:
+    """The files that a plan reads, if it does nothing else."""
     if plan.getClass().getSimpleName() != "LogicalRelation":
         return []
     try:
-        listed = _listed(plan.relation().location(), frame.sparkSession)
+        return _listed(plan.relation().location(), spark)
     except Py4JError:
         # Not a relation of files.
         return []
-    if not listed or not all(path.startswith(LOCAL) for path in listed):
+
+
+def _with_partitions(known: TableStatistics, plan: Any, paths: Sequence[str]) -> TableStatistics:
+    """The statistics of a table with those of the columns that it is partitioned by."""
+    fields = json.loads(plan.relation().partitionSchema().json())["fields"] if paths else []
+    types = {field["name"].lower(): SPARK_NAMES.get(field["type"], str(field["type"])) for field in fields}
+    if not types:
+        return known
+    # A sample has the partitions of few files only.
+    sample = {name: values for name, values in known.sample.items() if name not in types}
+    columns = known.columns | partition_statistics(paths, types)
+    return replace(known, columns=columns, sample=sample, partitioned_by=frozenset(types))
+
+
+def _plain_parquet(paths: Sequence[str]) -> list[Path]:
+    """Parquet files by their paths; empty if one is anything else, or not on a local disk."""
+    if not all(path.startswith(LOCAL) for path in paths):
         return []
-    files = [Path(path.removeprefix(LOCAL)) for path in listed]
+    files = [Path(path.removeprefix(LOCAL)) for path in paths]
     return files if all(file.suffix == ".parquet" and file.exists() for file in files) else []
 
 
@@ -135,6 +156,7 @@ def _with_exact_names(known: TableStatistics, names: Sequence[str]) -> TableStat
         known,
         columns={name: known.columns[name.lower()] for name in exact if name.lower() in known.columns},
         sample={name: known.sample[name.lower()] for name in exact if name.lower() in known.sample},
+        partitioned_by=frozenset(name for name in exact if name.lower() in known.partitioned_by),
     )
 
 

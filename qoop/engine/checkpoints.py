@@ -134,7 +134,7 @@ class ExecutorCheckpoints:
         stored `whole` is computed anew: those who still read it fail.
         """
         known = self._known_rows(view)
-        rows = known or self._unfinished_rows(view, frame, versions) or PersistedRows(frame)
+        rows = known or self._unfinished_rows(view, frame, versions) or PersistedRows(frame, view)
         output = None
         try:
             # Already now, so that Spark can analyse the next stage meanwhile.

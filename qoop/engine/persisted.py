@@ -4,15 +4,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
-from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.connection import java_class
 from qoop.engine.session import frame_of, java_message
 
-CATALYST, TYPES = "org.apache.spark.sql.catalyst", "org.apache.spark.sql.types.DataTypes"
+CATALYST = "org.apache.spark.sql.catalyst"
 
 RELEASE = "qoop-release"
 """The name of threads that remove rows which nothing reads any more."""
@@ -29,24 +28,34 @@ class PersistedRows:
     them when any session replaces a view of a name that they were read by; and drop them only after all other cached
     frames have finished their shuffles.
 
-    `query`: the frame that computes them. `frame`: reads them, and computes those that are missing.
+    `query`: the frame that computes them. `frame`: reads them, once `partitions` has been called, and computes those
+    that are missing. `name`: as Spark shows them.
+
+    Their own plan reads an RDD, not the plan of the query: for Spark, what computes stored rows is a part of the plans
+    that read them, as a logical and as a physical plan, so what it describes would double with each stage.
     """
 
-    def __init__(self, query: DataFrame) -> None:
+    def __init__(self, query: DataFrame, name: str) -> None:
         jvm: Any = query.sparkSession._jvm
         # As Spark's cache does by default: not serialised in memory.
         level = java_class(jvm, "org.apache.spark.storage.StorageLevel").MEMORY_AND_DISK()
-        execution = _unlike_others(query)._jdf.queryExecution()
-        unnamed = java_class(jvm, "scala.Option").empty()
-        relation = getattr(java_class(jvm, RELATIONS), "MODULE$").apply(level, execution, unnamed)
-        self.query = query
+        self.query, self._execution = query, query._jdf.queryExecution()
+        self._computed = LateRDD(query.sparkSession)
+        read = query.sparkSession._jsparkSession.internalCreateDataFrame(
+            self._computed.rdd, self._execution.analyzed().schema(), False
+        )
+        named = java_class(jvm, "scala.Option").apply(name)
+        relation = getattr(java_class(jvm, RELATIONS), "MODULE$").apply(level, read.queryExecution(), named)
+        # What is known of single columns; numbers of rows and bytes are counted.
+        getattr(relation, "statsOfPlanToCache_$eq")(self._execution.optimizedPlan().stats())
         # With names and nullability as analysed; an optimised plan may have others.
-        self._relation = relation.withOutput(execution.analyzed().output())
+        self._relation = relation.withOutput(self._execution.analyzed().output())
         self.builder = relation.cacheBuilder()
         self.frame = frame_of(query.sparkSession, self._relation)
 
     def partitions(self) -> Any:
-        """Their RDD. Computing it runs the shuffles before it."""
+        """Their RDD, after the shuffles before it have been run."""
+        self._computed.bind(self._execution.toRdd)
         rows = self.builder.cachedColumnBuffers()
         if rows.getStorageLevel().useDisk():
             return rows
@@ -66,18 +75,27 @@ class PersistedRows:
         self.builder.clearCache(False)
 
 
-def _unlike_others(query: DataFrame) -> DataFrame:
-    """The frame with a condition that no other has; it is always true, and Spark drops it as it optimises the plan.
+class LateRDD:
+    """An RDD of Spark's rows of which it is known only later how they are computed: a plan can read it before.
 
-    If the shuffles of stored rows fail or are cancelled, Spark computes again whatever in its cache contains an equal
-    plan. It would fail with an error of its own if the plan was not analysed.
+    Spark has no such RDD. But one that is a union asks for its parts when it is first computed, and an array of them
+    can still be filled then.
     """
-    jvm: Any = query.sparkSession._jvm
-    text = java_class(jvm, "org.apache.spark.unsafe.types.UTF8String").fromString(uuid4().hex)
-    literal = java_class(jvm, f"{CATALYST}.expressions.Literal")(text, java_class(jvm, TYPES).StringType)
-    condition = java_class(jvm, f"{CATALYST}.expressions.IsNotNull")(literal)
-    plan = java_class(jvm, f"{CATALYST}.plans.logical.Filter")(condition, query._jdf.queryExecution().analyzed())
-    return frame_of(query.sparkSession, plan)
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        row = java_class(jvm, "java.lang.Class").forName(f"{CATALYST}.InternalRow")
+        self._parts = spark.sparkContext._gateway.new_array(java_class(jvm, "org.apache.spark.rdd.RDD"), 1)
+        parts = java_class(jvm, "scala.collection.immutable.ArraySeq").unsafeWrapArray(self._parts)
+        kind = java_class(jvm, "scala.reflect.ClassTag").apply(row)
+        self.rdd = java_class(jvm, "org.apache.spark.rdd.UnionRDD")(spark.sparkContext._jsc.sc(), parts, kind)
+        self._is_bound = False
+
+    def bind(self, rdd: Callable[[], Any]) -> None:
+        """Compute the rows of this RDD from now on; does nothing if there is one."""
+        if not self._is_bound:
+            self._parts[0] = rdd()
+            self._is_bound = True
 
 
 def define_view(view: str, frame: DataFrame) -> None:

@@ -22,12 +22,6 @@ from qoop.parsing.spark_sql import Syntax
 REORDER = "org.apache.spark.sql.catalyst.optimizer.ReorderJoin"
 EXCLUDED = "spark.sql.optimizer.excludedRules"
 CTE_POLICY = "spark.sql.legacy.ctePrecedencePolicy"
-PLAN_LENGTH, MAX_PLAN_LENGTH = "spark.sql.maxPlanStringLength", "1000000"
-"""How long Spark's descriptions of plans are, in its UI and event log, unless the user has set a limit.
-
-The description of a plan that reads stored outputs contains that of each plan that computed one, twice. So it doubles
-with each stage: 18 million characters after 13 stages of query 64, one after another.
-"""
 
 STAGE_CONF: Mapping[str, str] = {
     # The planner decides the join order.
@@ -57,8 +51,6 @@ def query_session(spark: SparkSession) -> SparkSession:
     copy = _wrapped(spark, spark._jsparkSession.cloneSession())
     for name, value in STAGE_CONF.items():
         copy.conf.set(name, value)
-    if not copy._jsparkSession.sessionState().conf().contains(PLAN_LENGTH):
-        copy.conf.set(PLAN_LENGTH, MAX_PLAN_LENGTH)
     excluded = copy.conf.get(EXCLUDED, "") or ""
     copy.conf.set(EXCLUDED, ",".join(filter(None, (excluded, REORDER))))
     return copy

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.engine.checkpoints import Checkpoints
 from qoop.engine.executors import Executors, ExecutorTarget
 from qoop.engine.failures import CANCELLED, LOST_PART, TRANSIENT, StoppedError, causes_of, message_of
+from qoop.engine.garbage import GARBAGE
 from qoop.engine.jobs import core_seconds, tagged, tagged_beside
 from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of
@@ -399,9 +400,12 @@ class SparkEngine:
 
         A check that fails is reported once and retried with growing pauses; cancellations continue meanwhile.
         """
-        failures, next_check = 0, 0.0
+        failures, next_check, collected = 0, 0.0, 0
         while not self._closed.wait(WATCH_INTERVAL_S):
             self._cancel_again()
+            # What the stages before have left, while Spark is busy with this one.
+            if (started := self._number) != collected and GARBAGE.collect():
+                collected = started
             if time.monotonic() < next_check:
                 continue
             try:

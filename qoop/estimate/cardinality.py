@@ -91,6 +91,10 @@ class Cardinalities:
         """The statistics of a relation without its filters."""
         return self.prior.tables[index]
 
+    def scanned(self, index: int) -> float:
+        """The fraction of a table's rows that is read."""
+        return 1.0
+
     def uncertainty(self, relations: RelationSet) -> float:
         """The standard deviation of the logarithm of a set's estimate; 0 once the set was counted."""
         if relations in self._counted:
@@ -108,6 +112,31 @@ class Cardinalities:
             )
             for relations, rows in self._counted.items()
         ]
+
+
+class PrunedCardinalities:
+    """The cardinalities in a stage that skips partitions of tables: no row of a set has one that was skipped.
+
+    Args:
+        pruners: for each table, by its index, the relations in the stage by which its partitions are skipped.
+    """
+
+    def __init__(self, rows: Cardinalities, pruners: Mapping[int, RelationSet]) -> None:
+        self._all, self._pruners, self.graph = rows, pruners, rows.graph
+        self.width, self.base = rows.width, rows.base
+
+    def rows(self, relations: RelationSet) -> float:
+        """Rows of the join of a set of relations."""
+        joined = relations
+        for index, pruners in self._pruners.items():
+            if relations >> index & 1:
+                joined |= pruners
+        every = self._all.rows(relations)
+        return min(every, self._all.rows(joined)) if joined != relations else every
+
+    def scanned(self, index: int) -> float:
+        """The fraction of a table's rows that is read."""
+        return self.rows(1 << index) / self._all.rows(1 << index)
 
 
 HAVING = 0.5

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from qoop.estimate.cardinality import Cardinalities
-from qoop.plans.graph import RelationSet
+from qoop.estimate.cardinality import Cardinalities, PrunedCardinalities
+from qoop.plans.graph import RelationSet, members
 from qoop.plans.trees import Leaf, Tree
 
 
@@ -55,6 +55,8 @@ class Work:
         return self.fixed_seconds + self.core_seconds / max(min(slots, self.tasks), 1e-9)
 
 
+Rows = Cardinalities | PrunedCardinalities
+
 JoinWork = tuple[float, int]
 """The core seconds of a join, and the exchanges that it needs."""
 
@@ -62,7 +64,7 @@ JoinWork = tuple[float, int]
 class JoinCosts:
     """The work of joining two sets of relations, without the work below them; cached."""
 
-    def __init__(self, rows: Cardinalities, model: CostModel) -> None:
+    def __init__(self, rows: Rows, model: CostModel) -> None:
         self._rows, self._model = rows, model
         self._known: dict[tuple[RelationSet, RelationSet, RelationSet | None], JoinWork] = {}
 
@@ -84,7 +86,7 @@ class JoinCosts:
         return known
 
 
-def seen_bytes(rows: Cardinalities, index: int) -> float:
+def seen_bytes(rows: Rows, index: int) -> float:
     """The bytes of a table as Spark sees them before it runs: of the columns that are read, whatever the filters.
 
     Spark scales the size of the files by the widths of the columns (SizeInBytesOnlyStatsPlanVisitor).
@@ -137,7 +139,12 @@ class WorkSum:
         inside: Mapping[str, Part] = NOTHING_INSIDE,
     ) -> Part:
         """Add the joins of a tree; subtrees in `inputs` are only read, blocks in `inside` are computed here too."""
-        part = self._add(tree, inputs, rows, joins, model, inside)
+        pruners = _pruners(tree, inputs, rows, model)
+        if pruners:
+            pruned = PrunedCardinalities(rows, pruners)
+            part = self._add(tree, inputs, pruned, JoinCosts(pruned, model), model, inside)
+        else:
+            part = self._add(tree, inputs, rows, joins, model, inside)
         self.result_bytes = max(self.result_bytes, _bytes(rows, tree.relations))
         self.steps = max(self.steps, part.steps)
         return part
@@ -146,7 +153,7 @@ class WorkSum:
         self,
         tree: Tree,
         inputs: frozenset[RelationSet],
-        rows: Cardinalities,
+        rows: Rows,
         joins: JoinCosts,
         model: CostModel,
         inside: Mapping[str, Part],
@@ -179,21 +186,44 @@ class WorkSum:
         return Work(self.core_seconds, fixed, max(tasks, 1.0))
 
 
-def _scan(rows: Cardinalities, model: CostModel, relation: RelationSet) -> tuple[float, float]:
+def _pruners(
+    tree: Tree, inputs: frozenset[RelationSet], rows: Cardinalities, model: CostModel
+) -> dict[int, RelationSet]:
+    """By which relations in a stage Spark skips partitions of the tables that it scans there: those it broadcasts."""
+    scanned, present = _read(tree, inputs)
+    found = {}
+    for index in members(scanned):
+        pruners = rows.prior.pruners(index) & present if rows.base(index).partitioned_by else 0
+        small = (1 << i for i in members(pruners) if _bytes(rows, 1 << i) <= model.broadcast_bytes)
+        if together := sum(small):
+            found[index] = together
+    return found
+
+
+def _read(tree: Tree, inputs: frozenset[RelationSet]) -> tuple[RelationSet, RelationSet]:
+    """The relations that a stage scans, and all that it reads, except those in outputs of earlier joins."""
+    if tree.relations in inputs:
+        return 0, tree.relations if tree.relations.bit_count() == 1 else 0
+    if isinstance(tree, Leaf):
+        return tree.relations, tree.relations
+    (left, of_left), (right, of_right) = (_read(side, inputs) for side in (tree.left, tree.right))
+    return left | right, of_left | of_right
+
+
+def _scan(rows: Rows, model: CostModel, relation: RelationSet) -> tuple[float, float]:
     """The core seconds of scanning and filtering a relation, and the bytes read."""
     index = relation.bit_length() - 1
     table, columns = rows.base(index), rows.graph.relations[index].columns
-    size = table.rows * sum(table.column(name).width for name in columns)
-    return table.rows * (model.scan_row + model.scan_value * len(columns)), size
+    count = table.rows * rows.scanned(index)
+    size = count * sum(table.column(name).width for name in columns)
+    return count * (model.scan_row + model.scan_value * len(columns)), size
 
 
-def _bytes(rows: Cardinalities, relations: RelationSet) -> float:
+def _bytes(rows: Rows, relations: RelationSet) -> float:
     return rows.rows(relations) * rows.width(relations)
 
 
-def _join(
-    rows: Cardinalities, model: CostModel, left: RelationSet, right: RelationSet, build: RelationSet | None
-) -> JoinWork:
+def _join(rows: Rows, model: CostModel, left: RelationSet, right: RelationSet, build: RelationSet | None) -> JoinWork:
     """The work of a join. `build`: the side that Spark broadcasts; None if it shuffles both."""
     small, large = sorted((left, right), key=rows.rows)
     result = rows.rows(left | right) * model.result_row

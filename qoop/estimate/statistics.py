@@ -23,12 +23,16 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class TableStatistics:
-    """Rows, bytes as stored, columns, and a sample of rows to evaluate filters on (aligned values by column)."""
+    """Rows, bytes as stored, columns, and a sample of rows to evaluate filters on (aligned values by column).
+
+    `partitioned_by`: the columns by which Spark can skip files.
+    """
 
     rows: float
     bytes: float
     columns: dict[str, ColumnStatistics] = field(default_factory=dict)
     sample: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    partitioned_by: frozenset[str] = frozenset()
 
     def column(self, name: str) -> ColumnStatistics:
         """The statistics of a column; a guess if there are none."""

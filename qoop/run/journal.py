@@ -79,9 +79,9 @@ class QueryJournal:
 
     seq = 1
 
-    def __init__(self, path: Path | None, warn: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(self, path: str | Path | None, warn: Callable[[str], None] = lambda line: None) -> None:
         self._warn = warn
-        self._file = _open(path, warn) if path is not None else None
+        self._file = _open(Path(path), warn) if path is not None else None
         self._codec = Codec(TAGS)
 
     def query(self, at: float, name: str, text: str, plans: tuple[Plan, ...], reason: str | None) -> None:

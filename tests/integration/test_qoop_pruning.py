@@ -4,6 +4,8 @@ import pytest
 
 import qoop
 from qoop import api
+from qoop.engine.catalogue import SparkCatalogue
+from qoop.estimate.statistics import ColumnStatistics
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.commands import StartStage
 from tests.integration.spark_sessions import local_session, session_unchanged, small_data
@@ -74,3 +76,11 @@ def test_a_query_that_prunes_leaves_nothing_behind(spark):
     with session_unchanged(spark):
         answer = qoop.collect(spark, TEXT, qoop.Options(cut_policy=CutPolicy(everywhere=True)))
     assert [tuple(row) for row in answer.rows] == executed(spark.sql(TEXT))[0]
+
+
+def test_the_planner_knows_the_partitions_of_a_table(spark):
+    known = SparkCatalogue(spark).statistics("facts")
+    assert known.partitioned_by == {"day"} and known.rows == pytest.approx(20_000, rel=0.01)
+    assert known.columns["day"] == ColumnStatistics(distinct=20.0, low=0.0, high=19.0)
+    assert "day" not in known.sample and known.sampled > 0
+    assert SparkCatalogue(spark).statistics("days").partitioned_by == frozenset()

@@ -11,7 +11,8 @@ from pyspark.sql.types import IntegerType
 import qoop
 from qoop.engine import spark_engine
 from qoop.engine.checkpoints import ExecutorCheckpoints
-from qoop.engine.persisted import PersistedRows, define_view
+from qoop.engine.persisted import PersistedRows, define_view, remove_all
+from qoop.engine.scala import items
 from qoop.engine.session import QueryAsWritten, query_session
 from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import QoopError
@@ -456,13 +457,41 @@ def test_rows_are_stored_with_the_names_and_types_of_their_query(spark):
     session = query_session(spark)
     text = "SELECT ss_item_sk AS Item, CAST(NULL AS INT) AS none, coalesce(ss_quantity, 0) AS `n 1` FROM store_sales"
     query = session.sql(text)
-    rows = PersistedRows(query)
+    rows = PersistedRows(query, "kept")
     with session_unchanged(spark):
         assert rows.frame.schema == query.schema
         define_view("kept", rows.frame)
+        rows.partitions()
         both = session.sql("SELECT one.item FROM kept one JOIN kept other ON one.item = other.ITEM LIMIT 1")
         assert both.columns == ["item"] and both.count() == 1
         rows.remove()
+
+
+def test_what_spark_writes_of_a_plan_does_not_grow_with_the_stages_before(spark):
+    """With all that computed its stored rows, as a logical and a physical plan, it would double with each stage."""
+    session, stored = query_session(spark), []
+    frame, sizes = session.range(4).selectExpr("id", "1L AS n"), []
+    with session_unchanged(spark):
+        for stage in range(12):
+            rows = PersistedRows(frame, f"stage_{stage}")
+            stored.append(rows)
+            define_view(f"stage_{stage}", rows.frame)
+            assert rows.partitions().count() > 0
+            frame = session.sql(
+                f"SELECT one.id, sum(one.n + other.n) AS n FROM stage_{stage} one JOIN stage_{stage} other USING (id) "
+                "GROUP BY one.id"
+            )
+            execution = frame._jdf.queryExecution()
+            sizes.append((len(str(execution)), len(execution.analyzed().toJSON()), len(descriptions(spark)[-1])))
+        assert Counter(map(tuple, frame.collect())) == Counter({(number, 2**12): 1 for number in range(4)})
+        assert remove_all(stored) is None
+    assert all(last <= 1.1 * first for first, last in zip(sizes[1], sizes[-1], strict=True))
+
+
+def descriptions(spark):
+    """The plans that Spark has described in its UI."""
+    store = spark._jsparkSession.sharedState().statusStore()
+    return [one.physicalPlanDescription() for one in items(store.executionsList())]
 
 
 def test_a_lost_output_is_reported_once_and_stored_again(spark, watched):

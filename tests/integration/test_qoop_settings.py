@@ -295,11 +295,19 @@ def check_changed(spark, text):
         return frame.collect()
 
     found = outcome_of(run)
+    as_written = any("as written" in line for line in warned)
+    if found != expected and as_written and is_open(spark, text, found):
+        return "as written, and Spark has several answers", None
     if found != expected or (answers and answers[0] != expected_columns):
         return "wrong", (expected, found, expected_columns, answers)
     if found is None:
         return "fails as in Spark", None
-    return ("as written", warned) if any("as written" in line for line in warned) else ("equal", None)
+    return ("as written", warned) if as_written else ("equal", None)
+
+
+def is_open(spark, text, found):
+    """Whether Spark itself has this answer now and then, as with a LIMIT over rows that are alike for its order."""
+    return any(outcome_of(spark.sql(text).collect) == found for _ in range(20))
 
 
 @dataclass(frozen=True)
@@ -345,6 +353,8 @@ def how_run(spark, usual, effect):
         Verification(spark.sql(effect.text), query_session(spark)).check(usual[effect.text].text)
     except DifferentPlanError:
         return "another composition, as written", None
+    except (PySparkException, Py4JJavaError):
+        return check_changed(spark, effect.text)
     return "another composition, equal", None
 
 

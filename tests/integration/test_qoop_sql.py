@@ -18,7 +18,7 @@ from qoop.engine import session as sessions
 from qoop.engine import spark_engine
 from qoop.engine.catalogue import SparkCatalogue
 from qoop.engine.persisted import PersistedRows
-from qoop.engine.scala import items, leaves
+from qoop.engine.scala import leaves
 from qoop.engine.session import StatementAsWritten
 from qoop.engine.spark_engine import SparkEngine
 from qoop.errors import QoopError
@@ -180,7 +180,7 @@ def test_a_frame_can_be_transformed_and_joined(spark):
         many = qoop.sql(spark, SALES, STAGED).where("sold > 1").groupBy("s_state").count()
         gc.collect()
         other = spark.sql(SALES).where("sold > 1").groupBy("s_state").count()
-        assert "InMemoryTableScan" in many._jdf.queryExecution().executedPlan().toString()
+        assert "In-memory table" in many._jdf.queryExecution().executedPlan().toString()
         assert rows_of(many) == rows_of(other)
         assert many.join(other, ["s_state", "count"]).count() == other.count() > 0
         del many
@@ -236,23 +236,6 @@ def test_an_answer_cannot_overwrite_what_it_was_read_from(spark, table):
     check()
     gc.collect()
     wait_until(lambda: not session_state(spark)["persisted"])
-
-
-def test_spark_describes_plans_that_read_stored_outputs_in_few_words(spark, monkeypatch):
-    monkeypatch.setattr(sessions, "MAX_PLAN_LENGTH", "1500")
-    before = len(descriptions(spark))
-    qoop.collect(spark, SALES, STAGED)
-    ours = descriptions(spark)[before:]
-    assert 1400 < max(len(text) for text in ours) < 1600
-    with changed(spark, sessions.PLAN_LENGTH, "900"):
-        qoop.collect(spark, SALES, STAGED)
-    assert max(len(text) for text in descriptions(spark)[before + len(ours) :]) < 1000
-
-
-def descriptions(spark):
-    """The plans that Spark has described in its UI."""
-    store = spark._jsparkSession.sharedState().statusStore()
-    return [one.physicalPlanDescription() for one in items(store.executionsList())]
 
 
 def test_a_view_of_a_frame_belongs_to_the_users_session(spark):
@@ -416,9 +399,9 @@ def kept(monkeypatch):
     """What is kept before it is stored."""
     frames = []
 
-    def note(frame):
+    def note(frame, name):
         frames.append(frame)
-        return PersistedRows(frame)
+        return PersistedRows(frame, name)
 
     monkeypatch.setattr(api, "PersistedRows", note)
     return frames

@@ -9,9 +9,10 @@ from qoop.estimate.cardinality import Cardinalities
 from qoop.estimate.cost import CostModel, JoinCosts, Work, WorkSum
 from qoop.estimate.packing import MAX_CONCURRENT_STAGES, Task, completion_time, finish_times
 from qoop.estimate.prior import Prior
+from qoop.estimate.selectivity import Selectivity
 from qoop.estimate.statistics import ColumnStatistics, TableStatistics
 from qoop.plans.graph import JoinGraph, Relation
-from qoop.plans.predicate import Column
+from qoop.plans.predicate import Column, Predicate
 from qoop.plans.trees import Leaf, joined
 from tests.property.query_world import TEXTS, planned
 
@@ -120,6 +121,58 @@ def test_a_part_that_is_only_read_costs_its_bytes_not_its_joins():
     read.add_tree(tree, frozenset({3}), rows, joins, MODEL)
     assert read.core_seconds < whole.core_seconds / 10
     assert (read.exchanges, whole.exchanges) == (0, 2)
+
+
+SALES, DAYS, ITEMS = 1, 2, 4
+
+
+def sold(tree, inputs=frozenset(), partitioned=True, day_filters=("one of ten days",), **sizes):
+    """Ten million sales by day, of which a filter on the days leaves a tenth, and as many items."""
+    by = frozenset({"day"}) if partitioned else frozenset()
+    tables = {
+        "sales": TableStatistics(1e7, 4e8, {"day": ColumnStatistics(1e3), "k": ColumnStatistics(1e7)}, {}, by),
+        "days": TableStatistics(100.0, 1e3, {"day": ColumnStatistics(1e3)}),
+        "items": TableStatistics(1e7, 4e8, {"k": ColumnStatistics(1e7)}),
+        **sizes,
+    }
+    columns = {"sales": ("day", "k"), "days": ("day",), "items": ("k",)}
+    filters = {"days": tuple(Predicate(text, frozenset(), False) for text in day_filters)}
+    relations = tuple(Relation(name, name, False, columns[name], filters.get(name, ())) for name in tables)
+    classes = tuple(frozenset(Column(name, key) for name in tables if key in columns[name]) for key in ("day", "k"))
+    graph = JoinGraph(relations, classes, (), frozenset().union(*classes))
+    prior = Prior(graph, tables, dict.fromkeys(range(3), Selectivity(1.0, 0.0, None)))
+    rows = Cardinalities(prior, {})
+    work = WorkSum()
+    work.add_tree(tree, inputs, rows, JoinCosts(rows, MODEL), MODEL)
+    return work
+
+
+LATE = joined(joined(Leaf(SALES), Leaf(ITEMS)), Leaf(DAYS))
+EARLY = joined(joined(Leaf(SALES), Leaf(DAYS)), Leaf(ITEMS))
+
+
+def test_partitions_that_a_small_filtered_table_leaves_out_are_skipped_wherever_it_is_joined():
+    late, early = sold(LATE), sold(EARLY)
+    assert late.read_bytes == early.read_bytes < sold(LATE, partitioned=False).read_bytes
+    assert late.core_seconds == pytest.approx(early.core_seconds, rel=0.1)
+    assert late.core_seconds < 0.7 * sold(LATE, partitioned=False).core_seconds
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"day_filters": ()},
+        {"days": TableStatistics(100.0, 1e3, {"day": ColumnStatistics(1e3, width=1e7)})},
+        {"inputs": frozenset({SALES | ITEMS})},
+    ],
+    ids=["no filter", "not broadcast", "not scanned here"],
+)
+def test_no_partitions_are_skipped(other):
+    assert sold(LATE, **other) == sold(LATE, partitioned=False, **other)
+
+
+def test_a_stored_output_of_the_filtered_table_prunes_too():
+    assert sold(LATE, frozenset({DAYS})).core_seconds < 0.7 * sold(LATE, frozenset({DAYS}), False).core_seconds
 
 
 def test_a_stage_has_a_task_for_each_piece_of_its_input():

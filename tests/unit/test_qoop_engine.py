@@ -514,7 +514,7 @@ def test_of_an_output_that_is_stored_again_all_rows_are_computed_if_none_may_be_
     class ComputedError(Exception):
         pass
 
-    def compute(frame):
+    def compute(frame, name):
         raise ComputedError
 
     known = Rows()

@@ -96,7 +96,8 @@ def spark(monkeypatch):
     monkeypatch.setattr(api, "query_session", lambda spark: spark)
     monkeypatch.setattr(api, "in_session_of", lambda spark, frame: frame)
     monkeypatch.setattr(api, "showing_sources", lambda frame, written: frame)
-    monkeypatch.setattr(api, "PersistedRows", lambda frame: SimpleNamespace(frame=frame, remove=lambda: None))
+    kept = {"partitions": lambda: None, "remove": lambda: None}
+    monkeypatch.setattr(api, "PersistedRows", lambda frame, name: SimpleNamespace(frame=frame, **kept))
     monkeypatch.setattr(api, "ExecutorCheckpoints", lambda session, warn, in_plan: nothing)
     monkeypatch.setattr(api, "reads_partitions", lambda written: False)
     monkeypatch.setattr(api, "SparkCatalogue", lambda spark: Known([1_000_000] * 6))
