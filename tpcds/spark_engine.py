@@ -8,14 +8,16 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import qoop
+from qoop.engine.failures import is_out_of_memory
+from qoop.engine.garbage import free_memory
 from qoop.errors import QoopError
 from qoop.plans.candidates import CutPolicy
 from qoop.replan.decision import Rules
@@ -52,11 +54,22 @@ class SparkEngine:
     def run(self, sql: str) -> Answer:
         started = time.perf_counter()
         try:
-            frame = self._session.sql(sql)
-            rows = [tuple(row) for row in frame.collect()]
+            try:
+                frame, rows = self._collected(sql)
+            except (PySparkException, Py4JError) as wrong:
+                if not is_out_of_memory(wrong):
+                    raise
+                # Of queries before, in this session.
+                free_memory(self._session)
+                started = time.perf_counter()
+                frame, rows = self._collected(sql)
         except (PySparkException, Py4JError) as wrong:
             raise EngineError(f"spark: {_first_line(wrong)}") from wrong
         return Answer(tuple(frame.columns), rows, time.perf_counter() - started)
+
+    def _collected(self, sql: str) -> tuple[DataFrame, list[tuple[Any, ...]]]:
+        frame = self._session.sql(sql)
+        return frame, [tuple(row) for row in frame.collect()]
 
 
 @contextmanager

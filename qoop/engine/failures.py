@@ -14,6 +14,9 @@ class StoppedError(QoopError):
 LOST_PART = "Checkpoint block"
 """How Spark's message starts when a part of an output that is stored whole was lost."""
 
+OUT_OF_MEMORY = ("OutOfMemoryError", "Java heap space", "Not enough memory to build and broadcast")
+"""Messages that mean that there was no memory left, in the driver or an executor."""
+
 TRANSIENT = (
     LOST_PART,
     "ExecutorLostFailure",
@@ -26,7 +29,7 @@ TRANSIENT = (
     "Connection reset",
     "exited caused by one of the running tasks",
     "Master removed our application",
-    "OutOfMemoryError",
+    *OUT_OF_MEMORY,
 )
 """Messages that mean that the cluster failed, not the query: the stage is retried."""
 
@@ -41,6 +44,11 @@ def message_of(problem: BaseException) -> str:
     """The error message in one line, without Java's stack trace."""
     text = str(problem.java_exception.getMessage()) if isinstance(problem, Py4JJavaError) else str(problem)
     return _line(text)
+
+
+def is_out_of_memory(problem: BaseException) -> bool:
+    """Whether a failure of Spark, or one that it wraps, means that there was no memory left."""
+    return any(sign in cause.message for sign in OUT_OF_MEMORY for cause in causes_of(problem))
 
 
 class Cause(NamedTuple):

@@ -5,6 +5,10 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
+from pyspark.sql import SparkSession
+
+from qoop.engine.connection import java_class
+
 MAX_SHARE = 0.02
 """The part of the time that may go into collections, during which no other thread of Python runs."""
 
@@ -36,3 +40,20 @@ class Garbage:
 
 
 GARBAGE = Garbage()
+
+CLEANING_S = 0.5
+"""Seconds that Spark has to remove what a collection has found to be unused."""
+
+
+def free_memory(spark: SparkSession) -> None:
+    """Have the driver free all that ended queries have left; takes a second or more.
+
+    Spark removes what was broadcast when Java's collector has found that nothing uses it any more, and the memory is
+    free after the next collection. Java makes room for neither before it reports that there is no memory left.
+    """
+    if gc.isenabled():
+        gc.collect()
+    system = java_class(spark._jvm, "java.lang.System")
+    for _ in range(2):
+        system.gc()
+        time.sleep(CLEANING_S)

@@ -12,8 +12,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from qoop.engine.checkpoints import Checkpoints
 from qoop.engine.executors import Executors, ExecutorTarget
-from qoop.engine.failures import CANCELLED, LOST_PART, TRANSIENT, StoppedError, causes_of, message_of
-from qoop.engine.garbage import GARBAGE
+from qoop.engine.failures import (
+    CANCELLED,
+    LOST_PART,
+    TRANSIENT,
+    StoppedError,
+    causes_of,
+    is_out_of_memory,
+    message_of,
+)
+from qoop.engine.garbage import GARBAGE, free_memory
 from qoop.engine.jobs import core_seconds, tagged, tagged_beside
 from qoop.engine.prepared import PreparedQueries
 from qoop.engine.session import QueryAsWritten, columns_of
@@ -256,6 +264,7 @@ class SparkEngine:
             if self._foreground and not isinstance(problem, Exception):
                 raise
             event = self._failure(stage, tag, problem, of_plan=query != self._written.text)
+            self._make_room(event, problem)
             if view is not None and not isinstance(problem, StoppedError):
                 event = self._with_kept_part(event, view, tag)
         if isinstance(event, StageFailed) and (event.retry or LOST_PART in event.error):
@@ -394,6 +403,16 @@ class SparkEngine:
             return QueryCancelled(cancelled)
         is_transient = any(sign in cause for sign in TRANSIENT for cause in causes)
         return StageFailed(stage, message, is_transient and not final, of_plan, final)
+
+    def _make_room(self, event: Event, problem: BaseException) -> None:
+        """Free memory before a stage is retried that had none left."""
+        if not isinstance(event, StageFailed) or not event.retry:
+            return
+        try:
+            if is_out_of_memory(problem):
+                free_memory(self._session)
+        except Exception:  # noqa: BLE001 - the JVM does not respond
+            return
 
     def _watch(self) -> None:
         """Report changes in the number of executors and lost outputs; repeat cancellations.

@@ -31,6 +31,7 @@ from unittest import mock
 from pyspark.sql import SparkSession
 
 import qoop
+from qoop.engine.garbage import free_memory
 from qoop.engine.inputs import read_inputs
 from qoop.estimate.gate import Gate
 from tests.bench.catalogue_tables import create_tables
@@ -132,19 +133,12 @@ def _measured(
     for query in queries:
         if query in known or time.monotonic() > ends:
             continue
-        _forget_broadcasts(spark)
+        free_memory(spark)
         known[query] = ratio_to_spark(spark, query, rounds, options, warm_up=warm_up, settle=settle)
         regime.kept.parent.mkdir(parents=True, exist_ok=True)
         with regime.kept.open("a") as file:
             file.write(json.dumps(known[query]) + "\n")
     return [known[query] for query in queries if query in known]
-
-
-def _forget_broadcasts(spark: SparkSession) -> None:
-    """Free what earlier queries have broadcast: Spark does when Java's collector runs, which may be too late for it."""
-    for _ in range(2):
-        spark._jvm.java.lang.System.gc()
-        time.sleep(0.5)
 
 
 def _gate_times(cold: Sequence[float], warm: Sequence[float]) -> dict[str, float]:

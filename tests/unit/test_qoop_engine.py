@@ -361,6 +361,21 @@ def test_a_stage_that_ends_in_any_way_is_reported(watched, monkeypatch, problem)
     wait_for(lambda: any(isinstance(event, StageFailed) for event in watched.events), lambda: watched.events)
 
 
+@pytest.mark.parametrize(
+    ("message", "freed"), [("Not enough memory to build and broadcast the table", True), ("Connection refused", False)]
+)
+def test_memory_is_freed_before_a_stage_is_retried_that_had_none_left(watched, monkeypatch, message, freed):
+    def fail(query):
+        raise RuntimeError(message)
+
+    calls = []
+    monkeypatch.setattr(watched.spark, "sql", fail)
+    monkeypatch.setattr(spark_engine, "free_memory", lambda session: calls.append(list(watched.events)))
+    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.wait(StageFailed(ONE, message, True, True))
+    assert calls == [[]] * freed
+
+
 def test_a_stage_that_gets_no_thread_is_reported(watched, monkeypatch):
     def none(*_, **more):
         raise AssertionError("no active context")
