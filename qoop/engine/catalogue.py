@@ -39,6 +39,8 @@ LISTED = re.compile(r"^\w*FileStatus\{path=(.*?); isDirectory=", re.MULTILINE)
 
 LOCAL = "file:"
 
+PRUNING = "spark.sql.optimizer.dynamicPartitionPruning.enabled"
+
 SPARK_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 """Types by their names in SQL, where these differ from those in schemas."""
 
@@ -81,6 +83,8 @@ class SparkCatalogue:
             files = _plain_parquet(paths)
             found = cached_statistics(files) if files else _by_spark_once(frame)
             known = with_analysed(_with_partitions(found, plan, paths), catalogue_statistics(plan))
+            if self._spark.conf.get(PRUNING) != "true":
+                known = replace(known, partitioned_by=frozenset())
             if self.syntax.case_sensitive:
                 known = _with_exact_names(known, frame.columns)
             self._statistics[table] = known
@@ -126,7 +130,7 @@ def _with_partitions(known: TableStatistics, plan: Any, paths: Sequence[str]) ->
     types = {field["name"].lower(): SPARK_NAMES.get(field["type"], str(field["type"])) for field in fields}
     if not types:
         return known
-    # A sample has the partitions of few files only.
+    # A sample is from the partitions of few files.
     sample = {name: values for name, values in known.sample.items() if name not in types}
     columns = known.columns | partition_statistics(paths, types)
     return replace(known, columns=columns, sample=sample, partitioned_by=frozenset(types))

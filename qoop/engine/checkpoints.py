@@ -12,9 +12,10 @@ from pyspark.sql.functions import count, lit
 
 from qoop.engine.failures import CANCELLED, causes_of
 from qoop.engine.folders import QueryFolder
+from qoop.engine.jobs import settings_for_tasks
 from qoop.engine.persisted import PersistedRows, remove_all, remove_with
 from qoop.engine.prepared import StageViews
-from qoop.engine.pruning import MAX_BYTES, MAX_ROWS, with_rows_in_plan
+from qoop.engine.pruning import with_rows_in_plan
 from qoop.engine.scala import as_float
 from qoop.engine.unfinished import (
     UNCHANGED,
@@ -24,6 +25,7 @@ from qoop.engine.unfinished import (
     stored_bytes,
     stored_partitions,
 )
+from qoop.estimate.cost import IN_PLAN_BYTES, IN_PLAN_ROWS
 
 FILE_CHECK_S = 30.0
 """Seconds between checks of stored files: each asks the file system, and only people delete them."""
@@ -137,17 +139,18 @@ class ExecutorCheckpoints:
         rows = known or self._unfinished_rows(view, frame, versions) or PersistedRows(frame, view)
         output = None
         try:
-            # Already now, so that Spark can analyse the next stage meanwhile.
-            self.views.define(view, rows.frame)
-            batches = rows.partitions()
-            # From now on a partition is stored as soon as its task ends.
-            output = Unfinished(rows, batches.id(), batches.getNumPartitions(), versions)
-            with self._lock:
-                self._computing[view] = output
-            if whole:
-                batches.localCheckpoint()
-            # One job that builds every partition; counting rows would need a second one with a shuffle.
-            batches.count()
+            with settings_for_tasks(frame.sparkSession):
+                batches = rows.partitions()
+                # Already now, so that Spark can analyse the next stage meanwhile.
+                self.views.define(view, rows.frame)
+                # From now on a partition is stored as soon as its task ends.
+                output = Unfinished(rows, batches.id(), batches.getNumPartitions(), versions)
+                with self._lock:
+                    self._computing[view] = output
+                if whole:
+                    batches.localCheckpoint()
+                # One job that builds every partition; counting rows would need a second one with a shuffle.
+                batches.count()
         except BaseException as problem:
             if known is None and not whole and output is not None and _was_cancelled(problem):
                 self._keep(view, output)
@@ -342,7 +345,7 @@ class FileCheckpoints:
 
 def _readable(session: SparkSession, frame: DataFrame, stored: StoredOutput, in_plan: bool) -> DataFrame:
     """The frame by which a stored output is read."""
-    is_small = stored.rows <= MAX_ROWS and stored.bytes <= MAX_BYTES
+    is_small = stored.rows <= IN_PLAN_ROWS and stored.bytes <= IN_PLAN_BYTES
     return with_rows_in_plan(session, frame) if in_plan and is_small else frame
 
 

@@ -47,8 +47,11 @@ def message_of(problem: BaseException) -> str:
 
 
 def is_out_of_memory(problem: BaseException) -> bool:
-    """Whether a failure of Spark, or one that it wraps, means that there was no memory left."""
-    return any(sign in cause.message for sign in OUT_OF_MEMORY for cause in causes_of(problem))
+    """Whether a failure of Spark, or one that it wraps, means that there was no memory left; False if in doubt."""
+    try:
+        return any(sign in cause.message for sign in OUT_OF_MEMORY for cause in causes_of(problem))
+    except Exception:  # noqa: BLE001 - the JVM does not respond
+        return False
 
 
 class Cause(NamedTuple):

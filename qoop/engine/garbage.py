@@ -17,7 +17,8 @@ class Garbage:
     """Collects Python's garbage once in a while; for all queries of a process.
 
     Py4J's objects refer to themselves, so what they stand for, such as executed plans with all that they have
-    broadcast, stays in the JVM until Python's collector has run; and that counts objects, not what they hold there.
+    broadcast, stays in the JVM until Python's collector has run. How often it runs by itself depends on the number of
+    Python's objects, not on what they hold in the JVM.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,19 +42,19 @@ class Garbage:
 
 GARBAGE = Garbage()
 
-CLEANING_S = 0.5
-"""Seconds that Spark has to remove what a collection has found to be unused."""
+CLEANING_S = 1.2
+"""Seconds after which Py4J has told the JVM what Python no longer uses, or Spark has dropped what Java has found."""
 
 
-def free_memory(spark: SparkSession) -> None:
-    """Have the driver free all that ended queries have left; takes a second or more.
+def free_memory(spark: SparkSession, wait: Callable[[float], object] = time.sleep) -> None:
+    """Have the driver free what ended queries have left; takes some seconds.
 
-    Spark removes what was broadcast when Java's collector has found that nothing uses it any more, and the memory is
-    free after the next collection. Java makes room for neither before it reports that there is no memory left.
+    Spark drops a broadcast only after a Java collection has found it unused, so only the next one frees its memory,
+    which may be too late for the query that needs it.
     """
     if gc.isenabled():
         gc.collect()
     system = java_class(spark._jvm, "java.lang.System")
     for _ in range(2):
+        wait(CLEANING_S)
         system.gc()
-        time.sleep(CLEANING_S)

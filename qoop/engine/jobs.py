@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from py4j.clientserver import ClientServer
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 POOL, DESCRIPTION = "spark.scheduler.pool", "spark.job.description"
 
@@ -46,6 +47,24 @@ def tagged_beside(context: SparkContext, tag: str) -> Iterator[None]:
         yield
     finally:
         context.removeJobTag(tag)
+
+
+@contextmanager
+def settings_for_tasks(session: SparkSession) -> Iterator[None]:
+    """Within this context, tasks of jobs started by this thread know the settings of a session.
+
+    Some expressions ask for a setting when they are evaluated. Spark passes settings on to tasks if it runs the action
+    of a frame (SQLExecution.withSQLConfPropagated), but not if it computes an RDD.
+    """
+    context: Any = session.sparkContext._jsc.sc()
+    before = context.getLocalProperties()
+    properties = before.clone()
+    properties.putAll(session._jsparkSession.sessionState().conf().settings())
+    context.setLocalProperties(properties)
+    try:
+        yield
+    finally:
+        context.setLocalProperties(before)
 
 
 def only_ctrl_c_interrupts() -> bool:

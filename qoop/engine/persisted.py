@@ -5,13 +5,11 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import DataFrame
 
 from qoop.engine.connection import java_class
 from qoop.engine.session import frame_of, java_message
-
-CATALYST = "org.apache.spark.sql.catalyst"
 
 RELEASE = "qoop-release"
 """The name of threads that remove rows which nothing reads any more."""
@@ -28,40 +26,39 @@ class PersistedRows:
     them when any session replaces a view of a name that they were read by; and drop them only after all other cached
     frames have finished their shuffles.
 
-    `query`: the frame that computes them. `frame`: reads them, once `partitions` has been called, and computes those
-    that are missing. `name`: as Spark shows them.
+    `query`: the frame that computes them. `name`: as Spark shows them.
 
-    Their own plan reads an RDD, not the plan of the query: for Spark, what computes stored rows is a part of the plans
-    that read them, as a logical and as a physical plan, so what it describes would double with each stage.
+    They are stored as the rows of an RDD, not of the query: Spark describes a plan together with the plans that have
+    computed the stored rows it reads, twice each, so descriptions would double with each stage.
     """
 
     def __init__(self, query: DataFrame, name: str) -> None:
-        jvm: Any = query.sparkSession._jvm
-        # As Spark's cache does by default: not serialised in memory.
-        level = java_class(jvm, "org.apache.spark.storage.StorageLevel").MEMORY_AND_DISK()
-        self.query, self._execution = query, query._jdf.queryExecution()
-        self._computed = LateRDD(query.sparkSession)
-        read = query.sparkSession._jsparkSession.internalCreateDataFrame(
-            self._computed.rdd, self._execution.analyzed().schema(), False
-        )
-        named = java_class(jvm, "scala.Option").apply(name)
-        relation = getattr(java_class(jvm, RELATIONS), "MODULE$").apply(level, read.queryExecution(), named)
-        # What is known of single columns; numbers of rows and bytes are counted.
-        getattr(relation, "statsOfPlanToCache_$eq")(self._execution.optimizedPlan().stats())
-        # With names and nullability as analysed; an optimised plan may have others.
-        self._relation = relation.withOutput(self._execution.analyzed().output())
-        self.builder = relation.cacheBuilder()
-        self.frame = frame_of(query.sparkSession, self._relation)
+        self.query, self._name = query, name
+        self._relation: Any = None
+        self._frame: DataFrame | None = None
 
     def partitions(self) -> Any:
-        """Their RDD, after the shuffles before it have been run."""
-        self._computed.bind(self._execution.toRdd)
+        """Their RDD, after the shuffles before it have been run. From then on `frame` and `builder` exist."""
+        if self._relation is None:
+            self._relation = _relation(self.query, self._name)
+            self._frame = frame_of(self.query.sparkSession, self._relation)
         rows = self.builder.cachedColumnBuffers()
         if rows.getStorageLevel().useDisk():
             return rows
         # The user's program has unpersisted all RDDs: this one would store nothing.
         self.builder.clearCache(False)
         return self.builder.cachedColumnBuffers()
+
+    @property
+    def frame(self) -> DataFrame:
+        """Reads them, and computes those that are missing."""
+        assert self._frame is not None, "their partitions are not known"
+        return self._frame
+
+    @property
+    def builder(self) -> Any:
+        """What stores them for Spark."""
+        return self._relation.cacheBuilder()
 
     def size(self) -> Any:
         """Their number and bytes, as Spark's statistics of a plan."""
@@ -72,30 +69,40 @@ class PersistedRows:
 
         Who reads them later computes and stores them again, until no plan reads them and Spark's cleaner removes them.
         """
-        self.builder.clearCache(False)
+        if self._relation is not None:
+            self.builder.clearCache(False)
 
 
-class LateRDD:
-    """An RDD of Spark's rows of which it is known only later how they are computed: a plan can read it before.
+def _relation(query: DataFrame, name: str) -> Any:
+    """What Spark reads stored rows by, after it has run the shuffles of the query that computes them."""
+    jvm: Any = query.sparkSession._jvm
+    execution = query._jdf.queryExecution()
+    # As Spark's cache does by default: not serialised in memory.
+    level = java_class(jvm, "org.apache.spark.storage.StorageLevel").MEMORY_AND_DISK()
+    named = java_class(jvm, "scala.Option").apply(name)
+    computed = frame_of(query.sparkSession, _rows(query, execution))._jdf.queryExecution()
+    relation = getattr(java_class(jvm, RELATIONS), "MODULE$").apply(level, computed, named)
+    # What is known of single columns; numbers of rows and bytes are counted.
+    getattr(relation, "statsOfPlanToCache_$eq")(execution.optimizedPlan().stats())
+    # With names and nullability as analysed; an optimised plan may have others.
+    return relation.withOutput(execution.analyzed().output())
 
-    Spark has no such RDD. But one that is a union asks for its parts when it is first computed, and an array of them
-    can still be filled then.
-    """
 
-    def __init__(self, spark: SparkSession) -> None:
-        jvm: Any = spark._jvm
-        row = java_class(jvm, "java.lang.Class").forName(f"{CATALYST}.InternalRow")
-        self._parts = spark.sparkContext._gateway.new_array(java_class(jvm, "org.apache.spark.rdd.RDD"), 1)
-        parts = java_class(jvm, "scala.collection.immutable.ArraySeq").unsafeWrapArray(self._parts)
-        kind = java_class(jvm, "scala.reflect.ClassTag").apply(row)
-        self.rdd = java_class(jvm, "org.apache.spark.rdd.UnionRDD")(spark.sparkContext._jsc.sc(), parts, kind)
-        self._is_bound = False
-
-    def bind(self, rdd: Callable[[], Any]) -> None:
-        """Compute the rows of this RDD from now on; does nothing if there is one."""
-        if not self._is_bound:
-            self._parts[0] = rdd()
-            self._is_bound = True
+def _rows(query: DataFrame, execution: Any) -> Any:
+    """A plan of the RDD that computes a query, which is partitioned and sorted as its plan has turned out."""
+    jvm: Any = query.sparkSession._jvm
+    rdd = execution.toRdd()
+    plan = execution.executedPlan()
+    if str(plan.getClass().getSimpleName()) == "AdaptiveSparkPlanExec":
+        plan = plan.executedPlan()
+    none, session = java_class(jvm, "scala.Option").empty(), query.sparkSession._jsparkSession
+    of_rdd = java_class(jvm, "org.apache.spark.sql.execution.LogicalRDD")
+    partitioned = plan.outputPartitioning(), plan.outputOrdering()
+    try:
+        return of_rdd(plan.output(), rdd, *partitioned, False, none, session, none, none, False)
+    except Py4JError:
+        # Other versions of Spark have other parameters; without any, later stages may shuffle more.
+        return session.internalCreateDataFrame(rdd, execution.analyzed().schema(), False).queryExecution().analyzed()
 
 
 def define_view(view: str, frame: DataFrame) -> None:

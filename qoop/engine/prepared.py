@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from qoop.engine.persisted import define_view
 from qoop.engine.verification import has_exact_values
 
-MAX_WAIT_S = 2.0
-"""Seconds to wait for the views that a query reads; they are defined soon after their stages have started."""
+MAX_WAIT_S = 30.0
+"""Seconds to wait for the views that a query reads; they are defined when the shuffles of their stages have run."""
 
 
 class StageViews:

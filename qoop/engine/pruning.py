@@ -13,9 +13,6 @@ from qoop.engine.connection import java_class
 from qoop.engine.scala import leaves
 from qoop.engine.session import frame_of
 
-MAX_ROWS, MAX_BYTES = 10_000.0, 1024.0 * 1024.0
-"""How much of an output is put into the plans of its readers: it travels with each of their tasks."""
-
 
 def reads_partitions(written: DataFrame) -> bool:
     """Whether a query reads a table that is partitioned by columns."""

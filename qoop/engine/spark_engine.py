@@ -4,7 +4,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from typing import Any
 
 from pyspark import InheritableThread
@@ -118,6 +119,7 @@ class SparkEngine:
         self._running: dict[StageId, str] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._cancelled: set[str] = set()
+        self._starved: set[StageId] = set()
         self._views: dict[str, StageId] = {}
         self._partial: dict[str, StageId] = {}
         self._outputs: dict[str, StageId] = {}
@@ -253,6 +255,7 @@ class SparkEngine:
     def _run(self, stage: StageId, query: str, view: str | None, attempt: int, tag: str) -> None:
         started = time.monotonic()
         versions = self._versions_read(query)
+        has_memory = True
         try:
             with self._tagged(tag, view):
                 rows, size = self._compute(query, view, attempt, tag, versions)
@@ -264,9 +267,11 @@ class SparkEngine:
             if self._foreground and not isinstance(problem, Exception):
                 raise
             event = self._failure(stage, tag, problem, of_plan=query != self._written.text)
-            self._make_room(event, problem)
+            has_memory = not (isinstance(event, StageFailed) and is_out_of_memory(problem))
             if view is not None and not isinstance(problem, StoppedError):
                 event = self._with_kept_part(event, view, tag)
+        if not has_memory and isinstance(event, StageFailed):
+            event = self._with_more_memory(event, tag)
         if isinstance(event, StageFailed) and (event.retry or LOST_PART in event.error):
             self._try_to_report_lost_outputs()
         with self._lock:
@@ -404,15 +409,20 @@ class SparkEngine:
         is_transient = any(sign in cause for sign in TRANSIENT for cause in causes)
         return StageFailed(stage, message, is_transient and not final, of_plan, final)
 
-    def _make_room(self, event: Event, problem: BaseException) -> None:
-        """Free memory before a stage is retried that had none left."""
-        if not isinstance(event, StageFailed) or not event.retry:
-            return
-        try:
-            if is_out_of_memory(problem):
-                free_memory(self._session)
-        except Exception:  # noqa: BLE001 - the JVM does not respond
-            return
+    def _with_more_memory(self, event: StageFailed, tag: str) -> Event:
+        """The end of a stage that found no memory left, after some was freed: it is retried once.
+
+        Called when the exception is gone, which holds what the stage itself has left.
+        """
+        with self._lock:
+            is_first = event.stage not in self._starved
+            self._starved.add(event.stage)
+        if not (event.retry and is_first):
+            return replace(event, retry=False)
+        with suppress(Exception):  # The JVM does not respond.
+            free_memory(self._session, self._closed.wait)
+        with self._lock:
+            return StageCancelled(event.stage) if tag in self._cancelled else event
 
     def _watch(self) -> None:
         """Report changes in the number of executors and lost outputs; repeat cancellations.

@@ -115,7 +115,7 @@ class Cardinalities:
 
 
 class PrunedCardinalities:
-    """The cardinalities in a stage that skips partitions of tables: no row of a set has one that was skipped.
+    """The cardinalities in a stage that skips partitions of tables: rows in partitions that Spark skips do not count.
 
     Args:
         pruners: for each table, by its index, the relations in the stage by which its partitions are skipped.
@@ -127,16 +127,21 @@ class PrunedCardinalities:
 
     def rows(self, relations: RelationSet) -> float:
         """Rows of the join of a set of relations."""
-        joined = relations
+        every, joined, least = self._all.rows(relations), relations, 1.0
         for index, pruners in self._pruners.items():
             if relations >> index & 1:
                 joined |= pruners
-        every = self._all.rows(relations)
-        return min(every, self._all.rows(joined)) if joined != relations else every
+                least *= self._least(index)
+        return max(min(every, self._all.rows(joined)), least * every) if joined != relations else every
 
     def scanned(self, index: int) -> float:
         """The fraction of a table's rows that is read."""
         return self.rows(1 << index) / self._all.rows(1 << index)
+
+    def _least(self, index: int) -> float:
+        """The fraction of a table in one partition, which is read whatever else the join leaves."""
+        table = self.base(index)
+        return 1.0 / max(max(table.column(name).distinct for name in table.partitioned_by), 1.0)
 
 
 HAVING = 0.5

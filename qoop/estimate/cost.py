@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from qoop.estimate.cardinality import Cardinalities, PrunedCardinalities
-from qoop.plans.graph import RelationSet, members
+from qoop.plans.graph import RelationSet
 from qoop.plans.trees import Leaf, Tree
 
 
@@ -54,6 +54,9 @@ class Work:
         """Its duration alone on this many slots."""
         return self.fixed_seconds + self.core_seconds / max(min(slots, self.tasks), 1e-9)
 
+
+IN_PLAN_ROWS, IN_PLAN_BYTES = 10_000.0, 1024.0 * 1024.0
+"""How much of an output is put into the plans of its readers: it travels with each of their tasks."""
 
 Rows = Cardinalities | PrunedCardinalities
 
@@ -189,25 +192,40 @@ class WorkSum:
 def _pruners(
     tree: Tree, inputs: frozenset[RelationSet], rows: Cardinalities, model: CostModel
 ) -> dict[int, RelationSet]:
-    """By which relations in a stage Spark skips partitions of the tables that it scans there: those it broadcasts."""
-    scanned, present = _read(tree, inputs)
-    found = {}
-    for index in members(scanned):
-        pruners = rows.prior.pruners(index) & present if rows.base(index).partitioned_by else 0
-        small = (1 << i for i in members(pruners) if _bytes(rows, 1 << i) <= model.broadcast_bytes)
-        if together := sum(small):
-            found[index] = together
+    """By which relations in a stage Spark skips partitions of the tables that it scans there, by their indices.
+
+    It does so where a table, or what has been joined with it, meets a small filtered relation that it broadcasts, or
+    the rows of a stored one in its plan, at a column that partitions the table (dynamic partition pruning).
+    """
+    if not rows.prior.partitioned or tree.relations in inputs or isinstance(tree, Leaf):
+        return {}
+    found = _pruners(tree.left, inputs, rows, model) | _pruners(tree.right, inputs, rows, model)
+    for side, other in ((tree.left, tree.right), (tree.right, tree.left)):
+        if not _prunes(other, inputs, rows, model):
+            continue
+        for columns in rows.graph.joining_classes(side.relations, other.relations):
+            read = rows.graph.representative(columns, side.relations)
+            index = rows.graph.bit[read.relation].bit_length() - 1
+            if read.name in rows.base(index).partitioned_by and _scans(side, inputs, 1 << index):
+                found[index] = found.get(index, 0) | other.relations
     return found
 
 
-def _read(tree: Tree, inputs: frozenset[RelationSet]) -> tuple[RelationSet, RelationSet]:
-    """The relations that a stage scans, and all that it reads, except those in outputs of earlier joins."""
+def _prunes(tree: Tree, inputs: frozenset[RelationSet], rows: Cardinalities, model: CostModel) -> bool:
+    """Whether Spark may skip partitions of a table by a side that it is joined with."""
+    index = tree.relations.bit_length() - 1
     if tree.relations in inputs:
-        return 0, tree.relations if tree.relations.bit_count() == 1 else 0
-    if isinstance(tree, Leaf):
-        return tree.relations, tree.relations
-    (left, of_left), (right, of_right) = (_read(side, inputs) for side in (tree.left, tree.right))
-    return left | right, of_left | of_right
+        return rows.rows(tree.relations) <= IN_PLAN_ROWS and _bytes(rows, tree.relations) <= IN_PLAN_BYTES
+    if not isinstance(tree, Leaf) or tree.relations & rows.prior.partitioned:
+        return False
+    return bool(rows.graph.relations[index].filters) and seen_bytes(rows, index) <= model.broadcast_bytes
+
+
+def _scans(tree: Tree, inputs: frozenset[RelationSet], table: RelationSet) -> bool:
+    """Whether a stage scans a table, instead of reading an output with its rows."""
+    if tree.relations in inputs or not tree.relations & table:
+        return False
+    return isinstance(tree, Leaf) or _scans(tree.left, inputs, table) or _scans(tree.right, inputs, table)
 
 
 def _scan(rows: Rows, model: CostModel, relation: RelationSet) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """Cardinality estimates from statistics alone, and the sources of their errors."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import exp, inf, log
 from typing import NamedTuple
 
@@ -84,18 +85,10 @@ class Prior:
             self._widths[relations] = known
         return known
 
-    def pruners(self, index: int) -> RelationSet:
-        """The filtered relations by whose rows Spark may skip partitions of a table that they are joined with.
-
-        Such as date_dim for sales by date: Spark calls it dynamic partition pruning.
-        """
-        alias, by = self.graph.relations[index].alias, self.tables[index].partitioned_by
-        found = 0
-        for columns, touched in zip(self.graph.classes, self.graph.class_sets, strict=True):
-            if any(column.relation == alias and column.name in by for column in columns):
-                found |= touched
-        filtered = (1 << i for i in members(found) if self.graph.relations[i].filters)
-        return sum(filtered) & ~(1 << index)
+    @cached_property
+    def partitioned(self) -> RelationSet:
+        """The tables of which Spark can skip partitions."""
+        return sum(1 << i for i, table in enumerate(self.tables) if table.partitioned_by)
 
     def _log_prior(self, relations: RelationSet) -> float:
         total = sum(log(self._leaf[i]) for i in members(relations))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from qoop.estimate.statistics import TableStatistics, Value
+from qoop.estimate.statistics import ColumnStatistics, TableStatistics, Value
 from qoop.plans.predicate import (
     AllOf,
     AnyOf,
@@ -66,7 +66,13 @@ def filter_selectivity(filters: Sequence[Predicate], table: TableStatistics) -> 
     """The fraction that passes all filters, evaluated together on the sample to account for correlations."""
     known = [predicate.form for predicate in filters if not _is_opaque(predicate.form)]
     opaque = len(filters) - len(known)
-    evaluated = _evaluated(AllOf(tuple(known)), table) if known else Selectivity(1.0, 0.0)
+    sampled = [form for form in known if _columns_sampled(form, table)]
+    others = [form for form in known if form not in sampled]
+    evaluated = _evaluated(AllOf(tuple(sampled)), table) if sampled else Selectivity(1.0, 0.0)
+    if others:
+        guessed = _evaluated(AllOf(tuple(others)), table)
+        fraction = evaluated.fraction * guessed.fraction
+        evaluated = Selectivity(fraction, (evaluated.uncertainty**2 + guessed.uncertainty**2) ** 0.5)
     if not opaque:
         return evaluated
     return Selectivity(evaluated.fraction * OPAQUE**opaque, evaluated.uncertainty + 1.5 * min(opaque, 2))
@@ -170,8 +176,18 @@ def _guessed(form: Form, table: TableStatistics) -> float:
             return 1.0 - _product(1.0 - _guessed(part, table) for part in parts)
         case Opaque():
             return OPAQUE
+        case Compare(column, op, int() | float() as value):
+            return _of_range(table.column(column.name), op, value)
         case _:
             return 0.3
+
+
+def _of_range(column: ColumnStatistics, op: str, value: float) -> float:
+    """The fraction of values below or above one, if they are spread evenly between the lowest and the highest."""
+    if column.low is None or column.high is None or op not in ("<", "<=", ">", ">="):
+        return 0.3
+    below = (value - column.low + (op in ("<=", ">"))) / (column.high - column.low + 1.0)
+    return min(max(below if op in ("<", "<=") else 1.0 - below, 0.0), 1.0)
 
 
 def _product(factors: Iterable[float]) -> float:

@@ -25,7 +25,7 @@ class ColumnStatistics:
 class TableStatistics:
     """Rows, bytes as stored, columns, and a sample of rows to evaluate filters on (aligned values by column).
 
-    `partitioned_by`: the columns by which Spark can skip files.
+    `partitioned_by`: the columns by which Spark can skip files; names are those of `columns`.
     """
 
     rows: float

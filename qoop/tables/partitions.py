@@ -15,15 +15,16 @@ WHOLE = {"tinyint", "smallint", "int", "bigint"}
 def partition_statistics(paths: Iterable[str], types: Mapping[str, str]) -> dict[str, ColumnStatistics]:
     """The statistics of these columns (names in lower case, with types of Spark SQL), by the paths of all files.
 
-    Each file is taken to have as many rows. A column that does not have a folder in each path is left out.
+    All files are taken to have equally many rows. A column that does not have a folder in each path is left out.
     """
     folders = Counter(path.rpartition("/")[0] for path in paths)
     values: dict[str, Counter[str]] = {name: Counter() for name in types}
     for folder, files in folders.items():
-        for part in folder.split("/"):
-            name, is_value, value = part.partition("=")
-            if is_value and name.lower() in values:
-                values[name.lower()][unquote(value)] += files
+        # Of folders of one name the last: those before are above the table.
+        parts = (part.partition("=") for part in folder.split("/"))
+        named = {unquote(name).lower(): unquote(value) for name, is_value, value in parts if is_value}
+        for name in named.keys() & values.keys():
+            values[name][named[name]] += files
     return {name: _statistics(found, types[name]) for name, found in values.items() if found.total() == folders.total()}
 
 
@@ -31,7 +32,7 @@ def _statistics(files: Counter[str], kind: str) -> ColumnStatistics:
     without, every = files.pop(NO_VALUE, 0), files.total()
     numbers = [float(value) for value in files] if kind in WHOLE and all(map(_is_whole, files)) else []
     return ColumnStatistics(
-        distinct=float(max(len(files), 1)),
+        distinct=float(max(len(set(numbers) or files), 1)),
         nulls=without / max(without + every, 1),
         width=8.0 if kind in WHOLE else 8.0 + sum(len(value) * some for value, some in files.items()) / max(every, 1),
         low=min(numbers, default=None),

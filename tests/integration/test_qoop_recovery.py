@@ -271,7 +271,8 @@ def test_a_running_stage_reports_how_many_rows_it_has(spark, gate, watched, monk
     gate.unlink()
     watched.wait(StageFinished)
     grown = [event for event in watched.events if isinstance(event, StageGrew)]
-    assert all(one.finished == pytest.approx(one.rows / 120) for one in grown)
+    # Two tasks may end between the two counts.
+    assert all(abs(one.rows - 120 * one.finished) <= 20 for one in grown)
     assert 50 <= grown[0].rows <= 80
 
 
@@ -459,11 +460,24 @@ def test_rows_are_stored_with_the_names_and_types_of_their_query(spark):
     query = session.sql(text)
     rows = PersistedRows(query, "kept")
     with session_unchanged(spark):
+        rows.partitions()
         assert rows.frame.schema == query.schema
         define_view("kept", rows.frame)
-        rows.partitions()
         both = session.sql("SELECT one.item FROM kept one JOIN kept other ON one.item = other.ITEM LIMIT 1")
         assert both.columns == ["item"] and both.count() == 1
+        rows.remove()
+
+
+def test_stored_rows_stay_partitioned_and_sorted(spark):
+    """So the next stage need not shuffle or sort them again."""
+    session = query_session(spark)
+    with session_unchanged(spark):
+        rows = PersistedRows(session.sql("SELECT id % 7 AS k, count(*) AS n FROM range(100) GROUP BY k"), "kept")
+        assert rows.partitions().count() > 0
+        define_view("kept", rows.frame)
+        again = session.sql("SELECT k, sum(n) AS n FROM kept GROUP BY k")
+        assert sum(row.n for row in again.collect()) == 100
+        assert "Exchange" not in str(again._jdf.queryExecution().executedPlan().toString())
         rows.remove()
 
 
@@ -475,8 +489,8 @@ def test_what_spark_writes_of_a_plan_does_not_grow_with_the_stages_before(spark)
         for stage in range(12):
             rows = PersistedRows(frame, f"stage_{stage}")
             stored.append(rows)
-            define_view(f"stage_{stage}", rows.frame)
             assert rows.partitions().count() > 0
+            define_view(f"stage_{stage}", rows.frame)
             frame = session.sql(
                 f"SELECT one.id, sum(one.n + other.n) AS n FROM stage_{stage} one JOIN stage_{stage} other USING (id) "
                 "GROUP BY one.id"

@@ -10,6 +10,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.functions import udf
 
 import qoop
+from qoop.engine.checkpoints import ExecutorCheckpoints
+from qoop.engine.session import query_session
 from qoop.errors import QoopError
 from qoop.plans.candidates import CutPolicy
 from tests.integration.spark_sessions import changed, local_session, small_data
@@ -298,3 +300,49 @@ def test_spark_connect_is_refused_with_a_sentence(call):
     connected = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(QoopError, match="spark: is a Spark Connect session; qoop needs Spark's driver in this process"):
         call(connected, "SELECT 1")
+
+
+DATES = "from_json(s, 'd date', map('dateFormat', 'yyyy-MM-dd')).d"
+"""Read by each task as spark.sql.legacy.timeParserPolicy says; otherwise NULL."""
+
+
+@pytest.fixture
+def texts(spark):
+    """A view of dates that only the older parser reads."""
+    spark.sql("""CREATE OR REPLACE TEMPORARY VIEW texts AS
+        SELECT id % 3 AS id, concat('{"d":"2020-1-', id % 3 + 1, '"}') AS s FROM range(0, 12, 1, 2)""")
+    yield
+    spark.catalog.dropTempView("texts")
+
+
+@pytest.mark.parametrize(
+    "grouped",
+    [
+        f"SELECT {DATES} AS d, count(*) AS n FROM texts GROUP BY {DATES}",
+        f"SELECT {DATES.replace('s,', 'max(s),')} AS d, count(*) AS n FROM texts GROUP BY id",
+        f"SELECT {DATES} AS d, 1 AS n FROM texts WHERE id < 2",
+    ],
+    ids=["before the shuffle", "after the shuffle", "without a shuffle"],
+)
+def test_settings_that_tasks_read_hold_in_stages(spark, texts, grouped):
+    with settings(spark, legacy__timeParserPolicy="LEGACY"):
+        stages = query_session(spark)
+        before = stages.sparkContext._jsc.sc().getLocalProperties()
+        outputs = ExecutorCheckpoints(stages)
+        outputs.save("kept", stages.sql(grouped), 0)
+        try:
+            rows = stages.table("kept").collect()
+            assert sorted(rows) == sorted(spark.sql(grouped).collect())
+            assert all(row.d is not None for row in rows)
+        finally:
+            outputs.release()
+        assert stages.sparkContext._jsc.sc().getLocalProperties() == before
+
+
+def test_settings_that_tasks_read_hold_in_rows_that_are_stored(spark, texts):
+    stored = []
+    text = f"SELECT {DATES} AS d, count(*) AS n FROM texts GROUP BY {DATES}"
+    with settings(spark, legacy__timeParserPolicy="LEGACY"):
+        qoop.write(spark, text, None, lambda frame: stored.extend(frame.collect()))
+        assert sorted(stored) == sorted(spark.sql(text).collect())
+        assert len(stored) == 3

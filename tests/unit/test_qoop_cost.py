@@ -162,13 +162,26 @@ def test_partitions_that_a_small_filtered_table_leaves_out_are_skipped_wherever_
     "other",
     [
         {"day_filters": ()},
-        {"days": TableStatistics(100.0, 1e3, {"day": ColumnStatistics(1e3, width=1e7)})},
+        {"days": TableStatistics(100.0, 1e9, {"day": ColumnStatistics(1e3)})},
         {"inputs": frozenset({SALES | ITEMS})},
+        {"days": TableStatistics(20_000.0, 1e3, {"day": ColumnStatistics(1e6)}), "inputs": frozenset({DAYS})},
+        {"days": TableStatistics(100.0, 1e3, {"day": ColumnStatistics(1e3)}, {}, frozenset({"day"}))},
     ],
-    ids=["no filter", "not broadcast", "not scanned here"],
+    ids=["no filter", "a large file", "not scanned here", "stored rows outside the plan", "partitioned itself"],
 )
 def test_no_partitions_are_skipped(other):
     assert sold(LATE, **other) == sold(LATE, partitioned=False, **other)
+
+
+def test_no_partitions_are_skipped_by_what_is_joined_with_other_tables_first():
+    tree = joined(Leaf(SALES), joined(Leaf(ITEMS), Leaf(DAYS)))
+    assert sold(tree).read_bytes == sold(tree, partitioned=False).read_bytes
+
+
+def test_a_partition_at_least_is_read():
+    few = {"days": TableStatistics(1.0, 1e3, {"day": ColumnStatistics(1e9)})}
+    bytes_of_one = sold(LATE, partitioned=False, **few).read_bytes - sold(LATE, **few).read_bytes
+    assert bytes_of_one == pytest.approx(0.999 * 1e7 * 16.0, rel=0.001)
 
 
 def test_a_stored_output_of_the_filtered_table_prunes_too():

@@ -1,7 +1,10 @@
 """The engine when Spark fails: threads survive, every stage is reported, executors are not taken for lost."""
 
+import gc
 import threading
 import time
+import weakref
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -370,10 +373,43 @@ def test_memory_is_freed_before_a_stage_is_retried_that_had_none_left(watched, m
 
     calls = []
     monkeypatch.setattr(watched.spark, "sql", fail)
-    monkeypatch.setattr(spark_engine, "free_memory", lambda session: calls.append(list(watched.events)))
+    monkeypatch.setattr(spark_engine, "free_memory", lambda session, wait: calls.append(list(watched.events)))
     watched.engine.start(ONE, "SELECT 2", "view", 0)
     watched.wait(StageFailed(ONE, message, True, True))
     assert calls == [[]] * freed
+    watched.events.clear()
+    watched.engine.start(ONE, "SELECT 2", "view", 1)
+    watched.wait(StageFailed(ONE, message, not freed, True))
+    assert calls == [[]] * freed, "memory is freed once for a stage"
+
+
+def test_what_a_stage_without_memory_has_left_can_be_freed(watched, monkeypatch):
+    left = []
+
+    def fail(query):
+        own = Spark()
+        left.append(weakref.ref(own))
+        raise RuntimeError(f"OutOfMemoryError {own is None}")
+
+    def free(session, wait):
+        gc.collect()
+        left.append(left[0]() is None)
+
+    monkeypatch.setattr(watched.spark, "sql", fail)
+    monkeypatch.setattr(spark_engine, "free_memory", free)
+    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    wait_for(lambda: watched.events, lambda: left)
+    assert left[1:] == [True]
+
+
+def test_a_stage_that_is_cancelled_while_memory_is_freed_has_not_failed(watched, monkeypatch):
+    def fail(query):
+        raise RuntimeError("OutOfMemoryError")
+
+    monkeypatch.setattr(watched.spark, "sql", fail)
+    monkeypatch.setattr(spark_engine, "free_memory", lambda session, wait: watched.engine.cancel((ONE,)))
+    watched.engine.start(ONE, "SELECT 2", "view", 0)
+    watched.wait(StageCancelled(ONE))
 
 
 def test_a_stage_that_gets_no_thread_is_reported(watched, monkeypatch):
@@ -537,8 +573,9 @@ def test_of_an_output_that_is_stored_again_all_rows_are_computed_if_none_may_be_
     checkpoints = ExecutorCheckpoints(None, views=Fake(define=lambda view, frame: None), _stored={})
     checkpoints._stored["view"] = output_of(known, whole)
     monkeypatch.setattr(checkpoints_module, "PersistedRows", compute)
+    monkeypatch.setattr(checkpoints_module, "settings_for_tasks", nullcontext)
     with pytest.raises(ComputedError if whole else TypeError):
-        checkpoints.save("view", None, 1, whole=whole)
+        checkpoints.save("view", Fake(sparkSession=None), 1, whole=whole)
     assert known.kept != whole
 
 

@@ -22,6 +22,16 @@ def test_texts_have_widths_and_are_unescaped():
     assert (known["b"].distinct, known["b"].low) == (2.0, None)
 
 
+def test_values_are_counted_once_however_they_are_written():
+    assert partition_statistics(["/t/m=01/f", "/t/m=1/f", "/t/m=2/f"], {"m": "int"})["m"].distinct == 2.0
+    assert partition_statistics(["/t/m=01/f", "/t/m=1/f"], {"m": "string"})["m"].distinct == 2.0
+
+
+def test_names_may_be_escaped_and_folders_above_the_table_have_names_too():
+    assert partition_statistics(["/run=5/t/a%3Ab=1/f"], {"a:b": "int"})["a:b"].distinct == 1.0
+    assert partition_statistics(["/a=5/t/a=1/f", "/a=5/t/a=2/f"], {"a": "int"})["a"].high == 2.0
+
+
 def test_a_column_without_a_folder_in_each_path_is_not_known():
     assert partition_statistics(["/t/a=1/f", "/t/f"], {"a": "int"}) == {}
     assert partition_statistics(["/t/a=1/f"], {"b": "int"}) == {}

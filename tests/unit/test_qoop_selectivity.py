@@ -1,5 +1,7 @@
 """Which fraction of a table filters keep: counted on a sample, guessed without one; always a fraction."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -158,3 +160,14 @@ def test_distinct_values_of_a_sample():
     assert distinct_values((), 1_000.0, None) == 1
     # Half of the values seen once: each stands for sqrt(rows / sampled) of them (Charikar et al., section 4).
     assert distinct_values((1, 1, 2, 3), 400.0, None) == pytest.approx(1 + 10 * 2)
+
+
+def test_filters_without_a_sample_do_not_spoil_those_with_one():
+    day = Column("t", "day")
+    columns = {**HUNDRED.columns, "day": ColumnStatistics(365.0, low=1.0, high=365.0)}
+    known = replace(HUNDRED, columns=columns)
+    sampled, other = Compare(X, "<", 50), Compare(day, ">=", 359)
+    both = filter_selectivity([Predicate("?", frozenset(), form) for form in (sampled, other)], known)
+    assert both.fraction == pytest.approx(0.5 * 7 / 365)
+    assert kept(Compare(day, "<", 1), known) < 1e-8 and kept(Compare(day, "<=", 365), known) == 1.0
+    assert kept(Compare(day, ">", 364), known) == pytest.approx(1 / 365)
