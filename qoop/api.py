@@ -528,7 +528,9 @@ class _Query:
     def _gated_runs(self) -> list[PastRun]:
         """The latest run as written of a query that was not planned before, as it reads little; it is not recorded."""
         seconds = _runs_here.seconds(self._text_number, self._slots)
-        return [PastRun(False, seconds, self._slots, seconds * self._slots, cold=False)] if seconds is not None else []
+        if seconds is None:
+            return []
+        return [PastRun(False, seconds, self._slots, seconds * self._slots, cold=False, early=True)]
 
     def _past_runs(self) -> PastRuns | None:
         """The earlier runs of the query; None if it is not compared with them."""

@@ -82,7 +82,8 @@ class SparkCatalogue:
             paths = _paths(plan, self._spark)
             files = _plain_parquet(paths)
             found = cached_statistics(files) if files else _by_spark_once(frame)
-            known = with_analysed(_with_partitions(found, plan, paths), catalogue_statistics(plan))
+            found = replace(_with_partitions(found, plan, paths), files=float(len(paths)))
+            known = with_analysed(found, catalogue_statistics(plan))
             if self._spark.conf.get(PRUNING) != "true":
                 known = replace(known, partitioned_by=frozenset())
             if self.syntax.case_sensitive:

@@ -17,16 +17,17 @@ class CostModel:
     The fit is within a factor of 1.4 of measured stages (geometric mean). Only ratios matter to a choice; the speed of
     the machine is calibrated as stages finish. Scans are cheap compared with processing their rows.
 
-    `scan_row`, `scan_value`: reading a row, and each column of it. `probe_row`, `build_row`, `result_row`: a hash join.
-    `group_row`: aggregating a row. `shuffle_row`, `shuffle_byte`: writing, fetching and sorting a side that is not
-    broadcast. `read_byte`, `write_byte`: reading and writing a stage's output. `broadcast_bytes`: the largest side that
-    is broadcast. `stage_seconds`: the driver's fixed time for a stage; `exchange_seconds`: for each of its shuffles or
-    broadcasts that waits for another; `concurrent_seconds`: for each that others run beside. `task_bytes`: input bytes
-    of one task, which bounds parallelism.
+    `scan_row`, `scan_value`: reading a row, and each column of it. `file_seconds`: opening a file. `probe_row`,
+    `build_row`, `result_row`: a hash join. `group_row`: aggregating a row. `shuffle_row`, `shuffle_byte`: writing,
+    fetching and sorting a side that is not broadcast. `read_byte`, `write_byte`: reading and writing a stage's output.
+    `broadcast_bytes`: the largest side that is broadcast. `stage_seconds`: the driver's fixed time for a stage;
+    `exchange_seconds`: for each of its shuffles or broadcasts that waits for another; `concurrent_seconds`: for each
+    that others run beside. `task_bytes`: input bytes of one task, which bounds parallelism.
     """
 
     scan_row: float = 5.0e-9
     scan_value: float = 2.0e-9
+    file_seconds: float = 1.5e-3
     probe_row: float = 1.1e-7
     build_row: float = 5.0e-7
     result_row: float = 2.0e-8
@@ -232,9 +233,10 @@ def _scan(rows: Rows, model: CostModel, relation: RelationSet) -> tuple[float, f
     """The core seconds of scanning and filtering a relation, and the bytes read."""
     index = relation.bit_length() - 1
     table, columns = rows.base(index), rows.graph.relations[index].columns
-    count = table.rows * rows.scanned(index)
-    size = count * sum(table.column(name).width for name in columns)
-    return count * (model.scan_row + model.scan_value * len(columns)), size
+    fraction = rows.scanned(index)
+    size = table.rows * fraction * sum(table.column(name).width for name in columns)
+    seconds = table.rows * (model.scan_row + model.scan_value * len(columns)) + table.files * model.file_seconds
+    return fraction * seconds, size
 
 
 def _bytes(rows: Rows, relations: RelationSet) -> float:

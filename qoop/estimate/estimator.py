@@ -139,7 +139,8 @@ class Estimator:
         seen, steps = core
         for source in sorted(block.outer_sources):
             table = self._tables.get(source, UNKNOWN)
-            total.add_read(table.rows * (model.scan_row + 3 * model.scan_value + model.probe_row), table.rows * 24.0)
+            scan = table.rows * (model.scan_row + 3 * model.scan_value + model.probe_row)
+            total.add_read(scan + table.files * model.file_seconds, table.rows * 24.0)
             other = inside.get(source) or Part(table.bytes, 0)
             seen = seen + other.seen_bytes if block.is_union else seen * other.seen_bytes
             steps = max(steps, other.steps)

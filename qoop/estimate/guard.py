@@ -37,7 +37,7 @@ class PastRun:
     `cold`: it was the first query of its application, in which executors and the JVM start up. `kept`: it was planned
     for this share, and then ran as written. `plan`: the signature of the plan that it began with, or that it gave up.
     `switched`: it was left for another one. `expected`: the seconds that it was expected to take; 0 if that is not
-    known.
+    known. `early`: it was taken for short and not planned, among the first runs of its application, which are slow.
     """
 
     planned: bool
@@ -49,6 +49,7 @@ class PastRun:
     plan: str = ""
     switched: bool = False
     expected: float = 0.0
+    early: bool = False
 
     def is_similar(self, slots: float) -> bool:
         """Whether its share was similar to this one."""
@@ -127,7 +128,11 @@ class Guard:
             left = self.interval - 1 - _runs_since(alike, planned=True)
             again = f"planned again after {count(left, 'more run')}"
             return Verdict(f"{took}, as written {usual:.1f} s; {again}") if left > 0 else None
-        if usual > HOPELESS * max(planned) or _runs_since(alike, planned=False) < self.interval - 1:
+        if usual > HOPELESS * max(planned):
+            return None
+        if all(run.early for run in alike if not run.planned):
+            return Verdict(f"{took}, as written {usual:.1f} s at first", limit)
+        if _runs_since(alike, planned=False) < self.interval - 1:
             return None
         return Verdict(f"{took}, as written {usual:.1f} s long ago", limit)
 

@@ -25,7 +25,8 @@ class ColumnStatistics:
 class TableStatistics:
     """Rows, bytes as stored, columns, and a sample of rows to evaluate filters on (aligned values by column).
 
-    `partitioned_by`: the columns by which Spark can skip files; names are those of `columns`.
+    `partitioned_by`: the columns by which Spark can skip files; names are those of `columns`. `files`: their number, if
+    there are so many that opening them counts.
     """
 
     rows: float
@@ -33,6 +34,7 @@ class TableStatistics:
     columns: dict[str, ColumnStatistics] = field(default_factory=dict)
     sample: dict[str, tuple[Value, ...]] = field(default_factory=dict)
     partitioned_by: frozenset[str] = frozenset()
+    files: float = 0.0
 
     def column(self, name: str) -> ColumnStatistics:
         """The statistics of a column; a guess if there are none."""

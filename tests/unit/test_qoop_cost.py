@@ -178,6 +178,12 @@ def test_no_partitions_are_skipped_by_what_is_joined_with_other_tables_first():
     assert sold(tree).read_bytes == sold(tree, partitioned=False).read_bytes
 
 
+def test_files_cost_the_time_to_open_them_unless_they_are_skipped():
+    many = {"sales": TableStatistics(1e3, 1e4, {"day": ColumnStatistics(1e3)}, {}, frozenset({"day"}), files=1e3)}
+    opened = sold(LATE, **many).core_seconds - sold(LATE, sales=replace(many["sales"], files=0.0)).core_seconds
+    assert opened == pytest.approx(0.1 * 1e3 * MODEL.file_seconds)
+
+
 def test_a_partition_at_least_is_read():
     few = {"days": TableStatistics(1.0, 1e3, {"day": ColumnStatistics(1e9)})}
     bytes_of_one = sold(LATE, partitioned=False, **few).read_bytes - sold(LATE, **few).read_bytes

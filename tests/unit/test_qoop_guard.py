@@ -47,6 +47,16 @@ def test_these_are_planned(runs):
     assert verdict(*runs) is None
 
 
+def test_an_early_run_as_written_decides_for_it_but_not_against_it():
+    """The first runs of an application are slow, so one that was slower than the plans says little."""
+    fast, slow, hopeless = (replace(written(seconds), early=True) for seconds in (5.0, 15.0, 30.0))
+    plans = planned(12.0), planned(12.0)
+    assert "planned again" in verdict(fast, *plans).reason
+    assert verdict(slow, *plans) == Verdict("planned runs took 12.0 and 12.0 s, as written 15.0 s at first", 1.1 * 12.0)
+    assert verdict(written(15.0), *plans) is None
+    assert verdict(hopeless, *plans) is None
+
+
 def test_one_fast_run_as_written_does_not_decide():
     assert verdict(written(12.0), written(12.0), written(5.0), planned(12.0), planned(12.0)) is None
 
